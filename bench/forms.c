@@ -24,14 +24,14 @@
 
 enum { STRIP_ROWS = 16, QUALITY = 90 };
 
-struct jpeg_errors {
+struct forms_errors {
     struct jpeg_error_mgr manager;
     jmp_buf escape;
 };
 
 static void on_error(j_common_ptr d)
 {
-    longjmp(((struct jpeg_errors *)d->err)->escape, 1);
+    longjmp(((struct forms_errors *)d->err)->escape, 1);
 }
 
 static int decode_jpeg(const struct bench_file *file, uint8_t *ret)
@@ -39,7 +39,7 @@ static int decode_jpeg(const struct bench_file *file, uint8_t *ret)
     static uint8_t strip[STRIP_ROWS * 65500 * 4];
     JSAMPROW to[STRIP_ROWS];
     struct jpeg_decompress_struct d;
-    struct jpeg_errors errors;
+    struct forms_errors errors;
 
     d.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = on_error;

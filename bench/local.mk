@@ -14,7 +14,7 @@ bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG
 %C%_prepare_SOURCES = %D%/prepare.c %D%/ffcv.h
 %C%_prepare_LDADD = $(bench_libs) -lm
 
-%C%_render_SOURCES = %D%/render.c %D%/render_rows.c %D%/render_rows.h %D%/forms.c %D%/forms.h %D%/ffcv.h
+%C%_render_SOURCES = %D%/bench_render.c %D%/render_rows.c %D%/render_rows.h %D%/forms.c %D%/forms.h %D%/ffcv.h
 %C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(WEBP_CFLAGS) $(AVIF_CFLAGS)
 %C%_render_LDADD = $(bench_libs) $(WEBP_LIBS) $(AVIF_LIBS)
 # FFCV's method needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a separate library
@@ -34,19 +34,23 @@ endif
 %C%_stages_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
 %C%_stages_LDADD = $(bench_libs)
 
+%C%_index_SOURCES = %D%/bench_index.c
 %C%_index_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_net_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
+%C%_normalise_SOURCES = %D%/bench_normalise.c
 %C%_normalise_LDADD = %D%/libbench.la libdist/libdist.la loader/image/libimage.la common/libcommon.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_stall_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
+%C%_stream_SOURCES = %D%/bench_stream.c
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 # Compares collectives with MPI's own: mpirun -n 2 bench/comm
 if MPI
 bench_programs += %D%/comm
+%C%_comm_SOURCES = %D%/bench_comm.c
 %C%_comm_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install

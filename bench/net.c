@@ -29,19 +29,19 @@
 #include "bench/bench.h"
 #include "common/net/tls.h"
 #include "common/options/options.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "tests/daemon.h"
 
 enum { WAYS = 4, ROUNDS_MAX = 1000, PERIOD_MS = 50 };
 
-struct arguments {
+struct bench_net_arguments {
     const char *images;
     uint32_t rounds, seconds, micro_batch, part;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_net_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
@@ -81,7 +81,7 @@ static void run_on(unsigned cpu)
 
 /* Bytes of pixels per second of a stream, measured for the given time after one second of
  * warm-up. */
-static double measure(const struct arguments *a, const char *dataset, const char *loader)
+static double measure(const struct bench_net_arguments *a, const char *dataset, const char *loader)
 {
     struct plenum_stream_options o;
     struct plenum_stream *s;
@@ -109,7 +109,7 @@ static double measure(const struct arguments *a, const char *dataset, const char
 }
 
 /* Like measure(), for iperf3; 0 if it is not installed. */
-static double measure_iperf(const struct arguments *a)
+static double measure_iperf(const struct bench_net_arguments *a)
 {
     char command[512], line[4096];
     double bits = 0;
@@ -164,7 +164,7 @@ static void write_key(const char *path, const struct tls_key *key)
         die("a key cannot be written");
 }
 
-static void compare_ways(const struct arguments *a)
+static void compare_ways(const struct bench_net_arguments *a)
 {
     static const char *const names[WAYS] = {"tcp", "tls", "unix", "iperf3"};
     static double values[WAYS][ROUNDS_MAX];
@@ -226,7 +226,7 @@ static pid_t throttle(const pid_t *loaders, int count, uint32_t part)
     }
 }
 
-static void compare_two(const struct arguments *a)
+static void compare_two(const struct bench_net_arguments *a)
 {
     static double one[ROUNDS_MAX], two[ROUNDS_MAX], ratio[ROUNDS_MAX];
     char sockets[2][128], both[300];
@@ -258,7 +258,7 @@ static void compare_two(const struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.rounds = 5, .seconds = 2, .micro_batch = 64, .part = 40};
+    struct bench_net_arguments a = {.rounds = 5, .seconds = 2, .micro_batch = 64, .part = 40};
     int operands, r;
 
     log_init("bench/net", LOG_LEVEL_INFO);

@@ -17,7 +17,7 @@
 
 #include "bench/bench.h"
 #include "common/options/options.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "loader/image/pack/pack.h"
@@ -26,7 +26,7 @@
 #include "bench/ffcv.h"
 #endif
 
-struct arguments {
+struct bench_prepare_arguments {
     const char *images, *eval;
     uint32_t rounds, limit, seed, quality;
     bool full_chroma, json;
@@ -52,7 +52,7 @@ struct quality {
     uint32_t images;
 };
 
-struct row {
+struct prepare_row {
     const char *name, *what;
     bool indexed, packs, ffcv;
     struct pack_resize resize;
@@ -70,7 +70,7 @@ struct row {
 #define HAS_FFCV_ROW false
 #endif
 
-static struct row rows[] = {
+static struct prepare_row rows[] = {
     {.name = "as-they-lie", .what = "the files as they lie"},
     {.name = "tiles", .what = "the same from the second epoch on, tiles known", .indexed = true},
     {.name = "packed", .what = "plenumctl pack", .packs = true},
@@ -103,7 +103,7 @@ static struct row rows[] = {
 
 enum { ROWS = ARRAY_LEN(rows), BLOCK = 25, EPOCHS = 4 /* of training crops that are judged */ };
 
-struct context {
+struct prepare_context {
     struct pipeline pipeline[PIPELINES];
     struct image_decoder *decoder;
     struct crop_tables tables;
@@ -111,7 +111,7 @@ struct context {
     uint32_t seed;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_prepare_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), .help = "folder of photographs (required)"},
@@ -138,8 +138,8 @@ static const struct options_program program = {
 
 /* --- preparing --- */
 
-static int keep_packed(struct context *c, struct row *row, const struct bench_file *file,
-                       struct kept *k)
+static int keep_packed(struct prepare_context *c, struct prepare_row *row,
+                       const struct bench_file *file, struct kept *k)
 {
     struct pack_result result;
     int r = (row->resize.raw_share ? image_pack_raw : image_pack_resized)(
@@ -161,7 +161,7 @@ static int keep_packed(struct context *c, struct row *row, const struct bench_fi
     return r;
 }
 
-static int keep_tiles(struct context *c, struct kept *k)
+static int keep_tiles(struct prepare_context *c, struct kept *k)
 {
     int r = image_find_tiles(c->decoder, &(struct image_file){k->bytes, k->len}, &k->tiles, NULL);
 
@@ -176,7 +176,8 @@ static int keep_tiles(struct context *c, struct kept *k)
     return 0;
 }
 
-static int keep(struct context *c, struct row *row, const struct bench_file *file, struct kept *k)
+static int keep(struct prepare_context *c, struct prepare_row *row, const struct bench_file *file,
+                struct kept *k)
 {
     uint64_t begin = time_cpu_ns();
     int r = 0;
@@ -191,7 +192,8 @@ static int keep(struct context *c, struct row *row, const struct bench_file *fil
     return r;
 }
 
-static int keep_all(struct context *c, const struct bench_files *files, struct plenum_error *err)
+static int keep_all(struct prepare_context *c, const struct bench_files *files,
+                    struct plenum_error *err)
 {
     for (size_t n = 0; n < ROWS; n++) {
         rows[n].kept = calloc(files->count, sizeof(*rows[n].kept));
@@ -209,8 +211,8 @@ static int keep_all(struct context *c, const struct bench_files *files, struct p
 
 /* --- rendering --- */
 
-static int render(struct context *c, const struct row *row, size_t index, int pipeline,
-                  uint32_t epoch, uint8_t *dst)
+static int render(struct prepare_context *c, const struct prepare_row *row, size_t index,
+                  int pipeline, uint32_t epoch, uint8_t *dst)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
     struct image_draw draw = {.seed = c->seed, .epoch = epoch, .position = (uint32_t)index};
@@ -228,7 +230,8 @@ static int render(struct context *c, const struct row *row, size_t index, int pi
 
 #ifdef HAVE_FFCV_WAY
 /* Render the same crop of the same pixels. */
-static void render_by_ffcv(struct context *c, const struct row *row, size_t index, uint32_t epoch)
+static void render_by_ffcv(struct prepare_context *c, const struct prepare_row *row, size_t index,
+                           uint32_t epoch)
 {
     struct image_draw draw = {.seed = c->seed, .epoch = epoch, .position = (uint32_t)index};
     const struct kept *k = &row->kept[index];
@@ -244,7 +247,7 @@ static void render_by_ffcv(struct context *c, const struct row *row, size_t inde
 #endif
 
 /* One round: rates[row] in images per second. */
-static void run_round(struct context *c, size_t count, uint32_t round, double *rates)
+static void run_round(struct prepare_context *c, size_t count, uint32_t round, double *rates)
 {
     uint64_t ns[ROWS] = {0};
 
@@ -265,7 +268,7 @@ static void run_round(struct context *c, size_t count, uint32_t round, double *r
         rates[n] = (double)count * 1e9 / (double)ns[n];
 }
 
-static int measure_rates(struct context *c, size_t count, uint32_t rounds)
+static int measure_rates(struct prepare_context *c, size_t count, uint32_t rounds)
 {
     double *rates = calloc((size_t)rounds * ROWS, sizeof(*rates));
     double *column = calloc(rounds, sizeof(*column));
@@ -334,7 +337,7 @@ static double ssim(const uint8_t *a, const uint8_t *b, uint32_t width, uint32_t 
     return count ? sum / (double)count : 1;
 }
 
-static void judge(struct context *c, int pipeline, struct quality *q)
+static void judge(struct prepare_context *c, int pipeline, struct quality *q)
 {
     const struct pipeline *p = &c->pipeline[pipeline];
     size_t bytes = (size_t)p->width * p->height * 3;
@@ -349,7 +352,7 @@ static void judge(struct context *c, int pipeline, struct quality *q)
     q->images++;
 }
 
-static int judge_all(struct context *c, size_t count, int pipeline, uint32_t epochs)
+static int judge_all(struct prepare_context *c, size_t count, int pipeline, uint32_t epochs)
 {
     for (uint32_t epoch = 0; epoch < epochs; epoch++)
         for (size_t i = 0; i < count; i++) {
@@ -378,7 +381,7 @@ static double mean_ssim(const struct quality *q)
 
 /* --- the report --- */
 
-static double made_rate(const struct row *row, size_t count)
+static double made_rate(const struct prepare_row *row, size_t count)
 {
     return (double)count * 1e9 / (double)row->made_ns;
 }
@@ -391,7 +394,7 @@ static void print_quality(const struct quality *q)
         printf("  %6s %6s", "same", "same");
 }
 
-static void print_table(const struct arguments *a, const struct context *c,
+static void print_table(const struct bench_prepare_arguments *a, const struct prepare_context *c,
                         const struct bench_files *files)
 {
     char cpu[128];
@@ -406,7 +409,7 @@ static void print_table(const struct arguments *a, const struct context *c,
            "training", "made", "row", "resized", "bytes", "min", "median", "max", "ratio",
            HAS_FFCV_ROW ? "   ffcv" : "", "PSNR", "SSIM", "PSNR", "SSIM", "images/s");
     for (size_t n = 0; n < ROWS; n++) {
-        const struct row *row = &rows[n];
+        const struct prepare_row *row = &rows[n];
 
         printf("%-16s %6.0f%% %7.4f  %8.0f %7.0f %7.0f %6.2f", row->name,
                100 * (double)row->resized / (double)files->count,
@@ -435,7 +438,7 @@ static void put_quality(struct json *j, const char *key, const struct quality *q
     json_end_object(j);
 }
 
-static void print_json(const struct arguments *a, const struct context *c,
+static void print_json(const struct bench_prepare_arguments *a, const struct prepare_context *c,
                        const struct bench_files *files)
 {
     struct json j = {.file = stdout};
@@ -450,7 +453,7 @@ static void print_json(const struct arguments *a, const struct context *c,
     json_text(&j, "subsampling", a->full_chroma ? "444" : "420");
     json_begin_array(&j, "rows", false);
     for (size_t n = 0; n < ROWS; n++) {
-        const struct row *row = &rows[n];
+        const struct prepare_row *row = &rows[n];
 
         json_begin_object(&j, NULL, true);
         json_text(&j, "name", row->name);
@@ -481,8 +484,8 @@ static void print_json(const struct arguments *a, const struct context *c,
 
 /* Skip photographs that do not decode, as bench_files_load() does, and files that cannot be
  * packed. */
-static int measure(const struct arguments *a, struct context *c, const struct bench_files *files,
-                   struct plenum_error *err)
+static int measure(const struct bench_prepare_arguments *a, struct prepare_context *c,
+                   const struct bench_files *files, struct plenum_error *err)
 {
     int r = keep_all(c, files, err);
 
@@ -499,7 +502,8 @@ static int measure(const struct arguments *a, struct context *c, const struct be
     return 0;
 }
 
-static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
+static int context_init(struct prepare_context *c, const struct bench_prepare_arguments *a,
+                        struct plenum_error *err)
 {
     size_t bytes = 0;
     int r = pipeline_parse("train", &c->pipeline[TRAIN], err);
@@ -522,7 +526,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     return 0;
 }
 
-static void context_fini(struct context *c, size_t count)
+static void context_fini(struct prepare_context *c, size_t count)
 {
     for (size_t n = 0; n < ROWS; n++) {
         for (size_t i = 0; rows[n].kept && i < count; i++) {
@@ -538,9 +542,10 @@ static void context_fini(struct context *c, size_t count)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.eval = "eval", .rounds = 15, .seed = 1, .quality = PACK_QUALITY};
+    struct bench_prepare_arguments a = {
+        .eval = "eval", .rounds = 15, .seed = 1, .quality = PACK_QUALITY};
     struct bench_files files = {0};
-    struct context c = {0};
+    struct prepare_context c = {0};
     struct plenum_error err = {""};
     int r = bench_start(&program, &a, &a.images, argc, argv);
 

@@ -10,18 +10,18 @@
 #include <string.h>
 
 #include "bench/forms.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #ifdef HAVE_FFCV_WAY
 #include "bench/ffcv.h"
 #endif
 
-static struct image_draw draw_of(const struct context *c, size_t index, uint32_t round)
+static struct image_draw draw_of(const struct render_context *c, size_t index, uint32_t round)
 {
     return (struct image_draw){.seed = c->seed, .epoch = round, .position = (uint32_t)index};
 }
 
-static int render(const struct context *c, struct image_decoder *decoder,
+static int render(const struct render_context *c, struct image_decoder *decoder,
                   const struct image_file *file, size_t index, uint32_t round)
 {
     const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
@@ -31,16 +31,16 @@ static int render(const struct context *c, struct image_decoder *decoder,
     return image_render(decoder, &view, &store, file, NULL);
 }
 
-static int run_plain(struct context *c, const struct row *row, const struct bench_file *file,
-                     size_t index, uint32_t round)
+static int run_plain(struct render_context *c, const struct render_row *row,
+                     const struct bench_file *file, size_t index, uint32_t round)
 {
     (void)row;
     return render(c, c->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
 /* List all images that a recipe renders from a file, one after the other. */
-static uint32_t list_images(const struct context *c, const struct row *row, size_t index,
-                            uint32_t round, struct image_view ret[VIEWS_IMAGES_MAX])
+static uint32_t list_images(const struct render_context *c, const struct render_row *row,
+                            size_t index, uint32_t round, struct image_view ret[VIEWS_IMAGES_MAX])
 {
     uint8_t *at = c->dst;
     uint32_t n = 0;
@@ -57,7 +57,7 @@ static uint32_t list_images(const struct context *c, const struct row *row, size
     return n;
 }
 
-static void use_tiles(struct context *c, const struct row *row, size_t index,
+static void use_tiles(struct render_context *c, const struct render_row *row, size_t index,
                       struct image_tiles *tiles)
 {
     if (!row->indexed)
@@ -67,8 +67,8 @@ static void use_tiles(struct context *c, const struct row *row, size_t index,
     image_decoder_use_tiles(c->decoder, tiles);
 }
 
-static int run_recipe(struct context *c, const struct row *row, const struct bench_file *file,
-                      size_t index, uint32_t round)
+static int run_recipe(struct render_context *c, const struct render_row *row,
+                      const struct bench_file *file, size_t index, uint32_t round)
 {
     const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
     struct image_tiles tiles = {0};
@@ -84,8 +84,8 @@ static int run_recipe(struct context *c, const struct row *row, const struct ben
 }
 
 /* Render the same images, decoding again for each. */
-static int run_apart(struct context *c, const struct row *row, const struct bench_file *file,
-                     size_t index, uint32_t round)
+static int run_apart(struct render_context *c, const struct render_row *row,
+                     const struct bench_file *file, size_t index, uint32_t round)
 {
     const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
     struct image_tiles tiles = {0};
@@ -102,7 +102,7 @@ static int run_apart(struct context *c, const struct row *row, const struct benc
 }
 
 /* Pack a file; it may replace one that another row refused. */
-static int add_packed(struct context *c, const struct bench_file *file, size_t index)
+static int add_packed(struct render_context *c, const struct bench_file *file, size_t index)
 {
     struct pack_result result;
     int r = image_pack(c->decoder, &(struct image_file){file->bytes, file->len}, &result, NULL);
@@ -125,8 +125,8 @@ static int add_packed(struct context *c, const struct bench_file *file, size_t i
     return 0;
 }
 
-static int run_packed(struct context *c, const struct row *row, const struct bench_file *file,
-                      size_t index, uint32_t round)
+static int run_packed(struct render_context *c, const struct render_row *row,
+                      const struct bench_file *file, size_t index, uint32_t round)
 {
     (void)row;
     (void)file;
@@ -135,7 +135,7 @@ static int run_packed(struct context *c, const struct row *row, const struct ben
 }
 
 /* Record a file's entry points. */
-static int add_indexed(struct context *c, const struct bench_file *file, size_t index)
+static int add_indexed(struct render_context *c, const struct bench_file *file, size_t index)
 {
     struct image_tiles tiles = {0};
     int r =
@@ -163,8 +163,8 @@ static int add_indexed(struct context *c, const struct bench_file *file, size_t 
     return 0;
 }
 
-static int render_with(struct context *c, struct image_tiles *tiles, const struct bench_file *file,
-                       size_t index, uint32_t round)
+static int render_with(struct render_context *c, struct image_tiles *tiles,
+                       const struct bench_file *file, size_t index, uint32_t round)
 {
     int r;
 
@@ -174,8 +174,8 @@ static int render_with(struct context *c, struct image_tiles *tiles, const struc
     return r;
 }
 
-static int run_indexed(struct context *c, const struct row *row, const struct bench_file *file,
-                       size_t index, uint32_t round)
+static int run_indexed(struct render_context *c, const struct render_row *row,
+                       const struct bench_file *file, size_t index, uint32_t round)
 {
     struct image_tiles tiles = {.hint = c->hints[index].bytes, .len = c->hints[index].len};
 
@@ -183,15 +183,15 @@ static int run_indexed(struct context *c, const struct row *row, const struct be
     return render_with(c, &tiles, file, index, round);
 }
 
-static int run_indexing(struct context *c, const struct row *row, const struct bench_file *file,
-                        size_t index, uint32_t round)
+static int run_indexing(struct render_context *c, const struct render_row *row,
+                        const struct bench_file *file, size_t index, uint32_t round)
 {
     struct image_tiles tiles = {0};
 
     (void)row;
     return render_with(c, &tiles, file, index, round);
 }
-double render_hints_size(const struct context *c, const struct bench_files *files)
+double render_hints_size(const struct render_context *c, const struct bench_files *files)
 {
     double bytes = 0;
 
@@ -200,7 +200,7 @@ double render_hints_size(const struct context *c, const struct bench_files *file
     return bytes / (double)files->bytes;
 }
 
-double render_packed_size(const struct context *c, const struct bench_files *files)
+double render_packed_size(const struct render_context *c, const struct bench_files *files)
 {
     double bytes = 0;
 
@@ -210,15 +210,15 @@ double render_packed_size(const struct context *c, const struct bench_files *fil
 }
 
 /* Render the same images with other loops, or another decoder. */
-static int run_other(struct context *c, const struct row *row, const struct bench_file *file,
-                     size_t index, uint32_t round)
+static int run_other(struct render_context *c, const struct render_row *row,
+                     const struct bench_file *file, size_t index, uint32_t round)
 {
     return render(c, row->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
 /* Decode the whole image to RGB rows, which are not kept. */
-static int run_full_decode(struct context *c, const struct row *row, const struct bench_file *file,
-                           size_t index, uint32_t round)
+static int run_full_decode(struct render_context *c, const struct render_row *row,
+                           const struct bench_file *file, size_t index, uint32_t round)
 {
     (void)c;
     (void)row;
@@ -228,8 +228,8 @@ static int run_full_decode(struct context *c, const struct row *row, const struc
 }
 
 /* The same with our own decoders, plus a hash of the pixels. */
-static int run_verify(struct context *c, const struct row *row, const struct bench_file *file,
-                      size_t index, uint32_t round)
+static int run_verify(struct render_context *c, const struct render_row *row,
+                      const struct bench_file *file, size_t index, uint32_t round)
 {
     (void)row;
     (void)index;
@@ -238,8 +238,8 @@ static int run_verify(struct context *c, const struct row *row, const struct ben
 }
 
 #ifdef HAVE_FFCV_WAY
-static int run_ffcv_way(struct context *c, const struct row *row, const struct bench_file *file,
-                        size_t index, uint32_t round)
+static int run_ffcv_way(struct render_context *c, const struct render_row *row,
+                        const struct bench_file *file, size_t index, uint32_t round)
 {
     struct image_draw draw = draw_of(c, index, round);
     struct crop crop;
@@ -264,7 +264,7 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
     "view(local, 8, rrc(96, scale=0.05:0.32, interpolation=bicubic) flip(0.5))"
 
 /* --kernels fills in the last ones. */
-struct row render_rows[] = {
+struct render_row render_rows[] = {
     {.name = FULL_ROW,
      .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
      .run = run_full_decode},
@@ -347,7 +347,7 @@ _Static_assert(ARRAY_LEN(render_rows) == ROWS, "ROWS counts the rows");
 
 enum { OTHERS = ROWS - KERNEL_ROWS };
 
-bool render_rows_shown(const struct row *row)
+bool render_rows_shown(const struct render_row *row)
 {
     return !row->off && !row->missing;
 }
@@ -372,7 +372,7 @@ static int add_kernels(struct plenum_error *err)
 
     for (uint32_t i = 0; i < ROWS - OTHERS; i++) {
         const char *kernels = image_kernels(i + 1);
-        struct row *row = &render_rows[OTHERS + i];
+        struct render_row *row = &render_rows[OTHERS + i];
 
         if (!kernels)
             break;
@@ -413,7 +413,7 @@ static int choose_rows(const char *list, struct plenum_error *err)
 
 /* Parse what a recipe's row renders; a build whose pipelines do not support it leaves the row out.
  * Returns the bytes of its pixels. */
-static size_t parse_recipe(struct row *row)
+static size_t parse_recipe(struct render_row *row)
 {
     if (!row->recipe)
         return 0;

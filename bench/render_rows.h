@@ -20,7 +20,7 @@ struct hint {
 };
 
 /* State shared by the rows. */
-struct context {
+struct render_context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
     struct crop_tables tables;
@@ -36,13 +36,13 @@ struct context {
 };
 
 /* One way of rendering training images. */
-struct row {
+struct render_row {
     const char *name;
     const char *what;
     /* Prepare one more file, untimed; may be NULL. 0, or an error that excludes the file. */
-    int (*add)(struct context *c, const struct bench_file *file, size_t index);
-    int (*run)(struct context *c, const struct row *row, const struct bench_file *file,
-               size_t index, uint32_t round);
+    int (*add)(struct render_context *c, const struct bench_file *file, size_t index);
+    int (*run)(struct render_context *c, const struct render_row *row,
+               const struct bench_file *file, size_t index, uint32_t round);
     const char *missing; /* why the row is left out; NULL: it is available */
     bool off;            /* not requested */
     const char *recipe;  /* for run_recipe() and run_apart() */
@@ -64,10 +64,10 @@ struct row {
 enum { ROWS = 21, KERNEL_ROWS = 2, BLOCK = 25 };
 
 /** The last KERNEL_ROWS have no name until render_rows_init() gives them one. */
-extern struct row render_rows[];
+extern struct render_row render_rows[];
 
 /** Is the row available and requested? */
-bool render_rows_shown(const struct row *row);
+bool render_rows_shown(const struct render_row *row);
 
 /**
  * Parse the rows' recipes, create their decoders, and choose the rows of a comma-separated list
@@ -79,8 +79,8 @@ int render_rows_init(const char *list, bool kernels, size_t *ret_room, struct pl
 void render_rows_fini(void);
 
 /** Size of the hints relative to the files; 0 if there are none. */
-double render_hints_size(const struct context *c, const struct bench_files *files);
+double render_hints_size(const struct render_context *c, const struct bench_files *files);
 /** Size of packed files relative to the originals; 0 if none was packed. */
-double render_packed_size(const struct context *c, const struct bench_files *files);
+double render_packed_size(const struct render_context *c, const struct bench_files *files);
 
 #endif

@@ -33,7 +33,7 @@
 #include "bench/bench.h"
 #include "bench/operations.h"
 #include "common/options/options.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
@@ -46,14 +46,14 @@
 
 enum { STRIP_ROWS = 16, SLOTS = 256, ROUNDS_MAX = 10000 };
 
-struct arguments {
+struct bench_stages_arguments {
     const char *images, *pipeline, *kernels;
     uint32_t rounds, limit, seed;
     bool json;
 };
 
 /* The current image. */
-struct context {
+struct stages_context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
     struct image_reader *reader, *library; /* with our own decoder if possible; with libjpeg */
@@ -78,7 +78,7 @@ struct context {
 
 static const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
 
-static int run_read(struct context *c)
+static int run_read(struct stages_context *c)
 {
     int fd = open(c->file->path, O_RDONLY | O_CLOEXEC);
     int r = fd < 0 ? -errno : io_pread_all(fd, c->bytes, c->file->len, 0);
@@ -87,7 +87,7 @@ static int run_read(struct context *c)
     return r;
 }
 
-static int open_and_close(const struct context *c, struct image_reader *reader)
+static int open_and_close(const struct stages_context *c, struct image_reader *reader)
 {
     struct image_header header;
     int r = reader->ops->open(reader, c->file->bytes, c->file->len, &header, NULL);
@@ -96,12 +96,12 @@ static int open_and_close(const struct context *c, struct image_reader *reader)
     return r;
 }
 
-static int run_header(struct context *c)
+static int run_header(struct stages_context *c)
 {
     return open_and_close(c, c->reader);
 }
 
-static int run_library_header(struct context *c)
+static int run_library_header(struct stages_context *c)
 {
     return open_and_close(c, c->library);
 }
@@ -162,9 +162,9 @@ static const struct jpeg_kernels *no_pixels(void)
     return &none;
 }
 
-static int run_library_entropy(struct context *c);
+static int run_library_entropy(struct stages_context *c);
 
-static int run_entropy(struct context *c)
+static int run_entropy(struct stages_context *c)
 {
     struct image_rows rows;
     uint32_t width, height;
@@ -178,20 +178,20 @@ static int run_entropy(struct context *c)
     return r == JPEG_OWN_GIVES_UP ? run_library_entropy(c) : r;
 }
 
-struct jpeg_errors {
+struct stages_errors {
     struct jpeg_error_mgr manager;
     jmp_buf escape;
 };
 
 static void on_error(j_common_ptr d)
 {
-    longjmp(((struct jpeg_errors *)d->err)->escape, 1);
+    longjmp(((struct stages_errors *)d->err)->escape, 1);
 }
 
-static int run_library_entropy(struct context *c)
+static int run_library_entropy(struct stages_context *c)
 {
     struct jpeg_decompress_struct d;
-    struct jpeg_errors errors;
+    struct stages_errors errors;
 
     d.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = on_error;
@@ -209,7 +209,7 @@ static int run_library_entropy(struct context *c)
 }
 
 /* Decode the region's rows; they are kept in c->rows if `keep` is set. */
-static int decode(struct context *c, struct image_reader *reader, bool keep)
+static int decode(struct stages_context *c, struct image_reader *reader, bool keep)
 {
     struct image_header header;
     struct image_rows rows;
@@ -227,23 +227,23 @@ static int decode(struct context *c, struct image_reader *reader, bool keep)
     return r;
 }
 
-static int run_decode(struct context *c)
+static int run_decode(struct stages_context *c)
 {
     return decode(c, c->reader, false);
 }
 
-static int run_library_decode(struct context *c)
+static int run_library_decode(struct stages_context *c)
 {
     return decode(c, c->library, false);
 }
 
-static uint8_t *next_slot(struct context *c)
+static uint8_t *next_slot(struct stages_context *c)
 {
     return c->slots + c->slot++ % SLOTS * c->slot_bytes;
 }
 
-static int resize_as(struct context *c, const struct crop *crop, const struct image_store *as,
-                     uint8_t *dst)
+static int resize_as(struct stages_context *c, const struct crop *crop,
+                     const struct image_store *as, uint8_t *dst)
 {
     size_t pitch = (size_t)c->region.width * 4;
     struct rect need;
@@ -257,19 +257,19 @@ static int resize_as(struct context *c, const struct crop *crop, const struct im
     return r;
 }
 
-static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
+static int resize_into(struct stages_context *c, const struct crop *crop, uint8_t *dst)
 {
     return resize_as(c, crop, &store, dst);
 }
 
-static int run_resize(struct context *c)
+static int run_resize(struct stages_context *c)
 {
     return resize_into(c, &c->crop, c->slots);
 }
 
 /* Both timed runs must find code and rows in the same caches, but not their tables, which are kept
  * between images of equal scale: so this uses another scale. */
-static int warm_resize(struct context *c)
+static int warm_resize(struct stages_context *c)
 {
     struct crop other = c->crop;
 
@@ -278,12 +278,12 @@ static int warm_resize(struct context *c)
     return resize_into(c, &other, c->slots);
 }
 
-static int run_store(struct context *c)
+static int run_store(struct stages_context *c)
 {
     return resize_into(c, &c->crop, next_slot(c));
 }
 
-static int run_render(struct context *c)
+static int run_render(struct stages_context *c)
 {
     return image_render(
         c->decoder,
@@ -292,7 +292,7 @@ static int run_render(struct context *c)
 }
 
 /* Choose the crop, find the region, and load its rows into memory. Not timed. */
-static int prepare(struct context *c, const struct bench_file *file, uint32_t position,
+static int prepare(struct stages_context *c, const struct bench_file *file, uint32_t position,
                    uint32_t round, uint32_t seed)
 {
     size_t size;
@@ -316,7 +316,7 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
     return c->rows && c->bytes ? decode(c, c->reader, true) : -ENOMEM;
 }
 
-enum stage {
+enum stages_stage {
     READ,
     HEADER,
     ENTROPY,
@@ -332,8 +332,8 @@ enum stage {
 };
 
 static const struct {
-    int (*run)(struct context *c);
-    int (*before)(struct context *c); /* not timed; may be NULL */
+    int (*run)(struct stages_context *c);
+    int (*before)(struct stages_context *c); /* not timed; may be NULL */
 } stages[STAGES] = {
     [READ] = {run_read, NULL},
     [HEADER] = {run_header, NULL},
@@ -350,7 +350,7 @@ static const struct {
 /* The report: a stage as measured, or minus another one. */
 static const struct {
     const char *name, *how;
-    enum stage stage, less; /* if both are the same, nothing is subtracted */
+    enum stages_stage stage, less; /* if both are the same, nothing is subtracted */
 } lines[] = {
     {"read", "run", READ, READ},
     {"header and setup", "run", HEADER, HEADER},
@@ -367,7 +367,7 @@ static const struct {
     {"render", "run: all but read", RENDER, RENDER},
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_stages_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
@@ -391,7 +391,7 @@ static const struct options_program program = {
 };
 
 /* Adds to ns[operation]. */
-static int run_operations(struct context *c, uint64_t *ns)
+static int run_operations(struct stages_context *c, uint64_t *ns)
 {
     const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     int r = resize_as(c, &c->crop, &planes, c->planes);
@@ -402,7 +402,7 @@ static int run_operations(struct context *c, uint64_t *ns)
 }
 
 /* One round: us[column], the average per image. */
-static int run_round(struct context *c, const struct bench_files *files, uint32_t round,
+static int run_round(struct stages_context *c, const struct bench_files *files, uint32_t round,
                      uint32_t seed, double *us)
 {
     uint64_t ns[COLUMNS] = {0};
@@ -430,8 +430,8 @@ static int run_round(struct context *c, const struct bench_files *files, uint32_
 }
 
 /* The sorted values of all rounds: a stage as measured, or minus another one. */
-static struct bench_spread spread_of(const struct arguments *a, const double *us, size_t stage,
-                                     size_t less)
+static struct bench_spread spread_of(const struct bench_stages_arguments *a, const double *us,
+                                     size_t stage, size_t less)
 {
     double column[ROUNDS_MAX];
 
@@ -457,7 +457,7 @@ static const char *operation_name(size_t k)
     return k == 0 ? "store a window" : bench_operations[k];
 }
 
-static void report_json(const struct arguments *a, const struct context *c,
+static void report_json(const struct bench_stages_arguments *a, const struct stages_context *c,
                         const struct bench_files *files, const double *us)
 {
     struct json j;
@@ -483,7 +483,7 @@ static void report_json(const struct arguments *a, const struct context *c,
     json_end_object(&j);
 }
 
-static void report(const struct arguments *a, const struct context *c,
+static void report(const struct bench_stages_arguments *a, const struct stages_context *c,
                    const struct bench_files *files, const double *us)
 {
     double whole = spread_of(a, us, RENDER, RENDER).median;
@@ -508,7 +508,8 @@ static void report(const struct arguments *a, const struct context *c,
     }
 }
 
-static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
+static int context_init(struct stages_context *c, const struct bench_stages_arguments *a,
+                        struct plenum_error *err)
 {
     int r = pipeline_parse(a->pipeline, &c->pipeline, err);
 
@@ -540,7 +541,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
                : 0;
 }
 
-static void context_fini(struct context *c)
+static void context_fini(struct stages_context *c)
 {
     image_decoder_destroy(c->decoder);
     if (c->reader)
@@ -556,7 +557,8 @@ static void context_fini(struct context *c)
     free(c->bytes);
 }
 
-static int measure(const struct arguments *a, struct context *c, const struct bench_files *files)
+static int measure(const struct bench_stages_arguments *a, struct stages_context *c,
+                   const struct bench_files *files)
 {
     double *us = calloc((size_t)a->rounds * COLUMNS, sizeof(*us));
     int r = us ? 0 : -ENOMEM;
@@ -571,9 +573,9 @@ static int measure(const struct arguments *a, struct context *c, const struct be
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.pipeline = "train", .rounds = 9, .seed = 1};
+    struct bench_stages_arguments a = {.pipeline = "train", .rounds = 9, .seed = 1};
     struct bench_files files = {0};
-    struct context c = {0};
+    struct stages_context c = {0};
     struct plenum_error err = {""};
     int r = bench_start(&program, &a, &a.images, argc, argv);
 

@@ -38,12 +38,12 @@ enum {
     WARM_UP = 8
 };
 
-struct arguments {
+struct bench_stall_arguments {
     const char *images;
     uint32_t times, depth, micro_batch, seed;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_stall_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "photographs (needed)", NULL},
@@ -82,7 +82,7 @@ static struct {
     atomic_ulong longest; /* the longest completed wait */
 } taker;
 
-static struct plenum_stream *open_stream(const struct arguments *a, const char *loaders)
+static struct plenum_stream *open_stream(const struct bench_stall_arguments *a, const char *loaders)
 {
     struct plenum_stream_options o;
     struct plenum_stream *s;
@@ -139,7 +139,7 @@ static double take_longest(void)
 }
 
 /* Seconds in which one loader alone renders the prefetch depth. */
-static double render_depth(const struct arguments *a, const char *loader)
+static double render_depth(const struct bench_stall_arguments *a, const char *loader)
 {
     struct plenum_stream *s = open_stream(a, loader);
     uint64_t begin;
@@ -155,12 +155,12 @@ static double render_depth(const struct arguments *a, const char *loader)
     return took;
 }
 
-struct loaders {
+struct stall_loaders {
     char sockets[LOADERS][128], listens[LOADERS][64], addresses[LOADERS][128], both[300];
     pid_t pids[LOADERS];
 };
 
-static void start(struct loaders *l, unsigned i, const char *root)
+static void start(struct stall_loaders *l, unsigned i, const char *root)
 {
     const char *const args[] = {"--listen",     l->listens[i], "--root", root,
                                 "--io-threads", "1",           NULL};
@@ -169,8 +169,8 @@ static void start(struct loaders *l, unsigned i, const char *root)
 }
 
 /* Strike one of the loaders several times, each time when both are running well. */
-static void strike(const struct arguments *a, struct loaders *l, int signum, const char *way,
-                   double bound)
+static void strike(const struct bench_stall_arguments *a, struct stall_loaders *l, int signum,
+                   const char *way, double bound)
 {
     static double stalls[TIMES_MAX], usual[TIMES_MAX];
     const char *name = signum == SIGKILL ? "SIGKILL" : "SIGSTOP";
@@ -215,12 +215,12 @@ static void strike(const struct arguments *a, struct loaders *l, int signum, con
     (void)fflush(stdout);
 }
 
-static void measure(const struct arguments *a, bool tcp, uint16_t port)
+static void measure(const struct bench_stall_arguments *a, bool tcp, uint16_t port)
 {
     const char *way = tcp ? "tcp" : "unix";
     double alone[2 * ALONE_ROUNDS];
     struct bench_spread depth;
-    struct loaders l;
+    struct stall_loaders l;
 
     for (unsigned i = 0; i < LOADERS; i++) {
         (void)snprintf(l.sockets[i], sizeof(l.sockets[i]), "unix:%s/%s%u", folder, way, i);
@@ -251,7 +251,7 @@ static void measure(const struct arguments *a, bool tcp, uint16_t port)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.times = 20, .depth = 6, .micro_batch = 64, .seed = 1};
+    struct bench_stall_arguments a = {.times = 20, .depth = 6, .micro_batch = 64, .seed = 1};
     int r = bench_start(&program, &a, &a.images, argc, argv);
 
     if (r >= 0)

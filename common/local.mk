@@ -45,7 +45,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline/streamhash.c %D%/pipeline/streamhash.h \
 	%D%/pipeline/views.c %D%/pipeline/views.h \
 	%D%/util/cgroup.c %D%/util/cgroup.h \
-	%D%/util/error.c %D%/util/error.h \
+	%D%/util/error_set.c %D%/util/error_set.h \
 	%D%/util/json.c %D%/util/json.h \
 	%D%/util/list.h \
 	%D%/util/lock.h \

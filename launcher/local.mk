@@ -68,6 +68,6 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_LIBADD = common/libcommon.la $(HWLOC_LIBS)
 
 bin_PROGRAMS += plenumrun
-plenumrun_SOURCES = %D%/main.c
+plenumrun_SOURCES = %D%/plenumrun.c
 plenumrun_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 plenumrun_LDADD = %D%/liblauncher.la

@@ -19,7 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 bool verify_is_wanted(double share, uint64_t seed, struct order_place place)
 {

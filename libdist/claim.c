@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "common/data/crc32c.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/job_environ.h"
 

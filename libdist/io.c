@@ -26,7 +26,7 @@
 
 #include "common/job/jobloader.h"
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };

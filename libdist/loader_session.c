@@ -35,7 +35,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_session_core.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/loader_session_core.h"
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/list.h"
 #include "libdist/loader_session.h"
 #include "libdist/ownloader.h"

@@ -20,7 +20,7 @@
 
 #include "common/job/jobloader.h"
 #include "common/pipeline/identity.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"

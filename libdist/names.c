@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/list.h"
 #include "common/util/util.h"
 #include "libdist/io.h"

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 const struct normalise_loops *const normalise_loops[] = {
 #ifdef __x86_64__

@@ -24,7 +24,7 @@
 #define AVX2_INLINE static inline __attribute__((always_inline, target("avx2,f16c")))
 
 /* How pixels are stored. */
-enum source { PLANES = 1, PACKED_3 = 3, PACKED_4 = 4 };
+enum normalise_source { PLANES = 1, PACKED_3 = 3, PACKED_4 = 4 };
 
 enum { AT_ONCE = 16 };
 
@@ -67,8 +67,8 @@ AVX2_INLINE __m256i twice(__m128i v)
 
 /* Load the levels of eight pixels, grouped by channel. `at` points to each channel's first
  * pixel. */
-AVX2_INLINE struct levels load_planes(enum source source, const uint8_t *const at[3], size_t i,
-                                      __m128i flip)
+AVX2_INLINE struct levels load_planes(enum normalise_source source, const uint8_t *const at[3],
+                                      size_t i, __m128i flip)
 {
     const uint8_t *p = at[0] + i * source;
     __m256i v;
@@ -90,8 +90,8 @@ AVX2_INLINE struct levels load_planes(enum source source, const uint8_t *const a
 }
 
 /* Load the levels of eight pixels, grouped by pixel. */
-AVX2_INLINE struct levels load_packed(enum source source, const uint8_t *const at[3], size_t i,
-                                      __m128i flip)
+AVX2_INLINE struct levels load_packed(enum normalise_source source, const uint8_t *const at[3],
+                                      size_t i, __m128i flip)
 {
     const uint8_t *p = at[0] + i * source;
     __m256i rg, b;
@@ -176,7 +176,7 @@ AVX2_INLINE struct floats constants(bool planes, const float v[3])
     return (struct floats){in_turn(v, 0), in_turn(v, 8), in_turn(v, 16)};
 }
 
-AVX2_INLINE void loop(enum source source, bool planes, enum plenum_float type, bool past,
+AVX2_INLINE void loop(enum normalise_source source, bool planes, enum plenum_float type, bool past,
                       const struct normalise_values *values, const struct normalise_run *r,
                       size_t begin, size_t end)
 {

@@ -25,7 +25,7 @@
 #include <xxhash.h>
 
 #include "common/job/jobloader.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 /* 64 random bits that stay the same in this process. 0, or -EIO. */

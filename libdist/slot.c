@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/state.h"
 #include "common/util/util.h"
 

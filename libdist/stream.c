@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "common/pipeline/identity.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/batch.h"
 #include "libdist/io.h"

@@ -17,7 +17,7 @@
 #include "common/net/wire.h"
 #include "common/pipeline/order.h"
 #include "common/pipeline/views.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/message.h"
 #include "libdist/batch_trace.h"

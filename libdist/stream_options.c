@@ -15,7 +15,7 @@
 #include "common/data/dataname.h"
 #include "common/options/program.h"
 #include "common/pipeline/identity.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/loaders.h"
 #include "libdist/slot.h"

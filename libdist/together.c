@@ -15,7 +15,7 @@
 
 #include <plenum/comm.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/stream_core.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",

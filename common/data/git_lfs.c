@@ -3,7 +3,7 @@
 
 #include "common/data/git_lfs.h"
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 int git_lfs_refuse(int code, struct plenum_error *err)
 {

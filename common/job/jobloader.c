@@ -55,7 +55,7 @@
 #include "common/job/waitstatus.h"
 #include "common/net/address.h"
 #include "common/net/refuser.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/module.h"
 
 /* If the program is in this folder, whose name has `len` characters, return its path. */

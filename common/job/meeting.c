@@ -39,7 +39,7 @@
 
 #include "common/job/meeting_priv.h"
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 #ifndef MADV_POPULATE_WRITE /* glibc 2.35 */

@@ -35,7 +35,7 @@
 
 #include "common/job/meeting_priv.h"
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instance */

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 

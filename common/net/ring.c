@@ -40,7 +40,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
 

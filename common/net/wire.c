@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/pipeline/pipeline.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char wire_magic[8] = "plenum";

@@ -32,7 +32,7 @@
 #include <string.h>
 
 #include "common/pipeline/philox.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum {

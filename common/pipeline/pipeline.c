@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "common/pipeline/pipeline_priv.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 /* Compare names without regard to case and underscores: "ToTensor" is "to_tensor". */

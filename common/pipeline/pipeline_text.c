@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/pipeline/pipeline_priv.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 __extension__ typedef unsigned __int128 u128;
 

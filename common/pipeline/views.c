@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/pipeline/pipeline_priv.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char takes[] = "write view(NAME, COUNT, STAGES), as in view(local, 8, rrc(96))";

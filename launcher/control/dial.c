@@ -24,17 +24,11 @@
 #include <unistd.h>
 
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "launcher/host/network.h"
 
 enum { TRIES_MAX = 64 };
-
-union any_address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
 
 /* Connections of an earlier start of the job may linger on a chosen port; they belong to no
  * process. */

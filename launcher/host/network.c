@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum { COMMON_BITS_LEAST = 8 }; /* for a network that is computed to contain all */
@@ -44,12 +44,6 @@ int network_add(struct network *network, const struct network_address *address)
     network->list[network->count++] = *address;
     return 0;
 }
-
-union any_address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
 
 static unsigned mask_bits(const uint8_t *mask, size_t len)
 {

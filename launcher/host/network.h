@@ -3,6 +3,7 @@
 #ifndef LAUNCHER_NETWORK_H
 #define LAUNCHER_NETWORK_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +11,13 @@
 #include "launcher/values/subnet.h"
 
 enum { NETWORK_INTERFACE_MAX = 16 }; /* size of an interface's name, with its NUL */
+
+/** Room for an address of either family. */
+union any_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
 
 struct network_address {
     char interface[NETWORK_INTERFACE_MAX];

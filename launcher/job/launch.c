@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/environ.h"

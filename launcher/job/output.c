@@ -37,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/list.h"
 #include "common/util/lock.h"
 #include "common/util/util.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/plan/configfile.h"

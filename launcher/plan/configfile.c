@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/plan/cmdline.h"

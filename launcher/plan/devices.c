@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 /* Each vendor's variable takes a list; only some need a prefix. */

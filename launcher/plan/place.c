@@ -31,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "launcher/values/topology.h"
 

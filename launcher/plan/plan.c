@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "launcher/values/ranges.h"
 
 static void free_host(struct plan_host *host)

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 /* Format the template's field after a '%': snprintf()'s result, or -1. */

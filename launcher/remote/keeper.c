@@ -21,7 +21,7 @@
 
 #include "common/job/jobloader.h"
 #include "common/net/tls.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/control.h"

@@ -37,7 +37,7 @@
 #include <unistd.h>
 
 #include "common/net/tls.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
 #include "launcher/control/dial.h"

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "common/net/address.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/net/tls.h"
 #include "common/util/util.h"

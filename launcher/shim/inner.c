@@ -38,7 +38,7 @@
 #include "common/job/departed.h"
 #include "common/job/jobloader.h"
 #include "common/net/tls.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/memory.h"
 #include "common/util/state.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char *const names[NUMA_POLICIES] = {

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum { BLOCK = 4 };

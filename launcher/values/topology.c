@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "common/util/cgroup.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 /* Types listed here are kept; some only where NUMA nodes are attached to them. */

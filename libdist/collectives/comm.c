@@ -28,7 +28,7 @@
 
 #include "common/job/meeting.h"
 #include "common/pipeline/philox.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/module.h"
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "common/job/meeting.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"

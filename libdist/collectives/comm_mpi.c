@@ -36,7 +36,7 @@
 #include <mpi.h>
 
 #include "common/job/departed.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 /* Write "instance 3 has not arrived", "instances 1, 4 and 5 have not arrived", or "instances 0, 1,
  * 2, ... (17 in all) have not arrived". */

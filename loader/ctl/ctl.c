@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/data/dataname.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/progress.h"
 #include "common/util/text.h"
 #include "common/util/util.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ctl.h - the subcommands of plenumctl: one file each, which ends with the command's entry for the
- * table in main.c. */
+ * table in plenumctl.c. */
 #ifndef LOADER_CTL_CTL_H
 #define LOADER_CTL_CTL_H
 

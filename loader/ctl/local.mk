@@ -7,25 +7,25 @@ noinst_LTLIBRARIES += %D%/libscene.la
 
 bin_PROGRAMS += plenumctl
 plenumctl_SOURCES = \
-	%D%/bench.c \
+	%D%/cmd_bench.c \
 	%D%/ctl.c %D%/ctl.h \
 	%D%/font.c %D%/font.h \
-	%D%/hash.c \
-	%D%/index.c \
-	%D%/key.c \
-	%D%/main.c \
-	%D%/make_sample.c \
-	%D%/order.c \
-	%D%/pack.c \
+	%D%/cmd_hash.c \
+	%D%/cmd_index.c \
+	%D%/cmd_key.c \
+	%D%/plenumctl.c \
+	%D%/cmd_make_sample.c \
+	%D%/cmd_order.c \
+	%D%/cmd_pack.c \
 	%D%/pack_job.c %D%/pack_job.h \
 	%D%/pack_record.c %D%/pack_record.h \
 	%D%/pack_report.c %D%/pack_report.h \
-	%D%/plan.c \
-	%D%/preview.c \
+	%D%/cmd_plan.c \
+	%D%/cmd_preview.c \
 	%D%/preview_fields.c %D%/preview_fields.h \
-	%D%/sample.c \
-	%D%/status.c \
-	%D%/trace.c \
-	%D%/verify.c
+	%D%/cmd_sample.c \
+	%D%/cmd_status.c \
+	%D%/cmd_trace.c \
+	%D%/cmd_verify.c
 plenumctl_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)
 plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

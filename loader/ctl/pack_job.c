@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"

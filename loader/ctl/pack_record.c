@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char record_name[] = "plenum-pack.txt";

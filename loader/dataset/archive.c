@@ -29,7 +29,7 @@
 
 #include "common/data/git_lfs.h"
 #include "common/data/text_mode.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/dataset/archive.h"

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/number.h"
 

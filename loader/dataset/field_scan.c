@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/dataset/dataset_priv.h"

@@ -19,7 +19,7 @@
 
 #include "common/data/png_depth.h"
 #include "common/pipeline/philox.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/parallel.h"
 
 /* Reads the first bytes of some samples, in parallel because storage may be slow. */

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/data/git_lfs.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const struct format *const formats[] = {

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
 

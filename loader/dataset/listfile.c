@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #include "common/data/git_lfs.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static const char *const path_names[] = {"path",     "file",  "filename",   "file_name",

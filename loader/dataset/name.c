@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "common/data/dataname.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 static int by_key(const void *a, const void *b)

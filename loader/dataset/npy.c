@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
 

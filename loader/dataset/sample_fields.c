@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/dataset_priv.h"
 

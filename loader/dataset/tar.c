@@ -39,7 +39,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"

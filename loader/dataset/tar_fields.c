@@ -13,7 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/dataset/archive.h"

@@ -29,7 +29,7 @@
 
 #include "common/data/git_lfs.h"
 #include "common/data/text_mode.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"

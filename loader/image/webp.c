@@ -34,7 +34,7 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/absent.h"
 #include "loader/image/exif.h"

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "common/pipeline/philox.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/mix.h"

@@ -36,7 +36,7 @@
 #endif
 
 #include "common/net/status.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/list.h"
 #include "common/util/lock.h"

@@ -42,7 +42,7 @@ loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/ima
 	common/libcommon.la
 
 bin_PROGRAMS += plenumd
-plenumd_SOURCES = %D%/main.c
+plenumd_SOURCES = %D%/plenumd.c
 plenumd_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)
 

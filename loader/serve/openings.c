@@ -34,7 +34,7 @@
 #include <string.h>
 
 #include "common/data/dataname.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/log.h"
 #include "common/util/memory.h"

@@ -18,7 +18,7 @@
 
 #include <hwloc.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 
 struct binding {

@@ -54,7 +54,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/state.h"
 #include "common/util/util.h"

@@ -33,7 +33,7 @@
 #include <uv.h>
 
 #include "common/util/cgroup.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"

@@ -31,9 +31,9 @@ static const struct state_machine session_machine = {.name = "session",
                                                      .count = ARRAY_LEN(session_states),
                                                      .trace = state_log};
 
-void session_move(struct session *s, enum session_state to)
+void session_move(struct session *s, enum client_state to)
 {
-    enum session_state from = s->state;
+    enum client_state from = s->state;
 
     s->state = to;
     state_moved(&session_machine, s, (unsigned)s->id, from, to);

@@ -34,7 +34,7 @@ enum {
 
 #define NO_SLOT UINT32_MAX
 
-enum session_state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
+enum client_state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
 struct session {
     struct server *server;
@@ -44,7 +44,7 @@ struct session {
     char user[160];               /* struct session_facts */
     char job[WIRE_NAME_MAX + 24]; /* from HELLO: the streams of a job share its turns */
     struct peer peer;
-    enum session_state state; /* only session_move() writes it */
+    enum client_state state; /* only session_move() writes it */
     uint64_t id;
     bool remote;
     bool more; /* frames have arrived that are not handled yet */
@@ -97,7 +97,7 @@ struct session {
 /* session.c */
 
 /** Change the state. The table in session.c lists the allowed transitions. */
-void session_move(struct session *s, enum session_state to);
+void session_move(struct session *s, enum client_state to);
 /** Close a descriptor that a client has sent, in a thread, because that may block. `arg` is the
  * session. */
 void session_close_fd(void *arg, int fd);

@@ -15,7 +15,7 @@
 #include <ini.h>
 #endif
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 
 enum { KEYS_MAX = 128 };

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/util.h"
 #include "loader/image/encode.h"

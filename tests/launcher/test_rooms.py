@@ -21,7 +21,7 @@ MAY_KNOW = {
     "shim": {"values", "host", "control"},
     "remote": {"values", "host", "control", "plan"},
     "job": {"values", "host", "control", "plan", "remote", "shim"},
-    "main": {"host", "control", "job", "remote", "shim"},
+    "plenumrun": {"host", "control", "job", "remote", "shim"},
 }
 # Headers that only a few files may include, with those files.
 MAY_INCLUDE = {
@@ -32,7 +32,7 @@ MAY_INCLUDE = {
                               "launcher/shim/shim.c"},
     "launcher/shim/inner_priv.h": {"launcher/shim/inner.c", "launcher/shim/inner_output.c",
                                    "launcher/shim/inner_start.c"},
-    "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner_priv.h", "launcher/shim/shim.c"},
+    "launcher/shim/shim.h": {"launcher/plenumrun.c", "launcher/shim/inner_priv.h", "launcher/shim/shim.c"},
 }
 
 

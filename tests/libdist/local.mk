@@ -37,7 +37,7 @@ EXTRA_DIST += %D%/streams.h
 %C%_test_lookup_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 # A loader that misbehaves.
 check_PROGRAMS += %D%/plenumd-wrong
-%C%_plenumd_wrong_SOURCES = %D%/plenumd_wrong.c loader/serve/main.c
+%C%_plenumd_wrong_SOURCES = %D%/plenumd_wrong.c loader/serve/plenumd.c
 %C%_plenumd_wrong_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 %C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
@@ -45,7 +45,7 @@ check_PROGRAMS += %D%/plenumd-wrong
 	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
 # Frames read are counted on both sides.
 check_PROGRAMS += %D%/plenumd-counted
-%C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/main.c
+%C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/plenumd.c
 %C%_plenumd_counted_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 %C%_plenumd_counted_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_counted_LDADD = $(plenumd_LDADD)

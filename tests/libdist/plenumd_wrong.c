@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "common/net/wire.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/render/render.h"
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };

@@ -42,6 +42,14 @@ def of_interpreter(paths, ending, program):
                 yield path
 
 
+def c_files():
+    """(path, text) of each C file outside tests and examples."""
+    for path in files():
+        if path.endswith((".c", ".h")) and not path.startswith(("tests/", "examples/")):
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                yield path, file.read()
+
+
 def widths():
     """[(how names end, characters per line)] of .editorconfig; a script may have no extension"""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
@@ -111,6 +119,19 @@ class Style(unittest.TestCase):
                     text = file.read()
                 found += [f"{path}:{text.count(chr(10), 0, m.start()) + 2}" for m in crumb.finditer(text)]
         self.assertEqual(found, [])
+
+    def test_length(self):
+        """no source outside tests has more than 900 lines"""
+        long = {path: len(text.splitlines()) for path, text in c_files() if text.count("\n") > 900}
+        self.assertEqual(long, {})
+
+    def test_names(self):
+        """no base name, and no struct, enum or union, is used twice outside tests"""
+        uses = {}
+        for path, text in c_files():
+            for name in [os.path.basename(path)] + re.findall(r"^(?:struct|enum|union) (\w+) \{", text, re.M):
+                uses.setdefault(name, []).append(path)
+        self.assertEqual({name: paths for name, paths in uses.items() if len(paths) > 1}, {})
 
     def test_clang_format(self):
         """clang-format would change nothing"""

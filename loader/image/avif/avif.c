@@ -30,7 +30,7 @@
 #include <avif/avif.h>
 #endif
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/absent.h"
 #include "loader/image/avif/avif_scan.h"

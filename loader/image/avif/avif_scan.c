@@ -31,7 +31,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/image/big_endian.h"
 #include "loader/image/limits.h"
 

@@ -48,7 +48,7 @@
 
 #include <jerror.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/jpeg/jpeg_marker.h"

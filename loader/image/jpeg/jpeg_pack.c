@@ -20,7 +20,7 @@
 
 #include <jerror.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/limits.h"
 

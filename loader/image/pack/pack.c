@@ -29,7 +29,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/image/limits.h"
 #include "loader/image/pack/splice.h"
 #include "loader/image/ppm.h"

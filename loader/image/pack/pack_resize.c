@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "loader/image/ppm.h"
 
 /* part / whole of a side, to the nearest pixel, halves rounded up; at least 1. */

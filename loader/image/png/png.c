@@ -22,7 +22,7 @@
 
 #include <png.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"

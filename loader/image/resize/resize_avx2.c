@@ -283,10 +283,10 @@ AVX2_INLINE __m256i down_group(const struct resize_line *line, size_t group, uin
     return _mm256_packus_epi16(s0, s2);
 }
 
-enum form { PIXELS_3, PIXELS_4, PLANES };
+enum avx2_form { PIXELS_3, PIXELS_4, PLANES };
 
 /* Store eight pixels, which are final except for their order. */
-AVX2_INLINE void store_group(uint8_t *out, __m256i pixels, enum form form,
+AVX2_INLINE void store_group(uint8_t *out, __m256i pixels, enum avx2_form form,
                              const struct resize_store *s)
 {
     __m128i low, high;
@@ -317,7 +317,7 @@ AVX2_INLINE void store_group(uint8_t *out, __m256i pixels, enum form form,
         _mm_storel_epi64((__m128i *)(out + 3 * s->plane), _mm_unpackhi_epi64(high, high));
 }
 
-AVX2_INLINE void down_form(const struct resize_line *line, uint32_t pairs, enum form form)
+AVX2_INLINE void down_form(const struct resize_line *line, uint32_t pairs, enum avx2_form form)
 {
     const struct resize_store *s = line->store;
     __m256i flip = _mm256_set1_epi32(s->flip * 0x010101);

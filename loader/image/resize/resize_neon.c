@@ -215,7 +215,7 @@ NEON_INLINE uint8x16x2_t down_group(const struct resize_line *line, size_t group
     return (uint8x16x2_t){{four_pixels(sums), four_pixels(sums + 4)}};
 }
 
-enum form { PIXELS_3, PIXELS_4, PLANES };
+enum neon_form { PIXELS_3, PIXELS_4, PLANES };
 
 /* Where to store the bytes of eight pixels of four bytes: without the fourth, or plane by plane. */
 static const uint8_t three_of_four[24] = {0,  1,  2,  4,  5,  6,  8,  9,  10, 12, 13, 14,
@@ -224,7 +224,7 @@ static const uint8_t by_planes[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,  13
                                       2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
 
 /* Store eight pixels, which are final except for their order. */
-NEON_INLINE void store_group(uint8_t *out, uint8x16x2_t pixels, enum form form,
+NEON_INLINE void store_group(uint8_t *out, uint8x16x2_t pixels, enum neon_form form,
                              const struct resize_store *s)
 {
     if (form == PIXELS_4) {
@@ -245,7 +245,7 @@ NEON_INLINE void store_group(uint8_t *out, uint8x16x2_t pixels, enum form form,
     }
 }
 
-NEON_INLINE void down_form(const struct resize_line *line, uint32_t pairs, enum form form)
+NEON_INLINE void down_form(const struct resize_line *line, uint32_t pairs, enum neon_form form)
 {
     const struct resize_store *s = line->store;
     uint8x16_t flip = vreinterpretq_u8_u32(vdupq_n_u32(s->flip * 0x010101U));

@@ -11,7 +11,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/net/status.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/log.h"
 #include "common/util/text.h"

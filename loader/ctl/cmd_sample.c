@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* sample.c - plenumctl sample: shows everything that a data set knows about some samples. */
+/* cmd_sample.c - plenumctl sample: shows everything that a data set knows about some samples. */
 #include "config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
@@ -14,12 +14,12 @@
 
 enum { FIELD_MAX = 4096 }; /* bytes of a field that are shown */
 
-struct arguments {
+struct sample_arguments {
     const char *cache_dir;
     bool json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct sample_arguments, field)
 
 static const struct option_def defs[] = {
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "folder for indices"},
@@ -96,7 +96,7 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {0};
+    struct sample_arguments a = {0};
     struct dataset_options options = {0};
     struct plenum_error err;
     struct dataset *dataset;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* preview.c - plenumctl preview: draws a contact sheet of samples as a training program receives
- * them.
+/* cmd_preview.c - plenumctl preview: draws a contact sheet of samples as a training program
+ * receives them.
  *
  * People notice at once what tests do not: wrong labels, bad crops, mirrored text, shifted masks.
  * Below each picture are the values drawn for it, and its captions: as many lines as the sample
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
@@ -35,16 +35,16 @@ enum {
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
 };
 
-struct arguments {
+struct preview_arguments {
     struct ctl_stream_args stream;
     uint64_t epoch, position;
     uint32_t count, columns;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct preview_arguments, field)
 
 static const struct option_def defs[] = {
-    CTL_STREAM_OPTIONS(struct arguments, stream),
+    CTL_STREAM_OPTIONS(struct preview_arguments, stream),
     {"count", 'n', "N", OPTION_U32, AT(count), 1, 10000,
      .help = "samples on the sheet (default 24)"},
     {"columns", 0, "N", OPTION_U32, AT(columns), 1, 1000,
@@ -77,7 +77,7 @@ struct cell {
 /* The sheet. Threads render different cells; then one thread draws. */
 struct sheet {
     const struct ctl_stream *stream;
-    const struct arguments *args;
+    const struct preview_arguments *args;
     struct canvas canvas;
     uint32_t columns, cell_width, cell_height, top;
     uint32_t word_lines, word_scale;
@@ -490,7 +490,7 @@ static bool is_jpeg_name(const char *path)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .count = 24};
+    struct preview_arguments a = {.stream = CTL_STREAM_DEFAULTS, .count = 24};
     struct ctl_stream stream;
     struct sheet sheet = {.stream = &stream, .args = &a};
     char name[4096];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise.c - bench/normalise: compares plenum_normalise() with memcpy(), which writes the same
- * number of bytes.
+/* bench_normalise.c - bench/normalise: compares plenum_normalise() with memcpy(), which
+ * writes the same number of bytes.
  *
  * A row is a pixel layout, a float layout and a float type. A round visits all rows, each
  * immediately after a memcpy() of as many bytes as its floats have, to the same destination. The
@@ -21,13 +21,13 @@
 
 enum { ROWS = 18, ROUNDS_MAX = 1000, ALIGN = 4096, WORK_BYTES = 32 << 20 };
 
-struct arguments {
+struct bench_normalise_arguments {
     uint32_t images, side, rounds;
     const char *loops;
     bool json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_normalise_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images in a batch (default 64)", NULL},
@@ -57,14 +57,14 @@ static const struct {
     {"nhwc", PLENUM_NHWC, 3}, {"nhwc, 4 channels", PLENUM_NHWC, 4}, {"nchw", PLENUM_NCHW, 3}};
 
 /* A row's parameters and its results. */
-struct row {
+struct normalise_row {
     uint32_t source;
     enum plenum_layout layout;
     enum plenum_float type;
     double ratios[ROUNDS_MAX], rates[ROUNDS_MAX]; /* to memcpy(); bytes of floats per ns */
 };
 
-static struct row rows[ROWS];
+static struct normalise_row rows[ROWS];
 
 /* Written to, so that its pages exist. */
 static void *room(size_t bytes)
@@ -82,8 +82,8 @@ struct buffers {
     uint8_t *pixels, *copied, *floats;
 };
 
-static void measure(const struct arguments *a, const struct normalise_loops *loops, struct row *row,
-                    uint32_t round, const struct buffers *b)
+static void measure(const struct bench_normalise_arguments *a, const struct normalise_loops *loops,
+                    struct normalise_row *row, uint32_t round, const struct buffers *b)
 {
     struct plenum_images images = {.size = sizeof(images),
                                    .pixels = b->pixels,
@@ -118,7 +118,7 @@ static void measure(const struct arguments *a, const struct normalise_loops *loo
     row->rates[round] = (double)bytes * times / (double)(end - middle);
 }
 
-static void report(const struct arguments *a)
+static void report(const struct bench_normalise_arguments *a)
 {
     struct json j = {.file = stdout};
 
@@ -134,7 +134,7 @@ static void report(const struct arguments *a)
                "GB/s");
     }
     for (size_t i = 0; i < ROWS; i++) {
-        struct row *row = &rows[i];
+        struct normalise_row *row = &rows[i];
         struct bench_spread ratio = bench_spread_of(row->ratios, a->rounds);
         struct bench_spread rate = bench_spread_of(row->rates, a->rounds);
 
@@ -160,7 +160,7 @@ static void report(const struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.images = 64, .side = 224, .rounds = 11};
+    struct bench_normalise_arguments a = {.images = 64, .side = 224, .rounds = 11};
     const struct normalise_loops *loops = NULL;
     struct buffers b;
     size_t all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - plenumctl verify: reads and decodes every sample, and proves packed ones.
+/* cmd_verify.c - plenumctl verify: reads and decodes every sample, and proves packed ones.
  *
  * Each image is decoded as a whole. A packed one is also split into its parts, and the coefficients
  * of the parts are compared with those of the whole. So a sample that is good here is good for
@@ -24,7 +24,7 @@
 #include <xxhash.h>
 
 #include "common/data/png_depth.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/lock.h"
 #include "common/util/parallel.h"
@@ -34,7 +34,7 @@
 #include "loader/dataset/stamp.h"
 #include "loader/image/pack/pack.h"
 
-struct arguments {
+struct verify_arguments {
     const char *cache_dir, *fields;
     uint32_t threads;
     enum image_jpeg decoder;
@@ -43,7 +43,7 @@ struct arguments {
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct verify_arguments *a = target;
 
     a->both = strcmp(value, "both") == 0;
     if (a->both || image_jpeg_parse("--decoder", value, &a->decoder, NULL) == 0)
@@ -52,7 +52,7 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
                      value);
 }
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct verify_arguments, field)
 
 static const struct option_def defs[] = {
     {"content", 0, NULL, OPTION_FLAG, AT(content),
@@ -100,7 +100,7 @@ struct content {
 };
 
 struct verify {
-    const struct arguments *arguments;
+    const struct verify_arguments *arguments;
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
     struct dataset_buffer *buffers, *records;
@@ -280,7 +280,7 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
-    const struct arguments *a = v->arguments;
+    const struct verify_arguments *a = v->arguments;
     struct plenum_error err = {""};
     struct image_info info;
     int r;
@@ -490,7 +490,7 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     return r;
 }
 
-static int verify_all(struct verify *v, const struct arguments *a, struct plenum_error *err)
+static int verify_all(struct verify *v, const struct verify_arguments *a, struct plenum_error *err)
 {
     struct parallel loop = {.turn = turn, .progress = show_progress, .arg = v};
     int r;
@@ -535,7 +535,7 @@ static void verify_fini(struct verify *v)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {0};
+    struct verify_arguments a = {0};
     /* Everything is read anyway, so nothing known from earlier is relied upon. */
     struct dataset_options options = {.forget_bad = true, .rebuild = true};
     struct verify v = {.arguments = &a, .mu = LOCK_INITIALIZER};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hash.c - plenumctl hash: computes the hash of a stream, on one thread and without a loader.
+/* cmd_hash.c - plenumctl hash: computes the hash of a stream, on one thread and without a loader.
  *
  * This is the test oracle: for any combination of loaders, threads, hosts, restarts and faults, the
  * sum of the hashes of all delivered samples must equal this number. So the code is as simple as
@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "common/pipeline/streamhash.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-struct arguments {
+struct hash_arguments {
     struct ctl_stream_args stream;
     uint64_t epochs, samples;
     uint32_t parts;
@@ -27,15 +27,15 @@ struct arguments {
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct hash_arguments *a = target;
 
     return image_jpeg_parse("--decoder", value, &a->decoder, err);
 }
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct hash_arguments, field)
 
 static const struct option_def defs[] = {
-    CTL_STREAM_OPTIONS(struct arguments, stream),
+    CTL_STREAM_OPTIONS(struct hash_arguments, stream),
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
      .help = "replicas in the job (default 1); matters only for --last drop"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
@@ -141,7 +141,7 @@ out:
 }
 
 /* Hash a whole data set, or its parts, which have the same number of steps. */
-static int hash_all(const char *name, const struct arguments *a, struct hash_sum *sum,
+static int hash_all(const char *name, const struct hash_arguments *a, struct hash_sum *sum,
                     struct plenum_error *err)
 {
     uint32_t count = a->parts ? a->parts : 1;
@@ -193,7 +193,7 @@ static void print_json(const struct hash_sum *sum)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
+    struct hash_arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
     struct plenum_error err;
     struct hash_sum sum = {0};
     int r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench.c - plenumctl bench stream: measures how fast batches are on this host, and what limits
+/* cmd_bench.c - plenumctl bench stream: measures how fast batches are on this host, and what limits
  * them.
  *
  * The same stream is consumed from three sources in turn, in several rounds, so that other load on
@@ -23,7 +23,7 @@
 
 #include <plenum/plenum.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/util.h"
 #include "libdist/stream_open.h"
@@ -32,7 +32,7 @@
 enum { SOURCES = 3, ROUNDS_MAX = 101 };
 static const char *const source_names[SOURCES] = {"real", "generated", "synthetic"};
 
-struct arguments {
+struct bench_arguments {
     struct ctl_stream_args stream;
     const char *loader;
     uint64_t duration_ns, step_ns;
@@ -40,11 +40,11 @@ struct arguments {
     bool sources[SOURCES], chosen, json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_arguments, field)
 
 static int parse_sources(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct bench_arguments *a = target;
 
     a->chosen = true;
     while (*value) {
@@ -66,7 +66,7 @@ static int parse_sources(void *target, const char *value, struct plenum_error *e
 }
 
 static const struct option_def defs[] = {
-    CTL_STREAM_OPTIONS(struct arguments, stream),
+    CTL_STREAM_OPTIONS(struct bench_arguments, stream),
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
      .help = "replicas fed by one process (default 1)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
@@ -164,7 +164,7 @@ static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t 
     return 0;
 }
 
-static int measure_once(const char *dataset, const struct arguments *a, unsigned source,
+static int measure_once(const char *dataset, const struct bench_arguments *a, unsigned source,
                         struct measure *m, struct plenum_error *err)
 {
     struct plenum_stream_options o;
@@ -203,8 +203,8 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
 }
 
 /* Measure all sources in all rounds. */
-static int measure_all(const char *dataset, const struct arguments *a, struct measure *measures,
-                       struct plenum_error *err)
+static int measure_all(const char *dataset, const struct bench_arguments *a,
+                       struct measure *measures, struct plenum_error *err)
 {
     for (unsigned round = 0; round < a->rounds; round++)
         for (unsigned i = 0; i < SOURCES; i++) {
@@ -255,7 +255,7 @@ static const struct bench_stage *slowest(const struct bench_stage *stages, unsig
 }
 
 /* Write a sentence about whether the host is the bottleneck. */
-static void verdict(const struct arguments *a, struct measure *m, char *ret, size_t size)
+static void verdict(const struct bench_arguments *a, struct measure *m, char *ret, size_t size)
 {
     struct bench_stage stages[4];
     unsigned n = stages_of(m, stages);
@@ -285,7 +285,7 @@ static void verdict(const struct arguments *a, struct measure *m, char *ret, siz
                        least->name, (double)a->step_ns / 1e6, need, median(&m[0]));
 }
 
-static void print_text(const struct arguments *a, struct measure *m)
+static void print_text(const struct bench_arguments *a, struct measure *m)
 {
     struct bench_stage stages[4];
     unsigned n = stages_of(m, stages);
@@ -310,7 +310,7 @@ static void print_text(const struct arguments *a, struct measure *m)
     printf(" images/s\nverdict    %s\n", sentence);
 }
 
-static void print_json(const struct arguments *a, struct measure *m)
+static void print_json(const struct bench_arguments *a, struct measure *m)
 {
     struct json j = {.file = stdout};
     struct bench_stage stages[4];
@@ -349,11 +349,11 @@ static void print_json(const struct arguments *a, struct measure *m)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS,
-                          .duration_ns = 6 * NS_PER_SEC,
-                          .steps = 1,
-                          .depth = 3,
-                          .rounds = 3};
+    struct bench_arguments a = {.stream = CTL_STREAM_DEFAULTS,
+                                .duration_ns = 6 * NS_PER_SEC,
+                                .steps = 1,
+                                .depth = 3,
+                                .rounds = 3};
     struct measure *measures;
     struct plenum_error err;
     int r = 0;

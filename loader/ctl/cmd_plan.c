@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plan.c - plenumctl plan: computes the throughput and the number of cores for other numbers of
+/* cmd_plan.c - plenumctl plan: computes the throughput and the number of cores for other numbers of
  * replicas from measured times.
  *
  * A step of R replicas takes GA micro-batches of M samples each, one after the other on its device
@@ -20,14 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
 
-struct arguments {
+struct plan_arguments {
     struct ctl_stream_args stream;
     uint64_t micro_batch_ns, copy_ns, allreduce_ns, image_ns;
     uint32_t accumulation;
@@ -38,11 +38,11 @@ struct arguments {
     bool json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct plan_arguments, field)
 
 static int parse_replicas(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plan_arguments *a = target;
     char word[16];
 
     a->num_replicas = 0;
@@ -64,7 +64,7 @@ static int parse_replicas(void *target, const char *value, struct plenum_error *
 }
 
 static const struct option_def defs[] = {
-    CTL_STREAM_OPTIONS(struct arguments, stream),
+    CTL_STREAM_OPTIONS(struct plan_arguments, stream),
     {"replicas", 'r', "LIST", OPTION_CALL, .call = parse_replicas,
      .help = "numbers of replicas to plan for (default 1,2,4,8,16)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
@@ -93,7 +93,7 @@ static const struct options_program program = {
 };
 
 /* Render some samples of the data set, and compute the mean time. */
-static int measure_image(const char *dataset, struct arguments *a, struct plenum_error *err)
+static int measure_image(const char *dataset, struct plan_arguments *a, struct plenum_error *err)
 {
     struct render_scratch scratch = {0};
     struct render_result result;
@@ -134,26 +134,26 @@ out:
     return r;
 }
 
-struct row {
+struct plan_row {
     uint64_t replicas;
     double step_ms, rate, efficiency, cores;
 };
 
-static struct row estimate(const struct arguments *a, uint64_t replicas)
+static struct plan_row estimate(const struct plan_arguments *a, uint64_t replicas)
 {
     double ga = a->accumulation;
     double alone = ga * (double)max_u64(a->micro_batch_ns, a->copy_ns) / (double)NS_PER_SEC;
     double step = alone + (replicas > 1 ? (double)a->allreduce_ns / (double)NS_PER_SEC : 0);
     double rate = (double)replicas * a->stream.micro_batch * ga / step;
 
-    return (struct row){.replicas = replicas,
-                        .step_ms = step * 1e3,
-                        .rate = rate,
-                        .efficiency = 100 * alone / step,
-                        .cores = rate * (double)a->image_ns / (double)NS_PER_SEC};
+    return (struct plan_row){.replicas = replicas,
+                             .step_ms = step * 1e3,
+                             .rate = rate,
+                             .efficiency = 100 * alone / step,
+                             .cores = rate * (double)a->image_ns / (double)NS_PER_SEC};
 }
 
-static void print_text(const struct arguments *a)
+static void print_text(const struct plan_arguments *a)
 {
     if (a->image_ns)
         printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
@@ -161,7 +161,7 @@ static void print_text(const struct arguments *a)
         printf("copying to the device takes longer than computing, and bounds the steps\n\n");
     printf("replicas  step (ms)   images/s  efficiency  loader cores\n");
     for (unsigned i = 0; i < a->num_replicas; i++) {
-        struct row row = estimate(a, a->replicas[i]);
+        struct plan_row row = estimate(a, a->replicas[i]);
 
         printf("%8llu %10.1f %10.0f %10.1f%%", (unsigned long long)row.replicas, row.step_ms,
                row.rate, row.efficiency);
@@ -179,7 +179,7 @@ static void print_text(const struct arguments *a)
                100 * (double)a->substituted / SAMPLES_MEASURED);
 }
 
-static void print_json(const struct arguments *a)
+static void print_json(const struct plan_arguments *a)
 {
     struct json j = {.file = stdout};
 
@@ -191,7 +191,7 @@ static void print_json(const struct arguments *a)
     json_number(&j, "measured_substituted", a->substituted);
     json_begin_array(&j, "rows", false);
     for (unsigned i = 0; i < a->num_replicas; i++) {
-        struct row row = estimate(a, a->replicas[i]);
+        struct plan_row row = estimate(a, a->replicas[i]);
 
         json_begin_object(&j, NULL, true);
         json_number(&j, "replicas", row.replicas);
@@ -208,10 +208,10 @@ static void print_json(const struct arguments *a)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS,
-                          .accumulation = 1,
-                          .replicas = {1, 2, 4, 8, 16},
-                          .num_replicas = 5};
+    struct plan_arguments a = {.stream = CTL_STREAM_DEFAULTS,
+                               .accumulation = 1,
+                               .replicas = {1, 2, 4, 8, 16},
+                               .num_replicas = 5};
     struct plenum_error err;
     int operands, r;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* main.c - plenumd's command line. */
+/* plenumd.c - plenumd's command line. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "common/net/address.h"
 #include "common/util/cgroup.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/options/options.h"
 #include "common/util/util.h"
@@ -26,7 +26,7 @@
 #include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
-struct arguments {
+struct plenumd_arguments {
     struct server_options server;
     const char *config;
     bool check_config;
@@ -42,7 +42,7 @@ struct arguments {
 
 static int add_root(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
 
     if (a->file_roots) /* the command line takes precedence */
         a->server.num_roots = 0;
@@ -59,7 +59,7 @@ static int parse_pin(void *target, const char *value, struct plenum_error *err)
         const char *name;
         enum pin_policy policy;
     } names[] = {{"core", PIN_CORE}, {"node", PIN_NODE}, {"none", PIN_NONE}};
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(value, names[i].name) == 0) {
@@ -72,13 +72,13 @@ static int parse_pin(void *target, const char *value, struct plenum_error *err)
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
 
     return image_jpeg_parse("--decoder", value, &a->server.jpeg, err);
 }
 
 /* Settings for a job's own loader, whose command line is not written by the user. */
-static int read_environment(struct arguments *a)
+static int read_environment(struct plenumd_arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
     struct plenum_error err;
@@ -94,7 +94,7 @@ static int read_environment(struct arguments *a)
 /* Parse a number of cores, such as "2.5". */
 static int parse_cpu_budget(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
     char *end;
     double cores = parse_real(value, &end);
 
@@ -107,7 +107,7 @@ static int parse_cpu_budget(void *target, const char *value, struct plenum_error
 
 static int parse_mode(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
     char *end;
     unsigned long mode = strtoul(value, &end, 8);
 
@@ -120,7 +120,7 @@ static int parse_mode(void *target, const char *value, struct plenum_error *err)
 
 static int parse_log_format(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
 
     if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0)
         return error_set(err, -EINVAL, "--log-format must be text or json, not '%s'", value);
@@ -130,7 +130,7 @@ static int parse_log_format(void *target, const char *value, struct plenum_error
 
 static int count_verbose(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct plenumd_arguments *a = target;
 
     (void)value;
     (void)err;
@@ -142,7 +142,7 @@ static int count_verbose(void *target, const char *value, struct plenum_error *e
 /* Lines per ten seconds: as many as a person can read. */
 enum { LOG_LINES_MAX = 500 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct plenumd_arguments, field)
 
 static const struct option_def defs[] = {
     {"config", 'c', "FILE", OPTION_TEXT, AT(config),
@@ -332,9 +332,9 @@ static const struct settings_rules rules = {.program = &program,
 
 /* The current settings, and the texts from the file that they point to. */
 struct settings {
-    struct arguments arguments;
+    struct plenumd_arguments arguments;
     struct settings_texts texts;
-    struct arguments fresh;         /* read by the last reload */
+    struct plenumd_arguments fresh; /* read by the last reload */
     struct settings_texts reloaded; /* the texts of `fresh` */
     int argc;
     char **argv;
@@ -349,25 +349,25 @@ static void on_fault(const char *sentence)
  * errors, which have been logged. */
 static int read_settings(struct settings *s)
 {
-    struct arguments *a = &s->arguments;
+    struct plenumd_arguments *a = &s->arguments;
     const char *config = a->config ? a->config : a->check_config ? DEFAULT_CONFIG : NULL;
     struct plenum_error err;
     int operands;
 
-    *a = (struct arguments){.server = {.socket_mode = UINT_MAX,
-                                       .listen_fd = -1,
-                                       .http_fd = -1,
-                                       .client_fd = -1,
-                                       .lifeline_fd = -1,
-                                       .max_clients = 4096,
-                                       .drain_ns = 10 * NS_PER_SEC,
-                                       .cache_limits = {.bytes = UINT64_MAX,
-                                                        .user_bytes = UINT64_MAX,
-                                                        .age_ns = UINT64_MAX}},
-                            .listen_fd = UINT32_MAX,
-                            .http_fd = UINT32_MAX,
-                            .client_fd = UINT32_MAX,
-                            .lifeline_fd = UINT32_MAX};
+    *a = (struct plenumd_arguments){.server = {.socket_mode = UINT_MAX,
+                                               .listen_fd = -1,
+                                               .http_fd = -1,
+                                               .client_fd = -1,
+                                               .lifeline_fd = -1,
+                                               .max_clients = 4096,
+                                               .drain_ns = 10 * NS_PER_SEC,
+                                               .cache_limits = {.bytes = UINT64_MAX,
+                                                                .user_bytes = UINT64_MAX,
+                                                                .age_ns = UINT64_MAX}},
+                                    .listen_fd = UINT32_MAX,
+                                    .http_fd = UINT32_MAX,
+                                    .client_fd = UINT32_MAX,
+                                    .lifeline_fd = UINT32_MAX};
     if (read_environment(a) < 0)
         return -EINVAL;
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
@@ -393,7 +393,7 @@ static int read_settings(struct settings *s)
 
 /* A job's own loader shares the terminal with the training program. So it logs only problems, and
  * anything that the program must wait for. */
-static void set_log(const struct arguments *a)
+static void set_log(const struct plenumd_arguments *a)
 {
     log_set_format(a->log_format);
     log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
@@ -459,7 +459,7 @@ int main(int argc, char **argv)
 {
     static char socket_text[128];
     struct settings s = {.argc = argc, .argv = argv};
-    struct arguments *a = &s.arguments;
+    struct plenumd_arguments *a = &s.arguments;
     struct plenum_error err;
     int operands, r;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stream.c - bench/stream: the cost of the path from the loader to the program.
+/* bench_stream.c - bench/stream: the cost of the path from the loader to the program.
  *
  * Compares a stream from a plenumd with one decoding thread with the bare renderer, which is one
  * thread of this process that reads and renders the same positions into memory like the ring's.
@@ -27,7 +27,7 @@
 
 #include "bench/bench.h"
 #include "common/options/options.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "loader/dataset/tar_writer.h"
@@ -42,13 +42,13 @@ enum {
     SMALL_SIDE_MAX = 256,
 };
 
-struct arguments {
+struct bench_stream_arguments {
     const char *images, *pipeline, *form;
     uint32_t rounds, batches, micro_batch, small;
     bool json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_stream_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "data set of photographs (required)",
@@ -83,7 +83,7 @@ struct round {
 };
 
 struct bench {
-    const struct arguments *args;
+    const struct bench_stream_arguments *args;
     char dataset[300], archive[256]; /* for small images; otherwise empty */
     pid_t loader;
     struct plenum_stream *stream;
@@ -95,7 +95,7 @@ struct bench {
     uint32_t slot_images;
 };
 
-static uint32_t images_of(const struct arguments *a)
+static uint32_t images_of(const struct bench_stream_arguments *a)
 {
     return a->batches * a->micro_batch;
 }
@@ -219,8 +219,8 @@ static int encode_small(const char *form, uint8_t *pixels, uint32_t side, uint8_
     return 0;
 }
 
-static int write_small(struct render_spec *spec, const struct arguments *a, struct tar_writer *tar,
-                       struct plenum_error *err)
+static int write_small(struct render_spec *spec, const struct bench_stream_arguments *a,
+                       struct tar_writer *tar, struct plenum_error *err)
 {
     static uint8_t pixels[SMALL_SIDE_MAX * SMALL_SIDE_MAX * 3];
     struct render_scratch scratch = {0};
@@ -276,7 +276,7 @@ static int make_small(struct bench *b, struct plenum_error *err)
 
 static int open_all(struct bench *b, struct plenum_error *err)
 {
-    const struct arguments *a = b->args;
+    const struct bench_stream_arguments *a = b->args;
     struct plenum_stream_options o;
     struct plenum_stream_info info;
     const char *images = a->small ? b->dataset : a->images;
@@ -325,7 +325,7 @@ static void close_all(struct bench *b)
 }
 
 /* A line of the report, or of "rows". */
-struct line {
+struct stream_line {
     const char *name, *what;
     int digits;
     double *values; /* [count] */
@@ -334,7 +334,7 @@ struct line {
 
 enum { BARE, STREAM, RATIO, CPU_BARE, CPU_STREAM, CPU_RATIO, HAND_OVER, GIVE_BACK, LINES };
 
-static void report_json(const struct arguments *a, const struct line *lines)
+static void report_json(const struct bench_stream_arguments *a, const struct stream_line *lines)
 {
     struct json j;
 
@@ -356,7 +356,7 @@ static void report_json(const struct arguments *a, const struct line *lines)
     json_end_object(&j);
 }
 
-static void report(const struct arguments *a, const struct line *lines)
+static void report(const struct bench_stream_arguments *a, const struct stream_line *lines)
 {
     char cpu[128];
 
@@ -374,7 +374,7 @@ static void report(const struct arguments *a, const struct line *lines)
 static int measure(struct bench *b, struct plenum_error *err)
 {
     uint32_t rounds = b->args->rounds;
-    struct line lines[LINES] = {
+    struct stream_line lines[LINES] = {
         [BARE] = {"bare", "images/s of the bare renderer", 1, NULL, rounds},
         [STREAM] = {"stream", "images/s of loader and stream", 1, NULL, rounds},
         [RATIO] = {"ratio", "stream / bare, round by round", 3, NULL, rounds},
@@ -418,7 +418,7 @@ static int measure(struct bench *b, struct plenum_error *err)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.rounds = 9, .form = "raw"};
+    struct bench_stream_arguments a = {.rounds = 9, .form = "raw"};
     char pipeline[64] = "train";
     struct bench b = {.args = &a};
     struct plenum_error err = {""};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* order.c - plenumctl order: shows the sample at each position, and how much each host would
+/* cmd_order.c - plenumctl order: shows the sample at each position, and how much each host would
  * read. */
 #include "config.h"
 
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-struct arguments {
+struct order_arguments {
     struct ctl_stream_args stream;
     uint64_t epoch;
     uint32_t instances, hosts, count;
@@ -22,10 +22,10 @@ struct arguments {
     bool json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct order_arguments, field)
 
 static const struct option_def defs[] = {
-    CTL_STREAM_OPTIONS(struct arguments, stream),
+    CTL_STREAM_OPTIONS(struct order_arguments, stream),
     {"positions", 0, "A:B", OPTION_TEXT, AT(positions),
      .help = "list the samples at these positions of the epoch"},
     {"count", 0, "N", OPTION_U32, AT(count), 1, UINT32_MAX,
@@ -61,7 +61,7 @@ static const struct options_program program = {
 };
 
 /* Returns the replica that a position of a step belongs to. */
-static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a,
+static uint32_t replica_of(const struct order_steps *steps, const struct order_arguments *a,
                            uint64_t position)
 {
     uint32_t at = (uint32_t)(position % steps->per_step), m = a->stream.micro_batch;
@@ -72,7 +72,7 @@ static uint32_t replica_of(const struct order_steps *steps, const struct argumen
 /* ---- positions ---- */
 
 static void print_position(struct json *j, const struct ctl_stream *s, uint64_t epoch,
-                           uint64_t position, const struct arguments *a)
+                           uint64_t position, const struct order_arguments *a)
 {
     uint32_t sample = render_sample_at(&s->spec, epoch, position);
     uint64_t step = position / s->steps.per_step;
@@ -96,7 +96,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
     json_end_object(j);
 }
 
-static int list_positions(const struct ctl_stream *s, const struct arguments *a,
+static int list_positions(const struct ctl_stream *s, const struct order_arguments *a,
                           struct plenum_error *err)
 {
     struct json j = {.file = stdout};
@@ -132,7 +132,7 @@ struct host {
 
 /* The data that a run reads from a data set, or from all parts of it. */
 struct run {
-    const struct arguments *args;
+    const struct order_arguments *args;
     struct host *hosts;
     uint64_t steps, positions, left_out, samples; /* per epoch; all parts together */
     uint32_t parts;
@@ -142,7 +142,7 @@ struct run {
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {
-    const struct arguments *a = run->args;
+    const struct order_arguments *a = run->args;
     uint64_t end = steps * s->steps.per_step;
     uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
@@ -165,7 +165,7 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
 
 static int walk_parts(const char *name, struct run *run, struct plenum_error *err)
 {
-    const struct arguments *a = run->args;
+    const struct order_arguments *a = run->args;
     struct ctl_stream *parts = calloc(a->instances, sizeof(*parts));
     int r = 0;
 
@@ -239,7 +239,7 @@ static void print_text(const struct run *run, const uint64_t *padded)
 /* Walk through a data set that all instances share. */
 static int walk_whole(const char *name, struct run *run, struct plenum_error *err)
 {
-    const struct arguments *a = run->args;
+    const struct order_arguments *a = run->args;
     struct ctl_stream stream;
     int r = ctl_stream_open(name, &a->stream, &stream, err);
 
@@ -251,7 +251,7 @@ static int walk_whole(const char *name, struct run *run, struct plenum_error *er
     return 0;
 }
 
-static int summarise(const char *name, const struct arguments *a, struct plenum_error *err)
+static int summarise(const char *name, const struct order_arguments *a, struct plenum_error *err)
 {
     bool by_file = strcmp(a->split, "file") == 0;
     struct run run = {.args = a, .hosts = calloc(a->hosts, sizeof(*run.hosts))};
@@ -275,7 +275,7 @@ out:
     return r;
 }
 
-static int check(struct arguments *a, struct plenum_error *err)
+static int check(struct order_arguments *a, struct plenum_error *err)
 {
     if (a->instances == 0)
         a->instances = a->hosts;
@@ -297,7 +297,7 @@ static int check(struct arguments *a, struct plenum_error *err)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {
+    struct order_arguments a = {
         .stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample", .deal = "consecutive"};
     struct ctl_stream stream;
     struct plenum_error err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* render.c - bench/render: training images per second and core, rendered in several ways.
+/* bench_render.c - bench/render: training images per second and core, rendered in several ways.
  *
  * All rows see the same photographs and, if they crop, the same crops: those that Plenum draws. The
  * photographs are loaded into memory in advance; nothing here reads files or waits. See bench.h for
@@ -15,20 +15,20 @@
 #include "bench/forms.h"
 #include "bench/render_rows.h"
 #include "common/options/options.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #ifdef HAVE_FFCV_WAY
 #include "bench/ffcv.h"
 #endif
 
-struct arguments {
+struct bench_render_arguments {
     const char *images, *pipeline, *rows;
     uint32_t rounds, limit, seed;
     bool json, kernels, forms;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct bench_render_arguments, field)
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
@@ -58,10 +58,10 @@ static const struct options_program program = {
 };
 
 /* Can all rows process a file? */
-static bool suits_all(struct context *c, const struct bench_file *file, size_t index)
+static bool suits_all(struct render_context *c, const struct bench_file *file, size_t index)
 {
     for (size_t k = 0; k < ROWS; k++) {
-        const struct row *row = &render_rows[k];
+        const struct render_row *row = &render_rows[k];
 
         if (!render_rows_shown(row))
             continue;
@@ -72,7 +72,7 @@ static bool suits_all(struct context *c, const struct bench_file *file, size_t i
 }
 
 /* Leave out files that any row cannot process, so that all rows do the same work. */
-static void keep_common_files(struct context *c, struct bench_files *files)
+static void keep_common_files(struct render_context *c, struct bench_files *files)
 {
     size_t kept = 0;
 
@@ -92,7 +92,7 @@ static void keep_common_files(struct context *c, struct bench_files *files)
 }
 
 /* One round: rates[row] in images per second. */
-static void run_round(struct context *c, const struct bench_files *files, uint32_t round,
+static void run_round(struct render_context *c, const struct bench_files *files, uint32_t round,
                       double *rates)
 {
     uint64_t ns[ROWS] = {0};
@@ -112,9 +112,9 @@ static void run_round(struct context *c, const struct bench_files *files, uint32
         rates[k] = (double)files->count * 1e9 / (double)ns[k];
 }
 
-struct report {
-    const struct arguments *arguments;
-    const struct context *context;
+struct render_report {
+    const struct bench_render_arguments *arguments;
+    const struct render_context *context;
     const struct bench_files *files;
     size_t base;            /* the reference row for ratios */
     double *rates, *column; /* [rounds][ROWS], [rounds] */
@@ -123,7 +123,7 @@ struct report {
 /* A row's images per second, divided round by round by another row's; NO_ROW: by 1. */
 enum { NO_ROW = ROWS };
 
-static struct bench_spread spread_of(const struct report *report, size_t row, size_t other)
+static struct bench_spread spread_of(const struct render_report *report, size_t row, size_t other)
 {
     uint32_t rounds = report->arguments->rounds;
 
@@ -133,7 +133,7 @@ static struct bench_spread spread_of(const struct report *report, size_t row, si
     return bench_spread_of(report->column, rounds);
 }
 
-static void print_json(const struct report *report)
+static void print_json(const struct render_report *report)
 {
     struct json j;
 
@@ -176,7 +176,7 @@ static void print_json(const struct report *report)
     json_end_object(&j);
 }
 
-static void print_table(const struct report *report)
+static void print_table(const struct render_report *report)
 {
     char cpu[128], ratios[64];
 
@@ -227,7 +227,7 @@ static size_t find_base(void)
     return first;
 }
 
-static int measure(struct context *c, struct report *report)
+static int measure(struct render_context *c, struct render_report *report)
 {
     uint32_t rounds = report->arguments->rounds;
 
@@ -240,16 +240,17 @@ static int measure(struct context *c, struct report *report)
     return 0;
 }
 
-static void report_fini(struct report *report)
+static void report_fini(struct render_report *report)
 {
     free(report->rates);
     free(report->column);
 }
 
-static int compare_rows(const struct arguments *a, struct context *c, struct bench_files *files,
-                        struct plenum_error *err)
+static int compare_rows(const struct bench_render_arguments *a, struct render_context *c,
+                        struct bench_files *files, struct plenum_error *err)
 {
-    struct report report = {.arguments = a, .context = c, .files = files, .base = find_base()};
+    struct render_report report = {
+        .arguments = a, .context = c, .files = files, .base = find_base()};
     int r;
 
     keep_common_files(c, files);
@@ -284,7 +285,7 @@ static const struct column {
     {"later to turbo", "later_to_libjpeg", INDEXED_ROW, LIBJPEG_ROW, true},
 };
 
-static void print_forms_head(const struct arguments *a, const struct context *c,
+static void print_forms_head(const struct bench_render_arguments *a, const struct render_context *c,
                              const struct bench_files *files, struct json *j)
 {
     char cpu[128];
@@ -306,7 +307,7 @@ static void print_forms_head(const struct arguments *a, const struct context *c,
     putchar('\n');
 }
 
-static void print_form(const struct form *form, const struct report *report, struct json *j)
+static void print_form(const struct form *form, const struct render_report *report, struct json *j)
 {
     const struct bench_files *files = report->files;
     double kib = (double)files->bytes / 1024 / (double)files->count;
@@ -374,11 +375,12 @@ static int make_form(const struct form *form, const struct bench_files *from,
     return 0;
 }
 
-static int measure_form(const struct form *form, const struct arguments *a, struct context *c,
-                        const struct bench_files *photographs, struct json *j)
+static int measure_form(const struct form *form, const struct bench_render_arguments *a,
+                        struct render_context *c, const struct bench_files *photographs,
+                        struct json *j)
 {
     struct bench_files files;
-    struct report report = {.arguments = a, .context = c, .files = &files};
+    struct render_report report = {.arguments = a, .context = c, .files = &files};
     int r = make_form(form, photographs, &files);
 
     if (r == 0)
@@ -393,7 +395,7 @@ static int measure_form(const struct form *form, const struct arguments *a, stru
     return r;
 }
 
-static int compare_forms(const struct arguments *a, struct context *c,
+static int compare_forms(const struct bench_render_arguments *a, struct render_context *c,
                          const struct bench_files *files)
 {
     struct json j;
@@ -422,7 +424,8 @@ static int compare_forms(const struct arguments *a, struct context *c,
     return r;
 }
 
-static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
+static int context_init(struct render_context *c, const struct bench_render_arguments *a,
+                        struct plenum_error *err)
 {
     int r = pipeline_parse(a->pipeline, &c->pipeline, err);
     size_t room = 0;
@@ -447,7 +450,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     return 0;
 }
 
-static void context_fini(struct context *c)
+static void context_fini(struct render_context *c)
 {
 #ifdef HAVE_FFCV_WAY
     ffcv_way_destroy(c->ffcv);
@@ -465,9 +468,9 @@ static void context_fini(struct context *c)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.pipeline = "train", .rounds = 15, .seed = 1};
+    struct bench_render_arguments a = {.pipeline = "train", .rounds = 15, .seed = 1};
     struct bench_files files = {0};
-    struct context c = {0};
+    struct render_context c = {0};
     struct plenum_error err = {""};
     int r = bench_start(&program, &a, &a.images, argc, argv);
 

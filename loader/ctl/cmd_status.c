@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* status.c - plenumctl status: shows what a loader is doing, once or repeatedly. */
+/* cmd_status.c - plenumctl status: shows what a loader is doing, once or repeatedly. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,18 +16,18 @@
 #include "common/net/address.h"
 #include "common/net/frame.h"
 #include "common/net/status.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
 enum { ANSWER_MS = 5000, STREAMS_MAX = 65536 };
 
-struct arguments {
+struct status_arguments {
     bool json, watch;
     uint64_t interval_ns;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct status_arguments, field)
 
 static const struct option_def defs[] = {
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
@@ -382,7 +382,7 @@ static int show(const struct loaders *l, bool json, struct plenum_error *err)
 
 static int run(int argc, char **argv)
 {
-    struct arguments arguments = {.interval_ns = NS_PER_SEC};
+    struct status_arguments arguments = {.interval_ns = NS_PER_SEC};
     struct plenum_error err;
     struct loaders loaders = {NULL, 0};
     int operands, r;

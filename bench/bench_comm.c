@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* comm.c - bench/comm: compares plenum's collectives with MPI's own, in one run.
+/* bench_comm.c - bench/comm: compares plenum's collectives with MPI's own, in one run.
  *
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *

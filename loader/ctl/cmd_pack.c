@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pack.c - plenumctl pack: writes a data set as archives of packed JPEGs, which render faster.
+/* cmd_pack.c - plenumctl pack: writes a data set as archives of packed JPEGs, which render faster.
  *
  * This file has the command line, and the checks before anything is written. pack_job.c does the
  * work, pack_record.c makes it resumable, and pack_report.c reports the results. */
@@ -13,13 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
 #include "loader/ctl/pack_report.h"
 
-struct arguments {
+struct pack_arguments {
     const char *cache_dir, *prefix;
     uint32_t per_archive, threads;
     struct pack_resize resize; /* quality 0: not given */
@@ -27,11 +27,11 @@ struct arguments {
     bool raw, json;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct pack_arguments, field)
 
 static int parse_subsampling(void *target, const char *value, struct plenum_error *err)
 {
-    struct arguments *a = target;
+    struct pack_arguments *a = target;
 
     if (strcmp(value, "420") != 0 && strcmp(value, "444") != 0)
         return error_set(err, -EINVAL, "--subsampling must be 420 or 444, not '%s'", value);
@@ -127,7 +127,7 @@ static int check_prefix(const char *prefix, struct plenum_error *err)
 }
 
 /* Check the resize options: at most one selects the images to shrink, and the others need it. */
-static int check_resize(struct arguments *a, struct plenum_error *err)
+static int check_resize(struct pack_arguments *a, struct plenum_error *err)
 {
     struct pack_resize *resize = &a->resize;
     bool resizes = resize->longest || resize->shortest;
@@ -230,7 +230,7 @@ static int write_description(const struct pack_report *report, struct plenum_err
     return r;
 }
 
-static int pack(const struct arguments *a, struct dataset *source, const char *folder,
+static int pack(const struct pack_arguments *a, struct dataset *source, const char *folder,
                 struct plenum_error *err)
 {
     struct pack_plan plan = {
@@ -284,7 +284,7 @@ out:
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.per_archive = 1000, .prefix = "archive"};
+    struct pack_arguments a = {.per_archive = 1000, .prefix = "archive"};
     /* Bad samples are copied unchanged, whether known or not. */
     struct dataset_options options = {.forget_bad = true};
     struct plenum_error err;

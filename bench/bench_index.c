@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - the cost of opening a data set of ImageNet's size, compared with `find`.
+/* bench_index.c - the cost of opening a data set of ImageNet's size, compared with `find`.
  *
  *     bench/index [--samples N] [--folders N] [--archives N] [--rounds N] [--json] [FOLDER]
  *
@@ -48,7 +48,7 @@ enum {
     ROUNDS_MAX = 100,
 };
 
-struct arguments {
+struct bench_index_arguments {
     uint32_t samples, folders, archives, rounds;
     bool json;
     const char *where;
@@ -131,7 +131,7 @@ static void put_member(const char *path, const char *name, const void *bytes, si
     write_file(path, block, (BLOCK - len % BLOCK) % BLOCK);
 }
 
-static void make_folders(const struct arguments *a)
+static void make_folders(const struct bench_index_arguments *a)
 {
     if (mkdir(path_of("originals"), 0755) < 0 || mkdir(path_of("folders"), 0755) < 0)
         die(root);
@@ -153,7 +153,7 @@ static void make_folders(const struct arguments *a)
             die("link (does the file system allow that many?)");
 }
 
-static void make_archives(const struct arguments *a)
+static void make_archives(const struct bench_index_arguments *a)
 {
     uint32_t each = (a->samples + a->archives - 1) / a->archives;
     static const char end[2 * BLOCK];
@@ -339,7 +339,7 @@ static void print_loader(struct json *j, bool json, const char *what,
     }
 }
 
-static void parse(int argc, char **argv, struct arguments *a)
+static void parse(int argc, char **argv, struct bench_index_arguments *a)
 {
     static const struct option options[] = {{"samples", 1, NULL, 's'},  {"folders", 1, NULL, 'f'},
                                             {"archives", 1, NULL, 'a'}, {"rounds", 1, NULL, 'r'},
@@ -370,7 +370,8 @@ static void parse(int argc, char **argv, struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.samples = 1280000, .folders = 1000, .archives = 1251, .rounds = 5};
+    struct bench_index_arguments a = {
+        .samples = 1280000, .folders = 1000, .archives = 1251, .rounds = 5};
     static struct took find, index, archives, opens, opens_archives;
     const char *tmp = getenv("TMPDIR");
     struct loader_figures of_folders, of_archives;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* make_sample.c - plenumctl make-sample: generates a data set to experiment with.
+/* cmd_make_sample.c - plenumctl make-sample: generates a data set to experiment with.
  *
  * The result is a folder tree of procedural photographs that a small network can learn to tell
  * apart, with the sizes, shapes and file types of real data sets: mostly 4:2:0 JPEGs, but also
@@ -13,19 +13,19 @@
 #include <sys/stat.h>
 
 #include "common/pipeline/philox.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/scene.h"
 #include "loader/image/encode.h"
 
-struct arguments {
+struct make_sample_arguments {
     uint32_t classes, images, size;
     uint64_t seed;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct make_sample_arguments, field)
 
 static const struct option_def defs[] = {
     {"classes", 'c', "N", OPTION_U32, AT(classes), 1, SCENE_KINDS,
@@ -48,7 +48,7 @@ static const struct options_program program = {
 };
 
 struct sample_job {
-    const struct arguments *args;
+    const struct make_sample_arguments *args;
     const char *dir;
     struct plenum_error err; /* from creating the folders */
 };
@@ -169,7 +169,7 @@ static int make_folders(const struct sample_job *job, struct plenum_error *err)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.classes = SCENE_KINDS, .images = 40, .size = 320};
+    struct make_sample_arguments a = {.classes = SCENE_KINDS, .images = 40, .size = 320};
     struct sample_job job = {.args = &a};
     struct parallel loop = {.turn = turn, .progress = show_progress, .arg = &job};
     int r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - plenumctl index: indexes a data set now, and shows its contents. */
+/* cmd_index.c - plenumctl index: indexes a data set now, and shows its contents. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/hint_cache.h"
 
-struct arguments {
+struct index_arguments {
     const char *cache_dir;
     uint32_t threads;
     const char *compare;
@@ -34,7 +34,7 @@ struct tiles {
     atomic_uint_fast64_t jpegs, progressive;
 };
 
-#define AT(field) offsetof(struct arguments, field)
+#define AT(field) offsetof(struct index_arguments, field)
 
 static const struct option_def defs[] = {
     {"tiles", 0, NULL, OPTION_FLAG, AT(tiles),
@@ -247,7 +247,7 @@ static int compare(const struct dataset *d, const char *path, struct plenum_erro
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {0};
+    struct index_arguments a = {0};
     struct dataset_options options = {0};
     struct plenum_error err;
     struct dataset *dataset;

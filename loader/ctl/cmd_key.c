@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* key.c - plenumctl key: derives a client's key from the loader's. */
+/* cmd_key.c - plenumctl key: derives a client's key from the loader's. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/net/tls.h"
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* error.h - writes struct plenum_error. */
-#ifndef COMMON_ERROR_H
-#define COMMON_ERROR_H
+/* error_set.h - writes struct plenum_error. */
+#ifndef COMMON_ERROR_SET_H
+#define COMMON_ERROR_SET_H
 
 #include <plenum/error.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.c - plenumctl trace: joins the traces of a job's streams into one file, and summarises
+/* cmd_trace.c - plenumctl trace: joins the traces of a job's streams into one file, and summarises
  * them.
  *
  * With PLENUM_TRACE=DIR libplenum writes one file for each stream (libdist/batch_trace.c): an array
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util/error.h"
+#include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
