@@ -37,7 +37,7 @@ enum {
 
 struct blocking {
     uv_async_t finished;
-    /* Any thread, holding mu. */
+    /* Any thread, with mu held. */
     struct lock mu;
     pthread_cond_t ended;
     struct list waiting; /* oldest first */
@@ -52,8 +52,8 @@ static struct blocking_job *job_of(struct list *link)
     return link ? container_of(link, struct blocking_job, link) : NULL;
 }
 
-/* A job has ended, or could not begin. Holding the lock, which is released while done() of an
- * off-loop job runs. */
+/* A job has ended, or could not begin. Call it with the lock held; it is released while done() of
+ * an off-loop job runs. */
 static void end(struct blocking *c, struct blocking_job *job)
 {
     assert(lock_is_held(&c->mu));
@@ -125,7 +125,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Handles the signal that interrupts the kernel's wait in close_work(). */
+/* Returns at once: the signal only has to interrupt the kernel's wait in close_work(). */
 static void on_signal(int signum)
 {
     (void)signum;
@@ -264,7 +264,7 @@ static void name_group(char group[32], const char *what, uint64_t user)
 
 static void close_one(int fd)
 {
-    /* A socket then has nothing left to wait for; for anything else this call fails. */
+    /* A socket then closes without lingering; for other descriptors this call fails. */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
     (void)close(fd);
 }
@@ -285,9 +285,9 @@ static int send_signals(timer_t *ret)
 
 /* When a unix socket is closed, the kernel closes the descriptors in its queue, and those in their
  * queues. For each socket among them it waits as long as SO_LINGER requires, or until a signal
- * arrives. We do not receive these descriptors first: when a process closes a received file, the
- * kernel notifies the file system and waits for its answer, which it does not do for a file that
- * was never received. */
+ * arrives. We do not receive these descriptors first: closing a received file makes the kernel
+ * notify its file system and wait for an answer, but closing a file that was never received does
+ * not. */
 static void close_work(struct blocking_job *job)
 {
     struct closing *closing = container_of(job, struct closing, job);

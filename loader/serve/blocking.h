@@ -24,10 +24,10 @@ struct blocking_job {
     void (*work)(struct blocking_job *job); /* called in the thread */
     /* Called on the loop, and never before blocking_start() has returned. */
     void (*done)(struct blocking_job *job);
-    bool off_loop;     /* done() may be called by any thread, even within blocking_start() */
+    bool off_loop;     /* done() may be called by any thread, even from blocking_start() */
     const char *group; /* borrowed */
     unsigned limit;
-    int code; /* 0, or why no thread could be started: then no work was done */
+    int code; /* 0, or the reason why no thread could be started and work() was not called */
     /* Private. */
     struct blocking *blocking;
     struct list link; /* in the list of waiting, running or ended jobs */
@@ -60,9 +60,9 @@ void blocking_close_fd(struct blocking *blocking, uint64_t user, int fd);
  * in a thread. These threads are counted apart from those of blocking_close_fd(), because
  * closing a queue hardly ever hangs. */
 void blocking_close_connection(struct blocking *blocking, uint64_t user, int fd);
-/** Are descriptors of this user waiting behind others whose closing hangs? If so, the loader
- * accepts no more descriptors from the user, and closes its connections together with the contents
- * of their queues. This bounds the threads and descriptors that one user can hold. */
+/** Returns whether descriptors of this user are waiting behind others whose closing hangs. If so,
+ * the loader accepts no more descriptors from the user, and closes its connections together with
+ * the contents of their queues. This bounds the threads and descriptors that one user can hold. */
 bool blocking_is_stuck(struct blocking *blocking, uint64_t user);
 
 /** The user ID for peers that were not authenticated. */

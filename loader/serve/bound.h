@@ -10,10 +10,10 @@
 /** The input of bound_find(): times over the last few seconds, and shares in millionths. */
 struct bound_load {
     uint64_t samples;                   /* rendered for the stream */
-    uint64_t render_ns, cpu_ns;         /* time spent rendering these, and the CPU time within it */
-    uint64_t waited;                    /* share of its time that the program waits */
-    uint64_t rendering, reading;        /* share of their time that the loader's threads work */
-    uint64_t resting;                   /* share of their time that they wait for CPU tokens */
+    uint64_t render_ns, cpu_ns;         /* time spent on rendering them, and CPU time used for it */
+    uint64_t waited;                    /* share of time that the program waits */
+    uint64_t rendering, reading;        /* shares of time that the loader's threads work */
+    uint64_t resting;                   /* share of time that they wait for CPU tokens */
     uint64_t all_render_ns, all_cpu_ns; /* of all streams */
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fair_queue.h - fair queueing: of the flows that want a turn, the one that has used the least goes
- * next. */
+/* fair_queue.h - fair queueing: the next turn goes to the flow that has used the least. */
 #ifndef LOADER_SERVE_FAIR_QUEUE_H
 #define LOADER_SERVE_FAIR_QUEUE_H
 
@@ -23,7 +22,7 @@ struct flow {
     struct flow *next, **at;
     struct flow *backlogged; /* children that want turns */
     uint64_t start_tag;      /* virtual start time of its next turn */
-    uint64_t virtual_time;   /* of its children: the start tag of the turn being served */
+    uint64_t virtual_time;   /* start tag of the turn being served among its children */
     unsigned held;           /* turns held now */
     unsigned active;         /* children that want or hold turns */
     bool counted;            /* counted among the parent's active children */
@@ -33,7 +32,7 @@ struct flow {
 struct flow_turn {
     /* Start tags of the leaf and of the flows above it when the turn began; the user's is last. */
     uint64_t start_tags[FLOW_LEVELS];
-    uint64_t cost; /* as far as known */
+    uint64_t cost; /* estimated until flow_settle() */
 };
 
 /** Add a child to `parent` (NULL: create a root). It starts at `start_tag`, or at the parent's

@@ -51,7 +51,7 @@
 #ifdef HAVE_MICROHTTPD
 enum {
     CONNECTIONS_MAX = 128,
-    CONNECTIONS_FREE = 16, /* of them: the oldest waiting one makes room for a newcomer */
+    CONNECTIONS_FREE = 16, /* kept free: a new viewer then replaces the oldest one */
     /* Time limit for a whole request, from its first byte to the end of the answer, and for the
      * pause before the next one. */
     REQUEST_LIMIT_S = 15,
@@ -94,7 +94,7 @@ struct http {
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
     char host[80]; /* the address as it appears in requests */
-    /* Any thread, holding mu. */
+    /* Any thread, with mu held. */
     struct lock mu;
     struct text status, metrics, history;
     struct session_view views[SESSIONS_MAX];
@@ -108,7 +108,7 @@ struct http {
     bool ending; /* no more connections may wait */
     /* Loop thread only. */
     struct second seconds[HISTORY];
-    unsigned num_seconds; /* ever added */
+    unsigned num_seconds; /* number of seconds ever added */
     struct window_point last;
 };
 
@@ -172,7 +172,7 @@ static void add_viewer(struct http *h, int fd, void **ret)
     lock_acquire(&h->mu);
     if (h->num_viewers >= CONNECTIONS_MAX - CONNECTIONS_FREE && (oldest = oldest_viewer(h))) {
         end_viewer(h, oldest);
-        oldest->since_ns = UINT64_MAX; /* so that the next newcomer replaces another one */
+        oldest->since_ns = UINT64_MAX; /* the next new connection then replaces a different one */
     }
     list_add_first(&h->viewers, &v->link);
     h->num_viewers++;
@@ -281,8 +281,7 @@ static void add_second(struct http *h, const struct server *server)
 #undef PER
 }
 
-/* The viewer is not authenticated. So if any root has readers, neither names nor images are
- * shown. */
+/* Viewers are not authenticated, so neither names nor images are shown if a root is restricted. */
 static bool shows_streams(const struct server *server)
 {
     return roots_are_for_all(server->roots);
@@ -323,7 +322,7 @@ out:
     return r;
 }
 
-/* Give up thumbnails that were begun before `before_ns`: their connections get an error. */
+/* Give up thumbnails begun before `before_ns`: their connections get an error. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
     assert(lock_is_held(&h->mu));
@@ -519,7 +518,8 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     return make_thumbnail(h, c, &view, (unsigned)index, state);
 }
 
-/* Does the request name the loopback, or the address that we listen on, with or without a port? */
+/* Returns whether the request names the loopback, or the address that we listen on, with or without
+ * a port. */
 static bool names_loopback(const struct http *h, const char *host)
 {
     const char *const names[] = {"localhost", "127.0.0.1", "[::1]", h->host};

@@ -15,7 +15,7 @@ struct server;
 struct http;
 
 /** Serve on options->http_fd, or listen on http_address and http_port. Returns 0, or -errno with a
- * sentence. `blocking` is borrowed: its threads create thumbnails. */
+ * message. `blocking` is borrowed: its threads create thumbnails. */
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err);
 

@@ -34,8 +34,8 @@ static bool serves(void)
     return atomic_load(&leash.phase) == JOBLOADER_SERVES;
 }
 
-/* Wait for the timeout, or until the keeper has gone. Returns true if it has. Any bytes it sends
- * are for the loop. */
+/* Wait until the keeper has gone, or until the timeout. Returns true if it has gone. Bytes that it
+ * sends are left for the loop. */
 static bool keeper_is_gone(int timeout_ms)
 {
     struct pollfd fd = {.fd = leash.lifeline_fd, .events = POLLRDHUP};

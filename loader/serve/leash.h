@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* leash.h - ends the loader together with its keeper, and reports which phase of startup it is in.
+/* leash.h - ends the loader when its keeper ends, and reports the phases of startup.
  *
  * The loop also watches the keeper's descriptor (--leash-fd), but the loop starts late and may be
  * blocked. So a thread watches it from the beginning of main(). */
@@ -19,11 +19,11 @@
  */
 void leash_init(int lifeline_fd, int start_fd);
 
-/** Record which phase begins now. A start that takes seconds is logged and reported to the keeper.
+/** Record that a phase begins. A phase that takes seconds is logged and reported to the keeper.
  * Threads: any. */
 void leash_phase(enum jobloader_phase phase);
 
-/** The loop is running from now on. */
+/** Startup is over: the loop is running. */
 void leash_serves(void);
 
 #endif

@@ -19,7 +19,7 @@
 
 enum {
     PAUSE_MS = 5,
-    FILES_KEPT = 64, /* descriptors that are reserved for files */
+    FILES_KEPT = 64, /* descriptors reserved for files */
 };
 
 static int open_spare(void)
@@ -109,7 +109,7 @@ static void pause_listening(struct listening *l)
     (void)uv_timer_start(&l->pause, on_pause, PAUSE_MS, 0);
 }
 
-/* Close a client for which there is no descriptor. Uses a thread, because closing may take long. */
+/* Close a client for which there is no descriptor, in a thread, because closing may take long. */
 static void close_excess(struct listening *l, int fd)
 {
     uint32_t untold;
@@ -142,7 +142,7 @@ static bool accept_and_close(struct listener *listener)
     return l->spare_fd >= 0 && fd >= 0;
 }
 
-/* Is this one of the last descriptors, which are reserved for files? */
+/* Returns whether this is one of the last descriptors, which are reserved for files. */
 static bool is_reserved(int fd)
 {
     struct rlimit limit;

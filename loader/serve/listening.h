@@ -32,9 +32,9 @@ struct listening {
     struct listener local, tcp;
     struct address address; /* our socket file, which is removed at the end */
     bool owns_path;
-    uv_timer_t pause;       /* no client is accepted while it runs */
+    uv_timer_t pause;       /* running: no client is accepted */
     uint64_t held_until_ns; /* listening_hold() */
-    int spare_fd;           /* closed briefly when descriptors run out: accept_and_close() */
+    int spare_fd;           /* closed for a moment when descriptors run out: accept_and_close() */
 };
 
 /** Start without sockets. */
@@ -44,18 +44,19 @@ void listening_attach(struct listening *l);
 void listening_detach(struct listening *l);
 
 /** Without a key, TCP peers are not authenticated, so all served data must be open to anyone who
- * can connect. Returns 0, or -EPERM with a sentence. */
+ * can connect. Returns 0, or -EPERM with a message. */
 int listening_check(const struct server_options *o, struct plenum_error *err);
 
 /** Open the local socket, or use the one that was handed over; its file is given to `user`, if the
- * options name one. Returns 0, or -errno with a sentence. */
+ * options name one. Returns 0, or -errno with a message. */
 int listening_open(struct listening *l, const struct user *user, struct plenum_error *err);
-/** Open the TCP socket, if the options name one. Returns 0, or -errno with a sentence. */
+/** Open the TCP socket, if the options name one. Returns 0, or -errno with a message. */
 int listening_open_tcp(struct listening *l, struct plenum_error *err);
 /** Accept clients from now on. Returns 0 or -errno. */
 int listening_start(struct listening *l);
 
-/** Accept no client until listening_resume(), but for `ns` at most. Clients wait in the backlog. */
+/** Accept no clients until listening_resume(), but at most for `ns`. Clients wait in the
+ * backlog. */
 void listening_hold(struct listening *l, uint64_t ns);
 void listening_resume(struct listening *l);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* log_limit.h - rate limits for messages about clients, so that no peer can fill the log.
  *
- * Each pair of peer and reason is logged at most once a minute, and of each peer at most
- * LOG_BUDGET_LINES lines in a minute, whatever they say. */
+ * A message with the same peer and reason is logged at most once a minute, and about each peer at
+ * most LOG_BUDGET_LINES lines are logged per minute. */
 #ifndef LOADER_SERVE_LOG_LIMIT_H
 #define LOADER_SERVE_LOG_LIMIT_H
 
@@ -16,14 +16,14 @@ enum {
     LOG_BUDGET_NAME = 160,
 };
 
-/** {0} is an empty one. Only one thread at a time may use it. */
+/** {0} is empty. Only one thread at a time may use it. */
 struct log_limit {
     struct {
         uint64_t key;        /* hash of peer and reason */
         uint64_t logged_ns;  /* 0: the entry is free */
         uint32_t suppressed; /* messages dropped since then */
     } entries[LOG_LIMIT_MAX];
-    uint64_t overflow_ns; /* when the overflow was last logged, or 0 */
+    uint64_t overflow_ns; /* when the overflow was last logged; 0: never */
 };
 
 enum log_limit_verdict {
@@ -39,7 +39,7 @@ enum log_limit_verdict {
 enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who, const char *why,
                                        uint64_t now_ns, uint32_t *suppressed);
 
-/** Lines of each peer. {0} is an empty one. Only one thread at a time may use it. */
+/** The lines logged about each peer. {0} is empty. Only one thread at a time may use it. */
 struct log_budget {
     struct log_budget_peer {
         char name[LOG_BUDGET_NAME]; /* "": the entry is free */
@@ -49,13 +49,15 @@ struct log_budget {
     struct log_budget_peer others; /* peers that find no free entry, counted as one */
 };
 
-/** Has this peer had all its lines? Then a line about it is counted as omitted. */
+/** Returns whether this peer's lines are used up. If so, the caller drops the line, which counts as
+ * left out. */
 bool log_budget_refuses(struct log_budget *budget, const char *who, uint64_t now_ns);
-/** A line about this peer is written. */
+/** Count a line about this peer. */
 void log_budget_spend(struct log_budget *budget, const char *who, uint64_t now_ns);
 
-/** Forget minutes that have passed, and call `report` for each peer whose lines were omitted, with
- * their number. Peers that found no entry have the name "". With UINT64_MAX as the time: all. */
+/** Start a new minute for peers whose minute has passed, and call `report` with the number of lines
+ * left out, if any. Peers without an entry share the name "". UINT64_MAX as the time ends all
+ * minutes. */
 void log_budget_settle(struct log_budget *budget, uint64_t now_ns,
                        void (*report)(const char *who, uint32_t left_out));
 

@@ -25,7 +25,7 @@ static void put_one(FILE *f, const char *name, const char *type, const char *hel
 /* Write a label's value: quotes and backslashes are escaped, control characters are removed. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
-    char plain[WIRE_DATASET_MAX]; /* the longest text */
+    char plain[WIRE_DATASET_MAX]; /* room for the longest string */
 
     (void)snprintf(plain, sizeof(plain), "%s", value);
     (void)fprintf(f, "%s=\"", name);

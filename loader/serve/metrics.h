@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* metrics.h - the loader's numbers in Prometheus's text format. */
+/* metrics.h - the loader's metrics in Prometheus's text format. */
 #ifndef LOADER_SERVE_METRICS_H
 #define LOADER_SERVE_METRICS_H
 
@@ -9,7 +9,7 @@
 
 struct server;
 
-/** Write all metrics. On the loop's thread. */
+/** Write all metrics. Call it on the loop's thread. */
 void metrics_write(FILE *file, const struct status *status, const struct server *server);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* monitor.c - computes the rates of streams, and what limits them (bound.h).
  *
- * How many cores would be enough? A program that waits for a share w of its time and consumes r
- * samples a second would consume r / (1 - w) if it never waited. Each sample needs the CPU time
- * that recent samples took. For a program that does nothing but wait, there is no such estimate. */
+ * It also estimates how many cores would be enough. A program that waits for a share w of its time
+ * and consumes r samples per second would consume r / (1 - w) if it never waited; each sample needs
+ * the CPU time that recent samples took. There is no estimate for a program that only waits. */
 #include "config.h"
 
 #include "loader/serve/monitor.h"
@@ -22,7 +22,7 @@
 
 enum {
     MILLION = 1000000,
-    THREAD_BYTES = 2 << 20, /* that a thread holds after decoding photographs */
+    THREAD_BYTES = 2 << 20, /* held by a thread after decoding photographs */
     ONLY_WAITS = 900000,
 };
 
@@ -108,7 +108,7 @@ bool monitor_get_stream(const struct server *server, const struct session *sessi
     return true;
 }
 
-/* Returns 0 if the kernel does not report it. */
+/* Returns a value of /proc/self/status in bytes, or 0 if the kernel does not report it. */
 static uint64_t memory_of(const char *key)
 {
     uint64_t bytes = 0;
@@ -132,7 +132,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
             reading = max_u64(reading, dataset_get_field_memory(f.dataset, server->io_threads));
     }
     now -= min_u64(now, rings);
-    if (server->num_sessions <= 1) /* the requesting client counts, too */
+    if (server->num_sessions <= 1) /* only the requesting client is left */
         server->own_bytes = 0;
     server->own_bytes = max_u64(server->own_bytes, now);
     least =

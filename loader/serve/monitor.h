@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* monitor.h - reports what the loader does, and what limits it. Everything runs on the loop's
+/* monitor.h - reports what the loader does and what limits it. Everything here runs on the loop's
  * thread. */
 #ifndef LOADER_SERVE_MONITOR_H
 #define LOADER_SERVE_MONITOR_H
@@ -18,9 +18,9 @@ struct stream_memory {
     uint64_t reading; /* bytes for all reading threads together */
 };
 
-/** Returns the memory in bytes that the loader holds itself, or will hold once it works, without
- * rings and without memory that the kernel may drop. It is the maximum since the loader last had no
- * client. `more`: what one more stream would need. */
+/** Returns the memory in bytes that the loader uses, or will use once its threads work, without
+ * rings and without memory that the kernel can reclaim. It is the maximum since the loader last had
+ * no client. `more`: needed for one more stream. */
 uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *more);
 
 /** Call this about once a second, not more often. */

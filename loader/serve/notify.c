@@ -25,7 +25,7 @@ static struct sockaddr_un manager;
 static socklen_t manager_len; /* 0: there is none */
 static uint64_t watchdog_ns;
 
-/* Returns a variable as a number, or `fallback` if it is not set or not a number. */
+/* Returns an environment variable as a number, or `fallback` if it is not set or not a number. */
 static uint64_t variable(const char *name, uint64_t fallback)
 {
     const char *text = getenv(name);

@@ -10,7 +10,7 @@
 
 /**
  * Returns the listening socket that a service manager handed over (LISTEN_PID, LISTEN_FDS), made
- * close-on-exec, or -1 if there is none. Fails with -EINVAL and a sentence unless exactly one
+ * close-on-exec, or -1 if there is none. Fails with -EINVAL and a message unless exactly one
  * listening unix stream socket was handed over. The variables are removed, so that no child process
  * uses them.
  */
@@ -20,7 +20,8 @@ int notify_get_socket(struct plenum_error *err);
  * (WATCHDOG_USEC), and remove the variables. */
 void notify_init(void);
 
-/** Returns the nanoseconds without a message after which the manager ends us; 0: no watchdog. */
+/** Returns the time in ns after which the manager ends a loader that sends no message; 0: no
+ * watchdog. */
 uint64_t notify_watchdog_ns(void);
 
 /** Send lines of VARIABLE=value. A manager that does not listen is not an error. */

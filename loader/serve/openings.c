@@ -45,7 +45,7 @@ enum {
     QUICK_MAX = 4,    /* per user at a time */
     INDEXING_MAX = 2, /* each uses all processors */
     TICK_MS = 500,
-    MEMORY_PART = 4, /* one opening may use this part of the available memory */
+    MEMORY_PART = 4, /* share of the available memory that one opening may use */
 };
 
 static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
@@ -58,8 +58,8 @@ struct opening {
     struct list link;
     enum stage stage;
     struct list waiters;
-    bool cancelled; /* no more clients may join it */
-    bool inherited; /* cancelled, but another opening waits for the index that it builds */
+    bool cancelled; /* clients can no longer join it */
+    bool inherited; /* cancelled, but a later opening waits for its index */
     bool junk;
     char *name, *fields, *user, *groups[2];
     struct roots *roots;
@@ -91,7 +91,7 @@ static struct opening *opening_of(struct list *link)
     return link ? container_of(link, struct opening, link) : NULL;
 }
 
-/* A relative path is meaningless: the loader's working directory is not its clients'. */
+/* Reject relative paths: the loader's working directory is not its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
 {
     if (dataname_is_absolute(text))
@@ -115,7 +115,8 @@ static void tell(struct opening *o, const char *text, uint64_t done, uint64_t to
     lock_release(&o->mu);
 }
 
-/* Runs in the thread. Clients receive progress often; it is logged every ten seconds. */
+/* Called in the opening's thread. Clients receive progress often; it is logged every ten
+ * seconds. */
 static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct opening *o = arg;
@@ -134,7 +135,7 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     tell(o, text, done, total);
 }
 
-/* Runs in the thread. */
+/* Called in the opening's thread. */
 static void work(struct blocking_job *job)
 {
     struct opening *o = container_of(job, struct opening, job);
@@ -197,7 +198,8 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
     }
 }
 
-/* Do both need the same index, or fields of it? Users and fields may differ. */
+/* Returns whether two openings need the same index, or fields of it. Users and fields may
+ * differ. */
 static bool is_of_same_index(const struct opening *a, const struct opening *b)
 {
     bool same = a->num_allowed == b->num_allowed && strcmp(a->name, b->name) == 0;
@@ -264,7 +266,7 @@ static void cancel(struct opening *o)
 
 static void begin(struct opening *o, enum stage stage);
 
-/* Build the index, or wait for openings that came earlier. */
+/* Build the index, or wait for earlier openings of it. */
 static void index_in_turn(struct opening *o)
 {
     struct opening *other = find_indexing(o), *next;
@@ -310,7 +312,7 @@ static void done(struct blocking_job *job)
     free_opening(o);
 }
 
-/* It begins, or waits for a legitimate reason: restart its time limit. */
+/* The opening starts or has a legitimate reason to wait: restart its time limit. */
 static void touch(struct opening *o)
 {
     lock_acquire(&o->mu);
@@ -342,7 +344,7 @@ static void give_up(struct opening *o)
                   o->name, (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
-    atomic_store(&o->cancel, true); /* no other opening inherits it */
+    atomic_store(&o->cancel, true); /* no later opening inherits it */
     cancel(o);
 }
 
@@ -430,9 +432,8 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* Is it the same data set with the same fields and list of bad samples, with the same roots, for
- * the same user? Users do not share openings, because each opening waits behind others of its
- * user. */
+/* Returns whether an opening is for the same data set, fields, list of bad samples, roots and user.
+ * Users do not share openings, because each opening waits behind others of its user. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
     bool same = !o->cancelled && o->junk == request->junk && o->roots == request->roots &&
@@ -522,7 +523,7 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
     return fresh;
 }
 
-/* A job that drops the last reference. */
+/* A job that drops the last reference to a data set. */
 struct release {
     struct blocking_job job;
     struct dataset *dataset;

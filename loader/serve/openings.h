@@ -23,24 +23,24 @@ struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
-    /* Its threads open data sets; borrowed, and destroyed before the openings. */
+    /* its threads open data sets; borrowed, destroyed before the openings */
     struct blocking *blocking;
     const char *cache_dir;
     struct dataset_cache_limits cache_limits;
     const uint64_t *memory_budget; /* the loader's, or NULL; 0: no limit. Read on the loop */
     bool hints;
-    uint64_t silent_ns; /* how long storage may fail to answer */
+    uint64_t silent_ns; /* an opening fails if storage does not answer for so long */
 };
 
 /** A waiting client. Do not move or free it until done() or openings_leave() is called. */
 struct opening_waiter {
     /** Called on the loop, with a reference to the data set, which the waiter then owns; or with
-     * NULL, -errno and a sentence. */
+     * NULL, -errno and a message. */
     void (*done)(struct opening_waiter *waiter, struct dataset *dataset, int code,
                  const struct plenum_error *err);
     /* Private. */
     struct opening *opening;
-    struct list link; /* in the opening's waiters */
+    struct list link; /* link in the opening's waiters */
     uint32_t heard;
 };
 
@@ -48,7 +48,7 @@ struct opening_request {
     const char *dataset;
     const char *fields;   /* requested fields, or "" */
     bool junk;            /* for a pipeline with the word "junk" */
-    const char *user;     /* the user whose share of threads it uses */
+    const char *user;     /* the user whose limit of threads applies */
     struct roots *roots;  /* the current roots */
     const char **allowed; /* [num_allowed] of the roots' paths, malloc; taken */
     unsigned num_allowed;

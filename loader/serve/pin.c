@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pin.c - decides which worker runs on which of the CPUs and NUMA nodes that this process may use.
+/* pin.c - assigns workers to the CPUs and NUMA nodes that this process may use.
  *
  * A binding is the set of CPUs of one worker: one CPU (core), or those of one node (node). Bindings
- * are sorted so that the first n are the best n: they take nodes in turn, and within a node the
- * first hyperthread of every core before the second of any. */
+ * are sorted so that the first n are the best n: they alternate between nodes, and within a node
+ * the first hyperthreads of all cores come before the second ones. */
 #include "config.h"
 
 #include "loader/serve/pin.h"
@@ -31,9 +31,9 @@ struct pin {
     enum pin_policy policy;
     hwloc_bitmap_t allowed;
     unsigned cpus;
-    hwloc_obj_t *nodes; /* those with CPUs that we may use; [num_nodes] */
+    hwloc_obj_t *nodes; /* [num_nodes]: nodes with CPUs that we may use */
     unsigned num_nodes;
-    struct binding *bindings; /* of the workers, in order */
+    struct binding *bindings; /* [num_bindings] of the workers, in order */
     unsigned num_bindings;
 };
 
@@ -102,7 +102,7 @@ static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret
     return n;
 }
 
-/* Bind each worker to a CPU, taking the nodes in turn. */
+/* Bind each worker to a CPU, alternating between nodes. */
 static int bind_to_cpus(struct pin *pin)
 {
     hwloc_obj_t *cpus = calloc((size_t)pin->num_nodes * pin->cpus, sizeof(*cpus));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pin.h - decides which CPUs the workers run on. */
+/* pin.h - assigns workers to CPUs. */
 #ifndef LOADER_SERVE_PIN_H
 #define LOADER_SERVE_PIN_H
 

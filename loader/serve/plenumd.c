@@ -30,7 +30,7 @@ struct plenumd_arguments {
     struct server_options server;
     const char *config;
     bool check_config;
-    bool file_roots; /* all roots so far come from the file */
+    bool file_roots; /* the roots come from the file */
     /* UINT32_MAX: not given */
     uint32_t listen_fd, http_fd, client_fd, lifeline_fd, start_fd;
     bool job;
@@ -330,11 +330,11 @@ static const struct settings_rules rules = {.program = &program,
                                             .repeatable = repeatable,
                                             .check = check_value};
 
-/* The current settings, and the texts from the file that they point to. */
+/* The current settings, and the strings from the file that they point to. */
 struct settings {
     struct plenumd_arguments arguments;
     struct settings_texts texts;
-    struct plenumd_arguments fresh; /* read by the last reload */
+    struct plenumd_arguments fresh;         /* result of the last reload */
     struct settings_texts reloaded; /* the texts of `fresh` */
     int argc;
     char **argv;
@@ -373,7 +373,7 @@ static int read_settings(struct settings *s)
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
-    /* The command line was parsed before, so it has no error. */
+    /* It was parsed before without an error. */
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
@@ -391,8 +391,8 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader shares the terminal with the training program. So it logs only problems, and
- * anything that the program must wait for. */
+/* A job's own loader shares the terminal with the training program, so it logs only warnings,
+ * errors, and what the program has to wait for. */
 static void set_log(const struct plenumd_arguments *a)
 {
     log_set_format(a->log_format);
@@ -404,8 +404,7 @@ static void set_log(const struct plenumd_arguments *a)
                                     : LOG_LEVEL_INFO);
 }
 
-/* The settings from startup are kept together with their texts, because some of them cannot
- * change. */
+/* The settings from startup stay in memory, because some of them cannot change. */
 static int reload(void *arg, struct server_options *ret)
 {
     struct settings *s = arg;
@@ -432,7 +431,7 @@ static void reloaded(void *arg)
     set_log(&s->fresh);
 }
 
-/* Returns the descriptor that an option names on the command line, which has not been parsed yet;
+/* Returns the descriptor that the command line, which has not been parsed yet, gives for an option;
  * or -1. */
 static int early_descriptor(int argc, char **argv, const char *option)
 {
@@ -444,7 +443,7 @@ static int early_descriptor(int argc, char **argv, const char *option)
     return -1;
 }
 
-/* Raise the limit on descriptors as far as possible: each client needs two. */
+/* Raise the limit on open descriptors as far as possible: each client needs two. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;

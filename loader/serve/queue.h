@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.h - the loader's work: splits requested batches into samples, which threads read and
+/* queue.h - the loader's work: splits requested batches into samples, which its threads read and
  * render. */
 #ifndef LOADER_SERVE_QUEUE_H
 #define LOADER_SERVE_QUEUE_H
@@ -46,18 +46,18 @@ struct queue_request {
     struct list link; /* for the caller of queue_pop_finished() */
     /* Private to the queue, under its lock. */
     uint64_t arrived_ns;
-    struct order_place place; /* the step whose samples are being started now */
+    struct order_place place; /* the step that contains the next sample to start */
     uint32_t slot;
     uint32_t count, next, left;
 };
 
 /** Totals for one stream, or for all streams since the start. */
 struct queue_totals {
-    uint64_t samples, substituted; /* rendered; how many of them replaced bad samples */
-    uint64_t batches, failed;      /* finished and not cancelled; how many of them failed */
+    uint64_t samples, substituted; /* samples rendered; how many replaced bad ones */
+    uint64_t batches, failed;      /* batches finished and not cancelled; how many failed */
     uint64_t read_ns, render_ns;   /* thread time, summed over samples */
     uint64_t cpu_ns;               /* CPU time used for reading and rendering */
-    uint64_t queue_ns;  /* from RENDER until the first sample is started, summed over batches */
+    uint64_t queue_ns;  /* from RENDER to the start of the first sample, summed over batches */
     uint64_t rested_ns; /* time that workers waited for CPU tokens; 0 for one stream */
 };
 
@@ -95,7 +95,7 @@ void queue_stream_close(struct queue_stream *stream);
 /** Render a batch into a slot. Returns 0 or -ENOMEM. */
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render);
 
-/** Does an unfinished request use this id, or write to this slot? */
+/** Returns whether an unfinished request uses this id, or writes to this slot. */
 bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);
 
 /** Cancel one request, or all requests of the stream. A request finishes when its last task has

@@ -14,11 +14,12 @@
 #include "loader/serve/queue_priv.h"
 
 enum {
-    BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this for a huge file is freed afterwards */
+    BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this is freed after its sample */
     PART_KEEP = 256 << 10,  /* the same limit for an item's parts after the first */
-    LATE_NS = 1000000,      /* an item that took longer than this to read, */
-    LARGE = 256 << 10,      /* or has more bytes than this, leaves its remaining parts to others */
-    DEAR_NS = 50000000,     /* and so does one that has been rendered for longer than this */
+    /* An item leaves its remaining parts to other threads after a sample with: */
+    LATE_NS = 1000000,  /* more time to read */
+    LARGE = 256 << 10,  /* more bytes */
+    DEAR_NS = 50000000, /* more time to render */
 };
 
 void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,

@@ -15,8 +15,8 @@
 
 enum { PARTS_MAX = 32 }; /* per item */
 
-/* A sample whose bytes were bad, so that a substitute must be read; or a part that its item left to
- * others. It holds no buffer until then. */
+/* A sample that needs a substitute because its bytes were bad, or a part that its item left to
+ * other threads. It holds no buffer until it is in an item again. */
 struct retry {
     struct list link;
     struct queue_request *request;
@@ -50,7 +50,7 @@ struct item {
 
 /* The outcome of rendering an item. */
 struct outcome {
-    int code; /* if negative, the request fails with this code and sentence */
+    int code; /* if negative, the request fails with this code and `err` */
     struct plenum_error err;
     /* Samples that need a substitute, or that belong to a bad run and may each need a different
      * one. */

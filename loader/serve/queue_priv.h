@@ -21,8 +21,8 @@
 
 enum {
     LEFT_TAGS = 256,
-    SPARE_MAX = 64,    /* extra I/O threads, started to replace hanging ones */
-    SPARE_OF_USER = 8, /* how many of these one user may get */
+    SPARE_MAX = 64,    /* extra I/O threads, started while others hang */
+    SPARE_OF_USER = 8, /* of which one user may have this many */
 };
 
 struct item;
@@ -65,14 +65,15 @@ struct queue_stream {
     uint64_t cost_ns;              /* mean CPU time of a sample */
     unsigned announcing;           /* threads that are announcing a sample of this stream */
     bool closed;                   /* free it when `announcing` reaches 0 */
-    bool starved;                  /* since the last beat */
+    bool starved;                  /* without an I/O thread since the last beat */
     uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
-    /* It holds I/O threads, and no call into its storage has returned since the last beat. */
+    /* Set if it holds I/O threads, and none of its storage calls has returned since the last
+     * beat. */
     bool hangs;
     struct walk ahead;           /* the next sample to announce */
     struct order_place expected; /* position of the next request if it follows the last one */
     uint64_t asked;              /* samples requested since the walk began */
-    uint64_t taken;              /* how many of them I/O threads have begun */
+    uint64_t taken;              /* of which I/O threads have begun this many */
     uint64_t read_ns;            /* mean time of a read */
     struct queue_totals totals;
     uint64_t slow_until; /* announce until `taken` reaches this */

@@ -49,7 +49,7 @@ static void leave(struct owner *o)
 }
 
 /* A user that leaves and returns keeps its start tag. If two users have the same hash, one gets the
- * tag of the other, which makes a difference of a few samples at most. */
+ * tag of the other, which costs it a few samples at most. */
 static uint64_t *left_tag_of(struct queue *q, const char *user)
 {
     uint64_t hash = 5381;

@@ -10,8 +10,8 @@
 /** Free a stream that is closed and not being announced. Call it with the queue's lock held. */
 void queue_users_maybe_free(struct queue_stream *s);
 
-/** Has the stream waited without an I/O thread since the last beat, while all of them were busy?
- * Call it once a beat, with the queue's lock held. */
+/** Returns whether the stream has waited without an I/O thread since the last beat, while all of
+ * them were busy. Call it once per beat, with the queue's lock held. */
 bool queue_users_is_starved(const struct queue *q, struct queue_stream *s);
 
 #endif

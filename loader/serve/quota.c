@@ -14,7 +14,7 @@
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session_facts.h"
 
-/* Resources in use: by all users, and by one of them. */
+/* Resources in use: by all users, and by one user. */
 struct usage {
     uint64_t all, own;
 };
@@ -34,8 +34,8 @@ static struct usage count(const struct server *server, const char *user,
     return a;
 }
 
-/* Is `more` within the limit, and does it leave as much for others as the user then has? `*share`
- * is set if it is within the limit, but not within the user's share. */
+/* Returns whether `more` is within the limit and leaves other users as much as this user then has.
+ * If it returns false, `*share` says whether only the second condition fails. */
 static bool fits(const struct server *server, const struct usage *a, uint64_t more, uint64_t limit,
                  bool *share)
 {
@@ -49,7 +49,7 @@ static bool fits(const struct server *server, const struct usage *a, uint64_t mo
     return !*share || a->own + more <= left - more;
 }
 
-/* A session that is ending does not count: it will soon be gone. */
+/* A session that is ending does not count, because it will soon be gone. */
 static uint64_t clients_of(const struct session_facts *s)
 {
     return s->ending ? 0 : 1;
@@ -100,7 +100,7 @@ static int check_mapped(const struct server *server, const struct usage *a, uint
         want, most);
 }
 
-/* What the loader itself holds, and how much `added` would add to that. */
+/* The memory that the loader uses now, and the part that `added` would add. */
 struct own_memory {
     uint64_t held, more;
 };

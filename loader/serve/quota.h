@@ -15,16 +15,16 @@
 
 struct server;
 
-/** May the user have one more client? Returns 0, or -EUSERS with a sentence. */
+/** Check whether the user may have one more client. Returns 0, or -EUSERS with a message. */
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
 
-/** May the user have `bytes` more of rings, for samples that need `working` bytes per thread during
- * rendering? Returns 0, or -ENOSPC with a sentence. */
+/** Check whether the user may have `bytes` more for rings, for samples that need `working` bytes
+ * per thread during rendering. Returns 0, or -ENOSPC with a message. */
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err);
 
-/** May the reading threads use `reading` bytes for the fields of one more stream, whose ring
- * already exists? Returns 0, or -ENOSPC with a sentence. */
+/** Check whether the reading threads may use `reading` bytes for the fields of one more stream,
+ * whose ring already exists. Returns 0, or -ENOSPC with a message. */
 int quota_check_fields(struct server *server, uint64_t reading, struct plenum_error *err);
 
 #endif

@@ -2,11 +2,11 @@
 /* readahead.c - announces the next samples of slow streams to the kernel.
  *
  * When reading is slow (a cold cache, a network), I/O threads also announce the next samples to the
- * kernel; the order of a stream is known far beyond its requests. The kernel then reads many
- * samples at once, and a cold cache costs bandwidth instead of one latency per sample. Announcing
- * may be slow as well, because the kernel must look up file names, so a thread spends at most as
- * much time on it as on reading. When reading is fast nothing is announced, which saves two system
- * calls per sample. */
+ * kernel; a stream's order is known far beyond its requests. The kernel then reads many samples at
+ * once, so a cold cache is limited by bandwidth, not by one latency per sample. Announcing may be
+ * slow as well, because the kernel must look up file names, so a thread spends at most as much time
+ * on it as on reading. When reading is fast, nothing is announced, which saves two system calls per
+ * sample. */
 #include "config.h"
 
 #include "loader/serve/readahead.h"
@@ -89,8 +89,8 @@ uint64_t readahead_announce(struct queue *q)
     s = next_announcement(q, &sample);
     if (!s)
         return 0;
-    /* The stream may be closed in the meantime. The stream and its data set are not freed then, but
-     * its spec is. */
+    /* The stream may be closed meanwhile. The stream and its data set then still exist, but its
+     * spec does not. */
     images = views_have_images(&s->spec->views);
     dataset = dataset_ref(s->spec->dataset);
     flow_hold(&s->flow);

@@ -10,7 +10,7 @@
 #include "common/pipeline/order.h"
 #include "loader/serve/queue.h"
 
-enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces before it reads again */
+enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces between reads */
 
 /** Account for a new request of `count` samples. If it does not follow the last one, announcing
  * restarts at its position. */

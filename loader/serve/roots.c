@@ -44,7 +44,7 @@ static int read_groups(int fd, struct peer *peer)
     gid_t *groups;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) == 0)
-        return 0;             /* no groups besides its own */
+        return 0;             /* no supplementary groups */
     if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
         return 0;
     /* qemu-user does not implement the option: then there are no groups. */

@@ -11,7 +11,7 @@
 
 /** The user at the other end of a connection. */
 struct peer {
-    bool known; /* the kernel reported the fields below; otherwise the peer is anonymous */
+    bool known; /* the kernel reported the fields below; false: an anonymous peer */
     uid_t uid;
     pid_t pid;
     gid_t *groups; /* malloc: the primary and the supplementary groups */
@@ -27,7 +27,7 @@ void peer_fini(struct peer *peer);
 struct roots;
 
 /**
- * Parse texts such as "DIR" or "DIR readers=USER,@GROUP,...". Returns 0, or -errno with a sentence
+ * Parse texts such as "DIR" or "DIR readers=USER,@GROUP,...". Returns 0, or -errno with a message
  * that names the missing folder, user or group.
  */
 int roots_create(const char *const *texts, unsigned count, struct roots **ret,
@@ -36,14 +36,14 @@ struct roots *roots_ref(struct roots *roots);
 /** Drop a reference. NULL is ignored. */
 void roots_unref(struct roots *roots);
 
-/** May every client read all of them? */
+/** Returns whether every client may read all roots. */
 bool roots_are_for_all(const struct roots *roots);
 
 unsigned roots_count(const struct roots *roots);
 
 /**
- * Get the canonical paths that a peer may read below: those without readers, and those whose
- * readers include it or one of its groups. Root and the loader's own user may read all. `paths` has
+ * Get the canonical paths that a peer may read: the roots without readers, and those whose readers
+ * include the peer or one of its groups. Root and the loader's own user may read all. `paths` has
  * room for roots_count() entries, which live as long as `roots`. Returns their number.
  */
 unsigned roots_for(const struct roots *roots, const struct peer *peer, const char **paths);

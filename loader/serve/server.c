@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - the loader's loop: starts everything, passes results from the queue to sessions, reads
- * the settings again, and ends.
+/* server.c - the loader's loop: starts everything, passes results from the queue to sessions,
+ * reloads the settings, and shuts down.
  *
- * One thread runs the loop and owns every session; the queue's threads meet it only through
+ * One thread runs the loop and owns every session; the queue's threads reach it only through
  * queue_pop_finished() and a uv_async.
  *
  *     SERVING --SIGTERM--> DRAINING --last session gone--> over
@@ -63,11 +63,11 @@ struct reload {
 };
 
 struct main_loop {
-    struct server server; /* must be first: sessions know only this */
+    struct server server; /* must be first: sessions only have a pointer to this */
     struct server_options live;
     struct http *http; /* or NULL */
     struct listening listening;
-    struct user user; /* the user to become, with --user */
+    struct user user; /* with --user: the user to become */
     bool ending;      /* handles are being closed */
     bool limited;     /* limit_shutdown() was called */
     uv_poll_t lifeline;
@@ -77,18 +77,18 @@ struct main_loop {
     uv_async_t finished;
     struct reload reload;
     bool lifeline_open, loop_open;
-    bool beats_wanted;  /* the keeper has asked for heartbeats */
+    bool beats_wanted;  /* the keeper has requested heartbeats */
     char said[128];     /* the last STATUS= line sent */
     uint64_t looked_ns; /* when the monitor last ran */
 };
 
 enum {
     BEAT_MS = 1000,
-    RELOAD_MS = 1000,       /* longest time that new clients wait for settings to be read */
+    RELOAD_MS = 1000,       /* longest time that new clients wait for a reload */
     CACHE_PART = 10,        /* by default the cache folder may use a tenth of its file system */
     CACHE_USER_PART = 4,    /* by default one user may use a quarter of the folder's limit */
-    OPENING_SILENT_S = 900, /* after this, opening a data set from hanging storage fails */
-    END_LIMIT_S = 5,        /* the process ends after this time, even if something hangs */
+    OPENING_SILENT_S = 900, /* opening a data set fails if its storage hangs for longer */
+    END_LIMIT_S = 5,        /* the process ends after this time even if something hangs */
 };
 
 static const uint64_t cache_age_s = 90 * 24 * 3600;
@@ -98,7 +98,7 @@ static struct main_loop *loop_of(struct server *server)
     return container_of(server, struct main_loop, server);
 }
 
-/* A thread that is still running is waiting for hanging storage, perhaps forever. Nothing is lost:
+/* A thread that still runs then is waiting for hanging storage, perhaps forever. Nothing is lost:
  * an index is renamed into place only when it is complete. */
 static void *exit_after_limit(void *arg)
 {
@@ -111,7 +111,7 @@ static void *exit_after_limit(void *arg)
     _exit(EXIT_SUCCESS);
 }
 
-/* From now on the process lives for a few seconds at most. */
+/* The process ends within a few seconds from now. */
 static void limit_shutdown(struct main_loop *m)
 {
     if (m->limited)
@@ -121,7 +121,7 @@ static void limit_shutdown(struct main_loop *m)
         (void)alarm(END_LIMIT_S);
 }
 
-/* When the last session has ended, close the resources that sessions used. */
+/* After the last session has ended, close the resources that sessions used. */
 static void end_if_idle(struct main_loop *m)
 {
     if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
@@ -203,7 +203,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* A keeper that does not read misses heartbeats; we do not wait for it. */
+/* Keepers that do not read miss heartbeats; the loop does not wait for them. */
 static void send_heartbeat(const struct main_loop *m)
 {
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -217,8 +217,8 @@ static void tell_left_out(const char *who, uint32_t left_out)
              who[0] ? who : "others", left_out, LOG_BUDGET_LINES);
 }
 
-/* Report to the service manager or the keeper that we are alive: the loop runs, and the queue's
- * lock is not stuck. */
+/* Report to the service manager or the keeper that the loader is alive: the loop runs, and the
+ * queue's lock is free. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
@@ -249,7 +249,7 @@ static void on_beat(uv_timer_t *timer)
 }
 
 /* A byte from the keeper requests heartbeats; end of file ends the loader. The first heartbeat is
- * sent at once: without one the keeper cannot detect that a loader hangs. */
+ * sent at once, because without one the keeper cannot detect that a loader hangs. */
 static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -346,7 +346,7 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
     return listening_check(&both, err);
 }
 
-/* Runs in the thread. */
+/* Called in the blocking job's thread. */
 static void read_settings(struct blocking_job *job)
 {
     struct main_loop *m = container_of(job, struct main_loop, reload.job);
@@ -429,8 +429,8 @@ static void on_hangup(uv_signal_t *handle, int signum)
              "again: if this takes very long, the storage of a root is not responding");
 }
 
-/* Returns the CPU time that we may use. A quota of the control group counts, too: when it is used
- * up, the kernel stops all threads at arbitrary points, including the loop's. */
+/* Returns the CPU time that we may use. A control group's quota counts, too: when it is used up,
+ * the kernel stops all threads at arbitrary points, including the loop's thread. */
 static uint32_t cpu_budget(const struct server_options *o)
 {
     uint32_t quota = cgroup_cpu_millicores();
@@ -470,7 +470,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-/* Called before the socket exists, so that its file is removed no matter when a signal arrives. */
+/* Called before the socket exists, so that its file is removed whenever a signal arrives. */
 static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -499,8 +499,8 @@ static int start_signals(struct main_loop *m)
     return m->live.reload ? uv_signal_start(&m->hangup, on_hangup, SIGHUP) : 0;
 }
 
-/* Report to the service manager that we are ready, and from then on that we are alive, twice as
- * often as it requires. */
+/* Report to the service manager that we are ready, and then that we are alive, twice as often as it
+ * requires. */
 static int start_beat(struct main_loop *m)
 {
     uint64_t every_ms = BEAT_MS, watchdog_ns = notify_watchdog_ns();
@@ -542,8 +542,8 @@ static int start_polling(struct main_loop *m)
     return uv_poll_start(&m->lifeline, UV_READABLE | UV_DISCONNECT, on_lifeline);
 }
 
-/* Returns the limits of the cache folder, with defaults filled in. A folder that cannot be examined
- * has no limits: most likely nothing can be stored in it. */
+/* Returns the limits of the cache folder, with defaults filled in. If the folder's file system
+ * cannot be examined, there are no limits: most likely nothing can be stored there. */
 static struct dataset_cache_limits cache_limits(const struct server_options *o)
 {
     struct dataset_cache_limits limits = o->cache_limits;
@@ -735,8 +735,8 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-/* Runs in a thread, whose stack does not depend on RLIMIT_STACK. Signals arrive at the calling
- * thread, and libuv's handler passes them on. */
+/* Runs in a thread, because its stack does not depend on RLIMIT_STACK. Signals arrive at the
+ * calling thread, and libuv's handler forwards them. */
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct loop_run run = {options, err, 0};

@@ -22,11 +22,11 @@ struct server_options {
     const char *listen;       /* HOST:PORT or PORT for TCP clients; NULL: none */
     /* File with the key that TCP clients must have. NULL: no key, so only this host may connect. */
     const char *tls_key;
-    int listen_fd; /* a listening socket, owned by the server; or -1 */
-    int http_fd;   /* a listening socket for the status page, used instead of http_port; or -1 */
-    int client_fd; /* a client that was already accepted on listen_fd, owned by the server; or -1 */
-    int lifeline_fd;     /* end of file on it ends the loader; owned by the server; or -1 */
-    uint32_t threads;    /* decoding threads; 0: one per CPU */
+    int listen_fd;    /* a listening socket, owned by the server; or -1 */
+    int http_fd;      /* a listening socket for the status page, used instead of http_port; or -1 */
+    int client_fd;    /* a client already accepted on listen_fd, owned by the server; or -1 */
+    int lifeline_fd;  /* end of file on it ends the loader; owned by the server; or -1 */
+    uint32_t threads; /* decoding threads; 0: one per CPU */
     uint32_t io_threads; /* reading threads; 0: chosen from `threads` */
     enum pin_policy pin;
     enum image_jpeg jpeg;                /* which JPEG decoder to use */
@@ -42,7 +42,7 @@ struct server_options {
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
-    uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: not at all */
+    uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: no wait */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */
     bool no_thumbnails;       /* show no thumbnails on the page */
@@ -51,14 +51,14 @@ struct server_options {
      * it has logged; the old ones then stay in force. What `ret` points to must stay valid until
      * the next call. */
     int (*reload)(void *arg, struct server_options *ret);
-    void (*reloaded)(void *arg); /* called on the loop: the settings read last are now in force */
+    void (*reloaded)(void *arg); /* called on the loop when the new settings have taken effect */
     void *reload_arg;
 };
 
 /* SIGHUP changes these: roots, own_uid_only, ring_limit, memory_budget, max_clients, drain_ns. */
 
 /** Serve until SIGTERM (after draining), SIGINT or the end of the lifeline. Returns 0, or -errno
- * with a sentence if serving could not start. */
+ * with a message if serving could not start. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 
 #endif

@@ -18,7 +18,7 @@ int session_create(struct server *server, int fd, bool remote);
 /** Close a session and cancel its requests. It is freed when the last task has stopped. */
 void session_close(struct session *session);
 
-/** The loader is about to end: finish the batches in progress, start no others, notify the client,
+/** The loader is shutting down: finish the batches in progress, start no others, notify the client,
  * and close. */
 void session_drain(struct session *session);
 

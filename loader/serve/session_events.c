@@ -22,12 +22,12 @@
 #include "loader/serve/server_priv.h"
 
 enum {
-    STATUS_LIMIT_MS = 10000, /* for a client to read it */
+    STATUS_LIMIT_MS = 10000, /* time for a client to read STATUS */
 };
 
 static const char ending_text[] = "is being stopped or restarted";
 
-/* When a draining session has answered all requests, notify the client, and close the session once
+/* If a draining session has answered all requests, notify the client, and close the session once
  * that message is sent. */
 static void maybe_leave(struct session *s)
 {
@@ -93,8 +93,8 @@ void session_finished(struct session *session, struct queue_request *request)
     maybe_leave(s);
 }
 
-/* Add the session to the server's list. From then on session_close() ends it; if that is not yet
- * possible, this function does. */
+/* Add the session to the server's list, so that session_close() ends it. If that is not possible
+ * yet, this function does. */
 static int begin(struct session *s)
 {
     struct server *server = s->server;

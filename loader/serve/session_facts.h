@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_facts.h - what the rest of the loader sees of the sessions. Everything here runs on the
- * loop's thread. */
+/* session_facts.h - the view of sessions that the rest of the loader has. Everything here runs on
+ * the loop's thread. */
 #ifndef LOADER_SERVE_SESSION_FACTS_H
 #define LOADER_SERVE_SESSION_FACTS_H
 
@@ -20,15 +20,15 @@ struct session;
 struct session_facts {
     uint64_t id;
     const char *name; /* from HELLO */
-    const char *user; /* the user that it counts for, as text: a uid, or the host of a TCP client */
+    const char *user; /* the user charged for it, as text: a uid, or the host of a TCP client */
     pid_t pid;
     uid_t uid;
     bool ending;                     /* it is being closed */
-    uint64_t ring_bytes;             /* of its ring, while that is mapped */
+    uint64_t ring_bytes;             /* size of its ring while it is mapped */
     const struct ring *private_ring; /* of a TCP client, or NULL */
     const struct render_spec *spec;  /* NULL while it has no ring */
     const struct dataset *dataset;   /* NULL while it has no stream */
-    /* Only if it streams: it is open, and not ending. */
+    /* Its stream is open and not ending. */
     bool streams;
     struct queue_stream *stream;
     const struct wire_open *open;
@@ -40,8 +40,8 @@ struct session_facts {
 };
 void session_get_facts(const struct session *session, struct session_facts *ret);
 
-/** Everything needed to render the batch that the stream requested last. Returns false if it has
- * requested none. The caller owns the reference to the data set. */
+/** Everything needed to render a stream's most recently requested batch. session_get_view() returns
+ * false if there is none. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
     char user[160];          /* see struct session_facts */
@@ -56,7 +56,7 @@ struct session_view {
 };
 bool session_get_view(const struct session *session, struct session_view *ret);
 
-/** Iterate over all sessions, newest first: the first one, and the one after another; or NULL. */
+/** Iterate over all sessions, newest first. Both return NULL at the end. */
 struct session *session_first(const struct server *server);
 struct session *session_next(const struct session *session);
 

@@ -16,7 +16,7 @@
 #include "loader/serve/server_priv.h"
 
 enum {
-    FRAMES_AT_ONCE = 256, /* of one client before other clients get a turn */
+    FRAMES_AT_ONCE = 256, /* frames of one client before other clients get a turn */
 };
 
 /* List the pixel definitions that we render, separated by spaces. */
@@ -57,8 +57,8 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
         session_close(s);
 }
 
-/* The first request of a session reports how long the program had already waited before it turned
- * to this loader. Only the time since then counts here. */
+/* The first request of a session includes the time that the program waited before it turned to this
+ * loader, which does not count here. */
 static void track_asked(struct session *s, const struct wire_render *m)
 {
     if (m->waited_ns == WIRE_UNKNOWN) {
@@ -98,7 +98,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -EPROTO, "a slot that is still being filled was requested");
         return;
     }
-    if (s->draining) /* the client will send it to the next loader */
+    if (s->draining) /* the client will request it from the next loader */
         return;
     if (ring_check(s->ring, &err) < 0) {
         session_refuse(s, request, -EPERM, err.text);
@@ -153,7 +153,7 @@ static void handle_name(struct session *s, uint64_t request, struct frame_reader
         session_refuse(s, request, -EPROTO, "a request for a name was not understood");
         return;
     }
-    answer.text[0] = '\0'; /* for a number that does not exist */
+    answer.text[0] = '\0'; /* if the number does not exist */
     if (m.of == WIRE_NAMED_CLASS)
         (void)snprintf(answer.text, sizeof(answer.text), "%s",
                        dataset_get_class_name(s->spec.dataset, m.number));
@@ -197,9 +197,9 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         session_refuse(s, h->request, -EPROTO, "an unexpected message arrived");
 }
 
-/* Handle frames that have arrived, but only a limited number at once, so that other clients get a
- * turn. A client that does not read its answers is not handled until it does. Frames after a STATUS
- * wait until that is answered. */
+/* Handle frames that have arrived, a limited number at once, so that other clients get a turn. A
+ * client that does not read its answers is not served until it does. Frames after a STATUS wait
+ * until that is answered. */
 static void handle_frames(struct session *s)
 {
     struct frame_header header;

@@ -23,8 +23,8 @@
 
 enum {
     PROGRESS_EVERY_MS = 500,
-    ROOM_LIMIT_MS = 10000, /* longest time that an OPEN waits for room that will soon be free */
-    ROOM_TURN_MS = 20,     /* added for each waiting OPEN, because each one scans all sessions */
+    ROOM_LIMIT_MS = 10000, /* longest time that an OPEN waits for memory that will soon be free */
+    ROOM_TURN_MS = 20,     /* added per waiting OPEN, because each one scans all sessions */
 };
 
 static void wait_for_room(struct session *s)
@@ -45,7 +45,7 @@ static const char *name_peer(const struct session *s, char *text, size_t size)
 typedef void dataset_is_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
                              const struct plenum_error *why);
 
-/* Start opening a data set, within the roots that this client may read. */
+/* Start opening a data set within the roots that this client may read. */
 static int ask_for_dataset(struct session *s, const char *dataset, const char *fields, bool junk,
                            dataset_is_open *done, struct plenum_error *err)
 {
@@ -107,7 +107,7 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
     session_refuse(s, s->open_request, code, err.text);
 }
 
-/* Do the data set's fields match the ones that the client has room for? */
+/* Check that the data set's fields match the ones that the client expects. */
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
@@ -158,15 +158,14 @@ static int start_stream(struct session *s, struct plenum_error *err)
             .layout = &s->layout,
             .steps = &s->steps,
             .ring = s->ring,
-            .node = s->remote
-                        ? (unsigned)s->id /* its memory is on no node yet: take nodes in turn */
-                        : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+            .node = s->remote ? (unsigned)s->id /* its memory is on no node yet: alternate */
+                              : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
             .owner = s},
         &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
-/* Log why later epochs are not faster than the first. */
+/* Log why later epochs will not be faster than the first. */
 static void log_hints_state(const struct session *s)
 {
     int code = dataset_get_hints_code(s->dataset);
@@ -243,7 +242,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
         session_flush(s);
 }
 
-/* Do client and pipeline agree on the views of a sample? */
+/* Check that client and pipeline agree on the views of a sample. */
 static int check_views(const struct session *s, struct plenum_error *err)
 {
     const struct views *views = &s->spec.views;
@@ -288,7 +287,7 @@ static int check_open(struct session *s, struct plenum_error *err)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
     assert(r == 0); /* wire_open_check() has checked it */
-    /* When positions are dealt out, the other positions of a sample belong to other replicas. */
+    /* With `deal`, the other positions of a sample belong to other replicas. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
     for (uint32_t i = 0; i < s->open.num_fields; i++)
         s->spec.masks = s->spec.masks || s->open.field[i].mask;
@@ -350,7 +349,8 @@ static void on_room_timer(uv_timer_t *timer)
 }
 
 /* Create the ring, or wait until its user releases memory: a client that reconnects often arrives
- * before its previous session has ended. The more sessions wait, the less often each one tries. */
+ * before its previous session has ended. The more sessions wait, the less often each one
+ * retries. */
 static void await_room(struct session *s)
 {
     struct plenum_error err;

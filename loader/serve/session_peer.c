@@ -19,13 +19,13 @@
 #include "loader/serve/server_priv.h"
 
 enum {
-    HEARD_MS = 1500,  /* a host that was heard from within this time is alive */
-    SILENT_MS = 5000, /* a probed host that is silent for this long is lost */
+    HEARD_MS = 1500,  /* a host heard from within this time is alive */
+    SILENT_MS = 5000, /* a probed host that is silent for longer is lost */
 };
 
 static const uint64_t silent_enough_ns = NS_PER_SEC;
 
-/* Returns how long nothing has arrived from the other host, not even an acknowledgement. */
+/* Returns the time since anything, even an acknowledgement, arrived from the other host. */
 static uint64_t silent_ns(const struct session *s)
 {
     struct tcp_info info = {0};
@@ -36,7 +36,7 @@ static uint64_t silent_ns(const struct session *s)
     return info.tcpi_last_ack_recv * NS_PER_MS;
 }
 
-/* Has the client hung up, even if the loop has not handled that yet? */
+/* Returns whether the client has hung up, even if the loop has not handled that yet. */
 static bool has_hung_up(const struct session *s)
 {
     struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
@@ -44,9 +44,9 @@ static bool has_hung_up(const struct session *s)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-/* Has the client hung up, or has a TCP client been silent lately? A session whose client has hung
- * up is closed. A silent host is probed (TCP keepalive), and its session is closed if it does not
- * answer within a few seconds. */
+/* Returns whether the client has hung up, or a TCP client has been silent lately. A session whose
+ * client has hung up is closed. A silent host is probed (TCP keepalive), and its session is closed
+ * if it does not answer within a few seconds. */
 static bool ask_if_there(struct session *s)
 {
     const int every_s = 1;
@@ -87,7 +87,7 @@ bool session_any_ends_soon(struct server *server, const char *user)
     return soon;
 }
 
-/* Close the oldest client that has not opened a stream, to make room for another. */
+/* Close the oldest client that has not opened a stream, to make room for a new one. */
 static bool close_oldest_idle(struct server *server)
 {
     struct session *oldest = NULL;
@@ -123,7 +123,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     const struct server_options *o = s->server->options;
     int r = 0;
 
-    if (s->remote) { /* the peer is unknown; its address is its name until HELLO */
+    if (s->remote) { /* unknown peer: its name is its address until HELLO */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
         name_host(s);
@@ -144,8 +144,8 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     return r;
 }
 
-/* A host that disappears without a word must not hold memory here forever. So the kernel sends
- * keepalives while the connection is idle, and sent bytes must be acknowledged in time. */
+/* A host that disappears silently must not hold memory here forever. So the kernel sends keepalives
+ * while the connection is idle, and sent bytes must be acknowledged in time. */
 void session_watch_peer(int fd)
 {
     const int on = 1, idle_s = 30, every_s = 10, times = 3;

@@ -26,9 +26,9 @@
 #include "loader/serve/window.h"
 
 enum {
-    SEND_LIMIT_MS = 60000,    /* time for a remote client to receive some of its pixels */
+    SEND_LIMIT_MS = 60000,    /* a remote client must receive some of its pixels within this time */
     SLOTS_MAX = 4096,         /* the limit that wire_open_check() enforces */
-    ANSWERS_PIECE = 64 << 10, /* stop producing answers when this many bytes wait to be sent */
+    ANSWERS_PIECE = 64 << 10, /* no more answers while this many bytes wait to be sent */
     ROOM_EVERY_MS = 100,
 };
 
@@ -64,7 +64,7 @@ struct session {
     struct ring *ring;
     uint64_t ring_bytes; /* this stream's part of server->ring_bytes */
     int ring_fd;         /* the client's descriptor until the ring is created; or -1 */
-    uint64_t room_ns;    /* when it began to wait for room; 0: not waiting */
+    uint64_t room_ns;    /* when it began to wait for memory; 0: not waiting */
     struct queue_stream *stream;
     uint64_t opened_ns;
     struct wire_render asked; /* the most recent request */
@@ -73,9 +73,9 @@ struct session {
     struct window window;
     unsigned under_way; /* submitted requests that have not finished */
     bool draining;      /* the loader is shutting down */
-    bool told;          /* the client has been notified of that */
+    bool told;          /* the client has been notified */
 
-    /* A STATUS that is being answered at the client's reading speed. */
+    /* A STATUS being answered as fast as the client reads. */
     struct snapshot *status; /* or NULL */
     size_t status_next;
     uint64_t status_request, status_ns;
@@ -84,7 +84,7 @@ struct session {
     struct list answers;
     uint32_t sending;     /* the slot whose pixels are being sent, or NO_SLOT */
     bool busy[SLOTS_MAX]; /* slots in use, from RENDER until the last byte is sent */
-    uint64_t sent_ns;     /* when the client last received some of it */
+    uint64_t sent_ns;     /* when the client last received some of its pixels */
     uint64_t asked_ns;    /* when probing began; 0: not probing */
     uint64_t looked_ns;   /* when session_any_ends_soon() last checked */
     bool may_end;         /* the result of that check */
@@ -103,13 +103,13 @@ void session_move(struct session *s, enum client_state to);
 void session_close_fd(void *arg, int fd);
 /** Like session_close_fd(), if `fd` is not negative. */
 void session_drop_fd(struct session *s, int fd);
-/** Stop waiting for room. */
+/** Stop waiting for memory. */
 void session_wait_no_longer(struct session *s);
 /** The callback of each closed handle. */
 void session_on_handle_closed(uv_handle_t *handle);
 /** In STATE_CLOSING: free it if no task writes into its ring and no handle is open. */
 void session_maybe_free(struct session *s);
-/** In STATE_OPEN: record the stream's work. */
+/** In STATE_OPEN: record the stream's progress. */
 void session_add_point(struct session *s, uint64_t now_ns);
 
 /* session_refuse.c */
@@ -125,10 +125,11 @@ const struct log_field *session_about(const struct session *s, struct session_ab
 /** Write a description of the client into `text`: "train.py instance 3 of job 17 (pid 4711)",
  * followed by the address of a TCP client. Returns `text`. */
 const char *session_describe(const struct session *s, char *text, size_t size);
-/** Has its user (or host) had all the lines that may be logged in a minute? Then the line that
- * would follow counts as left out (log_limit.h). With --verbose twice, all are logged. */
+/** Returns whether its user (or host) has used up its log lines of this minute; the caller then
+ * drops the line, which counts as left out (log_limit.h). With --verbose twice, all lines are
+ * logged. */
 bool session_is_muted(struct session *s);
-/** May a line of this level be logged about a client now? It counts as written. */
+/** Returns whether a line of this level about a client may be logged now; if so, it is counted. */
 bool session_may_log(struct session *s, enum log_level level);
 /** Log what happened to a client ("refused"), once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
@@ -137,8 +138,7 @@ MESSAGE void session_log_once(struct session *s, enum log_level level, const cha
 void session_limit_idle(struct session *s);
 /** Send the client the reason, and close the session. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
-/** Tell a client that has just connected that it will not be served. The caller closes the
- * connection. */
+/** Tell a new client that it will not be served. The caller closes the connection. */
 void session_refuse_peer(struct session *s, int code, const char *text);
 /** Reject an unauthenticated peer: one without the key. */
 void session_refuse_unauthenticated(struct session *s);
@@ -150,8 +150,8 @@ void session_refuse_unauthenticated(struct session *s);
 int session_check_peer(struct session *s, struct plenum_error *err);
 /** Enable TCP keepalives and time limits. */
 void session_watch_peer(int fd);
-/** Will a session of this user (NULL: of any user) soon release its resources, because it is
- * ending, because its client has hung up, or because its host has been silent lately? */
+/** Returns whether a session of this user (NULL: of any user) will soon release its resources,
+ * because it is ending, its client has hung up, or its host has been silent lately. */
 bool session_any_ends_soon(struct server *server, const char *user);
 /** Called once a second: closes a session whose host did not answer a probe. */
 void session_watch_silent(struct session *s, uint64_t now_ns);
@@ -167,10 +167,10 @@ void session_handle_open(struct session *s, uint64_t request, struct frame_reade
 
 /* session_send.c */
 
-/** Wait for frames once those that arrived are handled, and for room to write while bytes are
- * waiting. */
+/** Wait for frames, once those that arrived are handled, and for space in the socket while bytes
+ * are waiting. */
 void session_poll(struct session *s);
-/** Close a remote session, from now on, when its client does not receive the pixels sent to it. */
+/** From now on, close a remote session if its client does not receive the pixels sent to it. */
 void session_watch_sending(struct session *s);
 /** Send the answer to a finished request, or keep it until earlier answers are sent. Takes
  * ownership of the request. Returns 0 or -ENOMEM. */
@@ -181,7 +181,7 @@ void session_forget_answer(struct session *s, uint64_t request);
 void session_close_unread(struct session *s);
 /** Send waiting data; if the socket is full, the rest is sent later. May close the session. */
 void session_flush(struct session *s);
-/** Does an unsent answer use this id? */
+/** Returns whether an unsent answer has this id. */
 bool session_is_being_sent(const struct session *s, uint64_t request);
 /** Choose a slot for a batch of a remote client. Returns false if none is free, because the client
  * has requested more batches than it announced in OPEN. */

@@ -29,8 +29,8 @@ const struct log_field *session_about(const struct session *s, struct session_ab
     return a->fields;
 }
 
-/* Does the client's name end with the process ID that the kernel reports? Inside a container the
- * client sees a different one. */
+/* Returns whether the client's name ends with the process ID that the kernel reports. Inside a
+ * container, the client sees a different one. */
 static bool names_its_pid(const struct session *s)
 {
     char pid[32];
@@ -69,8 +69,8 @@ bool session_may_log(struct session *s, enum log_level level)
     return true;
 }
 
-/* Log what happened to a client ("refused"), once a minute for each user (or host) and reason. A
- * user without lines left adds no reasons: the table of reasons is for all. */
+/* Log what happened to a client ("refused"), once a minute per user (or host) and reason. A user
+ * without lines left adds no reasons, because all users share the table of reasons. */
 void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
     char who[WIRE_NAME_MAX + 150], times[64] = "";

@@ -113,7 +113,7 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
-/* Close a session whose client takes nothing of the pixels that are being sent. */
+/* Close a session whose client receives none of the pixels being sent. */
 static void on_send_timer(uv_timer_t *timer)
 {
     struct session *s = timer->data;
@@ -133,7 +133,7 @@ void session_watch_sending(struct session *s)
     (void)uv_timer_start(&s->timer, on_send_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
 }
 
-/* Put more of the answer to STATUS, while few bytes are waiting to be sent. */
+/* Put more of the answer to STATUS unless many bytes are waiting to be sent. */
 static int put_status(struct session *s)
 {
     struct snapshot_viewer viewer = session_viewer(s);
@@ -150,7 +150,7 @@ static int put_status(struct session *s)
     return r < 0 ? r : 0;
 }
 
-/* Put and send everything there is. Returns 0, -EAGAIN if the socket is full, or -errno. */
+/* Put and send all waiting answers. Returns 0, -EAGAIN if the socket is full, or -errno. */
 static int send_all(struct session *s)
 {
     int r;

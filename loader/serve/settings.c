@@ -87,7 +87,7 @@ static const char *keep(struct reading *f, const char *value)
     return t->text;
 }
 
-/* Returns 1 for yes, 0 for no, -1 for neither. */
+/* Returns 1 for yes, 0 for no, and -1 for any other value. */
 static int yes_or_no(const char *value)
 {
     static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
@@ -155,8 +155,8 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
     return 1;
 }
 
-/* The line reader for inih, which parses each line before it reads the next. inih would take a line
- * that begins with a blank for a continuation of the previous value, so blanks are skipped. */
+/* The line reader for inih, which parses each line before it reads the next. inih treats a line
+ * that begins with a blank as a continuation of the previous value, so blanks are skipped. */
 static char *next_line(char *text, int size, void *arg)
 {
     struct reading *f = arg;

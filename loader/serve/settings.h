@@ -10,7 +10,7 @@
 
 #include "common/options/options.h"
 
-/** The texts of a file, which the target points to. {0}: none. */
+/** The strings of a file, to which the target points. {0}: none. */
 struct settings_texts {
     struct settings_text *first;
 };
@@ -21,14 +21,14 @@ struct settings_rules {
     const struct options_program *program;
     const char *const *command_line_only; /* names that a file may not use; ends with NULL */
     const char *const *repeatable;        /* names that may appear more than once */
-    /** Check a value beyond the rules of the table. Returns 0, or -errno with a sentence. */
+    /** Check a value beyond the rules of the table. Returns 0, or -errno with a message. */
     int (*check)(const char *name, const char *value, struct plenum_error *err);
 };
 
 /**
  * Read a file into `target`.
  *
- * `fault` is called for each fault with a sentence ("FILE:LINE: what is wrong; what to do"). If
+ * `fault` is called for each fault with a message ("FILE:LINE: what is wrong; what to do"). If
  * there was any, -EINVAL is returned and the target must not be used. Texts are kept in `texts`
  * either way.
  */

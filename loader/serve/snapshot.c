@@ -13,8 +13,8 @@
 #include "loader/serve/server_priv.h"
 #include "loader/serve/session_facts.h"
 
-/* A snapshot is used for fifty times as long as it took to create, so that the loop spends at most
- * a fiftieth of its time on that; and for a second if slow clients hold several of them. */
+/* A snapshot is used for fifty times as long as its creation took, so that the loop spends at most
+ * a fiftieth of its time on snapshots; and for a second if slow clients hold several of them. */
 enum { FRESH_TIMES = 50, FRESH_MS = 1000, HELD_MAX = 8 };
 
 static unsigned made; /* number of snapshots; only the loop uses it */

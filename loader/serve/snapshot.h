@@ -14,7 +14,7 @@ struct server;
 /** Reference-counted, constant. Opaque. */
 struct snapshot;
 
-/** The client that requests the status: a user sees only its own streams. */
+/** The client that requests the status. A user sees only its own streams. */
 struct snapshot_viewer {
     bool all;   /* every stream */
     bool known; /* uid is known; otherwise it sees only its own session's stream */

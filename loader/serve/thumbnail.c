@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* thumbnail.c - renders a thumbnail again, in a thread (blocking.h), because its storage may hang.
+/* thumbnail.c - renders a thumbnail in a thread (blocking.h), because its storage may hang.
  *
- * It has two owners: the HTTP connection, and the job. Its result is settled once: by the thread
- * that has rendered it, or by the connection when it has waited for too long. */
+ * The HTTP connection and the job share a thumbnail. The result is set once: by the thread that has
+ * rendered it, or by the connection when it has waited for too long. */
 #include "config.h"
 
 #include "loader/serve/thumbnail.h"

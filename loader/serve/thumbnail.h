@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* thumbnail.h - renders one image of a stream again, in a thread that may block. */
+/* thumbnail.h - renders one image of a stream once more, in a thread that may block. */
 #ifndef LOADER_SERVE_THUMBNAIL_H
 #define LOADER_SERVE_THUMBNAIL_H
 
@@ -21,7 +21,7 @@ void thumbnail_begin(struct thumbnail *thumbnail);
 /** Stop waiting: unless the thumbnail is ready, its result is -ETIMEDOUT. ready() has been called
  * when this returns. */
 void thumbnail_give_up(struct thumbnail *thumbnail);
-/** Get the result, a borrowed PNG, or -errno with a sentence. Call it only after ready(). */
+/** Get the result, a borrowed PNG, or -errno with a message. Call it only after ready(). */
 int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len,
                   const char **sentence);
 /** Free a thumbnail that was not begun. NULL is ignored. */

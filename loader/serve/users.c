@@ -75,7 +75,7 @@ int users_become(const struct user *user, struct plenum_error *err)
         saved != user->uid || setuid(0) == 0 || setgid(0) == 0)
         return error_set(err, -EPERM, "cannot become user %s: it could regain root's rights",
                          user->name);
-    /* Behave as if started by that user, so that it may look into its own /proc. */
+    /* Restore the flag that the switch cleared: the process must be able to read its own /proc. */
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     return 0;
 }

@@ -10,7 +10,7 @@
 #include <plenum/error.h>
 
 /** Find the ID of a user or group, given as "alice" or "1004". Returns 0, or -EINVAL or -ENOENT
- * with a sentence. */
+ * with a message. */
 int users_find_id(const char *name, bool group, uint32_t *ret, struct plenum_error *err);
 
 struct user {
@@ -22,14 +22,14 @@ struct user {
 };
 
 /**
- * Find a user by name or number. Returns 0, or -EINVAL or -ENOENT with a sentence. A number without
+ * Find a user by name or number. Returns 0, or -EINVAL or -ENOENT with a message. A number without
  * an account has the group of the same number, and no home.
  */
 int users_find(const char *name, struct user *ret, struct plenum_error *err);
 
 /**
- * Switch to that user for good, with its groups. Returns 0, or -errno with a sentence. A process
- * that already runs as that user does not need to be root. All threads of the process switch.
+ * Switch to a user permanently, with its groups, in all threads. Returns 0, or -errno with a
+ * message. A process that already runs as that user does not need to be root.
  */
 int users_become(const struct user *user, struct plenum_error *err);
 

@@ -21,8 +21,8 @@ struct window {
 };
 
 void window_add(struct window *w, const struct window_point *point);
-/** Returns the difference between the newest point and the oldest: at_ns is the time between them,
- * or 0 if there are fewer than two. */
+/** Returns the difference between the newest point and the oldest; at_ns is the time between them,
+ * or 0 if there are fewer than two points. */
 struct window_point window_span(const struct window *w);
 
 #endif
