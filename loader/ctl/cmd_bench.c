@@ -98,7 +98,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* The measurements of one source. At the end the rates of its rounds are sorted. */
+/* The measurements of one source. At the end, the rates of its rounds are sorted. */
 struct measure {
     double rates[ROUNDS_MAX], waited, elapsed;
     double read_ns, render_ns, rendered;
@@ -128,7 +128,7 @@ static void pause_until(uint64_t ns)
         ;
 }
 
-/* Consume for a while. The first batch, which includes connecting, does not count. */
+/* Receive batches for a while. The first batch, which includes connecting, does not count. */
 static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t pause_ns,
                    struct measure *m, struct plenum_error *err)
 {
@@ -195,7 +195,7 @@ static int measure_once(const char *dataset, const struct bench_arguments *a, un
                     &stream, err);
     if (r < 0)
         return r;
-    /* The limits of the stages are measured without the accelerators. */
+    /* The limits of the stages are measured without the pause for the accelerators. */
     r = consume(stream, a->duration_ns / a->rounds, source == 0 ? a->step_ns * a->steps : 0, m,
                 err);
     plenum_stream_destroy(stream);
@@ -254,7 +254,7 @@ static const struct bench_stage *slowest(const struct bench_stage *stages, unsig
     return least;
 }
 
-/* Write a sentence about whether the host is the bottleneck. */
+/* Write one sentence that says whether the host is the bottleneck. */
 static void verdict(const struct bench_arguments *a, struct measure *m, char *ret, size_t size)
 {
     struct bench_stage stages[4];
@@ -382,7 +382,7 @@ static int run(int argc, char **argv)
         fputs("plenumctl bench: --seconds must be more than 0\n", stderr);
         return 2;
     }
-    if (a.stream.cache_dir) /* of the loader that is started */
+    if (a.stream.cache_dir) /* for the loader that the program starts */
         (void)setenv("PLENUM_CACHE_DIR", a.stream.cache_dir, 1);
     measures = calloc(SOURCES, sizeof(*measures));
     if (!measures)

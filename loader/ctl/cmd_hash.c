@@ -201,7 +201,7 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    /* Because samples of several parts are delivered at the same time. */
+    /* The samples of several parts are delivered at the same time. */
     if (a.samples && a.parts) {
         fprintf(stderr, "%s: --samples and --parts cannot be used together\n", program.name);
         return 2;

@@ -29,7 +29,7 @@ struct tiles {
     struct render_scratch *scratches; /* [threads] */
     atomic_uint_fast64_t recorded;    /* samples that have a hint, old or new */
     atomic_uint_fast64_t bytes;       /* bytes of these hints */
-    atomic_uint_fast64_t without;     /* samples that cannot have one */
+    atomic_uint_fast64_t without;     /* samples without tiles */
     atomic_uint_fast64_t bad;         /* bad samples */
     atomic_uint_fast64_t jpegs, progressive;
 };
@@ -110,7 +110,7 @@ static void show_tiles(void *arg, uint64_t done, uint64_t total)
     ctl_show_progress(arg, "looking for tiles", done, total);
 }
 
-/* Report why there can be no hints. */
+/* Report why hints cannot be stored. */
 static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *err)
 {
     const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
@@ -232,7 +232,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     printf("time         %.2f s\n", seconds);
 }
 
-/* Returns 0 if equal, 1 if they differ. */
+/* Returns 0 if the data sets are equal, 1 if they differ, or -errno. */
 static int compare(const struct dataset *d, const char *path, struct plenum_error *err)
 {
     char difference[1024];

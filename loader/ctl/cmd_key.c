@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_key.c - plenumctl key: derives a client's key from the loader's. */
+/* key.c - plenumctl key: derives a client's key from the loader's key. */
 #include "config.h"
 
 #include <errno.h>

@@ -50,7 +50,7 @@ static const struct options_program program = {
 struct sample_job {
     const struct make_sample_arguments *args;
     const char *dir;
-    struct plenum_error err; /* from creating the folders */
+    struct plenum_error err; /* error from creating the folders */
 };
 
 /* Choose how image `number` of a class is stored. */
@@ -88,7 +88,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 
         if (e->grey) {
             rgb[i] = (uint8_t)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000);
-        } else { /* CMYK without black, inverted as by Adobe's programs: the RGB values */
+        } else { /* CMYK without black, inverted as by Adobe programs: equals RGB */
             memcpy(wide + i * 4, p, 3);
             wide[i * 4 + 3] = 255;
         }

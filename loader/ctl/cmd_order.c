@@ -130,7 +130,7 @@ struct host {
     uint64_t samples, padded, bytes;
 };
 
-/* The data that a run reads from a data set, or from all parts of it. */
+/* Amounts that a run reads from a data set, or from all of its parts. */
 struct run {
     const struct order_arguments *args;
     struct host *hosts;
@@ -138,7 +138,7 @@ struct run {
     uint32_t parts;
 };
 
-/* Count how much the instances [first, first + count) read in an epoch. */
+/* Count what the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {
@@ -236,7 +236,7 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)run->hosts[h].samples);
 }
 
-/* Walk through a data set that all instances share. */
+/* Count the reads of a data set that all instances share. */
 static int walk_whole(const char *name, struct run *run, struct plenum_error *err)
 {
     const struct order_arguments *a = run->args;

@@ -23,7 +23,7 @@ struct pack_arguments {
     const char *cache_dir, *prefix;
     uint32_t per_archive, threads;
     struct pack_resize resize; /* quality 0: not given */
-    bool subsampling;          /* it was given */
+    bool subsampling;          /* --subsampling was given */
     bool raw, json;
 };
 
@@ -126,7 +126,8 @@ static int check_prefix(const char *prefix, struct plenum_error *err)
     return 0;
 }
 
-/* Check the resize options: at most one selects the images to shrink, and the others need it. */
+/* Check the resize options: at most one of --longest and --shortest, and the other options only
+ * with one of them. */
 static int check_resize(struct pack_arguments *a, struct plenum_error *err)
 {
     struct pack_resize *resize = &a->resize;
@@ -285,7 +286,7 @@ out:
 static int run(int argc, char **argv)
 {
     struct pack_arguments a = {.per_archive = 1000, .prefix = "archive"};
-    /* Bad samples are copied unchanged, whether known or not. */
+    /* Bad samples are copied unchanged, even if they are in the list. */
     struct dataset_options options = {.forget_bad = true};
     struct plenum_error err;
     struct dataset *source;

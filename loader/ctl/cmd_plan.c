@@ -33,7 +33,7 @@ struct plan_arguments {
     uint32_t accumulation;
     uint64_t replicas[REPLICAS_MAX];
     unsigned num_replicas;
-    struct ctl_jpegs jpegs; /* among the measured samples */
+    struct ctl_jpegs jpegs; /* JPEGs among the measured samples */
     uint64_t substituted;   /* measured samples that replaced bad ones */
     bool json;
 };
@@ -92,7 +92,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Render some samples of the data set, and compute the mean time. */
+/* Render some samples of the data set, and compute the mean time of one. */
 static int measure_image(const char *dataset, struct plan_arguments *a, struct plenum_error *err)
 {
     struct render_scratch scratch = {0};

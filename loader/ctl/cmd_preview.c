@@ -24,14 +24,14 @@
 #include "loader/image/ops/augment_text.h"
 
 enum {
-    SCALE = 2, /* of the letters */
+    SCALE = 2, /* scale of the letters */
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
-    SMALL_BELOW = 18 * LETTER, /* cells with fewer pixels use small letters for the words */
-    WORD_LINES = 8,            /* maximum for the draws, and for each field */
+    SMALL_BELOW = 18 * LETTER, /* narrower cells use small letters for the words */
+    WORD_LINES = 8,            /* maximum number for the draws, and for each field */
     WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
-    SEAM = 2,               /* between the images of a sample */
+    SEAM = 2,               /* pixels between the images of a sample */
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
 };
 
@@ -112,7 +112,7 @@ static size_t line_length(const char *text, const char *separator, size_t letter
     }
 }
 
-/* The images of a view form a row of the cell, with the views below each other. */
+/* A view's images form a row of the cell; the rows of the views are below each other. */
 static uint32_t images_width(const struct render_spec *spec)
 {
     uint32_t width = 0;
@@ -184,8 +184,7 @@ static void add_lines(const struct sheet *s, FILE *words, const char *text, cons
     }
 }
 
-/* Draw a field on each image of a sample. The images and the field's values follow each other in
- * the same order. */
+/* Draw a field on each image of a sample. Images and values of the field are in the same order. */
 static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
                        const uint8_t *value)
 {
@@ -330,7 +329,7 @@ static void draw_result(const struct sheet *s, struct line at, const struct cell
     draw_words(s, at, cell->words);
 }
 
-/* All images of a sample. */
+/* Draw all images of a sample. */
 static void draw_images(const struct sheet *s, uint32_t left, uint32_t top, const uint8_t *bytes)
 {
     const struct views *views = &s->stream->spec.views;
@@ -368,7 +367,7 @@ static void choose_columns(struct sheet *s)
 
     assert(count > 0);
     s->columns = s->args->columns;
-    if (s->columns == 0) /* aspect ratio of about three to two */
+    if (s->columns == 0) /* a sheet about one and a half times as wide as high */
         for (s->columns = 1; s->columns * s->columns * 2 < count * 3; s->columns++)
             ;
     if (s->columns > count)
@@ -376,7 +375,8 @@ static void choose_columns(struct sheet *s)
     s->word_scale = images_width(&s->stream->spec) < SMALL_BELOW ? 1 : SCALE;
 }
 
-/* Lay out cells with s->word_lines lines of words. Returns -EINVAL if they do not fit. */
+/* Lay out the cells, with room for s->word_lines lines of words. Returns -EINVAL if they do not
+ * fit. */
 static int lay_out(struct sheet *s, struct plenum_error *err)
 {
     const struct render_spec *spec = &s->stream->spec;

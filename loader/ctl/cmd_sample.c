@@ -12,7 +12,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-enum { FIELD_MAX = 4096 }; /* bytes of a field that are shown */
+enum { FIELD_MAX = 4096 }; /* bytes shown of a field */
 
 struct sample_arguments {
     const char *cache_dir;
@@ -35,7 +35,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Returns text unchanged; for other bytes, their count. */
+/* Returns text unchanged, or the number of bytes for anything else. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

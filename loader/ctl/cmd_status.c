@@ -172,7 +172,7 @@ static int ask(const struct address *address, struct status_answer *a, struct pl
     return r;
 }
 
-/* The loaders to ask. */
+/* The loaders to query. */
 struct loaders {
     struct address *list;
     unsigned count;
@@ -197,7 +197,7 @@ static void draw(const struct loaders *l)
     struct status_answer a;
     char *text = NULL;
     size_t len = 0;
-    unsigned each; /* lines; 0 would mean no limit */
+    unsigned each; /* lines per loader; 0 would mean no limit */
     FILE *file = open_memstream(&text, &len);
 
     if (!file)
@@ -252,7 +252,7 @@ static void watch(const struct loaders *l, uint64_t interval_ns)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-/* Add a loader that was found. A name that is not an address does not belong to a loader. */
+/* Add a loader that was found. Names that are not addresses are not loaders. */
 static int add_found(struct loaders *l, const char *text, struct plenum_error *err)
 {
     struct address address;
@@ -260,7 +260,7 @@ static int add_found(struct loaders *l, const char *text, struct plenum_error *e
     return address_parse(text, &address, NULL) < 0 ? 0 : add_address(l, &address, err);
 }
 
-/* Add the user's loaders on abstract sockets: those of jobs, and one that was started by hand. */
+/* Add the user's loaders on abstract sockets: loaders of jobs, and one started by hand. */
 static int add_abstract(struct loaders *l, struct plenum_error *err)
 {
     char line[512], text[300] = "unix:", jobs[64], own[64], hex[9];
@@ -284,7 +284,7 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     return r;
 }
 
-/* No loader was named: find all loaders that this user may mean. */
+/* No loader was given: find all loaders that this user may mean. */
 static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
     static const char host[] = "unix:/run/plenum/plenumd.sock";
@@ -304,7 +304,7 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
     r = add_abstract(l, err);
     if (r < 0)
         return r;
-    /* The message then reports that it is missing. */
+    /* The message then says that there is no loader there. */
     return l->count > 0 ? 0 : add_found(l, host, err);
 }
 
@@ -343,15 +343,15 @@ static int choose_loaders(const char *named, struct loaders *l, struct plenum_er
     return r < 0 ? r : add_address(l, &list[0], err);
 }
 
-/* Has it ended since it was found, or does it belong to another user? */
+/* Returns whether a loader has ended since it was found, or belongs to a different user. */
 static bool is_gone(int code)
 {
     return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
 }
 
-/* Show the loaders, each with its address if there are several. Loaders that have ended in the
- * meantime are skipped as long as one is left. One that does not answer is reported, and makes the
- * exit status 1. */
+/* Show the loaders, each with its address if there are several. Loaders that have ended meanwhile
+ * are skipped as long as one is left. A loader that does not answer is reported, and makes the exit
+ * status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
     unsigned shown = 0;

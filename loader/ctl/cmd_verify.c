@@ -104,11 +104,11 @@ struct verify {
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
     struct dataset_buffer *buffers, *records;
-    struct pipeline upright, turned; /* one pixel from the whole of an image */
-    size_t num_bad;                  /* entries of the list */
+    struct pipeline upright, turned; /* pipelines that render one pixel from the whole image */
+    size_t num_bad;                  /* problems that go into the list */
     unsigned threads;
     struct content *content;   /* [samples], or NULL */
-    atomic_uint_fast64_t deep; /* PNGs of 16 bits, of which only the upper 8 are shown */
+    atomic_uint_fast64_t deep; /* 16-bit PNGs, of which only the upper 8 bits are shown */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written or removed */
@@ -144,7 +144,8 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
-/* Kinds of problems that do not make an image bad. The first is our fault, not the sample's. */
+/* Kinds of problems that do not make an image bad. The first one is the loader's fault, not the
+ * sample's. */
 static const char differ[] = "decoders-differ", in_field[] = "field";
 /* This kind makes an image bad only if the pipeline does not contain "junk". */
 static const char junk[] = "junk";
@@ -202,7 +203,8 @@ static int render_mask(struct verify *v, unsigned thread, const struct pipeline 
     return r < 0 ? r : image_render_masks(v->decoders[thread], &view, 1, item_bytes, mask, err);
 }
 
-/* Check that a mask decodes, and fits its image, either as stored or as EXIF turns it. */
+/* Check that a mask decodes, and that its size is that of its image, stored or after EXIF
+ * orientation. */
 static int check_mask(struct verify *v, unsigned thread, const struct image_info *info,
                       uint32_t item_bytes, const struct image_file *mask, struct plenum_error *err)
 {
@@ -294,7 +296,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
         if (s < 0)
             return s;
     }
-    if (r == -ENOTSUP) /* not by this build; others may decode it */
+    if (r == -ENOTSUP) /* other builds may decode it */
         return add_problem(v, sample, "unreadable", true, NULL, &err);
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, buffer, &err) : r;
@@ -536,7 +538,7 @@ static void verify_fini(struct verify *v)
 static int run(int argc, char **argv)
 {
     struct verify_arguments a = {0};
-    /* Everything is read anyway, so nothing known from earlier is relied upon. */
+    /* Everything is read again, so results from earlier runs are not used. */
     struct dataset_options options = {.forget_bad = true, .rebuild = true};
     struct verify v = {.arguments = &a, .mu = LOCK_INITIALIZER};
     struct plenum_error err;

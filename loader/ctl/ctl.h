@@ -55,7 +55,7 @@ struct ctl_stream_args {
      .help = "folder for indices"}
 /* clang-format on */
 
-/** The words that these options accept as values, and those of other common options. */
+/** Words that these options, and other common options, accept as values. */
 extern const struct option_words ctl_words[];
 
 /** A data set opened for rendering, with the steps of its epochs. */
@@ -65,7 +65,7 @@ struct ctl_stream {
     struct order_steps steps;
 };
 
-/** Open a data set for rendering into u8 RGB NHWC. Returns 0, or -errno with a sentence. */
+/** Open a data set for rendering into u8 RGB NHWC. Returns 0, or -errno with a message. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
 /** Open one of `parts` parts, like an instance of a job with split = file. */
@@ -95,20 +95,19 @@ struct ctl_jpegs {
     uint64_t all, progressive;
 };
 
-/** Returns what one file adds to these counts. */
+/** Returns the counts for one file. */
 struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len);
 
 /** Print in a summary how many JPEGs are progressive (or which share, if `drawn` samples were
  * counted), and what to do about it. Prints nothing if there are none. */
 void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn);
 
-/** Remove a name and a colon from the start of a sentence that is shown next to that name. */
+/** Remove a name and a colon from the start of a message that is shown next to that name. */
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
- * options_start() for a subcommand that takes a fixed number of operands, which `needed` names
- * ("one data set is"). Without options there is no target. Returns -1 to continue, or the exit
- * status.
+ * options_start() for a subcommand with a fixed number of operands, described by `needed` ("one
+ * data set is"). Without options there is no target. Returns -1 to continue, or the exit status.
  */
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
@@ -124,7 +123,7 @@ int ctl_fail(const char *name, const struct plenum_error *err);
  * paths may contain, become U+FFFD. */
 void ctl_print_json_text(const char *text);
 
-/** Write a whole file under another name and rename it. Returns 0, or -errno with a sentence. */
+/** Write a whole file under another name and rename it. Returns 0, or -errno with a message. */
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err);
 
 #endif

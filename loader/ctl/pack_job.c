@@ -59,7 +59,7 @@ struct pack_job {
     const struct pack_job_options *options;
     uint32_t *missing; /* archives still to be created */
     uint32_t num_missing;
-    uint64_t total; /* samples in them */
+    uint64_t total; /* samples in these archives */
     struct image_decoder **decoders;
     struct dataset_buffer *buffers; /* [threads] */
     unsigned threads;
@@ -72,7 +72,7 @@ struct pack_job {
     struct slot *slots;   /* [window] */
     uint64_t written;     /* samples; the slot of the sample with this number is written next */
     bool writing;
-    int code; /* the first failure, and its sentence: */
+    int code; /* the first failure; its message: */
     struct plenum_error err;
 };
 
@@ -129,7 +129,8 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Append the sample's number to keys that occur more than once. Returns 1 if there were any. */
+/* Append the sample's number to keys that occur more than once. Returns 1 if there were such
+ * keys. */
 static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 {
     struct named *sorted = malloc(count * sizeof(*sorted));
@@ -282,7 +283,7 @@ static int account(struct pack_job *job, const struct slot *slot, uint32_t sampl
     return 0;
 }
 
-/* Returns the sample of a turn, and which of the missing archives it belongs to. */
+/* Returns the sample of a turn, and its archive among the missing ones. */
 static uint32_t sample_of(const struct pack_job *job, uint64_t turn, uint32_t *archive)
 {
     uint32_t each = job->options->plan->per_archive;
@@ -322,8 +323,8 @@ static void slot_clear(struct slot *slot)
     slot->ready = false;
 }
 
-/* Write the slots that are ready, starting with the next one. Holding the lock, which is released
- * during writing. */
+/* Write the slots that are ready, in order. Call it with the lock held; it is released while
+ * writing. */
 static void write_ready(struct pack_job *job)
 {
     struct plenum_error err;
@@ -420,7 +421,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         lock_wait(&job->mu, &job->space);
     if (job->code == 0) {
         made.raw = slot->raw;
-        /* Keep the file itself, and return the slot's memory in exchange. */
+        /* The file is kept: move it into the slot, and reuse the slot's memory. */
         if (!made.result.bytes) {
             made.raw = job->buffers[thread];
             job->buffers[thread] = slot->raw;
@@ -444,8 +445,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* --- the job --- */
 
-/* Check that a recorded archive exists and has its size. An archive without a record is not
- * ours. */
+/* Check that a recorded archive exists and has its recorded size. An archive without a record was
+ * not written by plenumctl pack. */
 static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
@@ -506,7 +507,7 @@ static int prepare(struct pack_job *job, struct plenum_error *err)
 
 static void job_fini(struct pack_job *job)
 {
-    /* A half-written archive is ours. */
+    /* An incomplete archive was written by this run. */
     if (job->output.partial)
         (void)unlink(job->output.partial);
     output_fini(&job->output, job->options->plan->per_archive);

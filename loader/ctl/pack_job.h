@@ -16,7 +16,8 @@ struct pack_job_options {
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
 };
 
-/** Create all missing archives. `*made` receives their number. Returns -errno with a sentence. */
+/** Create all missing archives; `*made` receives their number. Returns 0, or -errno with a
+ * message. */
 int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err);
 
 #endif

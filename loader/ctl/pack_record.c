@@ -248,7 +248,7 @@ static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum
             r->first_pending = r->num_kept;
         }
     }
-    forget_kept(r, r->first_pending); /* of an archive that was not recorded */
+    forget_kept(r, r->first_pending); /* their archive was not recorded */
     return head;
 }
 

@@ -15,7 +15,7 @@
 /** Everything that the bytes of the archives depend on: a run is resumed only with the same
  * plan. */
 struct pack_plan {
-    uint8_t fingerprint[16]; /* of the source */
+    uint8_t fingerprint[16]; /* the source's fingerprint */
     uint32_t samples, per_archive;
     char prefix[128]; /* prefix of the archives' names */
     struct pack_resize resize;
@@ -34,7 +34,7 @@ static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t ar
     return plan->samples - first < plan->per_archive ? plan->samples - first : plan->per_archive;
 }
 
-/** Sums over some samples. */
+/** Sums over a number of samples. */
 struct pack_sum {
     uint64_t samples, bytes_before, bytes_after; /* bytes of the image files */
     uint64_t whole_row;                          /* JPEGs packed without a divisor */
@@ -51,7 +51,7 @@ struct pack_kept {
 };
 
 struct pack_archive {
-    bool there; /* whether it was recorded */
+    bool there; /* true if it was recorded */
     struct tar_written written;
     struct pack_sum sum;
 };
@@ -62,7 +62,7 @@ struct pack_record;
  * Open the record in a folder, or start one in an empty folder.
  *
  * Errors: -EBUSY another process has it open; -EEXIST the folder holds something else, or the
- * record has another plan; -EBADMSG the record is damaged; another -errno. With a sentence.
+ * record has another plan; -EBADMSG the record is damaged; another -errno. All set `err`.
  */
 int pack_record_open(const char *folder, const struct pack_plan *plan, struct pack_record **ret,
                      struct plenum_error *err);
@@ -79,8 +79,8 @@ const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_
 int pack_record_keep(struct pack_record *record, uint32_t sample, enum pack_outcome outcome,
                      const char *name, const char *reason);
 
-/** Record an archive, with the samples kept since the last one, and sync it to the disk. Returns
- * -errno with a sentence. */
+/** Record an archive, with the samples kept since the last one, and sync it to the disk. Returns 0,
+ * or -errno with a message. */
 int pack_record_add(struct pack_record *record, uint32_t archive, const struct tar_written *written,
                     const struct pack_sum *sum, struct plenum_error *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_report.c - the same numbers in three forms: for people, for programs, and as DATASET.json,
- * which stays beside the archives and documents their origin.
+/* pack_report.c - reports the results in three forms: for people, for programs, and as
+ * DATASET.json, which stays beside the archives and documents their origin.
  *
- * DATASET.json is written when all archives exist. It does not depend on the run that wrote it: no
- * time, no host, no number of threads. */
+ * DATASET.json is written when all archives exist. It does not depend on the run that wrote it: it
+ * contains no time, host or number of threads. */
 #include "config.h"
 
 #include "loader/ctl/pack_report.h"
@@ -17,7 +17,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-enum { SHOWN_MAX = 20 }; /* files for which the summary lists why they were kept */
+enum { SHOWN_MAX = 20 }; /* maximum of kept files that the summary lists with a reason */
 
 void pack_report_add_up(struct pack_report *report)
 {
@@ -30,7 +30,7 @@ void pack_report_add_up(struct pack_report *report)
     }
 }
 
-/* Returns how many samples were packed with unchanged pixels. */
+/* Returns the number of samples packed with unchanged pixels. */
 static uint64_t packed_of(const struct pack_sum *sum)
 {
     return sum->outcomes[PACK_BASELINE] + sum->outcomes[PACK_CONVERTED];
@@ -46,7 +46,7 @@ static uint64_t raw_of(const struct pack_sum *sum)
     return sum->outcomes[PACK_RAW] + sum->outcomes[PACK_RAW_RESIZED];
 }
 
-/* Returns how many samples were resized, to JPEGs and to raw pixels. */
+/* Returns the number of resized samples, both JPEGs and raw pixels. */
 static uint64_t resized_of(const struct pack_sum *sum)
 {
     return sum->outcomes[PACK_RESIZED] + sum->outcomes[PACK_RAW_RESIZED];

@@ -63,7 +63,7 @@ static int help(int argc, char **argv)
     return command->run(2, (char *[]){argv[2], option, NULL});
 }
 
-/* Complete the command here; the command completes its own arguments. */
+/* Complete the name of a command here; a command completes its own arguments. */
 static int complete(int argc, char **argv)
 {
     const struct ctl_command *command;
@@ -105,7 +105,7 @@ static int run_command(int argc, char **argv)
     return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
 }
 
-/* A result that could not be written is a failure. */
+/* A result that cannot be written is a failure. */
 int main(int argc, char **argv)
 {
     int r;

@@ -34,7 +34,7 @@ static uint32_t palette(uint64_t number)
     return colour;
 }
 
-/* Numbers of 16 bits also map to the 255 colours that are not black; padding uses that of 255. */
+/* 16-bit numbers also map to the 255 colours that are not black; padding has the colour of 255. */
 static uint32_t colour_of(uint64_t number)
 {
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
@@ -76,7 +76,7 @@ static void draw_box(const struct canvas *image, const struct plenum_box *box)
     (void)snprintf(text, sizeof(text), "%lld", (long long)box->class_id);
     tag_width = (uint32_t)strlen(text) * (FONT_WIDTH + 1) + wide;
     if (tag == 0 || left + tag_width > right)
-        return; /* it would cover a neighbour */
+        return; /* the label would cover a neighbouring image */
     canvas_fill(image, left, top, left + tag_width, top + wide + tag, colour);
     canvas_write(image,
                  &(struct line){.x = left + wide,
@@ -100,7 +100,8 @@ void preview_boxes(const struct canvas *image, const uint8_t *boxes)
     }
 }
 
-/* Can these numbers be listed? They must have the kind int64 or float32, and be few. */
+/* Returns whether these numbers can be listed: the kind is int64 or float32, and there are few of
+ * them. */
 static bool are_shown(const struct field_shape *shape, uint32_t len)
 {
     return (shape->type == PLENUM_FIELD_INT64 || shape->type == PLENUM_FIELD_FLOAT32) &&

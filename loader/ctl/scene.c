@@ -18,7 +18,7 @@ struct scene {
     uint64_t seed;
     uint32_t number;
     uint32_t drawn;  /* random numbers drawn so far */
-    double hue[3];   /* light of the scene, about 1 */
+    double hue[3];   /* colour of the light, about 1 */
     double p[12];    /* the painter's own parameters, 0 ... 1 */
     double cos, sin; /* of the scene's rotation */
     double scale;
@@ -84,7 +84,7 @@ static double absolute(double v)
     return v < 0 ? -v : v;
 }
 
-/* Map integer coordinates to 0 ... 1, differently for each picture and purpose. */
+/* Hash integer coordinates to 0 ... 1, differently for each picture and purpose. */
 static double hashed(const struct scene *s, int x, int y, uint32_t purpose)
 {
     uint32_t h = (uint32_t)s->seed ^ s->number * 0x9E3779B9u ^ purpose * 0x85EBCA6Bu;
@@ -191,7 +191,8 @@ static struct colour paint_flowers(const struct scene *s, double x, double y)
     dx = cell[0] + hashed(s, cell[0], cell[1], 90) - u;
     dy = cell[1] + hashed(s, cell[0], cell[1], 91) - v;
     r = sqrt(dx * dx + dy * dy);
-    /* Five or six leaves: a wave around the middle, by the slope's angle in turns. */
+    /* Five or six leaves: the radius follows a wave around the middle; the angle in turns comes
+     * from the slope. */
     leaf = absolute(dx) + absolute(dy) > 0 ? dy / (absolute(dx) + absolute(dy)) : 0;
     leaf = (dx < 0 ? 2 - leaf : leaf) / 4;
     size = 0.22 + 0.16 * hashed(s, cell[0], cell[1], 30);
