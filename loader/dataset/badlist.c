@@ -49,7 +49,7 @@ void badlist_fini(struct badlist *list)
     *list = (struct badlist){0};
 }
 
-/* The offset of the last line if it is correct, otherwise 0. */
+/* Returns the offset of the last line if it is correct, otherwise 0. */
 static size_t find_end(const char *text, size_t len, uint32_t *count)
 {
     char want[LAST_LINE_MAX];
@@ -75,7 +75,7 @@ static size_t find_end(const char *text, size_t len, uint32_t *count)
     return at;
 }
 
-/* "bytes HASH": an optional line; returns the hash, or 0. */
+/* Parse an optional line "bytes HASH". Returns the hash, or 0. */
 static uint64_t parse_content(char **at, const char *end)
 {
     size_t mark = strlen(content_mark);
@@ -89,7 +89,7 @@ static uint64_t parse_content(char **at, const char *end)
     return strtoull(line + mark, NULL, 16);
 }
 
-/* "bad NUMBER [junk:] reason": NUL-terminates the line in place. */
+/* Parse "bad NUMBER [junk:] reason", and terminate the line in place. */
 static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));

@@ -21,7 +21,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/dataset.h"
 
-/* mkdir -p, with mode 0700: 0 or -errno. */
+/* Like mkdir -p, with mode 0700. Returns 0 or -errno. */
 static int make_folders(const char *path)
 {
     char part[4096];
@@ -106,7 +106,7 @@ bool cache_may_map(int fd)
     return false;
 }
 
-/* Give a file that root creates to the owner of the folder. */
+/* Change the owner of a file that root has created to the owner of the folder. */
 static int give_away(int fd, const char *path)
 {
     char *folder = io_folder_of(path);
@@ -190,7 +190,7 @@ int cache_load(int fd, size_t len, bool map, void **ret)
     if (st.st_size < 0 || (size_t)st.st_size != len)
         return -EBADMSG;
     if (map) {
-        /* all pages are about to be read for the checksum */
+        /* the checksum reads all pages anyway */
         *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
         return *ret == MAP_FAILED ? -errno : 0;
     }

@@ -11,13 +11,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** The folder: `given`, or the default one (dataset_default_cache()), which is created if missing.
- * 0 or -errno. */
+/** Write the folder's path to `ret`: `given`, or the default one (dataset_default_cache()), which
+ * is created if missing. Returns 0 or -errno. */
 int cache_folder(const char *given, char *ret, size_t size);
 
-/** The user whose files are used in that folder: the effective user, or, for root, the owner of the
- * folder, so that root can act for a service or a user. File names contain this uid, so that users
- * who share a folder have different files. */
+/** Returns the user whose files are used in that folder: the effective user, or, for root, the
+ * owner of the folder, so that root can act for a service or a user. File names contain this uid,
+ * so users who share a folder have different files. */
 uid_t cache_owner(const char *folder);
 
 /** Open a file for reading, or for reading and writing: a descriptor; -EPERM it belongs to another
@@ -26,21 +26,22 @@ int cache_open(const char *path, bool write);
 /** Like cache_open(), for a file to flock(), which is created if missing. */
 int cache_open_lock(const char *path);
 
-/** May a file on this file system be mapped? On a network file system another host can replace or
- * truncate it, and reading its pages would then raise SIGBUS. */
+/** Returns whether a file on this file system may be mapped. On a network file system, another host
+ * can replace or truncate it, and reading its pages would then raise SIGBUS. */
 bool cache_may_map(int fd);
 
 /** Write a file atomically, readable only by its owner: 0 or -errno. */
 int cache_write(const char *path, const void *bytes, size_t len);
 /** XXH3-64 of a file's bytes, with the checksum in it, at offset `at`, taken as 0. */
 uint64_t cache_checksum(const void *bytes, size_t len, size_t at);
-/** Map or read all `len` bytes of a file: 0; -EBADMSG it has another length; or another -errno. */
+/** Map or read all `len` bytes of a file. Returns 0; -EBADMSG if its length differs; or another
+ * -errno. */
 int cache_load(int fd, size_t len, bool map, void **ret);
 /** Free the result of cache_load(). NULL is ignored. */
 void cache_unload(void *bytes, size_t len, bool mapped);
 int cache_remove(const char *path);
 /** Remove temporary files left by a killed cache_write() of this file, or of a file whose name
- * begins with its name. The caller holds a lock that keeps others from writing it. */
+ * begins with this one's. The caller holds a lock, so that no process is writing them. */
 void cache_remove_leftovers(const char *path);
 
 #endif

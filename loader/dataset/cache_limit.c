@@ -30,7 +30,7 @@ static const char *const companions[] = {".sums", ".notes", ".lock"};
 struct cache_unit {
     char *name;
     uint64_t bytes, used_s;
-    bool of_user; /* belongs to the user whose share is checked */
+    bool of_user; /* built for the user whose share is checked */
 };
 
 struct units {
@@ -50,7 +50,7 @@ int cache_hold(const char *path, const char *user)
     (void)futimens(fd, times);
     if (user)
         (void)fsetxattr(fd, attribute, user, strlen(user), 0);
-    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails if it is being removed: then only we use it */
+    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails while it is being removed: then only we use it */
     return fd;
 }
 
@@ -122,7 +122,8 @@ static bool is_own_file(int folder_fd, const char *name)
            st.st_uid == geteuid();
 }
 
-/* Is this a companion whose index no longer exists, or a temporary file left by its writer? */
+/* Returns whether this is a companion whose index no longer exists, or a temporary file of a killed
+ * process. */
 static bool is_orphan(int folder_fd, const char *name)
 {
     char *index;
@@ -145,7 +146,8 @@ static int by_use(const void *a, const void *b)
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
 }
 
-/* Lock a file, which `flags` may create, unless it is locked already: a descriptor, or -1. */
+/* Lock a file, creating it if `flags` say so, unless it is locked already. Returns a descriptor, or
+ * -1. */
 static int lock_file(int folder_fd, const char *name, int flags)
 {
     int fd = openat(folder_fd, name, O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* cache_limit.h - keeps the cache folder within its limits.
  *
- * Clients choose which data sets and fields a loader indexes, so they determine the number of
- * files. Each file has an atime, its last use, which is set here because file systems may be
- * mounted with noatime; and an extended attribute with the user for whom it was built. On file
- * systems without extended attributes, files belong to no user and only the folder's limit
- * applies. */
+ * Clients choose which data sets and fields a loader indexes, and thereby the number of files. A
+ * file's atime is its last use; it is set here, because file systems may be mounted with noatime.
+ * An extended attribute names the user for whom the file was built. On file systems without
+ * extended attributes, files belong to no user, and only the folder's limit applies. */
 #ifndef LOADER_DATASET_CACHE_LIMIT_H
 #define LOADER_DATASET_CACHE_LIMIT_H
 

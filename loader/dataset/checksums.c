@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.c - the file: a header, then an entry per sample; 0, or beyond the end of the file:
- * none yet.
+/* checksums.c - the file has a header, then an entry per sample. An entry that is 0, or beyond the
+ * end of the file, does not exist yet.
  *
- * Any number of processes read and write it by pread() and pwrite() without locks. All of them
- * write the same entries. An entry that is damaged or partly written does not match its check and
- * is ignored: a good file must not be reported as changed. */
+ * Any number of processes read and write the file by pread() and pwrite() without locks. All of
+ * them write the same entries. An entry that is damaged or partly written does not match its check
+ * and is ignored, because a good file must not be reported as changed. */
 #include "config.h"
 
 #include "loader/dataset/checksums.h"
@@ -34,7 +34,7 @@ struct checksums_entry {
     uint64_t check; /* covers the hash and the sample */
 };
 
-/* A descriptor, or -ESTALE if the file belongs to another index. */
+/* Returns a descriptor, or -ESTALE if the file belongs to a different index. */
 static int open_file(const char *path, uint64_t index_checksum)
 {
     struct checksums_header h;
@@ -93,7 +93,7 @@ static struct checksums_entry entry_of(uint32_t sample, uint64_t hash)
     return (struct checksums_entry){hash, stamp_hash_bytes(subject, sizeof(subject))};
 }
 
-/* The recorded hash of a sample; 0: none. */
+/* Returns the recorded hash of a sample, or 0 if there is none. */
 static uint64_t get(const struct checksums *s, uint32_t sample)
 {
     struct checksums_entry entry;
@@ -112,6 +112,6 @@ bool checksums_agree(const struct checksums *s, uint32_t sample, const void *byt
 
     if (had == 0 && record)
         (void)io_pwrite_all(s->fd, &entry, sizeof(entry),
-                            offset_of(sample)); /* if this fails, it stays missing */
+                            offset_of(sample)); /* if this fails, the hash stays missing */
     return had == hash || (had == 0 && record);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.h - a hash of each file from its first read, in a file beside the index.
+/* checksums.h - stores a hash of each file at its first read, in a file beside the index.
  *
- * If a file's mtime has changed but its size has not, an equal hash shows that it is the same file,
+ * If a file's mtime has changed but its size has not, an equal hash shows that the file was only
  * touched or restored. Without a hash it counts as changed. A file with a different hash has
- * changed even if its mtime has not: mtimes can be set back. */
+ * changed even if its mtime has not, because mtimes can be set back. */
 #ifndef LOADER_DATASET_CHECKSUMS_H
 #define LOADER_DATASET_CHECKSUMS_H
 
@@ -20,8 +20,8 @@ int checksums_open(const char *path, uint64_t index_checksum, struct checksums *
 /** NULL is ignored. */
 void checksums_close(struct checksums *checksums);
 
-/** Do these bytes have the recorded hash? If none was recorded: records this one and returns true
- * if `record`, otherwise returns false. */
+/** Returns whether these bytes have the recorded hash. If none is recorded, the result is `record`,
+ * and if that is true, this hash is recorded. */
 bool checksums_agree(const struct checksums *checksums, uint32_t sample, const void *bytes,
                      size_t len, bool record);
 

@@ -144,7 +144,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Copy the names, in byte order, into one text. */
+/* Copy the names, in byte order, into one block. */
 static int take_names(struct found_classes *found, struct class_list *list)
 {
     size_t bytes = 1, at = 0;

@@ -21,7 +21,7 @@ struct class_numeral {
 
 /** Constant once created. */
 struct class_list {
-    bool numbers;       /* names are the numbers of their classes; the rest is empty */
+    bool numbers;       /* classes=numbers: all other fields are empty */
     char *path;         /* the file or folder: absolute, without links */
     char *text;         /* holds the names */
     const char **names; /* [count]; "": a class without a name */
@@ -29,7 +29,7 @@ struct class_list {
     uint32_t count;
     struct class_numeral *numerals; /* [num_numerals]: names that are integers, by value */
     uint32_t num_numerals;
-    bool has_numerals; /* some name is a number, so labels that are numbers are names, too */
+    bool has_numerals; /* some names are numbers, so numbers may be names */
     uint64_t hash;     /* of the names, in order */
 };
 
@@ -45,7 +45,7 @@ int class_list_open(const struct scope *scope, const char *value, struct class_l
 /** NULL is ignored. */
 void class_list_destroy(struct class_list *list);
 
-/** The number of the class with this name, or -1. */
+/** Returns the number of the class with this name, or -1. */
 int64_t class_list_find(const struct class_list *list, const char *name, size_t len);
 
 /** Find the classes whose names are integers of this value, however spelled. Returns their number;

@@ -11,7 +11,7 @@
 #include "common/util/text.h"
 #include "loader/dataset/format.h"
 
-/* Write "archive, name" of a sample to `ret`; returns `ret`. */
+/* Write a sample's "archive, name" to `ret`; returns `ret`. */
 static const char *name_of(const struct index *index, uint32_t i, char *ret, size_t size)
 {
     const struct index_sample *s = &index->samples[i];

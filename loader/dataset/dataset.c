@@ -21,7 +21,7 @@
 
 enum {
     READ_TRIES = 4,
-    HINTS_TRIES = 20, /* 50 ms apart */
+    HINTS_TRIES = 20, /* attempts, 50 ms apart */
 };
 
 /* Without checksums, every file whose mtime has changed counts as changed. */
@@ -326,7 +326,8 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
     return ret;
 }
 
-/* Is the error transient, such as a failure of a network file system or a lack of descriptors? */
+/* Returns whether the error is transient, such as a failure of a network file system or a lack of
+ * descriptors. */
 static bool transient(int r)
 {
     return r == -EIO || r == -EAGAIN || r == -EINTR || r == -ETIMEDOUT || r == -EMFILE ||
@@ -346,7 +347,7 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
         (void)nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
     }
-    /* Make the next dataset_open() index the data set again, unless that has happened meanwhile. */
+    /* Let the next dataset_open() index the data set again, unless that has already been done. */
     if ((r == -ESTALE || r == -ENOENT || r == -ENOTDIR) && dataset->index_path)
         index_remove(&dataset->index, dataset->index_path);
     return r;
@@ -372,7 +373,7 @@ static int check_once(void *arg, struct plenum_error *err)
     return dataset_check_unchanged(read->dataset, read->sample, err);
 }
 
-/* -EBADMSG for a sample that is bad because of its size, unless its file has changed. */
+/* Returns -EBADMSG for a sample that is bad because of its size, unless its file has changed. */
 static int refuse_size(const struct sample_reading *read, struct plenum_error *err)
 {
     const struct dataset *d = read->dataset;
@@ -387,7 +388,8 @@ static int refuse_size(const struct sample_reading *read, struct plenum_error *e
                                             : "the file is larger than 256 MiB");
 }
 
-/* Do the bytes of a listed sample differ from those that were found bad? 1, 0 or -errno. */
+/* Returns whether the bytes of a listed sample differ from those that were found bad: 1, 0 or
+ * -errno. */
 static int is_repaired(const struct sample_reading *read, const struct dataset_bad *bad,
                        struct plenum_error *err)
 {
@@ -404,7 +406,7 @@ static int is_repaired(const struct sample_reading *read, const struct dataset_b
            bad->content != stamp_hash_bytes(read->buffer->bytes, read->buffer->len);
 }
 
-/* -EBADMSG for a listed sample, unless it has been repaired. */
+/* Returns -EBADMSG for a listed sample, unless it has been repaired. */
 static int refuse_known(const struct sample_reading *read, const struct dataset_bad *bad,
                         struct plenum_error *err)
 {

@@ -25,7 +25,7 @@ struct dataset_buffer {
 
 enum {
     DATASET_PADDING = 64,
-    DATASET_SAMPLE_MAX = 256 << 20, /* a larger sample is bad */
+    DATASET_SAMPLE_MAX = 256 << 20, /* larger samples are bad */
 };
 
 /** What dataset_open() does when there is no fresh index. */
@@ -44,17 +44,17 @@ struct dataset_cache_limits {
 
 struct dataset_options {
     const char *cache_dir; /* folder of indices; NULL: dataset_default_cache() */
-    unsigned threads;      /* threads that build an index; 0: one per CPU */
+    unsigned threads;      /* threads that build the index; 0: one per CPU */
     bool rebuild;          /* rebuild the index even if it is fresh */
-    bool again;            /* scan an open data set again, to see whether it has changed */
+    bool again;            /* check whether an open data set has changed by scanning it again */
     bool forget_bad;       /* ignore the list of bad samples */
-    bool junk;             /* ignore its entries that pipelines with `junk` show */
+    bool junk;             /* ignore the list's entries that pipelines with `junk` show */
     bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
     /** Paths without links. Only files below one of these folders may be read; none: any file. */
     const char *const *roots;
     unsigned num_roots;
-    /** Called in the calling thread while an index is being built. `what` names the things counted;
-     * `total` is 0 as long as it is not known. */
+    /** Called in the calling thread while an index is being built. `what` names what is being
+     * counted; `total` is 0 as long as it is unknown. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
     enum dataset_how how;
@@ -63,7 +63,7 @@ struct dataset_options {
     const atomic_bool *cancel;
     uint64_t memory; /* bytes that building an index may use; 0: no limit */
     struct dataset_cache_limits limits;
-    const char *user;   /* whose share of the cache is charged; NULL: no user's */
+    const char *user;   /* the user charged for the cache; NULL: none */
     const char *fields; /* the fields to read, in the syntax of fields_parse(); NULL: none */
 };
 
@@ -94,18 +94,17 @@ const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] *
 const struct datasum *dataset_get_sum(const struct dataset *dataset);
 /** Bytes of all samples as stored. */
 uint64_t dataset_get_bytes(const struct dataset *dataset);
-/** Number of files that were skipped because their names are not names of images. */
+/** Number of files skipped because their extensions are not those of images. */
 uint64_t dataset_get_skipped(const struct dataset *dataset);
-/** The names of images, which depend on the build: "*.jpg, *.jpeg, *.png, *.webp, *.avif, *.ppm and
- * *.pnm".
- */
+/** The extensions of images, as patterns; they depend on the build: "*.jpg, *.jpeg, *.png, *.webp,
+ * *.avif, *.ppm and *.pnm". */
 const char *dataset_image_names(void);
-/** Is an extension (".webp") that of an image? Ignores case. */
+/** Returns whether an extension (".webp") is that of an image. Ignores case. */
 bool dataset_is_image_extension(const char *extension);
 /** A warning about files that were left out, or "": clauses without a full stop, safe to print on a
  * terminal. Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
-/** How many classes have names: all of them, or 0 if labels are numbers. */
+/** Number of classes with names: all, or 0 if labels are numbers. */
 uint32_t dataset_get_class_names(const struct dataset *dataset);
 /** Path of the index, or NULL if it is kept in memory because the cache folder is not writable. */
 const char *dataset_get_index_path(const struct dataset *dataset);
@@ -119,11 +118,11 @@ uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample
 uint32_t dataset_get_containers(const struct dataset *dataset);
 /** The number of a sample's container. */
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
-/** Is it a data set without files, whose pixels are generated (generated:)? */
+/** Returns whether the data set has no files, and its pixels are generated (generated:). */
 bool dataset_is_generated(const struct dataset *dataset);
-/** Do its samples have images, or only fields (image=none)? */
+/** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
-/** Set the error for a request for images if the data set has none: -EINVAL. */
+/** Set the error for a request for images of a data set without images. Returns -EINVAL. */
 int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *err);
 /** Write the name of the sample's file, for messages, to `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
@@ -202,7 +201,7 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
 const char *dataset_get_bad_path(const struct dataset *dataset);
 /** The number of known bad samples. */
 uint32_t dataset_get_known_bad(const struct dataset *dataset);
-/** Why a sample is bad, one line; NULL: it is not known to be. Borrowed. */
+/** The reason why a sample is bad, one line; NULL: it is not known to be bad. Borrowed. */
 const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample);
 
 /**
@@ -220,7 +219,7 @@ void dataset_buffer_fini(struct dataset_buffer *buffer);
 /** The data set's hint cache, or NULL if it has none. Borrowed. Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
-/** Why there is no hint cache although options.hints was set; 0: there is one. */
+/** The reason why there is no hint cache although options.hints was set; 0: there is one. */
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** The default folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum. 0,

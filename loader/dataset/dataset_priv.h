@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* dataset_priv.h - shared by the files that open a data set. In this order: name.c and formats.c
- * parse its name and find its format, indexing.c and fingerprint.c find or build its index,
+/* dataset_priv.h - shared by the files that open a data set, in this order: name.c and formats.c
+ * parse its name and find its format, indexing.c and fingerprint.c find or build its index, and
  * known_bad.c reads the list of bad samples. */
 #ifndef LOADER_DATASET_DATASET_PRIV_H
 #define LOADER_DATASET_DATASET_PRIV_H
@@ -12,7 +12,7 @@
 
 /** The format with this name, or NULL. */
 const struct format *format_find(const char *name, size_t len);
-/** "folder:, tar:" and so on, for a message. */
+/** Write "folder:, tar:" and so on to `ret`, for a message. */
 void format_names(char *ret, size_t size);
 /** Detect the format of a plain path, or of the first file that matches it: 0 or -errno. */
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
@@ -42,14 +42,15 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
 
 /* fingerprint.c */
 
-/** The number of heads of the index: samples that are files of their own and whose first bytes the
- * fingerprint covers. */
+/** Returns the number of heads of the index: samples that are files of their own and whose first
+ * bytes the fingerprint covers. */
 size_t fingerprint_heads(const struct dataset *d, size_t samples);
 /** Compute the sum of the index, in parts, set its heads, and count the 16-bit PNGs among the
  * samples that it reads: 0 or -errno with `err` set. */
 int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
                     uint32_t *deep, struct plenum_error *err);
-/** Are the bytes of the index's heads unchanged? Reads those whose stamps differ. */
+/** Returns whether the bytes of the index's heads are unchanged. Reads those whose stamps
+ * differ. */
 bool fingerprint_holds(const struct dataset *d);
 
 /* known_bad.c */
@@ -59,7 +60,7 @@ bool fingerprint_holds(const struct dataset *d);
 int known_bad_load(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err);
 
-/** A sample's entry in the list, or NULL. Borrowed. */
+/** Returns a sample's entry in the list, or NULL. Borrowed. */
 const struct dataset_bad *known_bad_find(const struct dataset *d, uint32_t sample);
 /** Remove a sample from the list in the cache folder, if that is writable. */
 void known_bad_forget(const struct dataset *d, uint32_t sample);

@@ -141,7 +141,7 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
     if (r < 0)
         return r;
     s->picked.len = 0;
-    r = put(&s->picked, "", 0, err); /* the text may be empty */
+    r = put(&s->picked, "", 0, err); /* a string may be empty */
     return r < 0 ? r : pick(spec, value, &s->picked, err);
 }
 
@@ -151,7 +151,7 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
 struct outline {
     double left, top, right, bottom;
     int64_t class_id, id;
-    const char *form; /* how its edges are written */
+    const char *form; /* the spelling of its edges */
 };
 
 static int get_four(struct json_at list, double ret[4])
@@ -196,7 +196,7 @@ static int add_box(struct field_stored *s, size_t index, const struct outline *c
     return put(&s->numbers, &box, sizeof(box), err);
 }
 
-/* Is it a region (iscrowd), not a single object? */
+/* Returns whether the object is a region (iscrowd), not a single object. */
 static bool is_crowd(struct json_at object)
 {
     struct json_at crowd;
@@ -303,7 +303,7 @@ static int add_boxes(struct field_stored *s, struct json_at value, struct plenum
 
     if (json_get(value, "boxes", &boxes)) {
         if (!json_get(value, "labels", &labels))
-            labels = value; /* not a list */
+            labels = value; /* rejected, because it is not a list */
         return add_targets(s, boxes, labels, err);
     }
     if (json_type(value) == JSON_AT_OBJECT && !json_get(value, "annotations", &list))
@@ -326,7 +326,7 @@ int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct ple
     if (r < 0)
         return r;
     s->numbers.len = 0;
-    r = put(&s->numbers, "", 0, err); /* there may be none */
+    r = put(&s->numbers, "", 0, err); /* an empty list is valid */
     if (r == 0)
         r = add_boxes(s, value, err);
     if (r < 0)

@@ -24,15 +24,15 @@
 #include "loader/dataset/dataset_priv.h"
 
 enum {
-    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* of one field in one thread: bytes, member and numbers */
+    FIELD_MEMORY = 3 * FIELD_STORED_MAX, /* per field and thread: bytes, member and numbers */
     SAMPLES_A_TURN = 256,
 };
 
 struct turn {
-    uint32_t longest[FIELDS_MAX]; /* as stored */
-    uint32_t room[FIELDS_MAX];    /* as delivered */
-    uint32_t good[FIELDS_MAX];    /* samples that have the field */
-    uint32_t bad, first_bad;      /* samples that lack some field */
+    uint32_t longest[FIELDS_MAX]; /* bytes of the longest, as stored */
+    uint32_t room[FIELDS_MAX];    /* bytes of the longest, as delivered */
+    uint32_t good[FIELDS_MAX];    /* number of samples that have the field */
+    uint32_t bad, first_bad;      /* number of samples that lack a field, and the first of them */
     struct field_memory memory;   /* needed to read a sample */
     uint64_t hash;
 };
@@ -41,7 +41,7 @@ struct field_reading {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct turn *turns;
-    bool finds; /* also locates files */
+    bool finds; /* also finds files */
     struct plenum_error err;
     atomic_bool failed;
 };
@@ -54,10 +54,10 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
     bool bad = false;
 
     for (uint32_t i = 0; i < d->fields.count; i++) {
-        uint32_t len = UINT32_MAX; /* none */
+        uint32_t len = UINT32_MAX; /* a field that is missing */
         int r = fields_make_alike(d, i, &all[i], &piece, err);
 
-        if (r < 0 && r != -EBADMSG) /* the loader's fault, not the sample's */
+        if (r < 0 && r != -EBADMSG) /* an error of the loader, not a bad sample */
             return r;
         if (r == 0) {
             len = piece.len;
@@ -77,7 +77,7 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
     return 0;
 }
 
-/* Bytes of the buffers of fields, which are as large as the largest sample so far required. */
+/* Returns the bytes of the fields' buffers, which are as large as the largest sample so far. */
 static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
 {
     uint64_t bytes = 0;
@@ -87,7 +87,7 @@ static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
     return bytes;
 }
 
-/* The number of threads that can read within the memory limit for indexing. */
+/* Returns the number of threads that can read within the memory limit for indexing. */
 static unsigned threads_within(const struct dataset_options *options, uint32_t fields)
 {
     unsigned threads = options->threads ? options->threads : parallel_cpus();
@@ -147,7 +147,7 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
                                samples_of(reading->dataset));
 }
 
-/* Collects the names of a sample's other fields, each once, for a message. */
+/* Collects the names of a sample's other fields, without duplicates, for a message. */
 struct naming {
     char text[400];
     size_t len;
@@ -163,7 +163,7 @@ static void name_field(void *arg, const char *key, const void *value, size_t len
     (void)exact;
     if (n->len >= key_len && strcmp(n->text + n->len - key_len, key) == 0 &&
         (n->len == key_len || n->text[n->len - key_len - 1] == ' '))
-        return; /* a feature's next value */
+        return; /* a further value of the same feature */
     n->len += (size_t)snprintf(n->text + n->len, sizeof(n->text) - n->len, "%s%s",
                                n->len ? ", " : "", key);
     if (n->len >= sizeof(n->text))
@@ -212,7 +212,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
                         dataset_get_sample_name(d, 0, name, sizeof(name)));
 }
 
-/* The shape of each array is that of the first sample that has it. */
+/* Set each array's shape to that of the first sample that has it. */
 static int learn_shapes(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* field_table.c - the table of the fields that samples have besides image and label.
+/* field_table.c - the table of fields that samples have besides image and label.
  *
- * All samples of a stream have the same room in a slot, so the longest text and the shape of arrays
- * must be known before the first batch. The first dataset_open() with some fields reads them for
+ * All samples of a stream have equally large slots, so the longest string and the shape of arrays
+ * must be known before the first batch. The first dataset_open() with certain fields reads them for
  * all samples and writes a table: shapes, a hash by which loaders on several hosts detect that
- * their data differ, and, for archives, the place of each field, so that reading one is a single
- * pread(). field_scan.c reads all samples, and sample_fields.c reads one. */
+ * their data differ, and, for archives, the offset of each field, so that reading one takes a
+ * single pread(). field_scan.c reads all samples, and sample_fields.c reads one. */
 #include "config.h"
 
 #include "loader/dataset/field_table_priv.h"
@@ -54,7 +54,7 @@ static size_t table_bytes(const struct dataset *d)
     return sizeof(struct table_header) + places * d->fields.count * sizeof(struct field_place);
 }
 
-/* Can a field of this stored length have this shape? */
+/* Returns whether a field with this stored length can have this shape. */
 static bool holds(const struct field_shape *shape, uint32_t stored)
 {
     if (shape->type == PLENUM_FIELD_BOXES)
@@ -62,8 +62,8 @@ static bool holds(const struct field_shape *shape, uint32_t stored)
     return shape->mask || stored >= shape->room;
 }
 
-/* Is it the table of this index and these fields? The checksum is not a signature, so everything is
- * validated. */
+/* Returns whether this is the table of this index and these fields. The checksum is not a
+ * signature, so everything is validated. */
 static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
 {
     const struct table_header *h = bytes;
@@ -95,7 +95,7 @@ void fields_close(struct field_table *table)
     free(table);
 }
 
-/* Open the kept table. False: there is none, or it does not match. */
+/* Open the stored table. Returns false if there is none, or it does not match. */
 static bool open_kept(struct dataset *d, const char *path)
 {
     int fd = path ? cache_open(path, false) : -1;
@@ -181,7 +181,7 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
         }
     }
     r = make_table(d, options, err);
-    if (r == 0 && lock >= 0 && /* otherwise it is built at each dataset_open(), like the index */
+    if (r == 0 && lock >= 0 && /* otherwise each dataset_open() builds it, like the index */
         cache_write(path, d->field_table->header, d->field_table->bytes) == 0) {
         d->table_hold = cache_hold(path, options->user);
         io_close(&lock);
@@ -191,8 +191,7 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
     return r;
 }
 
-/* Reject masks of folders that are named like images: each mask would also be a sample, and its own
- * mask. */
+/* Reject masks with an image's extension in a folder: each mask would also be a sample. */
 static int check_masks(const struct dataset *d, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < d->fields.count; i++) {

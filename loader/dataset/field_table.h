@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_table.h - the fields of a data set's samples: their places, lengths and types.
+/* field_table.h - where the fields of samples are stored, and their lengths and types.
  *
  * The first dataset_open() reads all of them once and writes the results to a file beside the index
  * ("….index.fields-…"). */
@@ -11,7 +11,7 @@
 
 struct field_table;
 
-/** Bytes of memory used to read the fields of a sample, besides the fields as delivered. */
+/** Memory in bytes for reading the fields of a sample, besides the fields as delivered. */
 struct field_memory {
     uint64_t each; /* in each thread that reads fields */
     uint64_t turn; /* in one thread at a time */
@@ -44,7 +44,7 @@ enum field_state {
 int fields_open(struct dataset *dataset, const struct dataset_options *options,
                 struct plenum_error *err);
 
-/** Are the fields that were found in archives still in the same places? */
+/** Returns whether the fields found in archives are still at the same offsets. */
 bool fields_hold(const struct dataset *dataset);
 
 /** NULL is ignored. */

@@ -11,14 +11,14 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/field_value.h"
 
-/** The file: this header, then the places [samples][fields] if the format locates fields. */
+/** The file has this header, then the places [samples][fields] if the format locates fields. */
 struct table_header {
     uint8_t magic[8];
     uint32_t version, count;
     uint64_t file_bytes;
     uint64_t checksum; /* XXH3-64 of the file with this field zero */
     uint64_t index_checksum;
-    uint32_t samples, places; /* places is equal to samples, or 0 */
+    uint32_t samples, places; /* places: equal to samples, or 0 */
     uint8_t hash[16];
     char text[FIELDS_TEXT_MAX];
     char warning[400];
@@ -28,7 +28,7 @@ struct table_header {
 };
 
 struct field_table {
-    struct table_header *header;      /* in `bytes`, like places */
+    struct table_header *header;      /* the file, `bytes` long */
     const struct field_place *places; /* [samples][fields], or NULL */
     size_t bytes;
     bool mapped;
@@ -42,19 +42,21 @@ static inline uint32_t samples_of(const struct dataset *d)
 
 /* ---- sample_fields.c ---- */
 
-/** Are the places of some fields known before they are read? */
+/** Returns whether the places of some fields are known before they are read. */
 bool fields_have_places(const struct dataset *d);
 
 /** Record the places of a sample's field files in the table. */
 int fields_find_files(const struct dataset *d, uint32_t sample, struct field_stored *all,
                       struct plenum_error *err);
-/** Read all fields of a sample, as stored, into `all` [fields], which is zero-initialised. `memory`
- * (or NULL) is raised to what reading it took. -EBADMSG: the sample's record is damaged. */
+/** Read all fields of a sample, as stored, into `all` [fields], which is zero-initialised. Raises
+ * `memory` (or NULL) to the memory that this took. Returns -EBADMSG if the sample's record is
+ * damaged. */
 int fields_read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct field_memory *memory, struct plenum_error *err);
 /** Record the hashes of a sample's field files, which were just read, in the table. */
 void fields_note_hashes(const struct dataset *d, uint32_t sample, const struct field_stored *all);
-/** Convert a field whose shape is known: 0; -EBADMSG the sample has none of that shape; -ENOMEM. */
+/** Convert a field whose shape is known. Returns 0; -EBADMSG if the sample has no value of that
+ * shape; or -ENOMEM. */
 int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stored *s,
                       struct field_piece *ret, struct plenum_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_value.c - converts the bytes of a field as stored to a field as delivered in a batch. */
+/* field_value.c - converts a field from the stored form to the form delivered in a batch. */
 #include "config.h"
 
 #include "loader/dataset/field_value.h"
@@ -156,7 +156,7 @@ static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
     return 0;
 }
 
-/* Find the longest line, for which room is needed. */
+/* Find the longest line, which determines the size of the field. */
 static int measure_lines(const struct dataset_buffer *text, struct field_shape *ret,
                          struct plenum_error *err)
 {

@@ -6,7 +6,7 @@
 #include "common/data/fields.h"
 #include "loader/dataset/field_table.h"
 
-/** Maximum bytes of a field as stored: numbers may be text, and masks are PNGs. */
+/** Maximum bytes of a stored field: numbers may be stored as text, and masks are PNGs. */
 enum { FIELD_STORED_MAX = 4 * FIELD_BYTES_MAX };
 
 /** A field as stored. Zero-initialised; reused from sample to sample. */
@@ -15,8 +15,8 @@ struct field_stored {
     bool too_long;
     uint32_t count;     /* number of values, for features that are lists */
     bool exact;         /* stored as floats, so NaN and infinities are values */
-    bool json;          /* the JSON as a whole holds numbers */
-    const char *member; /* member of the JSON, or NULL for all of it */
+    bool json;          /* the JSON as a whole is an array of numbers */
+    const char *member; /* requested member of the JSON; NULL: all of it */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* the member in `bytes`, as text */
     struct dataset_buffer numbers; /* numbers or boxes, parsed */
@@ -26,7 +26,7 @@ struct field_stored {
 struct field_piece {
     const void *bytes; /* [len], borrowed from the field_stored */
     uint32_t len;
-    struct field_shape shape; /* its room is the length for texts and bytes */
+    struct field_shape shape; /* for strings and bytes, its room is the length */
 };
 
 /** Free the buffers of `count` fields. */
@@ -34,15 +34,15 @@ void field_stored_fini(struct field_stored *all, uint32_t count);
 
 /** Make room for `len` more bytes, and the padding: 0 or -ENOMEM. */
 int field_reserve(struct dataset_buffer *buffer, size_t len);
-/** Append bytes, followed by zeros, to a buffer: 0 or -ENOMEM. The bytes may already be in place
- * there. */
+/** Append bytes, followed by zeros, to a buffer. Returns 0 or -ENOMEM. The bytes may already be in
+ * place. */
 int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len);
 
-/** Is it delivered as numbers, so that a list of values becomes one array? */
+/** Returns whether it is delivered as numbers, so that a list of values becomes one array. */
 bool field_is_numbers(const struct field_spec *spec);
 
-/** Convert a field as stored to a field as delivered: 0; -EBADMSG it is invalid, `err` says why;
- * -ENOMEM. */
+/** Convert a stored field to the form delivered. Returns 0; -EBADMSG if it is invalid (`err` says
+ * why); or -ENOMEM. */
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
                      struct plenum_error *err);
 

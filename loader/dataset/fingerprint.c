@@ -29,7 +29,7 @@ struct fingerprint_heads {
     XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
     struct plenum_error err;
     atomic_bool failed;
-    atomic_uint deep; /* 16-bit PNGs */
+    atomic_uint deep; /* number of 16-bit PNGs */
 };
 
 /* Read the head of a sample that is a file, and store it in the index. */
@@ -67,7 +67,7 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
         r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
     if (r < 0 && !atomic_exchange(&h->failed, true))
         h->err = err;
-    if (r >= 0 && buffer.len > 0) { /* otherwise a bad sample; its size is covered */
+    if (r >= 0 && buffer.len > 0) { /* otherwise a bad sample, of which only the size is covered */
         h->hashes[index] = XXH3_128bits(buffer.bytes, min_u64(buffer.len, FINGERPRINT_BYTES));
         (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
     }
@@ -126,7 +126,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
         const char *name = index_name(index, sample->name);
         uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
 
-        if (sample->container != last) { /* the name of each container once */
+        if (sample->container != last) { /* each container's name once */
             const char *text = index_name(index, index->containers[sample->container].name);
 
             (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
@@ -177,7 +177,7 @@ int fingerprint_sum(struct dataset *d, const struct dataset_options *options, st
     return sum_heads(d, options, sum, deep, err);
 }
 
-/* Are the first bytes of a sample that is a file unchanged? */
+/* Returns whether the first bytes of a sample that is a file are unchanged. */
 static bool head_holds(const struct dataset *d, const struct index_head *head)
 {
     const struct index_sample *sample = &d->index.samples[head->sample];

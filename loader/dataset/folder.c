@@ -39,10 +39,10 @@ struct found_file {
     uint64_t mtime_ns;
     uint64_t size;
     uint32_t folder; /* index in the class's list */
-    uint32_t base;   /* offset of the file's name in path */
+    uint32_t base;   /* offset of the base name in `path` */
 };
 
-/* A folder, or a skipped link. */
+/* A folder, or a link that was skipped. */
 struct found_folder {
     char *path;
     struct stamp stamp;
@@ -60,14 +60,14 @@ struct class_scan {
     struct plenum_error err;
 };
 
-/* A folder that is being read; `up` links to the folders that contain it. */
+/* A folder that is being read. `up` points to the folder that contains it. */
 struct level {
     const struct level *up;
     const char *path; /* relative to the root */
     int fd;
     unsigned depth;
     uint32_t folder; /* index in the class's list */
-    dev_t dev;       /* these two detect a link back to a folder above */
+    dev_t dev;       /* `dev` and `ino` detect a link to a folder above */
     ino_t ino;
 };
 
@@ -263,7 +263,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* By number if numbers are known (classes=), otherwise by name. */
+/* Compare by number if numbers are known (classes=), otherwise by name. */
 static int by_class(const void *a, const void *b)
 {
     const struct class_scan *x = a, *y = b;
@@ -333,7 +333,7 @@ static int add_entry(struct folder_scan *s, int fd, const struct dirent *entry, 
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed meanwhile */
-    if (r < 0)    /* without this class, another would get its label */
+    if (r < 0)    /* if this class were skipped, another would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
         *stray += dataset_takes_name(s->dataset, entry->d_name);
@@ -343,7 +343,8 @@ static int add_entry(struct folder_scan *s, int fd, const struct dirent *entry, 
     return add_class(s, entry->d_name, err);
 }
 
-/* List the data set's folders, each of which is a class. Images beside them are stray. */
+/* List the data set's folders, each of which is a class. Images beside them are counted as
+ * stray. */
 static int list_classes(struct folder_scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
@@ -550,7 +551,7 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
                    index_name(index, sample->name));
 }
 
-/* The file beside the image with another extension: "n01/x.jpg" and "txt" give "n01/x.txt". */
+/* The file beside the image with a different extension: "n01/x.jpg" and "txt" give "n01/x.txt". */
 static void folder_field_path(const struct dataset *dataset, const struct index_sample *sample,
                               const char *source, char *ret, size_t size)
 {

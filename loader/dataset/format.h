@@ -36,13 +36,13 @@ struct dataset {
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
     bool no_images;                     /* image=none: its samples have only fields */
-    struct scope scope;                 /* opens all files, relative to its folder */
+    struct scope scope;                 /* opens all files, relative to the data set's folder */
     struct pattern_list files;          /* archives: relative to the folder, in order */
     struct archive_fds *fds;            /* archives: descriptors that are kept open */
-    atomic_uint_fast64_t list_ctime_ns; /* list: ctime when its text was last found unchanged */
+    atomic_uint_fast64_t list_ctime_ns; /* list: ctime when it was last found unchanged */
     void *state;                        /* private to the format */
-    char *subject;                      /* identifies what was indexed */
-    char warning[512];                  /* a sentence about files that were left out, or "" */
+    char *subject;                      /* identifies the indexed data */
+    char warning[512];                  /* a message about files that were left out, or "" */
     char *index_path;                   /* or NULL */
     struct label_rule labels;           /* label-offset and classes */
     struct class_list *classes;         /* during dataset_open(): from classes=, or NULL */
@@ -51,8 +51,8 @@ struct dataset {
     struct badlist bad;                 /* samples that are rejected without being read */
     struct checksums *checksums;        /* for samples that are files, or NULL */
     struct hint_cache *hints;           /* or NULL */
-    int hints_code;                     /* why there is no hint cache */
-    struct datasum sum;                 /* the index's, including bad samples and fields */
+    int hints_code;                     /* the reason why there is no hint cache */
+    struct datasum sum;                 /* the index's sum, with bad samples and fields */
     uint8_t fingerprint[16];            /* hash of sum */
     struct index_header generated;      /* generated: index.header points to it */
     struct dataset *inner;              /* generated: the data set that labels come from, or NULL */
@@ -72,14 +72,14 @@ struct dataset {
 struct path_probe {
     const char *path;
     struct stat st;
-    const uint8_t *head; /* [head_len]: first bytes of a regular file */
+    const uint8_t *head; /* [head_len]: first bytes, if it is a regular file */
     size_t head_len;
 };
 
 /** A setting that a format understands. */
 struct format_setting {
     const char *key;
-    const char *help; /* its value, for a message */
+    const char *help; /* a description of its value, for a message */
 };
 
 /**
@@ -90,13 +90,13 @@ struct format {
     const char *name; /* before the colon */
     const struct format_setting *settings;
     unsigned num_settings;
-    /** Patterns of its files' names, to recognise a folder of such files. */
+    /** Patterns of file names, to detect a folder of such files. */
     const char *const *patterns;
     unsigned num_patterns;
-    /** Is the path of this format? */
+    /** Returns whether the path has this format. */
     bool (*recognise)(const struct path_probe *probe);
-    /** Find the scope's folder, the files and the canonical `where` from `where` and the settings;
-     * accesses the file system no more than that requires. */
+    /** Find the scope's folder, the files and the canonical `where` from `where` and the settings,
+     * with as few file system accesses as possible. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
     /** Free `state`; called even after locate() has failed. */
@@ -104,34 +104,34 @@ struct format {
     /** Add all samples to `b`, in order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
-    /** Each sample is a file of its own; dataset_read_file() reads it. */
+    /** Each sample is a separate file; dataset_read_file() reads it. */
     bool whole_files;
     /** With whole_files: the sample's path, absolute or relative to the folder. */
     void (*file)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
-    /** Is the open index still up to date? Must be fast. */
+    /** Returns whether the open index is still up to date. Must be fast. */
     bool (*fresh)(const struct dataset *dataset);
     /** Like dataset_read(), but without retries. */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
                 struct dataset_buffer *buffer, struct plenum_error *err);
     /** Make the kernel start reading the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
-    /** The sample's path within the data set: "class/file.jpg". NULL: it has none. */
+    /** The sample's path within the data set: "class/file.jpg". NULL: samples have none. */
     void (*path)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
     /** The name of the sample's file, for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);
     /** Locate the fields of dataset->fields: `places` is [samples][fields], all zeros. NULL:
-     * fields() finds them. 0 or -errno with `err` set. */
+     * fields() finds them. Returns 0, or -errno with `err` set. */
     int (*find_fields)(const struct dataset *dataset, const struct dataset_options *options,
                        struct field_place *places, struct plenum_error *err);
-    /** Like `read`, for the bytes at such a place. */
+    /** Like `read`, for the bytes at a field's place. */
     int (*read_field)(const struct dataset *dataset, const struct index_sample *sample,
                       const struct field_place *place, struct dataset_buffer *buffer,
                       struct plenum_error *err);
-    /** The path of the file that holds a sample's field, by its source. NULL: fields are not files,
-     * or fields() returns paths (lists, if a field is npy, bytes or a mask). */
+    /** The path of the file that holds a sample's field, from the field's source. NULL: fields are
+     * not files, or fields() returns paths (lists, if a field is npy, bytes or a mask). */
     void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
                        const char *source, char *ret, size_t size);
     /** Like dataset_fields(); NULL if the format has no fields. Raises `memory` (or NULL) to the
@@ -154,14 +154,14 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
                 void *arg, struct plenum_error *err);
 
-/** Does a name have the extension of a supported image (.jpg, .jpeg, .png, .ppm, .pnm, and .webp
- * and .avif if the build decodes them)? Ignores case. */
+/** Returns whether a name has the extension of a supported image (.jpg, .jpeg, .png, .ppm, .pnm,
+ * and .webp and .avif if the build decodes them). Ignores case. */
 bool dataset_is_image_name(const char *name);
 
 /** Reject the setting "classes", for data sets without labels: 0, or -EINVAL with `err` set. */
 int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err);
 
-/** Does this file name match one of the format's patterns? */
+/** Returns whether the file name matches one of the format's patterns. */
 bool format_has_name(const struct format *format, const char *name);
 
 /** A setting's value, or `absent` if it is not set. */
@@ -170,13 +170,13 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
-/** Reject any value of the setting "image" but "none": 0, or -EINVAL with `err` set. */
+/** Reject any value of the setting "image" except "none". Returns 0, or -EINVAL with `err` set. */
 int dataset_check_image_setting(const struct dataset *dataset, struct plenum_error *err);
-/** Reject any value of the setting "image" but the extension of an image. */
+/** Reject any value of the setting "image" except the extension of an image. */
 int dataset_check_image_extension(const struct dataset *dataset, struct plenum_error *err);
 
-/** Is a file with this extension (including the dot) an image of the data set? With the setting
- * "image", only files with that extension are. */
+/** Returns whether a file with this extension (including the dot) is an image of the data set. With
+ * the setting "image", only files with that extension are. */
 bool dataset_takes_extension(const struct dataset *dataset, const char *extension);
 /** Like dataset_takes_extension(), for a file's name, which may contain further dots. */
 bool dataset_takes_name(const struct dataset *dataset, const char *name);
@@ -186,7 +186,7 @@ char *dataset_describe_images(const struct dataset *dataset, char *ret, size_t s
 /** Make `path` the scope's folder: 0 or -errno with `err` set. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 
-/** 0, or -ECANCELED. Called in the loops of a scan. */
+/** Returns 0 or -ECANCELED. Called in the loops of a scan. */
 static inline int dataset_check_cancel(const struct dataset_options *options)
 {
     return options->cancel && atomic_load_explicit(options->cancel, memory_order_relaxed)
@@ -224,8 +224,8 @@ int dataset_find_field(const struct dataset *dataset, const char *path, struct f
 int dataset_read_field(const struct dataset *dataset, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
-/** Check that a file which was missing or too long still is: 0, -ESTALE or another -errno with
- * `err` set. */
+/** Check that a file that was missing, or too long, still is. Returns 0, -ESTALE, or another -errno
+ * with `err` set. */
 int dataset_check_field(const struct dataset *dataset, const char *path,
                         const struct field_place *place, struct plenum_error *err);
 /** Like struct format's announce. */

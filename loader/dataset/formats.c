@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* formats.c - lists the data set formats, and detects the format of a plain path.
  *
- * The format of a file is detected by its first bytes or its name. The sub-folders of a folder are
- * classes; in a folder without sub-folders, the first archive decides. */
+ * A file's format is detected from its first bytes or its name. A folder with sub-folders is a
+ * "folder" data set whose classes they are; otherwise its first archive decides. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -24,7 +24,7 @@ static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
 };
 
-enum { HEAD_BYTES = 4096 }; /* bytes of a file to detect its format */
+enum { HEAD_BYTES = 4096 }; /* bytes of a file that are read to detect its format */
 
 const struct format *format_find(const char *name, size_t len)
 {
@@ -42,7 +42,7 @@ void format_names(char *ret, size_t size)
                        formats[i]->name);
 }
 
-/* The program that compressed a file, by its first bytes, or NULL. */
+/* Returns the program that compressed a file, detected from its first bytes, or NULL. */
 static const char *compression_of(const struct path_probe *probe)
 {
     static const struct {
@@ -64,7 +64,7 @@ static const char *compression_of(const struct path_probe *probe)
     return NULL;
 }
 
-/* Stat a path and read its first bytes into `head` [size]: 0 or -errno. */
+/* Stat a path and read its first bytes into `head` [size]. Returns 0 or -errno. */
 static int look_at(const struct scope *p, const char *path, uint8_t *head, size_t size,
                    struct path_probe *ret)
 {
@@ -85,8 +85,8 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
     return n < 0 ? (int)n : 0;
 }
 
-/* May an entry with this error be skipped? Yes if we have no permission to read it. With any other
- * error, such as EIO, no: it might decide the format. */
+/* Returns whether an entry with this error may be skipped, because we have no permission to read
+ * it. Any other error, such as EIO, might hide the entry that decides the format. */
 static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
@@ -100,7 +100,7 @@ bool format_has_name(const struct format *format, const char *name)
     return false;
 }
 
-/* The format whose archives have such names, if the file is one. */
+/* Returns the format whose archives have such names, if the file is one. */
 static int probe_archive(const struct scope *p, const char *path, const char *name,
                          const struct format **ret)
 {
@@ -119,8 +119,8 @@ static int probe_archive(const struct scope *p, const char *path, const char *na
     return 0;
 }
 
-/* Examine an entry of a folder. The first archive sets `*format`; 1: a sub-folder, which
- * decides. */
+/* Examine an entry of a folder. Returns 1 for a sub-folder, which decides. The first archive sets
+ * `*format`. */
 static int probe_entry(const struct scope *p, int fd, const char *folder, const char *name,
                        const struct format **format, struct plenum_error *err)
 {
@@ -128,7 +128,7 @@ static int probe_entry(const struct scope *p, int fd, const char *folder, const 
     struct stat st;
     int r = scope_stat_entry(p, fd, folder, name, &st);
 
-    if (r == 0 && S_ISDIR(st.st_mode)) { /* a class, which decides */
+    if (r == 0 && S_ISDIR(st.st_mode)) { /* a class: this decides */
         *format = NULL;
         return 1;
     }
@@ -138,7 +138,7 @@ static int probe_entry(const struct scope *p, int fd, const char *folder, const 
     return r == 0 || may_skip(r) ? 0 : scope_error(p, err, r, path);
 }
 
-/* The format of the first archive in a folder without sub-folders, or NULL. */
+/* Find the format of the first archive in a folder without sub-folders; NULL: none. */
 static int archives_of(const struct scope *p, const char *folder, const struct format **ret,
                        struct plenum_error *err)
 {
@@ -164,7 +164,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* The first file that matches a pattern, malloc. */
+/* Find the first file that matches a pattern, malloc. */
 static int first_of(const struct scope *p, const char *pattern, char **ret,
                     struct plenum_error *err)
 {
@@ -210,7 +210,7 @@ static int look_at_plain(const struct scope *p, const char *name, uint8_t *head,
     return r;
 }
 
-/* The format of a plain path, or of the first file that it expands to. */
+/* Find the format of a plain path, or of the first file that it expands to. */
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err)
 {

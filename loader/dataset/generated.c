@@ -3,7 +3,8 @@
  * random numbers (loader/render/slices.c). Nothing is read or decoded, so comparing a job with and
  * without it shows the cost of storage and decoding.
  *
- * "generated:NAME", another data set's name, has as many samples as that one, and its labels. */
+ * "generated:NAME", with the name of a different data set, has that data set's number of samples
+ * and its labels. */
 #include "config.h"
 
 #include <errno.h>

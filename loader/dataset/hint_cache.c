@@ -34,7 +34,7 @@
 
 enum {
     HINT_CACHE_VERSION = 1,
-    SHARE = 25, /* the file may take a 25th of the samples' bytes */
+    SHARE = 25, /* the file may take 1/25 of the samples' bytes */
     EXTENT_MIN = 4 << 10,
     EXTENT_MAX = 1 << 20,
     WRITING = 16, /* number of locks */
@@ -46,12 +46,12 @@ struct hint_cache {
     int fd;
     bool writable;
     uint32_t samples;
-    uint64_t records_at, limit; /* where records begin, and the maximum size of the file */
+    uint64_t records_at, limit; /* offset of the first record, and the maximum size of the file */
     atomic_uint_fast64_t written;
     atomic_int state;
     /* Any thread, holding mu. */
     struct lock mu;
-    uint64_t free_at, free_end; /* the rest of our extent */
+    uint64_t free_at, free_end; /* unused part of this process's extent */
     bool full;                  /* the file has its maximum size */
     /* Held while a sample's record is written, indexed by its number modulo WRITING. Taken before
      * mu. */
@@ -63,7 +63,7 @@ static uint64_t header_sum(const struct hint_cache_header *h)
     return XXH3_64bits(h, offsetof(struct hint_cache_header, checksum));
 }
 
-/* Is the open file a cache for this key? 0, -ESTALE or -errno. */
+/* Check that the open file is a cache for this key. Returns 0, -ESTALE or -errno. */
 static int check_file(int fd, const struct hint_cache_key *key, uint64_t records_at)
 {
     struct hint_cache_header h;
@@ -110,7 +110,7 @@ static int open_file(const char *path, const struct hint_cache_key *key, struct 
     hints->writable = hints->fd >= 0;
     if (hints->fd < 0 && hints->fd != -ENOENT && hints->fd != -EPERM)
         hints->fd = cache_open(path, false);
-    if (hints->fd == -EPERM) /* it belongs to another user: treat it as stale */
+    if (hints->fd == -EPERM) /* a file of another user counts as stale */
         return -ESTALE;
     return hints->fd < 0 ? hints->fd : check_file(hints->fd, key, hints->records_at);
 }
@@ -179,7 +179,7 @@ static uint64_t slot_at(uint32_t sample)
     return sizeof(struct hint_cache_header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
-/* Find the offset and the header of a sample's record; 0: it has none. */
+/* Find the offset and the header of a sample's record. Returns 0 if it has none. */
 static uint64_t find_record(const struct hint_cache *hints, uint32_t sample,
                             struct hint_record *ret)
 {
@@ -253,7 +253,7 @@ out:
     return r;
 }
 
-/* Allocate a record with this capacity. */
+/* Allocate a record with room for this many bytes. */
 static int allocate(struct hint_cache *hints, uint32_t room, uint64_t *ret)
 {
     uint64_t need = sizeof(struct hint_record) + room;
@@ -272,8 +272,8 @@ static int allocate(struct hint_cache *hints, uint32_t room, uint64_t *ret)
     return r;
 }
 
-/* Was `record` written after a hint of `had` bytes was read, and is it at least `len` bytes
- * long? */
+/* Returns whether `record` was written after a hint of `had` bytes was read, and is at least `len`
+ * bytes long. */
 static bool is_surpassed(struct hint_cache *hints, const struct hint_record *record, size_t len,
                          size_t had)
 {

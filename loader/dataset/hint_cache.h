@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hint_cache.h - stores a few bytes per sample that make its next use faster, from run to run, in a
- * file beside the index. The contents of a hint are opaque here.
+/* hint_cache.h - stores a few bytes per sample that make its next use faster, also in later runs,
+ * in a file beside the index. The contents of a hint are opaque here.
  *
  * Any number of threads and processes may use a file at once. A reader gets the hint that was
  * written for the sample, or none: hints can be lost, so callers must not depend on them. */
@@ -55,16 +55,17 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
 /** NULL is ignored. */
 void hint_cache_close(struct hint_cache *hints);
 
-/** 0 if every hint that was put is stored; -EROFS the file is not writable; -ENOSPC the hints have
- * reached their size limit; or the -errno of a failed write, after which no more are tried. */
+/** Returns 0 if every hint that was put is stored; -EROFS if the file is not writable; -ENOSPC if
+ * the hints have reached their size limit; or the -errno of a failed write, after which hints are
+ * no longer written. */
 int hint_cache_state(struct hint_cache *hints);
 
 /** Bytes of hints that were put since hint_cache_open(). */
 uint64_t hint_cache_written(const struct hint_cache *hints);
 
 /**
- * Read the hint of a sample into `buffer`; `*ret` points to its `*ret_len` bytes there. False:
- * there is none.
+ * Read the hint of a sample into `buffer`; `*ret` points to its `*ret_len` bytes there. Returns
+ * false if there is none.
  */
 bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_buffer *buffer,
                     const uint8_t **ret, size_t *ret_len);

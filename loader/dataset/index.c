@@ -39,7 +39,7 @@ static uint64_t checksum_of(const struct index_header *header, size_t bytes)
     return cache_checksum(header, bytes, offsetof(struct index_header, checksum));
 }
 
-/* Set the pointers into the block of memory that begins with the header. */
+/* Set the pointers into the block of memory, which begins with the header. */
 static void set_views(struct index *index, const void *bytes, size_t len, bool mapped)
 {
     const struct index_header *h = bytes;
@@ -130,7 +130,7 @@ void index_set_head(struct index *index, uint64_t i, const struct index_head *he
     memcpy((void *)(uintptr_t)&index->heads[i], head, sizeof(*head)); /* our own memory */
 }
 
-/* Do two samples have the same label, compared by name if classes have names? */
+/* Returns whether two samples have the same label, compared by name if classes have names. */
 static bool has_label(const struct index *a, int32_t one, const struct index *b, int32_t two)
 {
     bool named = a->header->class_names > 0;
@@ -141,7 +141,7 @@ static bool has_label(const struct index *a, int32_t one, const struct index *b,
                  : one == two;
 }
 
-/* Are these the same sample, at the same place? */
+/* Returns whether these are the same sample, stored at the same place. */
 static bool is_sample(const struct index *a, const struct index_sample *one, const struct index *b,
                       const struct index_sample *two)
 {
@@ -175,7 +175,7 @@ bool index_is_alike(const struct index *now, const struct index *index)
     for (uint32_t i = 0; i < now->header->samples; i++) {
         const struct index_sample *one = &now->samples[i], *two = &index->samples[i];
 
-        if ((one->flags & INDEX_BAD) && one->where == two->where) /* the read will report it */
+        if ((one->flags & INDEX_BAD) && one->where == two->where) /* reading it will report that */
             damaged = true;
         else if (!is_sample(now, one, index, two))
             return false;
@@ -188,7 +188,7 @@ int index_write(const struct index *index, const char *path)
     return cache_write(path, index->header, index->bytes);
 }
 
-/* Is [at, at + count * size) inside the file, after the header, and aligned? */
+/* Returns whether [at, at + count * size) is inside the file, after the header, and aligned. */
 static bool inside(const struct index_header *h, uint64_t at, uint64_t count, uint64_t size)
 {
     return at >= sizeof(*h) && at <= h->file_bytes && at % (size < 8 ? 1 : 8) == 0 &&
@@ -233,7 +233,7 @@ static bool valid(const void *bytes, size_t len)
     return true;
 }
 
-/* Takes `fd`. */
+/* Takes ownership of `fd`. */
 static int open_file(int fd, bool map, struct index *ret)
 {
     struct stat st;

@@ -11,7 +11,7 @@
 #include "loader/dataset/stamp.h"
 
 enum index_flag {
-    INDEX_BAD = 1, /* a sample that was found to be damaged while scanning */
+    INDEX_BAD = 1, /* the scan found the sample damaged */
 };
 
 /** One sample, as stored in the file. */
@@ -34,7 +34,7 @@ struct index_container {
 /** A sample that is a file of its own and whose first bytes the fingerprint covers. */
 struct index_head {
     uint64_t sample;
-    struct stamp stamp; /* its content is the hash of these bytes */
+    struct stamp stamp; /* its `content` is the hash of the first bytes */
 };
 
 /** The header of an index file. */
@@ -49,12 +49,12 @@ struct index_header {
     uint32_t class_names; /* equal to classes, or 0 */
     uint64_t heads;
     uint64_t samples_at, containers_at, heads_at, classes_at, names_at, names_bytes;
-    uint64_t made_ns; /* ties the files kept beside the index to this build of it */
+    uint64_t made_ns; /* identifies this build of the index for the files beside it */
     uint64_t subject; /* offset in the names: index_subject() */
     uint64_t warning; /* offset in the names: index_warning() */
     uint64_t bytes;   /* of all samples */
     uint64_t skipped; /* files that are not images */
-    uint64_t deep;    /* 16-bit PNGs among the samples that were read for the sum */
+    uint64_t deep;    /* number of 16-bit PNGs among the samples read for the sum */
     struct datasum sum;
 };
 
@@ -86,10 +86,9 @@ void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep
  * different heads. */
 void index_set_head(struct index *index, uint64_t i, const struct index_head *head);
 
-/** Does a new index have the same samples as an older one, in the same places and with the same
- * labels? Stamps may differ. Samples that are now damaged (INDEX_BAD), whose labels are unknown,
- * are not compared by label.
- */
+/** Returns whether a new index has the same samples as an older one, in the same places and with
+ * the same labels. Stamps may differ. Samples that are now damaged (INDEX_BAD), whose labels are
+ * unknown, are not compared by label. */
 bool index_is_alike(const struct index *now, const struct index *index);
 
 /** Write the index to the cache folder atomically: 0 or -errno. */
@@ -103,8 +102,8 @@ int index_open(const char *path, struct index *ret);
 int index_read(const char *path, struct index *ret);
 /** Remove the file at `path` if it holds this index and not a newer one. */
 void index_remove(const struct index *index, const char *path);
-/** The text of index_builder_set_subject(), and the sentence about files that were left out, or "".
- * Borrowed. */
+/** The string of index_builder_set_subject(), and the warning about files that were left out, or
+ * "". Borrowed. */
 const char *index_subject(const struct index *index);
 const char *index_warning(const struct index *index);
 void index_close(struct index *index);

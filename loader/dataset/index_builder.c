@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* index_builder.c - collects what an index will contain, in the order of samples.
+/* index_builder.c - collects the contents of an index, in the order of samples.
  *
- * Archives and lists are read by several threads, each with a builder of its own; these are then
- * appended to each other. Labels are settled at the end, because whether they are numbers or names,
- * and which class a name gets, depends on all of them. */
+ * Archives and lists are read by several threads, each with its own builder; these are then
+ * appended to each other. Labels are settled at the end, because all of them determine whether
+ * labels are numbers or names, and which class a name gets. */
 #include "config.h"
 
 #include "loader/dataset/index_builder.h"
@@ -58,7 +58,7 @@ int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, siz
     return r < 0 ? r : index_memory_charge(memory, (*cap - before) * size);
 }
 
-/* Room for `more` entries of `size` bytes: 0 or -ENOMEM. */
+/* Make room for `more` entries of `size` bytes. Returns 0 or -ENOMEM. */
 static int grow(struct index_builder *b, void *array, size_t size, size_t have, size_t more,
                 size_t *cap)
 {
@@ -197,7 +197,7 @@ static int grow_label_slots(struct index_builder *b)
     return 0;
 }
 
-/* Find or add the label with this text; returns its number. */
+/* Find or add the label with this spelling. Returns its number. */
 static int64_t find_label(struct index_builder *b, const char *text, size_t len)
 {
     uint32_t *slot;
@@ -219,7 +219,7 @@ static int64_t find_label(struct index_builder *b, const char *text, size_t len)
     return *slot - 1;
 }
 
-/* Check that labels are either all names or all numbers. */
+/* Check that all labels are names, or all are numbers. */
 static int check_kind(const struct index_builder *b, const struct index_label *label,
                       struct plenum_error *err)
 {
@@ -257,7 +257,7 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
     return r < 0 ? r : number;
 }
 
-/* Add the labels of a part; sets `map` [part->num_labels] to their numbers in `b`. */
+/* Add the labels of a part. Sets `map` [part->num_labels] to their numbers in `b`. */
 static int map_labels(struct index_builder *b, const struct index_builder *part, int32_t *map)
 {
     for (size_t i = 0; i < part->num_labels; i++) {
@@ -389,7 +389,7 @@ static int by_class(const void *a, const void *b)
                       : ((*x)->first > (*y)->first) - ((*x)->first < (*y)->first);
 }
 
-/* Record two labels that spell the same number differently, 1 and 01: that may be a mistake. */
+/* Record two labels that spell the same number differently, 1 and 01, which may be a mistake. */
 static int note_spellings(struct index_builder *b)
 {
     struct index_label **sorted;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index_builder.h - what an index will contain, while a data set is being scanned. */
+/* index_builder.h - collects the contents of an index while a data set is being scanned. */
 #ifndef LOADER_DATASET_INDEX_BUILDER_H
 #define LOADER_DATASET_INDEX_BUILDER_H
 
@@ -61,7 +61,7 @@ struct index_builder {
     uint64_t foreign[FOREIGN_KINDS]; /* part of skipped: images of other formats or names */
     uint64_t dotted;                 /* samples whose image has a further dot in its name */
     char dotted_name[128];           /* the first of them */
-    char dotted_extension[64];       /* their extension; "": they have several */
+    char dotted_extension[64];       /* their extension; "": more than one */
     uint64_t empty_classes;          /* class folders without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     char spellings[400];             /* about different spellings of one number, or "" */

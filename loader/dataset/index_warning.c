@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* index_warning.c - the sentence that an index keeps about what a user may not expect: images that
- * were left out, classes without images, and names of classes in a surprising order. */
+/* index_warning.c - the warning that an index keeps about things that may surprise a user: images
+ * that were left out, classes without images, and class names in an unexpected order. */
 #include "config.h"
 
 #include "loader/dataset/index_builder.h"
@@ -37,8 +37,8 @@ void index_builder_add_skipped(struct index_builder *b, const struct index_build
         add_dotted(b, part->dotted, part->dotted_name, part->dotted_extension);
 }
 
-/* Extensions of images that are skipped: formats that we, or this build, do not decode. The last
- * ones are names of JPEGs that torchvision's ImageFolder skips, too. */
+/* Extensions of images that are skipped: formats that Plenum, or this build, does not decode. The
+ * last ones are extensions of JPEGs that torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "pgm", "jfif", "jpe"};
 
@@ -95,7 +95,7 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     return ret;
 }
 
-/* Count the images of other formats, and those of other names. */
+/* Count images of other formats, and images with other extensions. */
 static void count_foreign(const struct index_builder *b, uint64_t *formats, uint64_t *names)
 {
     *formats = *names = 0;
@@ -123,7 +123,7 @@ const char *index_builder_advise_foreign(const struct index_builder *b)
                         : "convert or rename them";
 }
 
-/* The text about empty classes; `left_out`: images of theirs may have been left out. */
+/* Returns the clause about empty classes. `left_out`: images of theirs may have been left out. */
 static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)
@@ -133,7 +133,7 @@ static const char *describe_empty(bool many, bool left_out)
                 : "folder without images counts as a class";
 }
 
-/* The name of a class if names come from the data set itself, not from a list. */
+/* Returns the name of a class if names come from the data set, not from a list. */
 static const char *own_name(const struct index_builder *b, size_t class)
 {
     assert(class < b->num_classes);
@@ -141,8 +141,8 @@ static const char *own_name(const struct index_builder *b, size_t class)
     return b->names + b->classes[class];
 }
 
-/* Are all names numbers? `*astray`: are they ordered differently as numbers than as names (1, 10,
- * 2)? */
+/* Returns whether all names are numbers. Sets `*astray` if their order as numbers differs from that
+ * as names (1, 10, 2). */
 static bool are_numerals(const struct index_builder *b, bool *astray)
 {
     double last = 0;
@@ -187,8 +187,8 @@ static void find_affixes(const struct index_builder *b, size_t *prefix, size_t *
         (*suffix)--;
 }
 
-/* The digits of a name between the common prefix and suffix, without leading zeros. False: there
- * are other characters. */
+/* Find the digits of a name between the common prefix and suffix, without leading zeros. Returns
+ * false if there are other characters. */
 static bool find_digits(const char *name, size_t prefix, size_t suffix, const char **digits,
                         size_t *count)
 {
@@ -206,8 +206,8 @@ static bool find_digits(const char *name, size_t prefix, size_t suffix, const ch
     return true;
 }
 
-/* If all names are equal except for one number (class_1, class_10, class_2): the first class whose
- * number is smaller than that of the previous class. Otherwise 0. */
+/* If all names are equal except for one number (class_1, class_10, class_2), returns the first
+ * class whose number is smaller than that of the previous class; otherwise 0. */
 static size_t find_numbered_astray(const struct index_builder *b)
 {
     const char *last = "", *digits;
@@ -226,7 +226,7 @@ static size_t find_numbered_astray(const struct index_builder *b)
     return astray;
 }
 
-/* Is it a usual name of a part of a data set: train, val, test2017 ...? */
+/* Returns whether this is a usual name of a part of a data set: train, val, test2017 ... */
 static bool is_part_name(const char *name)
 {
     static const char *const parts[] = {"train",   "training", "trainval",   "val",
@@ -254,7 +254,7 @@ static bool are_parts(const struct index_builder *b)
     return parts;
 }
 
-/* The text about the names of classes, or "". */
+/* Returns the clause about the names of classes, or "". */
 static const char *describe_names(const struct index_builder *b, char *room, size_t size)
 {
     bool numerals_astray;

@@ -25,7 +25,7 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/cache_limit.h"
 
-/* The identity of an index: the names of images, the roots, the owner of the cache, the classes of
+/* Describe an index: the names of images, the roots, the owner of the cache, the classes of
  * "classes=", the folder without links (a link in its path may change), and the name of the data
  * set, which comes last because a client chose it. So loaders with different roots, and builds that
  * decode other formats, have different indices. malloc. */
@@ -33,7 +33,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char classes[32] = "", *text, *all;
 
-    /* If the classes change, the list is another one, and so is the index. */
+    /* Different classes give a different list, and so a different index. */
     if (d->classes)
         (void)snprintf(classes, sizeof(classes), " %016llx", (unsigned long long)d->classes->hash);
     text = str_format("%lu%s\n%s\n%s", (unsigned long)owner, classes, d->scope.folder, d->name);
@@ -48,7 +48,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
     return all;
 }
 
-/* Set the path of the index and its identity; no path if it cannot be kept. */
+/* Set the index's identity and path; there is no path if it cannot be stored. */
 static int set_index_path(struct dataset *d, const struct dataset_options *options,
                           struct plenum_error *err)
 {
@@ -132,10 +132,10 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
-/* The lock is polled, because blocking in flock() cannot be cancelled and would tie up a thread.
- * Within one loader, requests to open an index are queued (openings.c), so only processes compete
- * here. It does not matter which of them is first: the one that gets the lock builds the index that
- * all others then find. */
+/* The lock is polled, because blocking in flock() cannot be cancelled and would occupy a thread.
+ * Within one loader, openings of an index are queued (openings.c), so only processes compete here.
+ * Their order does not matter: whichever gets the lock builds the index, and all others then find
+ * it. */
 int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
                   int *ret)
 {
@@ -149,7 +149,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
         int r = dataset_check_cancel(options);
 
         if (errno != EWOULDBLOCK && errno != EINTR)
-            break; /* a file system without locks: built twice at worst, renamed atomically */
+            break; /* a file system without locks: at worst, the index is built twice */
         if (r >= 0 && tries != UINT_MAX && tries-- <= 1)
             r = -EALREADY;
         if (r < 0) {
@@ -173,7 +173,7 @@ static void keep_index(struct dataset *d, const struct dataset_options *options)
     if (index_write(&d->index, d->index_path) < 0) {
         forget_path(d);
     } else if (index_open(d->index_path, &mapped) == 0) {
-        index_close(&d->index); /* the kernel can drop pages of a file when memory is short */
+        index_close(&d->index); /* so the kernel can drop its pages when memory is short */
         d->index = mapped;
         d->index_hold = cache_hold(d->index_path, options->user);
     }
@@ -209,8 +209,8 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     io_close(&lock);
     if (r >= 0 && d->index_path && !cache_trim(d->index_path, &options->limits, options->user)) {
         io_close(&d->index_hold);
-        forget_path(d); /* files beside it would never be removed */
+        forget_path(d); /* no process would ever remove files beside it */
     }
-    (void)malloc_trim(0); /* return the memory used for building: a loader runs for weeks */
+    (void)malloc_trim(0); /* return the memory used for building, because a loader runs for weeks */
     return r;
 }

@@ -72,8 +72,8 @@ static bool check_escape(struct checker *c)
     return true;
 }
 
-/* The length of the character at `at`; 0: invalid UTF-8. Accepts surrogates as bytes, as Python
- * writes them with "surrogatepass". */
+/* Returns the length of the character at `at`; 0: invalid UTF-8. Accepts surrogates as bytes, as
+ * Python writes them with "surrogatepass". */
 static size_t character_length(const char *at, const char *end)
 {
     uint8_t bytes[4] = {0};
@@ -273,7 +273,7 @@ static const char *past_text(const char *at)
     return at + 1;
 }
 
-/* The end of the value at `at`, which is not beyond `end`. */
+/* Returns the end of the value at `at`, which is not beyond `end`. */
 static const char *past_value(const char *at, const char *end)
 {
     size_t depth = 0;
@@ -436,7 +436,7 @@ size_t json_copy(struct json_at text, char *ret, bool *is_sound)
     return len;
 }
 
-/* Does a string begin with these bytes? `*whole`: it is equal to them. */
+/* Returns whether a string begins with these bytes. Sets `*whole` if it is equal to them. */
 static bool begins_with(const char *text, const char *name, size_t len, bool *whole)
 {
     const char *at = text + 1;
@@ -471,7 +471,7 @@ static bool next_member(struct json_at *rest, const char **name, struct json_at 
     return true;
 }
 
-/* The text between the brackets of an object or a list. */
+/* Returns the characters between the brackets of an object or a list. */
 static struct json_at inside(struct json_at value)
 {
     struct json_at rest = {past_space(value.at + 1), value.end - 1};

@@ -39,7 +39,8 @@ enum json_type json_type(struct json_at value);
 /** "a string", "an object" and so on. */
 const char *json_kind(struct json_at value);
 
-/** Find a member of an object by its name. False: there is none, or `value` is not an object. */
+/** Find a member of an object by its name. Returns false if there is none, or `value` is not an
+ * object. */
 bool json_get(struct json_at value, const char *name, struct json_at *ret);
 /** Find a nested member by names separated by dots, "meta.label"; a name may itself contain
  * dots. */
@@ -56,9 +57,10 @@ bool json_next_flat(struct json_at *rest, struct json_at *ret);
  * surrogate becomes U+FFFD, and then `*is_sound`, if not NULL, is false. */
 size_t json_copy(struct json_at text, char *ret, bool *is_sound);
 
-/** Is it an integer within int64, however spelled (number.h)? */
+/** Returns whether it is an integer within int64, however spelled (number.h). */
 bool json_whole(struct json_at value, int64_t *ret);
-/** Is it a number of at most 511 characters? `*ret` is an infinity if float64 overflows. */
+/** Returns whether it is a number of at most 511 characters. `*ret` is an infinity if float64
+ * overflows. */
 bool json_double(struct json_at value, double *ret);
 
 struct json_value {

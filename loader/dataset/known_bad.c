@@ -3,8 +3,8 @@
  * reads and writes the list.
  *
  * Pipelines with the word `junk` show some of the listed samples. For these pipelines the data set
- * is opened with options.junk: it then has a shorter list, and a different sum and fingerprint. So
- * a loader whose list does not mark these samples has a different data set. */
+ * is opened with options.junk: its list is then shorter, and its sum and fingerprint differ. So a
+ * loader whose list does not mark these samples has a different data set. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -16,9 +16,9 @@
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
 
-/* Set the path of the list of bad samples. It is named after the fingerprint of the data set
- * without the list. So it is found under any name of the data set, and can be copied to other
- * hosts. NULL without a cache folder. */
+/* Set the path of the list of bad samples, or NULL without a cache folder. The path contains the
+ * fingerprint of the data set without the list, so the list is found under any name of the data
+ * set, and can be copied to other hosts. */
 static int set_bad_path(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {
@@ -40,7 +40,7 @@ static void sum_with(const struct dataset *d, const struct badlist *list, struct
     datasum_fingerprint(sum, fingerprint);
 }
 
-/* Read the list. If we may not read it, or other users can write it, it is ignored with a
+/* Read the list. A list that we may not read, or that other users can write, is ignored with a
  * warning. */
 static int read_list(struct dataset *d, struct plenum_error *err)
 {
@@ -83,7 +83,7 @@ int known_bad_load(struct dataset *d, const struct dataset_options *options,
     return 0;
 }
 
-/* Do the lists differ for any pipeline? */
+/* Returns whether the lists differ for any pipeline. */
 static bool differ(const struct badlist *before, const struct dataset_bad *bad, uint32_t count)
 {
     const struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count};

@@ -29,7 +29,7 @@ static int not_listed(const struct class_list *classes, struct shown s, struct p
                      s.text, classes->path, classes->count, classes->count == 1 ? "" : "es");
 }
 
-/* Read a number as the number of a class. */
+/* Interpret a number as the number of a class. */
 static int take_number(const struct label_rule *rule, int64_t value, struct shown s,
                        struct label *ret, struct plenum_error *err)
 {
@@ -38,7 +38,7 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
 
     if (classes)
         most = classes->numbers ? CLASS_LIST_MAX - 1 : (int64_t)classes->count - 1;
-    /* An offset is below 2^31: such a number is out of range whatever the offset. */
+    /* An offset is below 2^31, so such a number is out of range with any offset. */
     if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
         value + rule->offset < 0 || value + rule->offset > most)
         return error_set(err, -EBADMSG,
@@ -49,7 +49,8 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
     return 0;
 }
 
-/* Read a number if the listed names are numbers, too: it means the name with its value. */
+/* Interpret a number when the listed names are numbers, too: it stands for the name with its
+ * value. */
 static int take_numeral(const struct label_rule *rule, int64_t value, struct shown s,
                         struct label *ret, struct plenum_error *err)
 {

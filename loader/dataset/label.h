@@ -25,7 +25,7 @@ enum label_source {
 
 struct label {
     bool is_name;  /* it was written as a name */
-    bool is_open;  /* its class is not known before all names are */
+    bool is_open;  /* its class is unknown until all names are known */
     int32_t class; /* its class, unless is_open */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* mapping.c - a copy that survives SIGBUS.
  *
- * The handler is process-wide. A thread that is copying has set `escape` to jump to; in any other
- * thread the signal has its previous effect. */
+ * The handler is process-wide. A thread that is copying has set `escape`, to which the handler
+ * jumps; in any other thread, the signal has its previous effect. */
 #include "config.h"
 
 #include "loader/dataset/mapping.h"
@@ -34,12 +34,13 @@ static bool catches;
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-    bool sent = info->si_code <= 0; /* by kill(2) for example, not by an instruction */
+    bool sent =
+        info->si_code <= 0; /* sent with kill(2), for example, not raised by an instruction */
 
     (void)context;
     if (escape && !sent)
         siglongjmp(*escape, 1);
-    (void)sigaction(signal, &before, NULL); /* the instruction will raise it again */
+    (void)sigaction(signal, &before, NULL); /* the instruction raises it again */
     if (sent)
         (void)raise(signal);
 }
@@ -51,7 +52,7 @@ static void install(void)
     catches = sigaction(SIGBUS, &action, &before) == 0;
 }
 
-/* If the address space is limited, leave it to other uses. */
+/* A limited address space is left to other uses. */
 static bool has_room(void)
 {
     struct rlimit limit;
@@ -92,7 +93,7 @@ int mapping_copy(void *dst, const uint8_t *from, size_t len)
         escape = NULL;
         return -EIO;
     }
-    /* The handler reads `escape` while memcpy() runs, which the compiler does not know. */
+    /* The handler reads `escape` while memcpy() runs, which the compiler cannot see. */
     escape = &here;
     atomic_signal_fence(memory_order_seq_cst);
     memcpy(dst, from, len);

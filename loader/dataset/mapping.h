@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Map the first `size` bytes of a file. Access them only by mapping_copy(). NULL: the file cannot
- * be mapped, the process has mapped too much already, or its address space is limited. */
+/** Map the first `size` bytes of a file. Access them only by mapping_copy(). Returns NULL if the
+ * file cannot be mapped, the process has mapped too much already, or its address space is
+ * limited. */
 const uint8_t *mapping_open(int fd, size_t size);
 void mapping_close(const uint8_t *mapping, size_t size);
 

@@ -51,7 +51,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
                 return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
         s->key = strndup(key, key_len);
         s->value = dataname_value(value, value_len);
-        d->num_settings++; /* there is room: settings are unique, and the format has each */
+        d->num_settings++; /* enough room: settings are unique, and the format has each of them */
         if (!s->key || !s->value)
             return error_set(err, -ENOMEM, "out of memory");
     }
@@ -90,7 +90,7 @@ int name_read_labels(struct dataset *d, struct plenum_error *err)
         return r;
     d->labels.classes = d->classes;
     for (unsigned i = 0; d->classes->path && i < d->num_settings; i++)
-        if (d->settings[i].value == value) { /* the canonical name has no links */
+        if (d->settings[i].value == value) { /* the canonical name has the path without links */
             char *path = strdup(d->classes->path);
 
             if (!path)

@@ -124,7 +124,7 @@ static int take_type(struct npy_text *t, struct field_shape *ret, struct plenum_
                      (int)min_u64(len, 40), descr);
 }
 
-/* Parse the three entries, in the order in which NumPy writes them: alphabetical. */
+/* Parse the three entries, in alphabetical order, as NumPy writes them. */
 static int parse_header(struct npy_text *t, struct field_shape *ret, struct plenum_error *err)
 {
     int r;

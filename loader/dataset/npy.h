@@ -8,10 +8,10 @@
 #include "common/data/fields.h"
 
 /**
- * Parse the header of an array: its type and shape, its length in bytes as `room`, and the offset
+ * Parse the header of an array: its type and shape, its length in bytes (as `room`), and the offset
  * of its data.
  *
- * Errors: -EBADMSG with `err` set: it is damaged or truncated, or an array that cannot be a field
+ * Errors, with `err` set: -EBADMSG it is damaged or truncated, or an array that cannot be a field
  * (objects, strings, complex numbers, big-endian, Fortran order, over FIELD_BYTES_MAX).
  */
 int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *ret_at,

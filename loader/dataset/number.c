@@ -89,8 +89,8 @@ static bool read_decimal(const char *text, size_t len, struct decimal *ret)
     return at == end;
 }
 
-/* The exact value of a decimal number: its digits without leading and trailing zeros, times a power
- * of ten. */
+/* Compute the exact value of a decimal number: its digits without leading and trailing zeros, times
+ * a power of ten. */
 static enum number_kind evaluate(const struct decimal *d, int64_t *ret)
 {
     int64_t scale = d->exponent - (int64_t)d->fraction;
@@ -134,7 +134,7 @@ static bool is_word(const char *text, size_t len, const char *word)
     return strlen(word) == len && strncasecmp(text, word, len) == 0;
 }
 
-/* 0x1f, 0x1p-3, 0b101, 0o17 */
+/* Returns whether it begins like 0x1f, 0x1p-3, 0b101 or 0o17. */
 static bool has_prefix(const char *text, size_t len)
 {
     static const struct {
@@ -153,7 +153,7 @@ static bool has_prefix(const char *text, size_t len)
     return false;
 }
 
-/* The length of a separator between digits, or 0: a comma, an apostrophe, a blank ... */
+/* Returns the length of a separator between digits (a comma, an apostrophe, a blank ...), or 0. */
 static size_t separator_length(const char *text, size_t len)
 {
     static const char *const separators[] = {
@@ -165,8 +165,8 @@ static size_t separator_length(const char *text, size_t len)
     return 0;
 }
 
-/* Do at least two points group thousands: 1.000.000? Others, such as 1.2.3, are version numbers and
- * so on. */
+/* Returns whether at least two points group thousands: 1.000.000. Other numbers with points, such
+ * as 1.2.3, are version numbers and so on. */
 static bool points_group_thousands(const char *text, size_t len)
 {
     size_t groups = 0, digits = 0;
@@ -184,8 +184,8 @@ static bool points_group_thousands(const char *text, size_t len)
     return groups > 2;
 }
 
-/* Are there digits with separators between them, and optionally a percent sign or an exponent after
- * them: 1,000; 1_000; 1'000; 1 000; 1,5; 2^40; 50%; -3,0e2? */
+/* Returns whether there are digits with separators between them, and optionally a percent sign or
+ * an exponent after them: 1,000; 1_000; 1'000; 1 000; 1,5; 2^40; 50%; -3,0e2. */
 static bool has_separators(const char *text, size_t len)
 {
     size_t points = 0, separators = 0, at = 0;
@@ -211,7 +211,7 @@ static bool has_separators(const char *text, size_t len)
     return separators > 0 ? points <= 1 : at == len && points_group_thousands(text, len);
 }
 
-/* Would a person, or another program, read it as a number? */
+/* Returns whether a person, or another program, would read it as a number. */
 static bool looks_odd(const char *text, size_t len)
 {
     static const char minus[] = "\xe2\x88\x92"; /* U+2212 */
@@ -235,8 +235,8 @@ static bool looks_odd(const char *text, size_t len)
            is_word(text, len, "infinity") || has_prefix(text, len) || has_separators(text, len);
 }
 
-/* The zeros of all scripts with decimal digits (Unicode 16); each is followed by the other nine
- * digits. */
+/* The zeros of all scripts with decimal digits (Unicode 16). The other nine digits follow each of
+ * them. */
 static const uint32_t zeros[] = {
     0x0660,  0x06f0,  0x07c0,  0x0966,  0x09e6,  0x0a66,  0x0ae6,  0x0b66,  0x0be6,  0x0c66,
     0x0ce6,  0x0d66,  0x0de6,  0x0e50,  0x0ed0,  0x0f20,  0x1040,  0x1090,  0x17e0,  0x1810,
@@ -257,7 +257,7 @@ static const struct {
 /* Other digits: superscripts, subscripts, circled, in brackets, or with a point. */
 static const struct {
     uint32_t first, last;
-    char ascii; /* of the first one; the others follow */
+    char ascii; /* of the first one; the others follow it */
 } forms[] = {{0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'},
              {0x2074, 0x2079, '4'}, {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'},
              {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'}, {0x24ea, 0x24ea, '0'},
@@ -278,7 +278,7 @@ static const struct {
               {0xfe00, 0xfe0f, INVISIBLE}, {0xfeff, 0xfeff, INVISIBLE}, {0xff01, 0xff0f, '#'},
               {0xff1a, 0xff1b, '#'},       {0xff3b, 0xff40, '#'},       {0xff5b, 0xff65, '#'}};
 
-/* The ASCII equivalent of a digit of another script or form, or 0. */
+/* Returns the ASCII equivalent of a digit of another script or form, or 0. */
 static char fold_digit(uint32_t code)
 {
     for (size_t i = 0; i < ARRAY_LEN(zeros); i++)
@@ -290,8 +290,8 @@ static char fold_digit(uint32_t code)
     return 0;
 }
 
-/* The ASCII equivalent of a character, INVISIBLE if it is to be dropped, or 0 if it does not occur
- * in numbers. */
+/* Returns the ASCII equivalent of a character, INVISIBLE if it is to be dropped, or 0 if it does
+ * not occur in numbers. */
 static char fold(uint32_t code)
 {
     char digit = fold_digit(code);
@@ -346,7 +346,8 @@ static void skip(const char **text, size_t *len, size_t count)
     *len -= count;
 }
 
-/* The length of the type name in tensor(3), np.int64(3), Decimal('3'), torch.Tensor(3); or 0. */
+/* Returns the length of the type name in tensor(3), np.int64(3), Decimal('3'), torch.Tensor(3); or
+ * 0. */
 static size_t type_length(const char *text, size_t len)
 {
     static const char *const words[] = {"tensor",      "eagertensor", "array",    "ndarray",
@@ -370,7 +371,7 @@ static size_t type_length(const char *text, size_t len)
     return 0;
 }
 
-/* Strip what programs print around a number: a type, as in tensor(3, device='cuda:0'), or the
+/* Strip a program's decoration from a number: a type, as in tensor(3, device='cuda:0'), or the
  * letter of b'3'. */
 static void unwrap_repr(const char **text, size_t *len)
 {
@@ -408,7 +409,7 @@ static void unwrap(const char **text, size_t *len)
         (*len)--;
 }
 
-/* 3/2 */
+/* Returns whether it is a ratio, such as 3/2. */
 static bool is_ratio(const char *text, size_t len)
 {
     const char *slash = memchr(text, '/', len);
@@ -418,7 +419,8 @@ static bool is_ratio(const char *text, size_t len)
            read_decimal(slash + 1, len - (size_t)(slash + 1 - text), &d);
 }
 
-/* Is it a number with a suffix of some language: 3L, 3u, 3UL; 3.0f, 1e3d? 3d can be a name. */
+/* Returns whether it is a number with a suffix of some language: 3L, 3u, 3UL; 3.0f, 1e3d; but not
+ * 3d, which can be a name. */
 static bool has_suffix(const char *text, size_t len)
 {
     size_t n = len;
@@ -432,8 +434,8 @@ static bool has_suffix(const char *text, size_t len)
     return n < len && read_decimal(text, n, &d);
 }
 
-/* Is it what programs write for a missing value? Names such as none, or na for a country, differ in
- * case. */
+/* Returns whether programs write it for a missing value. Names such as none, or na for a country,
+ * differ in case. */
 static bool is_missing(const char *text, size_t len)
 {
     static const char *const words[] = {"None", "null", "NULL", "Null", "NA", "N/A", "n/a", "NaT"};

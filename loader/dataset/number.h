@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* number.h - the one rule for which texts are numbers. It applies to labels of every format, and to
+/* number.h - the only definition of a number in text. It applies to labels of every format, and to
  * fields of integers and floats. */
 #ifndef LOADER_DATASET_NUMBER_H
 #define LOADER_DATASET_NUMBER_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Is it a decimal digit of ASCII, whatever the locale? */
+/** Returns whether it is a decimal digit of ASCII, in any locale. */
 static inline bool number_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -21,7 +21,7 @@ enum number_kind {
     NUMBER_FRACTION, /* another decimal number: 1.5 */
     /* looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
     NUMBER_ODD,
-    NUMBER_MISSING, /* what programs write for a missing value: None, null, NA */
+    NUMBER_MISSING, /* written by programs for a missing value: None, null, NA */
 };
 
 /**
@@ -30,7 +30,7 @@ enum number_kind {
  */
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret);
 
-/** Is it a decimal number (NUMBER_INTEGER, NUMBER_HUGE or NUMBER_FRACTION)? */
+/** Returns whether it is a decimal number (NUMBER_INTEGER, NUMBER_HUGE or NUMBER_FRACTION). */
 bool number_is_decimal(enum number_kind kind);
 
 /**
@@ -40,10 +40,10 @@ bool number_is_decimal(enum number_kind kind);
  */
 int number_to_float(const char *text, size_t len, float *ret);
 
-/** Is it "NaN", "Infinity" or "-Infinity", as spelled by Python's json module? */
+/** Returns whether it is "NaN", "Infinity" or "-Infinity", as spelled by Python's json module. */
 bool number_is_special(const char *text, size_t len, float *ret);
 
-/** Why a string of this kind is not a NUMBER_INTEGER, to follow the text in a message. */
+/** Returns why a string of this kind is not a NUMBER_INTEGER, to follow the string in a message. */
 const char *number_why_no_integer(enum number_kind kind);
 
 #endif

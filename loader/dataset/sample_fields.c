@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_fields.c - the fields of one sample: from the bytes that are stored to those in a slot.
+/* sample_fields.c - the fields of one sample: from the stored bytes to those in a slot.
  *
- * A format with fields() returns them with the sample; others return paths, or have found the
- * places in advance, from which dataset_read_field() reads. A field that is missing, damaged, too
- * long or of another shape makes its sample bad, like an image that does not decode. */
+ * A format with fields() returns them with the sample; others return paths, or have located the
+ * fields in advance, so that dataset_read_field() can read them. A field that is missing, damaged,
+ * too long or of a different shape makes its sample bad, like an image that does not decode. */
 #include "config.h"
 
 #include "loader/dataset/field_table_priv.h"
@@ -58,14 +58,15 @@ static void collect(void *arg, const char *key, const void *value, size_t len, b
     }
 }
 
-/* Is each field a member of an archive, or a file beside the image? Only then do JSON fields have
- * members. */
+/* Returns whether each field is a member of an archive, or a file beside the image. Only then do
+ * JSON fields have members. */
 static bool fields_are_files(const struct dataset *d)
 {
     return d->format->find_fields || d->format->field_path;
 }
 
-/* Is this field a file of its own? A list contains the paths of such kinds, not their bytes. */
+/* Returns whether this field is a separate file. A list contains the paths of such kinds, not their
+ * bytes. */
 static bool is_file(const struct dataset *d, const struct field_spec *spec)
 {
     return d->format->field_path ||
@@ -82,7 +83,7 @@ bool fields_have_places(const struct dataset *d)
     return places;
 }
 
-/* Is it a JSON file that is wanted, as a whole, as numbers? */
+/* Returns whether the field is a whole JSON file of numbers. */
 static bool is_json_of_numbers(const struct field_spec *spec)
 {
     size_t len = strlen(spec->source);
@@ -113,7 +114,7 @@ static int begin_sample(struct collecting *c, struct plenum_error *err)
     return r == 0 && c->code < 0 ? error_set(err, c->code, "out of memory") : r;
 }
 
-/* Find the path of a field that is a file. False: the sample has none. */
+/* Find the path of a field that is a file. Returns false if the sample has none. */
 static bool find_path(const struct collecting *c, uint32_t i, char *ret, size_t size)
 {
     const struct dataset *d = c->dataset;
@@ -145,7 +146,7 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
     s->bytes.len = 0;
     s->state = (enum field_state)place->state;
     s->too_long = place->len > FIELD_STORED_MAX;
-    if (s->state != FIELD_THERE || s->too_long) /* it was unusable; is that still so? */
+    if (s->state != FIELD_THERE || s->too_long) /* it was unusable: check that it still is */
         return is_file(d, &d->fields.spec[i])
                    ? dataset_check_field(d, path, place, err)
                    : dataset_check_unchanged(d, &d->index.samples[c->sample], err);

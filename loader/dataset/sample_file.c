@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_file.c - reads samples that are files of their own; and buffers for the bytes of any
+/* sample_file.c - reads samples that are separate files; and buffers for the bytes of any
  * sample. */
 #include "config.h"
 
@@ -43,9 +43,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
     *buffer = (struct dataset_buffer){0};
 }
 
-/* Images of other kinds are left out of the index, rather than being bad samples: so a build that
- * cannot decode WebP or AVIF serves the rest. That is a different data set, with a warning.
- */
+/* Other images are left out of the index, instead of being bad samples. So a build that cannot
+ * decode WebP or AVIF serves the rest; that is a different data set, with a warning. */
 static const char *const extensions[] = {".jpg",  ".jpeg", ".png",
 #ifdef HAVE_WEBP
                                          ".webp",
@@ -152,7 +151,7 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-/* Is it a regular file of the length in the index or table? */
+/* Returns whether it is a regular file with the length in the index or table. */
 static bool has_len(const struct stat *st, uint32_t len)
 {
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;

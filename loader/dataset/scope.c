@@ -54,7 +54,7 @@ static bool is_inside(const struct scope *scope, const char *path)
     return false;
 }
 
-/* Is it inside a root, or above one? */
+/* Returns whether it is inside a root, or above one. */
 static bool is_known(const struct scope *scope, const char *path)
 {
     for (unsigned i = 0; i < scope->num_roots; i++)
@@ -77,7 +77,7 @@ static const char *done_of(const struct scope_walk *w)
     return *w->done ? w->done : "/";
 }
 
-/* The error that the client may see, for an error in the current folder. */
+/* Returns the error that the client may see for an error in the current folder. */
 static int visible_error(const struct scope_walk *w, int r)
 {
     if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* errors of the loader itself */
@@ -199,7 +199,7 @@ static int walk_open(struct scope_walk *w, int flags)
     else
         fd = openat(w->up, strrchr(w->done, '/') + 1, flags | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ELOOP ? -EAGAIN : -errno; /* it has just been replaced by a link */
+        return errno == ELOOP ? -EAGAIN : -errno; /* it was replaced by a link just now */
     return fd;
 }
 
@@ -257,14 +257,14 @@ static int walk_from(const struct scope *scope, const char *path, int flags, cha
 
 /* ---- openat2() ---- */
 
-/* struct open_how of <linux/openat2.h>, which older systems lack. */
+/* The type struct open_how of <linux/openat2.h>, which older systems lack. */
 struct how {
     uint64_t flags, mode, resolve;
 };
 
 enum { NO_MAGIC_LINKS = 0x02, BENEATH = 0x08 };
 
-/* Open a path beneath the folder; -EXDEV: it may be elsewhere. */
+/* Open a path beneath the folder. Returns -EXDEV if it may be elsewhere. */
 static int open_beneath(const struct scope *scope, const char *path, int flags)
 {
 #ifdef SYS_openat2

@@ -15,15 +15,15 @@
 
 #include <plenum/error.h>
 
-/** The roots that a data set is confined to, and the folder that its relative paths start from.
- * Constant once the data set is open. Threads: any. */
+/** The roots that a data set is confined to, and the folder of its relative paths. Constant once
+ * the data set is open. Threads: any. */
 struct scope {
     char **roots; /* owned: paths without links; none: any file may be opened */
     unsigned num_roots;
     char *folder; /* owned: absolute, without links; NULL: the working directory */
     int fd;       /* of the folder */
     /** Set while the data set is being opened, otherwise NULL. Once it is true, all calls return
-     * -ECANCELED: patterns and links can lead to too many folders to wait for. */
+     * -ECANCELED, because patterns and links can lead to too many folders to wait for. */
     const atomic_bool *cancel;
 };
 

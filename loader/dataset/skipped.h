@@ -5,14 +5,14 @@
 
 #include <stdbool.h>
 
-/** Is an entry of a folder skipped? That is the case if its name begins with a dot, or if operating
- * systems, network storage or tools create such entries by themselves (Thumbs.db, __MACOSX,
- * lost+found ...). Ignores case. */
+/** Returns whether an entry of a folder is skipped: its name begins with a dot, or operating
+ * systems, network storage or tools create such entries (Thumbs.db, __MACOSX, lost+found ...).
+ * Ignores case. */
 bool dataset_skips_name(const char *name);
 
-/** Is a member of an archive skipped? That is the case if its last part begins with a dot, or any
- * part is one that systems or tools create. Folders that begin with a dot are not skipped here:
- * paths in archives may begin with "./", "../" or the folder that was archived. */
+/** Returns whether a member of an archive is skipped: its last part begins with a dot, or any part
+ * is one that systems or tools create. Folders that begin with a dot are not skipped here: paths in
+ * archives may begin with "./", "../" or the folder that was archived. */
 bool dataset_skips_path(const char *path);
 
 #endif

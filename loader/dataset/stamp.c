@@ -29,7 +29,8 @@ static int64_t signed_time(const struct timespec *time)
     return (int64_t)stamp_time(time);
 }
 
-/* The clock of the kernel's file times: the next change gets this time or a later one. */
+/* Returns the current time of the clock for file times: the next change gets this time or a later
+ * one. */
 static int64_t kernel_now(void)
 {
     struct timespec now;
@@ -38,7 +39,7 @@ static int64_t kernel_now(void)
     return signed_time(&now);
 }
 
-/* Wait until another change would alter the ctime: at most until the next tick of the kernel's
+/* Wait until another change would alter the ctime, at most until the next tick of the kernel's
  * clock. */
 static void pass_ctime(int64_t ctime_ns)
 {
@@ -46,8 +47,8 @@ static void pass_ctime(int64_t ctime_ns)
         (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
-/* Are its times older than the clock's resolution? Times in the future count as settled: a wrong
- * clock has set them, and any change from now on sets another time. */
+/* Returns whether its times are older than the clock's resolution. Times in the future are settled,
+ * too: they come from a wrong clock, and any later change sets a different time. */
 static bool is_settled(const struct stat *st)
 {
     /* FAT has the coarsest clock of all file systems. */
@@ -63,7 +64,7 @@ static bool is_settled(const struct stat *st)
     return st->st_ctim.tv_nsec ? changed < now : changed <= now - grain_ns; /* whole seconds */
 }
 
-/* Does the file system keep ctimes? */
+/* Returns whether the file system keeps ctimes. */
 static bool keeps_ctimes(uint32_t type)
 {
     /* ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs, NFS, Lustre, CephFS, GPFS, BeeGFS */
@@ -77,7 +78,7 @@ static bool keeps_ctimes(uint32_t type)
     return false;
 }
 
-/* FUSE and SMB invent inode numbers, and forget them. */
+/* Returns whether inode numbers are permanent: FUSE and SMB invent them, and forget them. */
 static bool keeps_inodes(uint32_t type)
 {
     return type != 0x65735546 && type != 0xFF534D42 && type != 0xFE534D42;

@@ -47,32 +47,33 @@ enum stamp_match {
     STAMP_DIFFERS,
 };
 
-/** The time in ns; times before 1970 wrap around. */
+/** Returns the time in ns; times before 1970 wrap around. */
 uint64_t stamp_time(const struct timespec *time);
 
 /**
- * The stamp of the file or folder open as `fd` (-1: unknown file system) with this `st`, without
- * its content. Read the content afterwards: later changes are then detected, unless the stamp is
- * not settled. If the ctime is of the current tick of the kernel's clock, waits for the next one.
+ * Returns the stamp of the file or folder open as `fd` (-1: unknown file system) with this `st`,
+ * without its content. Read the content afterwards: later changes are then detected, unless the
+ * stamp is not settled. If the ctime is in the current tick of the kernel's clock, waits for the
+ * next one.
  */
 struct stamp stamp_of(int fd, const struct stat *st);
-/** The stamp of a path where nothing exists. */
+/** Returns the stamp of a path where nothing exists. */
 struct stamp stamp_absent(void);
-/** A stamp of the type alone: detects a file that has become a folder. */
+/** Returns a stamp of the type alone, to detect a file that has become a folder. */
 struct stamp stamp_type(const struct stat *st);
 
 /** Compare a stamp with the current `st`, or NULL if nothing exists there. */
 enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st);
 
-/** One summand of the content of a folder open as `fd`, which is the sum over its entries except
- * "." and "..". Hashes the name and the type, and stats the entry only if readdir() did not return
- * its type. Links are not followed. */
+/** Returns one summand of the content of the folder open as `fd`, which is the sum over its entries
+ * except "." and "..". Hashes the name and the type, and stats the entry only if readdir() did not
+ * return its type. Links are not followed. */
 uint64_t stamp_hash_entry(int fd, const struct dirent *entry);
-/** The content of a file with these bytes; never 0. */
+/** Returns the content of a file with these bytes; never 0. */
 uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 
-/** Is the file or folder at this path of the scope unchanged? Reads it only if its times leave that
- * open and the stamp has a content. */
+/** Returns whether the file or folder at this path of the scope is unchanged. Reads it only if its
+ * times do not show that and the stamp has a content. */
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp);
 
 #endif
