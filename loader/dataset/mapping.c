@@ -34,8 +34,7 @@ static bool catches;
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-    bool sent =
-        info->si_code <= 0; /* sent with kill(2), for example, not raised by an instruction */
+    bool sent = info->si_code <= 0; /* by kill(2), for example, not raised by an instruction */
 
     (void)context;
     if (escape && !sent)

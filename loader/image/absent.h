@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* absent.h - the reader of a format whose library this build lacks. It recognises its files, but
- * opens none. */
+/* absent.h - the reader for a format whose library this build lacks. It recognises files of the
+ * format, but opens none. */
 #ifndef LOADER_IMAGE_ABSENT_H
 #define LOADER_IMAGE_ABSENT_H
 
@@ -9,7 +9,7 @@
 struct absent_reader {
     struct image_reader base;
     struct image_reader_ops ops;
-    const char *an, *library; /* "a WebP", "libwebp" */
+    const char *an, *library; /* such as "a WebP" and "libwebp" */
 };
 
 /** `knows`: the function of the reader with the library. Returns 0 or -ENOMEM. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* avx2.h - attributes of functions for x86 processors with AVX2. Included only where these are
- * built. */
+/* avx2.h - attributes of functions for x86 processors with AVX2. Included only where such functions
+ * are built. */
 #ifndef LOADER_IMAGE_AVX2_H
 #define LOADER_IMAGE_AVX2_H
 

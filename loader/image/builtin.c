@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* builtin.c - written by tests/loader/image/make_builtin.c; never write it again: the
- * hashes in selftest.c are of these bytes. */
+/* builtin.c - written by tests/loader/image/make_builtin.c. Do not generate it again: the hashes in
+ * selftest.c are of these bytes. */
 #include "config.h"
 
 #include "loader/image/builtin.h"

@@ -16,7 +16,7 @@ uint8_t exif_of_tiff(const uint8_t *bytes, size_t len);
  * scan. */
 uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len);
 
-/** Does the orientation swap width and height? */
+/** Returns whether the orientation swaps width and height. */
 static inline int exif_swaps(uint8_t orientation)
 {
     return orientation >= 5;
@@ -26,10 +26,10 @@ static inline int exif_swaps(uint8_t orientation)
  * height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
-/** How a region of the stored image is turned. */
+/** Parameters for turning a region of the stored image. */
 struct exif_turn {
     uint8_t orientation;
-    uint32_t width, height; /* of the stored region */
+    uint32_t width, height; /* size of the stored region */
     uint32_t pixel;         /* bytes of a stored pixel; a byte after the last one may be read */
     uint8_t *turned;        /* the whole turned region, four bytes per pixel, without gaps */
 };

@@ -67,19 +67,19 @@ enum { STRIP_ROWS = 16 };
 struct avif_reader {
     struct image_reader base;
 
-    avifDecoder *decoder; /* for this image, or NULL */
-    avifIO io;            /* of the file */
+    avifDecoder *decoder; /* for the current image, or NULL */
+    avifIO io;            /* reads the file */
     const uint8_t *bytes;
     size_t len;
-    uint32_t pixels;             /* of a frame, at most */
-    struct plenum_error refused; /* why we gave libavif no data, or "" */
-    struct rect clean;           /* of the frame: the image */
+    uint32_t pixels;             /* maximum pixels of a frame */
+    struct plenum_error refused; /* the reason why libavif got no data, or "" */
+    struct rect clean;           /* the image within the frame */
 
     struct yuv_image planes;
     struct yuv_rule rule;
-    struct rect region;   /* of the image */
-    uint32_t rows_done;   /* of the region */
-    struct scratch room;  /* for yuv_convert() */
+    struct rect region;   /* the requested region of the image */
+    uint32_t rows_done;   /* rows of the region that are done */
+    struct scratch room;  /* working memory of yuv_convert() */
     struct scratch strip; /* [STRIP_ROWS][region.width][4] */
 };
 
@@ -94,8 +94,8 @@ static void avif_reader_close(struct image_reader *reader)
     scratch_trim(&a->strip, 16 << 20);
 }
 
-/* libavif reads everything through this, so that data is counted, too, if libavif finds it in ways
- * that avif_scan() does not know. */
+/* libavif reads everything through this, so data is counted even if libavif finds it in ways that
+ * avif_scan() does not know. */
 static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t size,
                              avifROData *ret)
 {
@@ -111,7 +111,8 @@ static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t
                                                               : AVIF_RESULT_OK;
 }
 
-/* libavif does not report that dav1d is out of memory, but malloc() does: errno was 0 before. */
+/* libavif does not report that dav1d is out of memory, but malloc() sets errno, which was 0
+ * before. */
 static int failed(const struct avif_reader *a, avifResult result, struct plenum_error *err)
 {
     const char *more = a->decoder->diag.error;
@@ -134,7 +135,7 @@ static int failed(const struct avif_reader *a, avifResult result, struct plenum_
 static uint8_t find_orientation(const avifImage *image)
 {
     static const uint8_t turns[4][3] = {
-        /* upright, top and bottom exchanged, left and right exchanged */
+        /* upright; top and bottom exchanged; left and right exchanged */
         {1, 4, 2},
         {8, 5, 7},
         {3, 2, 4},
@@ -153,18 +154,18 @@ static uint8_t find_orientation(const avifImage *image)
     return turns[turn][mirror];
 }
 
-/* One axis of a clean aperture: `side` pixels, of which n / d are shown; their middle is off_n /
- * off_d away from the middle of all. */
+/* One axis of a clean aperture: n / d of its `side` pixels are shown, and their middle is off_n /
+ * off_d away from the middle of the side. */
 struct aperture {
     uint32_t side, n, d;
     int32_t off_n;
     uint32_t off_d;
 };
 
-/* Returns false if an aperture is not a whole number of pixels within the side. */
+/* Returns false if the aperture is not a whole number of pixels within the side. */
 static bool find_clean(struct aperture c, uint32_t *begin, uint32_t *count)
 {
-    int64_t twice; /* begin, times off_d */
+    int64_t twice; /* twice `begin`, times off_d */
 
     if (c.d == 0 || c.off_d == 0 || c.n == 0 || c.n % c.d != 0 || c.n / c.d > c.side)
         return false;
@@ -295,7 +296,7 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
         return failed(a, result, err);
     image = a->decoder->image;
     if (image->width != width || image->height != height ||
-        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* scaled nevertheless */
+        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* it was scaled nevertheless */
         return error_set(
             err, -EBADMSG,
             "the AVIF file is damaged: its image does not have the size that its header gives");

@@ -39,8 +39,8 @@
 
 struct count {
     uint64_t obus, unknown;
-    uint64_t hidden;  /* frames of an item beyond the first */
-    uint64_t extents; /* extents of an item beyond the first */
+    uint64_t hidden;  /* further frames of items with several */
+    uint64_t extents; /* further extents of items with several */
 };
 
 static bool over(const struct count *count)
@@ -49,7 +49,7 @@ static bool over(const struct count *count)
            count->hidden > IMAGE_HIDDEN_FRAMES_MAX || count->extents > IMAGE_EXTENTS_MAX;
 }
 
-/* The position in the bytes of an item. All zeros before the first byte. */
+/* The position in an item's bytes. All zeros before the first byte. */
 struct scan_walk {
     enum { HEADER, EXTENSION, SIZE, METADATA, PAYLOAD } at;
     uint32_t type;
@@ -61,7 +61,7 @@ struct scan_walk {
 
 enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
 
-/* dav1d treats a redundant frame header as a frame header if there was no other. */
+/* dav1d treats a redundant frame header as a frame header if no other came before it. */
 static bool is_frame(uint32_t type)
 {
     return type == OBU_FRAME_HEADER || type == OBU_FRAME || type == OBU_REDUNDANT_FRAME_HEADER;
@@ -72,12 +72,12 @@ static bool is_known(uint32_t type)
     return (type >= 1 && type <= 7) || type == 15;
 }
 
-/* An OBU without a size is the last one. If it is also the only one, its type does not count: data
- * that is not AV1 often looks like that, and dav1d logs one line and returns no frame, so libavif
- * decodes no further item.
+/* An OBU without a size is the last one. If it is also the only one, its type does not count,
+ * because data that is not AV1 often looks like that; dav1d then logs one line and returns no
+ * frame, so libavif decodes no further item.
  *
- * dav1d reads the type of metadata even if their size is 0, and then takes the bytes after them for
- * it: such metadata count as unknown. */
+ * dav1d reads the type of metadata even if their size is 0, and takes it from the bytes that
+ * follow: such metadata count as unknown. */
 static void begin_payload(struct scan_walk *walk, struct count *count, uint64_t size)
 {
     bool counts = walk->sized || walk->obus > 0;
@@ -167,11 +167,10 @@ struct scan_span {
 struct box {
     const uint8_t *type;
     struct scan_span content;
-    size_t size; /* with its header */
+    size_t size; /* including its header */
 };
 
-/* Take the next of these boxes. A damaged one takes all the remaining bytes: libavif will report
- * it. */
+/* Take the next box. A damaged one takes all remaining bytes; libavif will report it. */
 static bool next_box(struct scan_span *boxes, struct box *ret)
 {
     enum { HEADER_BYTES = 8 };
@@ -185,7 +184,7 @@ static bool next_box(struct scan_span *boxes, struct box *ret)
         begin = HEADER_BYTES + 8;
         size = (uint64_t)get_be32(boxes->bytes + 8) << 32 | get_be32(boxes->bytes + 12);
     }
-    if (size < begin || size > boxes->len) /* 0: up to the end */
+    if (size < begin || size > boxes->len) /* 0: to the end */
         size = boxes->len;
     *ret = (struct box){.type = boxes->bytes + 4,
                         .content = {boxes->bytes + begin, (size_t)size - begin},
@@ -203,7 +202,7 @@ static bool is_one_of(const uint8_t *type, const char *types)
     return false;
 }
 
-/* Take a number of `count` bytes; missing bytes are 0. */
+/* Take a number of `count` bytes; missing bytes count as 0. */
 static uint64_t take(struct scan_span *from, uint32_t count)
 {
     uint64_t value = 0;
@@ -220,11 +219,11 @@ static uint64_t take(struct scan_span *from, uint32_t count)
 
 struct scan {
     struct scan_span file;
-    uint64_t lists; /* bytes */
+    uint64_t lists; /* bytes of lists */
     uint64_t boxes;
     uint64_t tiles;
-    uint32_t side;       /* the smallest side of all images */
-    uint64_t item_bytes; /* of all items, even if they share bytes */
+    uint32_t side;       /* the smallest side of any image */
+    uint64_t item_bytes; /* bytes of all items, even if items share bytes */
     struct count count;
 };
 
@@ -262,8 +261,8 @@ static void scan_items(struct scan *scan, struct scan_span iloc, struct scan_spa
     }
 }
 
-/* Returns how many tiles "iref" refers to. A "dimg" reference lists the items that an image is
- * composed of, an "auxl" reference those that an alpha image belongs to; all count as tiles.
+/* Returns how many tiles "iref" refers to. A "dimg" reference lists the items that make up an
+ * image, and an "auxl" reference the items that an alpha image belongs to; all count as tiles.
  * Versions of libavif disagree about where a reference ends, so we search at every byte. */
 static uint64_t count_tiles(struct scan_span iref)
 {
@@ -278,7 +277,7 @@ static uint64_t count_tiles(struct scan_span iref)
         (void)take(&iref, 1);
         if (!found)
             continue;
-        if (size == 1) /* the size has 64 bits, and they follow the type */
+        if (size == 1) /* a 64-bit size follows the type */
             (void)take(&behind, 8);
         (void)take(&behind, version == 0 ? 2 : 4); /* the item's ID */
         sum += take(&behind, 2);
@@ -297,8 +296,8 @@ static struct scan_span find_idat(struct scan_span boxes)
     return ret;
 }
 
-/* Count the properties of each sample description like libavif 0.11, which reads them up to the end
- * of the box, past the end of the description. */
+/* Count the properties of each sample description like libavif 0.11, which reads them to the end of
+ * the box, beyond the end of the description. */
 static void scan_descriptions(struct scan *scan, struct scan_span stsd)
 {
     enum { FLAGS_AND_COUNT = 8, ENTRY = 78 };
@@ -355,7 +354,7 @@ static void scan_boxes(struct scan *scan, struct scan_span boxes, struct scan_sp
 static uint32_t find_pixels(const struct scan *scan)
 {
     enum { SIDE = 64 };
-    /* The lists cannot hold more tiles than this, even if the search above found more. */
+    /* The lists cannot hold more tiles than this, even if count_tiles() found more. */
     uint64_t tiles = scan->tiles < IMAGE_LISTS_MAX ? scan->tiles : IMAGE_LISTS_MAX;
     uint64_t side = scan->side > 0 ? scan->side : 1;
 

@@ -26,8 +26,8 @@ static int64_t multiply(int64_t a, int64_t b)
     return (int64_t)(((i128)a * b) >> FINE);
 }
 
-/* Taylor's series from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 - ...) with n =
- * `first`, `first` + 2, ... */
+/* Taylor's series, summed from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 - ...)
+ * with n = `first`, `first` + 2, ... */
 static int64_t series(int64_t u, int64_t first)
 {
     int64_t z = multiply(u, u), y = one;
@@ -73,8 +73,8 @@ static int64_t tangent(int64_t degrees)
     return (int64_t)((i128)s * one / c);
 }
 
-/* The position of the first pixel, if the point at (cx, cy) / 2 from the upper left moves by (dx,
- * dy). `row`: of a matrix with FINE bits, whose diagonal element is number `main`. */
+/* Returns the position of the first pixel if the point at (cx, cy) / 2 from the upper left moves by
+ * (dx, dy). `row`: a row of a matrix with FINE bits; its diagonal element has the index `main`. */
 static int64_t first_position(const int64_t row[2], int main, const int64_t centre[2],
                               const int64_t move[2])
 {
@@ -122,7 +122,7 @@ void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32
     affine_of_parts(ret, &parts, width, height);
 }
 
-/* The centre of a pixel, and the integer nearest to half a factor after it. */
+/* A pixel's centre. Half a factor is added to it, rounded to an integer. */
 static const int64_t half = 1 << (AFFINE_BITS - 1);
 
 void affine_shear_x(struct affine *ret, int64_t factor)
@@ -151,7 +151,7 @@ static bool on_a_line(const int64_t a[2], const int64_t b[2], const int64_t c[2]
     return (b[0] - a[0]) * (c[1] - a[1]) == (b[1] - a[1]) * (c[0] - a[0]);
 }
 
-/* Remove the low bits, as few as possible so that sums over the window fit into 62 bits. */
+/* Remove as few low bits as possible, so that sums over the window fit into 62 bits. */
 static void shorten(const i128 rows[3][3], uint32_t width, uint32_t height, int64_t *const to[3])
 {
     const i128 most = (i128)1 << 62;
@@ -195,7 +195,7 @@ bool affine_of_corners(struct affine *ret, const int64_t p[4][2], uint32_t width
     if (on_a_line(p[0], p[1], p[2]) || on_a_line(p[1], p[2], p[3]) || on_a_line(p[2], p[3], p[0]) ||
         on_a_line(p[3], p[0], p[1]))
         return false;
-    for (int k = 0; k < 3; k++) { /* twice, so that the centre of a pixel is an integer */
+    for (int k = 0; k < 3; k++) { /* doubled, so that the centre of a pixel is an integer */
         rows[k][0] = 2 * inverse[k][0] * scale[k];
         rows[k][1] = 2 * inverse[k][1] * scale[k];
         rows[k][2] = (inverse[k][0] + inverse[k][1] + 2 * inverse[k][2]) * scale[k];
@@ -205,14 +205,14 @@ bool affine_of_corners(struct affine *ret, const int64_t p[4][2], uint32_t width
     return true;
 }
 
-/* The same sums, counted from the other end of axis `axis`. */
+/* Change the sums so that axis `axis` is counted from its other end. */
 static void count_back(int64_t row[3], int axis, uint32_t side)
 {
     row[2] += row[axis] * ((int64_t)side - 1);
     row[axis] = -row[axis];
 }
 
-/* `side` - 1 - floor(position), exactly. */
+/* Replace a position by `side` - 1 - floor(position), exactly. */
 static void look_back(int64_t row[3], uint32_t side)
 {
     row[0] = -row[0];
@@ -253,7 +253,7 @@ struct affine_job {
     uint8_t *to;
 };
 
-/* Pixels first ... end - 1 of a row. */
+/* The pixels first ... end - 1 of a row. */
 struct range {
     int64_t first, end;
 };
@@ -349,7 +349,7 @@ static void run_loop(const struct affine_job *job, int64_t row, struct range ran
         .width = (uint32_t)job->width,
         .x = (int32_t)(x + map->x[0] * range.first - shift),
         .y = (int32_t)(y + map->y[0] * range.first - shift),
-        .dx = several ? (int32_t)map->x[0] : 0, /* which is small if there are several inside */
+        .dx = several ? (int32_t)map->x[0] : 0, /* small if several pixels are inside */
         .dy = several ? (int32_t)map->y[0] : 0,
         .to = job->to + row * job->width + range.first,
         .count = (uint32_t)(range.end - range.first),
@@ -370,7 +370,7 @@ static void affine_row(const struct affine_job *job, int64_t row)
 
     within = inside(inside(all, x, map->x[0], 0, right), y, map->y[0], 0, low);
     inner = within;
-    if (map->bilinear) /* the four neighbours exist */
+    if (map->bilinear) /* all four neighbours exist */
         inner = inside(inside(within, x, map->x[0], half, right - half), y, map->y[0], half,
                        low - half);
     if (inner.first >= inner.end)
@@ -383,8 +383,8 @@ static void affine_row(const struct affine_job *job, int64_t row)
     fill(job, row, within.end, job->width);
 }
 
-/* Returns floor(a / b) for b > 0 if that is in 0 ... 2^40; otherwise something beyond it, or
- * negative. |a| < 2^62. The quotient of doubles is wrong by less than 1. */
+/* Returns floor(a / b) for b > 0 if that is in 0 ... 2^40; otherwise a number above that range, or
+ * a negative one. |a| < 2^62. The quotient of doubles is wrong by less than 1. */
 static int64_t quotient(int64_t a, int64_t b)
 {
     int64_t q = (int64_t)((double)a / (double)b), rest = a - q * b;

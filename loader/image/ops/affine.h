@@ -18,7 +18,7 @@ struct affine {
     int64_t x[3], y[3];
     bool divides;
     int64_t d[3];
-    bool mirror, upside_down; /* for a map that divides: the source is mirrored */
+    bool mirror, upside_down; /* for maps that divide: the source is mirrored */
     bool bilinear;            /* bilinear; otherwise the nearest pixel */
     uint8_t fill[3];          /* the colour outside of the source */
 };
@@ -27,13 +27,13 @@ struct affine {
  * and `dy` is at 2^AFFINE_BITS. */
 struct affine_parts {
     int64_t degrees; /* clockwise */
-    int64_t dx, dy;  /* pixels to the right and down */
+    int64_t dx, dy;  /* pixels to the right, and down */
     int64_t scale;   /* greater than 0 */
     int64_t shear_x, shear_y;
 };
 
-/* These functions create maps with the nearest pixel, black outside, for a window of width x
- * height. */
+/* The functions below create maps for a window of width x height that use the nearest pixel, and
+ * black outside the source. */
 
 /** Rotate around the centre, counterclockwise. */
 void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32_t height);
@@ -55,13 +55,13 @@ bool affine_of_corners(struct affine *ret, const int64_t corners[4][2], uint32_t
 void affine_mirror(struct affine *map, uint32_t width);
 void affine_turn_upside_down(struct affine *map, uint32_t height);
 
-/** A part of a row whose pixels are all inside the source. */
+/** A part of a row all of whose pixels come from inside the source. */
 struct affine_span {
     const uint8_t *from; /* planes of width x height; 3 bytes more may be read */
-    size_t plane;        /* bytes from plane to plane, of both */
-    uint32_t width;      /* of a row of the source */
-    int32_t x, y;        /* of the first pixel; if bilinear, of its upper left neighbour */
-    int32_t dx, dy;      /* from pixel to pixel */
+    size_t plane;        /* distance of the planes in bytes, in `from` and `to` */
+    uint32_t width;      /* width of the source */
+    int32_t x, y;        /* position of the first pixel; if bilinear, of its upper left neighbour */
+    int32_t dx, dy;      /* step from pixel to pixel */
     uint8_t *to;
     uint32_t count;
 };
@@ -76,15 +76,14 @@ extern const struct affine_loops affine_portable;
 extern const struct affine_loops affine_avx2;
 #endif
 
-/** Returns the weight of the right or lower neighbour, of 4096: an odd number, so that a mirror
+/** Returns the weight of the right or lower neighbour, out of 4096. It is odd, so that mirroring
  * changes nothing. */
 static inline uint32_t affine_part(uint32_t position)
 {
     return (position >> 4 & 4094) | 1;
 }
 
-/** Blend four neighbours. The ones on the right and below are `right` and `below` bytes further
- * on. */
+/** Blend four neighbours. The right and the lower ones are `right` and `below` bytes further on. */
 static inline uint8_t affine_blend(const uint8_t *v, size_t right, size_t below,
                                    uint32_t right_part, uint32_t low_part)
 {

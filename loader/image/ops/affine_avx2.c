@@ -11,7 +11,7 @@
 
 #include "loader/image/avx2.h"
 
-/* Positions of eight pixels. */
+/* The positions of eight pixels. */
 struct lanes {
     __m256i x, y, dx, dy, width;
 };
@@ -30,7 +30,7 @@ AVX2_INLINE struct lanes lanes_of(const struct affine_span *s)
     };
 }
 
-/* Returns the offsets of their (upper left) pixels in a plane of less than 2^31 bytes. */
+/* Returns the offsets of the (upper left) pixels in a plane of less than 2^31 bytes. */
 AVX2_INLINE __m256i offsets(const struct lanes *l)
 {
     return _mm256_add_epi32(_mm256_mullo_epi32(_mm256_srai_epi32(l->y, AFFINE_BITS), l->width),
@@ -48,7 +48,7 @@ AVX2_INLINE __m256i gather(const uint8_t *from, __m256i at)
     return _mm256_i32gather_epi32((const int *)(const void *)from, at, 1);
 }
 
-/* Store eight pixels, with blue above green above red in a lane, to their planes. */
+/* Store eight pixels, each a lane with red lowest, then green and blue, to their planes. */
 AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
 {
     const __m256i planes = _mm256_broadcastsi128_si256(
@@ -62,7 +62,7 @@ AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
     _mm_storel_epi64((__m128i *)(void *)(s->to + 2 * s->plane + i), _mm256_extracti128_si256(v, 1));
 }
 
-/* Returns the rest of a span after its first `done` pixels. */
+/* Returns the rest of a span, after its first `done` pixels. */
 static struct affine_span rest_of(const struct affine_span *s, uint32_t done)
 {
     struct affine_span rest = *s;

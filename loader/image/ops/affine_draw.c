@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* affine_draw.c - draws the values of rotate, translate, shear, affine and perspective, like
+/* affine_draw.c - draws the values of rotate, translate, shear, affine and perspective, as
  * torchvision's RandomRotation, RandomAffine and RandomPerspective do. */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 /* The random words of an operation, in order. */
 struct affine_words {
     const struct image_draw *draw;
-    uint32_t number; /* of the next word: each draw has four */
+    uint32_t number; /* index of the next word; each draw has four */
 };
 
 static uint32_t next_word(struct affine_words *w)
@@ -21,7 +21,7 @@ static uint32_t next_word(struct affine_words *w)
     return block.word[w->number++ % 4];
 }
 
-/* Draws an integer; both ends are included. */
+/* Draw an integer; both ends are included. */
 static int64_t between(struct affine_words *w, int64_t low, int64_t high)
 {
     return low + philox_below(next_word(w), (uint32_t)(high - low + 1));
@@ -33,7 +33,7 @@ static int64_t draw_range(struct affine_words *w, const struct rational_signed r
                    fixed_of(range[1].num, range[1].den, AFFINE_BITS));
 }
 
-/* Draws whole pixels, up to a part of a side in either direction. */
+/* Draw a whole number of pixels, up to a part of a side in either direction. */
 static int64_t draw_move(struct affine_words *w, struct rational part, uint32_t side)
 {
     int64_t most = fixed_of((int64_t)part.num * side, part.den, AFFINE_BITS);
@@ -79,7 +79,7 @@ static bool draw_corners(const struct pipeline_op *op, struct affine_words *w, u
 bool affine_draw(const struct pipeline_op *op, uint32_t first, const struct image_draw *draw,
                  uint32_t width, uint32_t height, struct affine *ret)
 {
-    /* The first one decides whether the operation is applied. */
+    /* The first word decides whether the operation is applied. */
     struct affine_words w = {draw, 4 * first + 1};
 
     if (op->kind == PIPELINE_PERSPECTIVE) {

@@ -22,7 +22,7 @@
 #include "loader/image/ops/blur.h"
 #include "loader/image/scratch.h"
 
-enum { BAND = 4096 }; /* pixels */
+enum { BAND = 4096 }; /* pixels that are processed at a time */
 
 struct augment {
     const struct augment_loops *loops;
@@ -33,7 +33,7 @@ struct augment {
     struct scratch mixed;  /* windows to mix, the original first */
     uint32_t weights[AUGMENT_MIXED_MAX];
     uint32_t mixed_count;
-    uint32_t mean; /* the level of the next contrast */
+    uint32_t mean; /* mean level for the next contrast */
 };
 
 static const struct augment_loops *const sets[] = {
@@ -108,7 +108,8 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
     size_t i = 0;
 
     memset(counts, 0, 256 * sizeof(*counts));
-    /* Neighbours are often equal, and an increment waits for the previous one. */
+    /* Neighbours are often equal, and an increment waits for the previous one of the same
+     * counter. */
     for (; i + 4 <= n; i += 4) {
         counts[v[i]]++;
         other[0][v[i + 1]]++;
@@ -121,7 +122,8 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
         counts[level] += other[0][level] + other[1][level] + other[2][level];
 }
 
-/* Maps the darkest level to 0, the brightest to 255. Returns false if nothing changes. */
+/* Fill a table that maps the darkest level to 0 and the brightest to 255. Returns false if nothing
+ * changes. */
 static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
 {
     if (high <= low)
@@ -132,7 +134,8 @@ static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
     return true;
 }
 
-/* Makes the numbers of pixels of each level as equal as possible. */
+/* Fill a table that makes the numbers of pixels of all levels as equal as possible. Returns false
+ * if nothing changes. */
 static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256])
 {
     uint32_t last = 255;
@@ -197,7 +200,7 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     struct blur_kernel kernel;
 
     blur_kernel_make(step->size, step->number, &kernel);
-    if (kernel.radius == 0) /* which changes nothing */
+    if (kernel.radius == 0) /* nothing changes */
         return;
     for (size_t at = 0; at < 3 * n; at += n) {
         struct blur_plane plane = {planes + at, width, height};
@@ -304,7 +307,7 @@ static void do_pixels(const struct augment *a, const struct augment_step *step, 
     }
 }
 
-/* Dark levels become brighter. */
+/* Make dark levels brighter. */
 static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
 {
     uint8_t table[256];
@@ -314,7 +317,7 @@ static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
     a->loops->table(v, n, table);
 }
 
-/* A step of augmix: each of the windows to mix is saved in turn. */
+/* Do a step of augmix: save one of the windows to mix, or mix them. */
 static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, size_t n)
 {
     uint8_t *kept = a->mixed.bytes;
@@ -369,13 +372,13 @@ static void do_window(struct augment *a, const struct augment_step *step, uint8_
     }
 }
 
-/* One pass through the window, band by band: some steps that use each pixel alone, and then the
+/* One pass through the window, band by band: some steps that use each pixel alone, then the
  * store, or the sum for the next contrast. */
 struct pass {
     const struct augment_step *steps;
     uint32_t count;
     bool sums;
-    const struct image_store *store; /* NULL: not yet */
+    const struct image_store *store; /* NULL: store nothing yet */
     bool upside_down;
     uint8_t *dst;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* augment.h - the operations after the crop: a resized window in, the stored sample out.
+/* augment.h - the operations after the crop, from a resized window to the stored sample.
  *
- * The rules (docs/pixels.md 10) are in integers. The values drawn for a sample depend only on the
+ * The rules (docs/pixels.md 10) use integers. The values drawn for a sample depend only on the
  * pipeline and the draw, so they are known before any pixel: a sample without operations takes the
  * short path. */
 #ifndef LOADER_IMAGE_AUGMENT_H
@@ -18,15 +18,15 @@
 
 /** One operation applied to a sample. */
 struct augment_step {
-    enum pipeline_op_kind kind; /* for a jitter, one of its parts */
+    enum pipeline_op_kind kind; /* one of the parts of a jitter */
     /* Factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels. */
     uint32_t number;
     uint32_t size;            /* size of a blur's kernel */
     struct affine map;        /* PIPELINE_AFFINE: used for all operations that move pixels */
     struct rect rect;         /* the erased part of the window as stored in memory */
     enum pipeline_fill fill;  /* how to fill it; `number` is its levels */
-    bool mirror, upside_down; /* the orientation in which its noise is written */
-    uint32_t key[2];          /* for the noise */
+    bool mirror, upside_down; /* orientation in which its noise is written */
+    uint32_t key[2];          /* key of the noise */
 };
 
 enum {
@@ -39,9 +39,9 @@ enum {
 struct augment_plan {
     struct augment_step steps[AUGMENT_STEPS_MAX];
     uint32_t count;
-    uint32_t mixed;   /* windows that are kept for mixing */
-    bool mirror;      /* swap left and right: done by the resize */
-    bool upside_down; /* swap top and bottom: done when storing */
+    uint32_t mixed;   /* windows kept for mixing */
+    bool mirror;      /* swap left and right, which the resize does */
+    bool upside_down; /* swap top and bottom, which the store does */
 };
 
 struct augment_loops;
@@ -49,13 +49,13 @@ struct augment_loops;
 /** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
 struct augment;
 
-/** Returns 0 or -ENOMEM. The portable loops are used at first. */
+/** Create it with the portable loops. Returns 0 or -ENOMEM. */
 int augment_create(struct augment **ret);
 /** NULL is ignored. */
 void augment_destroy(struct augment *augment);
 
-/** Use the loops of this set of image_kernels(). A set without loops for operations has the
- * portable ones. The pixels are the same. */
+/** Use the loops of this set of image_kernels(), or the portable ones if the set has no loops for
+ * operations. The pixels are the same. */
 void augment_use(struct augment *augment, const char *kernels);
 
 /** Returns the loops of this set of image_kernels(). */
@@ -65,7 +65,7 @@ const struct augment_loops *augment_loops_of(const char *kernels);
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret);
 
-/** Is there more to do than the resize does? */
+/** Returns whether there is more to do than the resize does. */
 static inline bool augment_is_needed(const struct augment_plan *plan)
 {
     return plan->count > 0 || plan->upside_down;
@@ -74,11 +74,11 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
 /** Free each window of more than `keep` bytes. */
 void augment_trim(struct augment *augment, size_t keep);
 
-/** Returns the most bytes that are kept for a sample of this pipeline. */
+/** Returns the maximum number of bytes kept for a sample of this pipeline. */
 uint64_t augment_most_bytes(const struct pipeline *pipeline);
 
-/** Returns room for the window, [3][height][width], uint8, and reserves what else this plan needs.
- * NULL: out of memory. Borrowed until the next call. */
+/** Returns room for the window, [3][height][width], uint8, and reserves the other memory of this
+ * plan; or NULL when out of memory. Borrowed until the next call. */
 uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
                         uint32_t height);
 

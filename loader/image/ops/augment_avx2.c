@@ -11,7 +11,7 @@
 #include "config.h"
 
 #ifdef __x86_64__
-#if defined(__GNUC__) && !defined(__clang__) /* gcc vectorises loops from -O3 on */
+#if defined(__GNUC__) && !defined(__clang__) /* gcc vectorises loops only at -O3 */
 #pragma GCC optimize("O3")
 #endif
 
@@ -111,8 +111,8 @@ AVX2 static void blend_level_wide(uint8_t *v, size_t n, uint32_t level, uint32_t
     blend_level(v + done, n - done, level, factor);
 }
 
-/* The coefficients of grey add up to 2^16, so
- * grey = G + ((19595 (R - G) + 7471 (B - G) + 2^15) >> 16). */
+/* The coefficients of grey sum to 2^16, so grey = G + ((19595 (R - G) + 7471 (B - G) + 2^15) >>
+ * 16). */
 AVX2_INLINE __m256i gray_register(__m256i red, __m256i green, __m256i blue)
 {
     const __m256i coef = _mm256_set1_epi32(7471 << 16 | 19595), half = _mm256_set1_epi32(0x8000);
@@ -221,7 +221,7 @@ AVX2 static void table_wide(uint8_t *v, size_t n, const uint8_t *values)
     table(v + i, n - i, values);
 }
 
-/* Weighted sums of x and y, two rows of 32 bytes, as words; `weights` has their factors. */
+/* Returns weighted sums of x and y, two rows of 32 bytes, as words; `weights` has their factors. */
 AVX2_INLINE struct noise_words sum_rows(__m256i x, __m256i y, __m256i weights)
 {
     return (struct noise_words){_mm256_maddubs_epi16(_mm256_unpacklo_epi8(x, y), weights),
@@ -240,7 +240,7 @@ AVX2_INLINE __m256i smooth_register(__m256i sum)
                               _mm256_set1_epi16((1 << 16) / 13 + 1));
 }
 
-/* Smooth 32 values of a row from `v` on, all of which have eight neighbours. */
+/* Smooth 32 values of a row from `v` on; all of them have eight neighbours. */
 AVX2_INLINE struct noise_words smooth_group(const uint8_t *v, size_t width)
 {
     const __m256i ones = _mm256_set1_epi8(1), centre = _mm256_set1_epi16(5 << 8 | 1);
@@ -264,7 +264,7 @@ AVX2 static void sharpen_wide(const uint8_t *from, uint8_t *to, size_t width, si
                               uint32_t factor)
 {
     __m256i f = _mm256_set1_epi16((int16_t)factor);
-    size_t last = width - 1 - GROUP; /* where the last group of a row begins */
+    size_t last = width - 1 - GROUP; /* start of the last group of a row */
 
     if (width < GROUP + 2) {
         sharpen(from, to, width, height, factor);

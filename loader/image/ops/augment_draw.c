@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_draw.c - draws which operations are applied to a sample, how strongly, and where.
+/* augment_draw.c - draws which operations are applied to a sample, their strengths and positions.
  *
- * Mirroring costs no pass: left and right are swapped by the resize, top and bottom by storing rows
- * in reverse order. Most operations are independent of it; an erased rectangle is placed where it
- * will be seen, and operations that move pixels move them in the direction that will be seen. */
+ * Mirroring costs no pass: the resize swaps left and right, and storing rows in reverse order swaps
+ * top and bottom. Most operations do not depend on it; an erased rectangle is placed where it will
+ * be visible, and operations that move pixels use the direction that will be visible. */
 #include "config.h"
 
 #include <assert.h>
@@ -41,7 +41,7 @@ static int32_t to_turn(struct rational_signed r)
     return r.num < 0 ? -v : v;
 }
 
-/* Draw a turn from a range, both ends included, as a non-negative one. */
+/* Draw a turn from a range, both ends included; negative turns become the equal positive ones. */
 static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
 {
     int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
@@ -74,12 +74,12 @@ static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct 
         memmove(left + next, left + next + 1, count - next - 1);
         number = part == 3 ? draw_turn(op, more.word[1])
                            : draw_factor(op->low[part], op->high[part], d->word[1 + part]);
-        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* which changes nothing */
+        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* otherwise nothing changes */
             add_step(plan, kinds[part], number);
     }
 }
 
-/* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
+/* Like torchvision's RandomErasing: up to ten tries for a rectangle smaller than the window. */
 static bool draw_erased(const struct pipeline *pipeline, uint32_t at, const struct image_draw *draw,
                         struct crop_tables *ratios, struct rect *ret)
 {
@@ -271,7 +271,7 @@ void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw
         } else {
             draw_op(ratios, pipeline, i, draw, ret);
         }
-    /* In memory, left and right are already as they will be seen; top and bottom are not yet. */
+    /* In memory, left and right are already in their final order; top and bottom are not yet. */
     for (uint32_t i = 0; ret->mirror && i < ret->count; i++)
         mirror_step(&ret->steps[i], pipeline->width);
 }

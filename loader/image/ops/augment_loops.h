@@ -12,7 +12,7 @@
 
 #include "loader/image/ops/affine.h"
 
-/** Bits behind the point of a factor. */
+/** Fraction bits of a factor. */
 enum { AUGMENT_BITS = 14 };
 
 struct augment_loops {
@@ -33,7 +33,8 @@ struct augment_loops {
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
     /** Find the smallest and the largest of n > 0 values. */
     void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
-    /** Words of noise: `key` + `step` and so on, hashed. `reversed`: in reverse byte order. */
+    /** Write hashed words of noise: `key`, `key` + `step` and so on. `reversed`: in reverse byte
+     * order. */
     void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
     void (*invert)(uint8_t *v, size_t n);
     void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);

@@ -2,7 +2,7 @@
 /* augment_portable.c - the loops of augment_loops.inc for every processor. */
 #include "config.h"
 
-/* gcc vectorises loops from -O3 on. */
+/* gcc vectorises loops only at -O3. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_text.c - describes the operations applied to a sample, for people.
  *
- * The words are those of a pipeline's text. Numbers are rounded, because they are only for
- * display. */
+ * It uses the words of a pipeline. Numbers are rounded, because they are only for display. */
 #include "config.h"
 
 #include "loader/image/ops/augment_text.h"
@@ -40,10 +39,10 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
         return;
     }
     w->text[w->used] = '\0';
-    w->size = w->used + 1; /* nothing more is written */
+    w->size = w->used + 1; /* stop writing */
 }
 
-/* -0.5 to 0.5. */
+/* Returns a turn from -0.5 to 0.5. */
 static double to_turns(uint32_t number)
 {
     double turns = (double)number / AUGMENT_TURN;
@@ -56,9 +55,9 @@ static double to_degrees(double radians)
     return radians * 180 / 3.14159265358979323846;
 }
 
-/* Describe the effect of a map on the picture: it is sheared, scaled, turned counterclockwise, and
- * its centre moves. Several texts result in the same map, so these are not always the words of the
- * text. */
+/* Describe the effect of a map on the picture: it is sheared, scaled and turned counterclockwise,
+ * and its centre moves. Different pipelines can have the same map, so these are not always the
+ * words of the pipeline. */
 static void add_map(struct words *w, const struct augment_plan *plan,
                     const struct augment_step *step, const struct pipeline *pipeline)
 {
@@ -71,7 +70,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "perspective");
         return;
     }
-    if (plan->upside_down) /* true of the window, but not of the visible image */
+    if (plan->upside_down) /* these describe the window, not the visible image */
         affine_turn_upside_down(&map, pipeline->height);
     det = ((double)map.x[0] * (double)map.y[1] - (double)map.x[1] * (double)map.y[0]) / one;
     forth[0][0] = (double)map.y[1] / det;
@@ -100,7 +99,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "translate %+.0f %+.0f", dx, dy);
 }
 
-/* Every kind has a line here: compilers warn about a missing one. */
+/* Every kind is listed here, because compilers warn about a missing one. */
 static void add_step(struct words *w, const struct augment_plan *plan,
                      const struct augment_step *step, const struct pipeline *pipeline)
 {
@@ -145,7 +144,7 @@ static void add_step(struct words *w, const struct augment_plan *plan,
         return;
     case PIPELINE_MIX_END:
         return;
-    case PIPELINE_FLIP: /* the rest are not steps themselves, but create steps */
+    case PIPELINE_FLIP: /* the other kinds are not steps, but create steps */
     case PIPELINE_VERTICAL_FLIP:
     case PIPELINE_COLOR_JITTER:
     case PIPELINE_ROTATE:
@@ -182,7 +181,7 @@ void augment_describe(const struct pipeline *pipeline, const struct image_draw *
     struct crop crop;
 
     ret[0] = '\0';
-    /* Mirroring is the same for images of all sizes. */
+    /* Mirroring does not depend on the size of the image. */
     crop_locate(pipeline, draw, pipeline->width, pipeline->height, &boxes, &crop);
     augment_draw(pipeline, draw, &ratios, &plan);
     mix_draw(pipeline, draw, &mix);

@@ -4,7 +4,8 @@
  *     rows of bytes --down--> one row at 2^6, its ends mirrored --across--> one row of bytes
  *
  * The kernel is symmetric, so samples are added in pairs before they are multiplied; that is why
- * the row between has 14 bits and no more. Coefficients at its ends that are 0 are left out. */
+ * the row between the passes has only 14 bits. Coefficients of 0 at the kernel's ends are left
+ * out. */
 #include "config.h"
 
 #include "loader/image/ops/blur.h"
@@ -14,7 +15,7 @@
 
 #include "common/util/util.h"
 
-/* 2^-f at 2^30, f at 2^32: the series of exp(-f ln 2). */
+/* 2^-f at 2^30, with f at 2^32: the series of exp(-f ln 2). */
 static uint64_t exp2_minus(uint32_t f)
 {
     static const int64_t series[] = {1073741824, -744261118, 257941248, -59597083,
@@ -29,7 +30,7 @@ static uint64_t exp2_minus(uint32_t f)
 
 void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret)
 {
-    /* log2(e) / 2 at 2^60, over sigma^2 at 2^28: what the distance 1 costs in powers of 2. */
+    /* log2(e) / 2 at 2^60, divided by sigma^2 at 2^28: the exponent of 2 at distance 1. */
     const uint64_t step = UINT64_C(831657068615270156) / ((uint64_t)sigma * sigma);
     uint64_t weight[BLUR_RADIUS_MAX + 1], sum, outside = 0;
     int32_t before = 0;
@@ -43,7 +44,7 @@ void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret)
     for (uint32_t d = 1; d <= size / 2; d++)
         sum += 2 * weight[d];
     ret->radius = 0;
-    for (uint32_t d = size / 2; d > 0; d--) { /* sums are rounded, so that errors do not add up */
+    for (uint32_t d = size / 2; d > 0; d--) { /* rounds sums: errors do not add up */
         int32_t all;
 
         outside += weight[d];
@@ -83,7 +84,7 @@ void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel
     int16_t *middle = row + radius;
 
     assert(kernel->radius <= BLUR_RADIUS_MAX);
-    assert(kernel->radius < width && kernel->radius < height); /* mirrored() reflects once */
+    assert(kernel->radius < width && kernel->radius < height); /* mirrored() reflects only once */
     for (size_t y = 0; y < height; y++, to += width) {
         for (ptrdiff_t d = -radius; d <= radius; d++)
             rows[radius + d] = from->bytes + mirrored((ptrdiff_t)y + d, height) * width;

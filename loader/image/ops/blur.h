@@ -13,7 +13,7 @@ enum {
     BLUR_SIGMA_BITS = 14,
 };
 
-/** One half of a symmetric kernel. Its coefficients at 2^14 add up to 2^14. */
+/** One half of a symmetric kernel. All of its coefficients, at 2^14, add up to 2^14. */
 struct blur_kernel {
     uint32_t radius; /* index of the last coefficient that is not 0 */
     int16_t coef[BLUR_RADIUS_MAX + 1];
@@ -24,10 +24,12 @@ void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret);
 
 struct blur_loops {
     const char *name;
-    /** Blur down: one row, with levels at 2^6, from the 2 radius + 1 rows starting at rows[0]. */
+    /** Blur vertically: compute one row, with levels at 2^6, from the 2 radius + 1 rows starting at
+     * rows[0]. */
     void (*down)(const struct blur_kernel *kernel, const uint8_t *const *rows, size_t width,
                  int16_t *to);
-    /** Blur across: one row of levels. `from` has `radius` extra samples at both ends. */
+    /** Blur horizontally: compute one row of levels. `from` has `radius` extra samples at both
+     * ends. */
     void (*across)(const struct blur_kernel *kernel, const int16_t *from, size_t width,
                    uint8_t *to);
 };
@@ -40,7 +42,7 @@ extern const struct blur_loops blur_avx2;
 /** Returns the loops of this name, or the portable ones. */
 const struct blur_loops *blur_loops_find(const char *name);
 
-/** Returns the samples of int16 that blur_plane() needs for a row. */
+/** Returns the number of int16 samples that blur_plane() needs for a row. */
 static inline size_t blur_row_samples(size_t width)
 {
     return width + 2 * (size_t)BLUR_RADIUS_MAX;
@@ -51,7 +53,7 @@ struct blur_plane {
     size_t width, height;
 };
 
-/** Blur a plane into another. The radius must be below both sides; `row` has room for
+/** Blur a plane into another one. The radius must be below both sides; `row` has room for
  * blur_row_samples(). */
 void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel,
                 const struct blur_plane *from, int16_t *row, uint8_t *to);

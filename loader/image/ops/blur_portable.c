@@ -3,7 +3,7 @@
  * vectorise. */
 #include "config.h"
 
-/* gcc vectorises loops from -O3 on. */
+/* gcc vectorises loops only at -O3. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif

@@ -24,16 +24,17 @@
 #include "loader/image/limits.h"
 
 enum {
-    TRIES = 10,      /* torchvision's */
-    RATIO_BITS = 48, /* behind the point of a ratio of sides */
-    AREA_BITS = 32,  /* behind the point of an area */
-    SIDE_BITS = 40,  /* behind the point of sqrt(area * ratio): half of 32 + 48 */
+    TRIES = 10,      /* like torchvision */
+    RATIO_BITS = 48, /* fraction bits of a ratio of sides */
+    AREA_BITS = 32,  /* fraction bits of an area */
+    SIDE_BITS = 40,  /* fraction bits of sqrt(area * ratio): half of 32 + 48 */
 };
 
 /* Not ISO C, but gcc and clang have it on every 64-bit machine. */
 __extension__ typedef unsigned __int128 u128;
 
-/* a / b to the nearest integer, with halves to the even one, like Python's round(). */
+/* Returns a / b, rounded to the nearest integer, with halves to the even one, like Python's
+ * round(). */
 static uint64_t divide_half_even(uint64_t a, uint64_t b)
 {
     uint64_t whole, rest;
@@ -66,7 +67,7 @@ static void prepare_roots(struct crop_tables *t, struct rational low, struct rat
     t->ratio_max = high;
 }
 
-/* area * (low + (high - low) * word / 2^32), rounded down to Q32. */
+/* Returns area * (low + (high - low) * word / 2^32), rounded down to Q32. */
 static uint64_t draw_area(uint64_t area, struct rational low, struct rational high, uint32_t word)
 {
     uint64_t a = (uint64_t)low.num * high.den, b = (uint64_t)high.num * low.den;
@@ -75,7 +76,7 @@ static uint64_t draw_area(uint64_t area, struct rational low, struct rational hi
     return (uint64_t)(area * scale / ((uint64_t)low.den * high.den));
 }
 
-/* low * (high / low)^(word / 2^32), rounded down to Q48. */
+/* Returns low * (high / low)^(word / 2^32), rounded down to Q48. */
 static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
 {
     uint64_t factor = (uint64_t)1 << RATIO_BITS;
@@ -92,13 +93,13 @@ static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *h
     uint64_t root = sqrt_product(area, ratio); /* the width, Q40 */
     u128 other;
 
-    assert(root > 0);                                /* no area and no ratio is 0 */
+    assert(root > 0);                                /* neither the area nor the ratio is 0 */
     other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
     *width = (root + (UINT64_C(1) << (SIDE_BITS - 1))) >> SIDE_BITS;
     *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
 }
 
-/* No try fitted: use the largest centred rectangle whose ratio is allowed. */
+/* If no try fits, use the largest centred rectangle whose ratio is allowed. */
 static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
 {
     struct rational low = p->shape.ratio_min, high = p->shape.ratio_max;
@@ -147,8 +148,8 @@ static struct rect random_box(const struct pipeline *p, const struct image_draw 
     return central_box(p, width, height);
 }
 
-/* All of the image, resized like by resize(...): the shorter side becomes S, the longer one int(S *
- * long / short); or both become the requested sizes; or both stay unchanged. */
+/* Show all of the image, resized as by resize(...): the shorter side becomes S, and the longer one
+ * int(S * long / short); or both become the requested sizes; or both stay unchanged. */
 static void locate_resized(const struct pipeline *p, uint32_t width, uint32_t height,
                            struct crop *ret)
 {
@@ -211,14 +212,14 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
     }
 }
 
-/* Find the samples that some output shows; if there are none, the nearest one. */
+/* Find the samples that some output shows, or the nearest one if there are none. */
 static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
                       uint32_t *first, uint32_t *seen)
 {
     int64_t low = INT64_MAX, high = -1;
     int64_t begin = (int64_t)axis->first - axis->more - axis->pad;
 
-    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* only the existing ones */
+    if (mode == PIPELINE_CONSTANT || is_inside(axis, count)) { /* none is reflected or repeated */
         low = begin < 0 ? 0 : begin;
         high = begin + count < axis->size ? begin + count - 1 : (int64_t)axis->size - 1;
     } else {
@@ -236,7 +237,7 @@ static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint
     assert(low >= 0 && high < axis->size && *seen <= count);
 }
 
-/* ret->across and ret->down are set: compute the part of the image that they show. */
+/* Compute the part of the image that is shown according to ret->across and ret->down. */
 static void locate_padded(const struct pipeline *p, struct crop *ret)
 {
     struct rect *w = &ret->window;
@@ -272,7 +273,7 @@ static void locate_random(const struct pipeline *p, const struct image_draw *dra
     locate_padded(p, ret);
 }
 
-/* The largest image of the same proportions that fits, centred: Pillow's ImageOps.pad(). */
+/* Like Pillow's ImageOps.pad(): the largest image of the same proportions that fits, centred. */
 static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
                              struct crop *ret)
 {
@@ -358,7 +359,7 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
         locate_random(pipeline, draw, ret);
         break;
     case PIPELINE_NO_IMAGE:
-        assert(false); /* nothing is decoded */
+        assert(false); /* a pipeline that decodes nothing */
     }
     assert(ret->box.width > 0 && ret->box.left + ret->box.width <= width);
     assert(ret->box.height > 0 && ret->box.top + ret->box.height <= height);

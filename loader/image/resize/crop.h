@@ -17,18 +17,18 @@
 /** One axis of a sample that shows more than the image: output i shows position first + i of the
  * image padded by `pad` samples at both ends, and then by `more`. */
 struct crop_axis {
-    uint32_t size; /* of the resized image */
+    uint32_t size; /* size of the resized image */
     uint32_t pad, more, first;
 };
 
-/** The processing of an image: `box` is resized to width x height, of which only `window` is
+/** How an image is processed: `box` is resized to width x height, of which only `window` is
  * computed. */
 struct crop {
     struct rect box;        /* in the image, in its orientation after EXIF */
-    uint32_t width, height; /* of the whole resized box, of which only the window is computed */
+    uint32_t width, height; /* of the whole resized box; only the window is computed */
     /* In the resized box: the sample, or the part of it that is visible there. */
     struct rect window;
-    bool padded; /* the sample is described by `across` and `down`: the window and padding */
+    bool padded; /* `across` and `down` describe the sample: the window and padding */
     struct crop_axis across, down;
     bool mirror;                 /* swap left and right afterwards */
     enum pipeline_filter filter; /* the resize filter; not PIPELINE_RANDOM */
@@ -67,18 +67,18 @@ static inline int64_t crop_fold(enum pipeline_pad mode, int64_t x, int64_t n)
     return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
 }
 
-/** Returns which sample of the resized image output `i` of an axis shows; -1: the level of the
- * padding. */
+/** Returns which sample of the resized image is shown by output `i` of an axis; -1: the level of
+ * the padding. */
 static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
 {
     int64_t size = axis->size, pad = axis->pad, x = (int64_t)axis->first + i - axis->more;
 
-    if (mode != PIPELINE_CONSTANT) /* beyond the padding, too */
+    if (mode != PIPELINE_CONSTANT) /* positions beyond the padding, too */
         x = crop_fold(mode, x, size + 2 * pad);
     return crop_fold(mode, x - pad, size);
 }
 
-/** Like crop_source() for all outputs of an axis, as positions counted from sample `first`, in
+/** Like crop_source() for all outputs of an axis, as positions relative to sample `first`, in
  * reverse order if mirrored; -1: the level of the padding. */
 void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
                  uint32_t count, int32_t *ret);
@@ -89,7 +89,7 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
                       uint32_t *end);
 
 /**
- * Compute what a sample shows of an image of `width` x `height` pixels.
+ * Compute which part of an image of `width` x `height` pixels a sample shows, and its size.
  *
  * `width` and `height` must be 1 ... IMAGE_SIDE_MAX, and their product at most IMAGE_PIXELS_MAX.
  */

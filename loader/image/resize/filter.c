@@ -39,8 +39,8 @@ static int64_t cubic(int64_t t)
     return (((5 * ONE - t) * t - 8 * ONE * ONE) * t + 4 * ONE * ONE * ONE) >> (2 * FILTER_BITS + 1);
 }
 
-/* sin(pi t) / (pi t) at 2^30, 0 < t < 3: by the series of sin(pi r) / (pi r), where r is the
- * distance of t from the next integer. */
+/* Returns sin(pi t) / (pi t) at 2^30, 0 < t < 3, from the series of sin(pi r) / (pi r), where r is
+ * the distance of t from the next integer. */
 static int64_t sinc(int64_t t)
 {
     static const int64_t series[] = {1073741824, -1766234505, 871601792, -204818212,
@@ -78,7 +78,7 @@ int64_t filter_weights(enum pipeline_filter filter, const struct filter_window *
 {
     int64_t sum = 0, at = w->first;
 
-    /* Without the tests of the other filter, because this is a hot path. */
+    /* The tests of the other filter are left out, because this is a hot path. */
     if (filter == PIPELINE_BICUBIC)
         for (uint32_t k = 0; k < w->taps; k++, at += w->apart)
             weights[k] = (int32_t)cubic((int64_t)distance_of(w, at));

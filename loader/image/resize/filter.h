@@ -11,11 +11,11 @@
 /** Fraction bits of a distance and of a weight. */
 enum { FILTER_BITS = 18 };
 
-/** Returns how far a filter reaches, in units of the wider one of the source's and the output's
- * samples; 0: it uses only the nearest sample. */
+/** Returns how far a filter reaches, in samples of the source or of the output, whichever are
+ * wider; 0: it uses only the nearest sample. */
 uint32_t filter_support(enum pipeline_filter filter);
 
-/** Are some weights below 0, so that a sum may leave 0 ... 255? */
+/** Returns whether some weights are below 0, so that a sum may leave 0 ... 255. */
 bool filter_has_negative(enum pipeline_filter filter);
 
 /**
@@ -27,7 +27,7 @@ int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 /** The source samples under one output, in some unit of distance. */
 struct filter_window {
     int64_t first;  /* signed distance of the first one from the output's centre */
-    int64_t apart;  /* from sample to sample */
+    int64_t apart;  /* distance between samples */
     uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     uint32_t taps;
 };
