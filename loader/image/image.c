@@ -44,8 +44,7 @@
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 
-/* Buffer bytes that are kept from image to image, and those kept in lanes that an image does not
- * use. */
+/* Buffer bytes kept from image to image, and those kept in lanes that an image does not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
 
 static const struct {
@@ -63,31 +62,32 @@ struct lane {
     struct resize *resize;
     struct augment *augment;
     struct crop_tables tables;
-    struct crop_tables ratios; /* for erasing */
+    struct crop_tables ratios; /* tables for erasing */
     struct pad pad;
     struct unscaled unscaled;
-    struct pipeline mask; /* the pipeline for the mask of a view */
-    /* For this image. */
+    struct pipeline mask; /* the pipeline for a view's mask */
+    /* For the current image. */
     struct crop crop;
     struct augment_plan plan;
-    bool copies; /* `unscaled` copies (and pads), instead of resize and pad */
+    bool copies; /* `unscaled` copies (and pads); resize and pad are not used */
     bool augments;
-    void *result; /* final destination of a mask */
-    /* Output of the resize if there are operations; otherwise the view's own pixels. */
+    void *result; /* destination of a mask's numbers */
+    /* Where the resize writes: a window if there are operations, otherwise the view's own
+     * pixels. */
     uint8_t *window;
-    struct rect region; /* in the image after EXIF: the input of the resize */
+    struct rect region; /* input of the resize, in the image after EXIF */
 };
 
 struct image_decoder {
     struct image_reader *readers[ARRAY_LEN(formats)];
-    struct lane **lanes; /* [lanes_count], as many as the largest sample had views */
+    struct lane **lanes; /* [lanes_count]: as many as any sample had views so far */
     uint32_t lanes_count;
     size_t lanes_cap;
     enum image_jpeg jpeg;
     const struct resize_kernels *kernels; /* NULL: the best ones */
     struct image_tiles *tiles;            /* borrowed, or NULL */
     struct scratch turned;                /* the region of an image that EXIF turns */
-    uint32_t mask;         /* 0, or the bytes per number of the mask that is being rendered */
+    uint32_t mask;         /* bytes per number of the mask being rendered; 0: not a mask */
     struct scratch planes; /* the three planes of each view's mask */
 };
 
@@ -166,12 +166,12 @@ static void forget_found(struct image_tiles *tiles)
         tiles->found = NULL;
 }
 
-/* How to open a JPEG: as if it were not packed; accepting header bytes that belong to no
+/* Flags for opening a JPEG: treat it as not packed; accept header bytes that belong to no
  * segment. */
 enum { WHOLE = 1, JUNK = 2 };
 
-/* Has a copy in text mode changed a file without the decoder noticing? A JPEG has no checksum, and
- * the decoders of WebP and AVIF tolerate a lot. */
+/* Returns whether a copy in text mode has changed a file unnoticed by the decoder. A JPEG has no
+ * checksum, and the decoders of WebP and AVIF tolerate a lot. */
 static bool is_text_copy(size_t format, const struct image_header *header,
                          const struct image_file *file)
 {
@@ -209,7 +209,7 @@ static int open_file(struct image_decoder *d, const struct image_file *file, uns
         reader->tiles = d->tiles;
         r = reader->ops->open(reader, file->bytes, file->len, &ret->header, err);
         if (r == 0 && is_text_copy(i, &ret->header, file))
-            r = -EBADMSG; /* explain() provides the sentence */
+            r = -EBADMSG; /* explain() sets the message */
         if (r < 0) {
             reader->ops->close(reader);
             return r;
@@ -270,7 +270,7 @@ static int pass_rows(struct image_decoder *d, const struct opened *file, const s
     return 0;
 }
 
-/* Like pass_rows(), but through d->turned. `seen` is the region after EXIF. */
+/* Like pass_rows(), through d->turned. `seen` is the region after EXIF. */
 static int pass_turned(struct image_decoder *d, const struct opened *file, const struct rect *seen,
                        uint32_t count, struct plenum_error *err)
 {
@@ -304,7 +304,7 @@ static int pass_turned(struct image_decoder *d, const struct opened *file, const
     return 0;
 }
 
-/* Prepare for the rows of the image, which go into l->window. */
+/* Prepare for the rows of the image, which are written to l->window. */
 static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t pixel,
                       const struct image_store *store)
 {
@@ -319,11 +319,11 @@ static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t 
     return seen ? resize_begin(l->resize, &l->crop, pixel, store, seen, &l->region) : -ENOMEM;
 }
 
-/* The image as the views see it: after EXIF. */
+/* The image, after EXIF, as the views use it. */
 struct image_scene {
     uint32_t width, height;
     uint32_t pixel; /* bytes of a pixel in the rows that are pushed */
-    bool mask;      /* it is the mask of another image */
+    bool mask;      /* it is the mask of an image */
 };
 
 /* Determine which part of an image, or of a mask, a view needs. */
@@ -370,7 +370,7 @@ static void finish_view(struct lane *l, const struct image_view *view,
         augment_finish(l->augment, &l->plan, pipeline->width, pipeline->height, store, view->dst);
 }
 
-/* Everything after the header. */
+/* Do everything after reading the header. */
 static int render_opened(struct image_decoder *d, struct opened *file, struct image_view *views,
                          uint32_t count, const struct image_store *store, struct plenum_error *err)
 {
@@ -543,7 +543,7 @@ void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
     d->tiles = tiles;
 }
 
-/* Does all of a JPEG decode without a warning if the junk in its header is accepted? */
+/* Returns whether all of a JPEG decodes without a warning if junk in its header is accepted. */
 static bool junk_is_its_only_fault(struct image_decoder *d, const struct image_file *file)
 {
     struct image_tiles *tiles = d->tiles;
@@ -556,8 +556,8 @@ static bool junk_is_its_only_fault(struct image_decoder *d, const struct image_f
     return r == 0;
 }
 
-/* After -EBADMSG: add advice to the decoder's sentence, if there is any. The advice is known to
- * work. */
+/* After -EBADMSG: add advice to the decoder's message, if there is any. The advice has been checked
+ * to work. */
 static int explain(struct image_decoder *d, const struct image_file *file, int r,
                    struct plenum_error *err)
 {
@@ -619,7 +619,7 @@ static size_t pixels_of(const struct image_view *view)
     return (size_t)view->pipeline->width * view->pipeline->height;
 }
 
-/* A mask goes through the pipeline of its image, as R and G, with the same crop and the nearest
+/* Render a mask like R and G of an image: its pipeline has the same crop, and uses the nearest
  * pixel. */
 static int render_mask(struct image_decoder *d, struct image_view *views, uint32_t count,
                        const struct image_file *file, struct plenum_error *err)
@@ -659,7 +659,7 @@ int image_render_masks(struct image_decoder *d, struct image_view *views, uint32
         struct pipeline *mask = &d->lanes[i]->mask;
 
         *mask = *views[i].pipeline;
-        mask->exif = false; /* it is stored in the orientation after EXIF */
+        mask->exif = false; /* masks are stored in the orientation after EXIF */
         mask->fill = 255;
         views[i].pipeline = mask;
         d->lanes[i]->result = views[i].dst;
@@ -683,7 +683,7 @@ int image_render(struct image_decoder *d, struct image_view *view, const struct 
     return image_render_views(d, view, 1, store, file, err);
 }
 
-/* Hash R, G and B of a row's pixels, without the byte after them. */
+/* Hash R, G and B of a row's pixels, without the fourth byte. */
 static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t pixel, uint32_t width)
 {
     uint8_t rgb[256 * 3];

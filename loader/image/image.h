@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* image.h - encoded bytes in, pixels of a training sample out.
+/* image.h - turns encoded bytes into the pixels of a training sample.
  *
- * A pure library: no threads, sockets, clocks or files. The output is a function of the arguments
- * alone, in integer arithmetic, and the same on every machine. The rules ("version 1") are in
+ * A pure library: no threads, sockets, clocks or files. The output depends only on the arguments,
+ * is computed in integers, and is the same on every machine. The rules ("version 1") are in
  * docs/pixels.md. */
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
@@ -16,8 +16,8 @@
 #include "common/pipeline/philox.h"
 #include "common/pipeline/pipeline.h"
 
-/** The state that one thread needs to render image after image without allocating. Opaque. Threads:
- * one at a time. */
+/** The state that one thread needs to render images without allocating memory for each. Opaque.
+ * Threads: one at a time. */
 struct image_decoder;
 
 /**
@@ -33,7 +33,7 @@ struct image_store {
     uint32_t channels;
 };
 
-/** Returns what each value of 0 to 255 is XORed with: int8 is uint8 - 128. */
+/** Returns the byte with which values of 0 to 255 are XORed: int8 is uint8 - 128. */
 static inline uint8_t image_store_flip(const struct image_store *store)
 {
     return store->dtype == PLENUM_INT8 ? 0x80 : 0;
@@ -64,13 +64,13 @@ static inline struct philox_block image_draw_words(const struct image_draw *draw
 
 /** The part of a file that an image shows, in the orientation after EXIF: docs/pixels.md, 3.6. */
 struct image_shown {
-    uint32_t height, width; /* of the whole picture */
+    uint32_t height, width; /* size of the whole picture */
     float box[4];     /* left, top, right, bottom, in the picture's pixels; beyond it is padding */
     bool mirror;      /* left and right are swapped afterwards */
     bool upside_down; /* top and bottom are swapped afterwards */
 };
 
-/** An encoded image: a whole file, whose format is recognised by its first bytes, whatever its
+/** An encoded image: a whole file. Its format is detected from its first bytes, not from its
  * name. */
 struct image_file {
     const uint8_t *bytes; /* [len], borrowed */
@@ -99,9 +99,9 @@ struct image_info {
 
 /** Which decoder decodes JPEGs; the pixels are the same. */
 enum image_jpeg {
-    IMAGE_JPEG_AUTO,    /* our own decoder, if there are loops for this kind of processor */
-    IMAGE_JPEG_PLENUM,  /* our own decoder */
-    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes files that ours does not support */
+    IMAGE_JPEG_AUTO,    /* Plenum's decoder, if it has loops for this kind of processor */
+    IMAGE_JPEG_PLENUM,  /* Plenum's decoder */
+    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes files that Plenum's does not */
 };
 
 /**
@@ -132,8 +132,8 @@ void image_decoder_destroy(struct image_decoder *decoder);
  */
 const char *image_kernels(uint32_t index);
 
-/** Describe the best set of loops, and the decoder of baseline JPEGs if `jpeg` is chosen: "avx2,
- * JPEGs by Plenum". */
+/** Write the name of the best set of loops to `ret`, and the decoder of baseline JPEGs if `jpeg` is
+ * chosen: "avx2, JPEGs by Plenum". */
 void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
 
 /**
@@ -151,8 +151,8 @@ int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
 /** Set the JPEG decoder, from the next image on. The default is IMAGE_JPEG_AUTO. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
-/** Use this hint and look for more tiles, for every image from the next one on. NULL, the default,
- * disables both. Borrowed. */
+/** From the next image on, use this hint and look for more tiles. NULL, the default, disables both.
+ * Borrowed. */
 void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *tiles);
 
 /**

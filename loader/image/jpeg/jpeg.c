@@ -60,12 +60,12 @@
 #include "loader/image/pack/splice.h"
 #include "loader/image/scratch.h"
 
-/* Rows per read(): a call is then cheap, and the rows stay in the cache. */
+/* Rows per read(): so a call costs little, and the rows stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
-/* Offset of the rows in the strip, and the unit of their pitch. The AVX2 and SSE2 colour
- * conversions write rows that begin at a multiple of the vector size past the cache, to memory,
- * from where the resize would have to load them again; all other rows go into the cache. */
+/* Offset of the rows in the strip, and unit of their pitch. The colour conversions for AVX2 and
+ * SSE2 write rows that begin at a multiple of the vector size past the cache, to memory, from where
+ * the resize would have to load them again. Rows at other addresses stay in the cache. */
 enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
 
 struct jpeg_reader {
@@ -77,33 +77,33 @@ struct jpeg_reader {
     struct jpeg_progress_mgr progress;
 
     struct jpeg_error_mgr errors;
-    jmp_buf escape; /* target of longjmp() on failure */
-    int code;       /* code of that failure, and its sentence: */
+    jmp_buf escape; /* longjmp() on failure returns here */
+    int code;       /* code of the failure; its message: */
     char message[JMSG_LENGTH_MAX + 100];
 
     bool in_header;       /* the header is still being read */
-    const uint8_t *bytes; /* of the file */
+    const uint8_t *bytes; /* bytes of the file */
     size_t len;
     uint64_t blocks;
 
     struct jpeg_own *own;
     enum image_jpeg choice;
-    bool ours;           /* our own decoder has the file */
+    bool ours;           /* Plenum's decoder has opened the file */
     struct rect region;  /* the requested region of the part below */
-    uint32_t delivered;  /* rows of it that are delivered */
+    uint32_t delivered;  /* rows of it that were delivered */
     struct scratch hint; /* the tiles that were found */
 
     bool packed;
-    struct pack_layout layout; /* of a packed file */
+    struct pack_layout layout; /* layout of a packed file */
     /* The ends of its intervals; some of these, spliced into a file. */
     struct scratch intervals, spliced;
     const uint8_t *part; /* the bytes to decode: the file, or those spliced from it */
     size_t part_len;
 
-    uint32_t offset;    /* of the region within the rows that the library writes */
-    uint32_t width;     /* of the region */
-    uint32_t rows_left; /* of the region */
-    size_t pitch;       /* of the rows in `strip`: */
+    uint32_t offset;    /* offset of the region within the rows that the library writes */
+    uint32_t width;     /* width of the region */
+    uint32_t rows_left; /* rows of the region that are left */
+    size_t pitch;       /* of the rows in `strip` */
     struct scratch strip;
 };
 
@@ -177,7 +177,7 @@ static void source_nothing(j_decompress_ptr d)
     (void)d;
 }
 
-/* The library has the whole file; it requests more only if the file is truncated. */
+/* The library has the whole file, so it requests more only if the file is truncated. */
 static boolean source_fill(j_decompress_ptr d)
 {
     struct jpeg_reader *j = reader_of((j_common_ptr)d);
@@ -255,8 +255,8 @@ static size_t count_junk(const uint8_t *bytes, size_t len)
     return m.junk;
 }
 
-/* Reject processes that the definition does not cover: the result would depend on the version of
- * the library. */
+/* Reject processes that the definition does not cover, because their result would depend on the
+ * version of the library. */
 static void check_process(struct jpeg_reader *j)
 {
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
@@ -272,10 +272,10 @@ static void check_process(struct jpeg_reader *j)
 static void start(struct jpeg_reader *j)
 {
     check_process(j);
-    /* Set it before the next line, which may fail: the object must be destroyed then, too. */
+    /* Set before the next line, which may fail: the object must be destroyed even then. */
     j->live = true;
     jpeg_create_decompress(&j->d);
-    j->d.mem->max_memory_to_use = 0; /* the library would read an environment variable */
+    j->d.mem->max_memory_to_use = 0; /* otherwise the library reads an environment variable */
     j->d.src = &j->source;
     j->d.progress = &j->progress;
     j->in_header = true;
@@ -324,7 +324,7 @@ static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
-/* Open the part with our own decoder, or with the library if ours does not support it. */
+/* Open the part with Plenum's decoder, or with the library if Plenum's does not support it. */
 static int open_part(struct jpeg_reader *j, uint32_t *width, uint32_t *height,
                      struct plenum_error *err)
 {
@@ -356,7 +356,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
     j->packed = r > 0;
-    if (j->packed) { /* libjpeg's checks of its header were made when it was packed */
+    if (j->packed) { /* libjpeg checked the header when the file was packed */
         ret->width = j->layout.width;
         ret->height = j->layout.height;
     } else {
@@ -400,8 +400,8 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
     return r;
 }
 
-/* Choose the part of a packed file to decode: one that contains the region, or all of it. In a part
- * the region has other coordinates. */
+/* Choose the part of a packed file to decode: one that contains the region, or all of it. In a
+ * part, the region has different coordinates. */
 static int choose_part(struct jpeg_reader *j)
 {
     struct rect wide, pixels;
@@ -528,7 +528,7 @@ static int read_library(struct jpeg_reader *j, struct image_rows *ret, struct pl
     return 0;
 }
 
-/* Our own decoder gave up: read the next rows with the library, which starts again at the top. */
+/* Plenum's decoder gave up: read the next rows with the library, which starts at the top. */
 static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
 {
     uint32_t drop = j->delivered;
@@ -620,8 +620,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
     if (jpeg != IMAGE_JPEG_AUTO)
         return jpeg;
 #ifdef __x86_64__
-    /* libjpeg-turbo has loops for all of these, and they wrap around like ours (docs/pixels.md,
-     * 4.1). For other processors that is not known. */
+    /* libjpeg-turbo has loops for all of these kinds of processors, which wrap around like Plenum's
+     * (docs/pixels.md, 4.1). For other processors this is not known. */
     if (best_kernels() == &jpeg_portable)
         return IMAGE_JPEG_LIBJPEG;
 #endif

@@ -28,7 +28,7 @@ static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_EOB] = {
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
 
-/* Read a DC difference and add it to the prediction; leaves at least 29 bits. */
+/* Read a DC difference and add it to the prediction. Leaves at least 29 bits. */
 JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t *dc)
 {
     jpeg_entry e;
@@ -56,7 +56,7 @@ JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t
 JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k,
                            int16_t *coef, uint32_t *seen)
 {
-    struct jpeg_bits b = *bits; /* so that *bits can stay in registers */
+    struct jpeg_bits b = *bits; /* a copy, so that *bits can stay in registers */
     int32_t value;
     int symbol = jpeg_huff_slow(h, &b, &value);
 
@@ -76,7 +76,7 @@ JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, ui
     return true;
 }
 
-/* Read one or two AC coefficients; only the first if the second would be after the 64th. */
+/* Read two AC coefficients, or only one if the second would be after the 64th. */
 JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k,
                           int16_t *coef, uint32_t *seen)
 {

@@ -32,9 +32,9 @@ struct member {
     struct jpeg_coef_plane *plane;
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y, h, v; /* as in struct mcu_block of jpeg_own.c */
-    bool keep;                     /* in this row, and: */
+    bool keep;                     /* needed in this row; then: */
     size_t row;                    /* its first block in the plane */
-    int16_t *ac_row;               /* coefficients of the plane's block `left` in the row */
+    int16_t *ac_row;               /* coefficients of the block `left` of the plane's row */
 };
 
 /* The current scan. */
@@ -44,23 +44,23 @@ struct coefs_reader {
     struct jpeg_scan *s;
     bool bmi2;
 
-    /* For scans of DC, and for those that are not progressive: */
+    /* For scans of DC, and for scans that are not progressive: */
     struct member members[JPEG_MCU_BLOCKS];
     uint32_t member_count;
 
     /* For a band of AC coefficients: */
     const struct jpeg_huff *huff;
-    uint32_t run;  /* number of blocks that have no further symbol */
+    uint32_t run;  /* number of blocks that have no further symbols */
     uint64_t band; /* a bit for each coefficient */
 };
 
-/* Distribute the low bits of `from` over the bits of `to`, starting with the lowest. */
+/* Distribute the low bits of `from` over the set bits of `to`, starting with the lowest. */
 JPEG_INLINE uint64_t deposit(uint64_t from, uint64_t to, bool bmi2)
 {
     uint64_t all = 0;
 
 #ifdef __x86_64__
-    if (bmi2) { /* the intrinsic is not allowed in a function that is also compiled for others */
+    if (bmi2) { /* the intrinsic is not allowed in functions compiled for other processors */
         __asm__("pdep %2, %1, %0" : "=r"(all) : "r"(from), "rm"(to));
         return all;
     }
@@ -85,14 +85,14 @@ JPEG_INLINE uint64_t find_bit(uint64_t of, uint32_t n, bool bmi2)
     return of & -of;
 }
 
-/* Each byte with its bits in reverse order. */
+/* Table of bytes with their bits in reverse order. */
 #define R2(n) (n), (n) + 2 * 64, (n) + 1 * 64, (n) + 3 * 64
 #define R4(n) R2(n), R2((n) + 2 * 16), R2((n) + 1 * 16), R2((n) + 3 * 16)
 #define R6(n) R4(n), R4((n) + 2 * 4), R4((n) + 1 * 4), R4((n) + 3 * 4)
 static const uint8_t reversed[256] = {R6(0), R6(2), R6(1), R6(3)};
 
-/* Read one bit for each bit of `of`, starting with the lowest. Returns those that are 1, or nothing
- * if they are not wanted. At least 8 bits must be available; afterwards there may be none. */
+/* Read one bit for each set bit of `of`, starting with the lowest. Returns those that are 1, or 0
+ * if they are not `wanted`. At least 8 bits must be available; afterwards there may be none. */
 JPEG_INLINE uint64_t read_flags(struct jpeg_bits *b, uint64_t of, bool wanted, bool bmi2)
 {
     uint32_t n = (uint32_t)__builtin_popcountll(of);
@@ -127,14 +127,14 @@ JPEG_INLINE bool have_bits(struct jpeg_scan *s, struct jpeg_bits *b)
     return true;
 }
 
-/* A symbol of a band: */
+/* A symbol of a band. */
 struct symbol {
-    uint32_t step; /* from coefficient to coefficient; JPEG_STEP_EOB: no further one */
-    uint32_t size; /* of the value */
+    uint32_t step; /* step from coefficient to coefficient; JPEG_STEP_EOB: the last one */
+    uint32_t size; /* size of the value in bits */
     int32_t value; /* or the number of blocks that end here */
 };
 
-/* Take a symbol that is not in the table. */
+/* Read a symbol that is not in the table. */
 static bool take_rare(struct jpeg_bits *b, const struct jpeg_huff *h, struct symbol *ret)
 {
     int symbol = jpeg_huff_slow(h, b, &ret->value);
@@ -163,7 +163,7 @@ JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, boo
     uint32_t code = e >> 16 & 255;
 
     if (__builtin_expect(e == JPEG_RARE, 0)) {
-        struct jpeg_bits copy = *b; /* so that *b can stay in registers */
+        struct jpeg_bits copy = *b; /* a copy, so that *b can stay in registers */
         struct symbol symbol;
 
         if (!take_rare(&copy, h, &symbol))
@@ -185,7 +185,7 @@ JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, boo
     return true;
 }
 
-/* Read a block's coefficients of a band, none of which was sent before. */
+/* Read a block's coefficients of a band that no earlier scan sent. */
 JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                             uint64_t *nonzero, uint32_t *run)
 {
@@ -214,7 +214,7 @@ JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct coefs_reader *r, i
     return true;
 }
 
-/* Add a bit to the magnitudes of some coefficients, which have no lower bits yet. */
+/* Set the next lower bit of some coefficients' magnitudes. */
 JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
 {
     for (; which != 0; which &= which - 1) {
@@ -224,7 +224,7 @@ JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
     }
 }
 
-/* Read one more bit of a block's coefficients of a band, and those coefficients that begin with
+/* Read one more bit of each coefficient of a block's band, and the coefficients that begin with
  * it. */
 JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                            uint64_t *nonzero, uint32_t *run, bool bmi2)
@@ -279,11 +279,11 @@ JPEG_INLINE void read_bits(struct jpeg_bits *b, const struct coefs_reader *r, in
         enlarge_some(coef, larger, 1 << r->frame.scan.low);
 }
 
-/* What a loop over blocks does. Constants, so that compilers make a loop of each. */
+/* Variants of the loop over blocks. They are constants, so compilers generate a loop for each. */
 enum {
     KEEP = 1, /* store the values; otherwise `coef` may be NULL */
-    MORE = 2, /* refine coefficients of scans before */
-    BMI2 = 4, /* use its instructions */
+    MORE = 2, /* refine coefficients of earlier scans */
+    BMI2 = 4, /* use the instructions of BMI2 */
 };
 
 /* Read `count` blocks of a scan of AC coefficients. */
@@ -449,7 +449,7 @@ static bool read_mcu(struct coefs_reader *r, uint32_t mcu)
     return true;
 }
 
-/* Find where the blocks of a row of MCUs are. */
+/* Find where the blocks of a row of MCUs are stored. */
 static void locate_row(struct coefs_reader *r, uint32_t row)
 {
     for (uint32_t i = 0; i < r->member_count; i++) {
@@ -482,7 +482,7 @@ static bool read_mcu_scan(struct coefs_reader *r)
     return true;
 }
 
-/* Would a coefficient of this size be shifted out of its 16 bits? */
+/* Returns whether a coefficient of this size would be shifted out of its 16 bits. */
 static bool is_too_large(const struct jpeg_huff *h, uint32_t low)
 {
     for (uint32_t i = 0; i < h->count; i++)
@@ -577,8 +577,8 @@ static int read_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tool
     return 0;
 }
 
-/* Was anything sent for each component? libjpeg uses zeros for coefficients that were not sent, and
- * so do we; but a component without any is left to libjpeg. */
+/* Returns whether something was sent for each component. Coefficients that were not sent are zeros,
+ * as in libjpeg; but a component without any is left to libjpeg. */
 static bool is_whole(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->count; i++)

@@ -16,7 +16,7 @@
 
 /** The coefficients of one component. */
 struct jpeg_coef_plane {
-    /* The range of needed blocks, across and down. Set it before jpeg_coefs_read(). */
+    /* The range of needed blocks, horizontally and vertically. Set it before jpeg_coefs_read(). */
     uint32_t left, right, top, bottom;
     /* For all blocks, including those that pad MCUs: */
     uint32_t pitch;    /* blocks in a row */
@@ -40,7 +40,7 @@ static inline int16_t *jpeg_coefs_block(const struct jpeg_coef_plane *p, uint32_
     return p->ac + ((size_t)(y - p->top) * (p->right - p->left) + (x - p->left)) * 64;
 }
 
-/** The tools that jpeg_coefs_read() works with. */
+/** The tools used by jpeg_coefs_read(). */
 struct jpeg_coefs_tools {
     struct jpeg_huffs *huffs;
     struct jpeg_scan *scan;

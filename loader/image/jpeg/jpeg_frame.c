@@ -36,7 +36,7 @@ struct frame_parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
-    bool forgives; /* ignores bytes between segments */
+    bool forgives; /* bytes between segments are not an error */
     bool jfif, adobe;
     uint8_t transform; /* from Adobe's segment */
 };
@@ -94,7 +94,7 @@ static bool parse_app0(struct frame_parser *p, struct segment s)
     if (s.len < 14 || memcmp(s.at, "JFIF", 5) != 0)
         return true;
     p->jfif = true;
-    return s.at[5] == 1; /* its version */
+    return s.at[5] == 1; /* the version of Adobe's segment */
 }
 
 static bool parse_app14(struct frame_parser *p, struct segment s)
@@ -155,7 +155,7 @@ static bool parse_components(struct jpeg_frame *f, struct segment s)
     return true;
 }
 
-/* Are the tables that the scan needs defined? */
+/* Returns whether the tables that the scan needs are defined. */
 static bool has_tables(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->scan.count; i++) {
@@ -170,7 +170,7 @@ static bool has_tables(const struct jpeg_frame *f)
     return true;
 }
 
-/* May these coefficients be sent in one scan? */
+/* Returns whether these coefficients may be sent in one scan. */
 static bool is_band(const struct jpeg_frame *f)
 {
     const struct jpeg_scan_spec *s = &f->scan;
@@ -182,13 +182,13 @@ static bool is_band(const struct jpeg_frame *f)
     return s->first == 0 ? s->last == 0 : s->last >= s->first && s->last < 64 && s->count == 1;
 }
 
-/* Does the scan follow the previous ones: DC first, and each bit once? Records the bits that it
- * sends. */
+/* Returns whether the scan may follow the previous ones: DC comes first, and each bit is sent once.
+ * Records the bits that it sends. */
 static bool is_next(struct jpeg_frame *f)
 {
     const struct jpeg_scan_spec *s = &f->scan;
 
-    assert(s->first <= s->last && s->last < 64); /* is_band() */
+    assert(s->first <= s->last && s->last < 64); /* checked by is_band() */
     for (uint32_t i = 0; i < s->count; i++) {
         int8_t *sent = f->sent[s->component[i]];
 
@@ -269,7 +269,7 @@ static bool find_sizes(struct jpeg_frame *f)
     }
     f->strip = v_max * JPEG_BLOCK;
     f->group = v_max;
-    if (f->count == 1) { /* in a scan of one component an MCU is one block (T.81, A.2.2) */
+    if (f->count == 1) { /* in a scan of one component, an MCU is one block (T.81, A.2.2) */
         f->component[0].h = f->component[0].v = 1;
         h_max = v_max = blocks = 1;
     }
@@ -373,7 +373,7 @@ bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, siz
     if (*end)
         return true;
     do {
-        /* A quantisation table would apply to components of which nothing was sent yet. */
+        /* A new quantisation table would apply to components of which nothing was sent yet. */
         if (!next_segment(&p, &code, &s) || code == M_DQT || !parse_segment(&p, code, s))
             return false;
     } while (code != M_SOS);

@@ -12,9 +12,9 @@
 
 enum {
     JPEG_BLOCK = 8,       /* samples in a block, across and down */
-    JPEG_COMPONENTS = 4,  /* at most */
-    JPEG_TABLES = 4,      /* of each kind */
-    JPEG_MCU_BLOCKS = 10, /* at most */
+    JPEG_COMPONENTS = 4,  /* maximum number of components */
+    JPEG_TABLES = 4,      /* tables of each kind */
+    JPEG_MCU_BLOCKS = 10, /* maximum number of blocks */
 };
 
 /** How a component is upsampled along one axis. */
@@ -40,8 +40,8 @@ struct jpeg_huff_spec {
 };
 
 /** The contents of one scan: coefficients `first` ... `last` of some components, in zigzag order.
- * Bit `low` is the lowest one that it sends; if `high` is not 0, the higher bits were sent
- * before. */
+ * `low` is the lowest bit that it sends; if `high` is not 0, earlier scans have sent the higher
+ * bits. */
 struct jpeg_scan_spec {
     uint32_t count; /* number of components */
     uint8_t component[JPEG_COMPONENTS];
@@ -49,21 +49,21 @@ struct jpeg_scan_spec {
 };
 
 struct jpeg_frame {
-    uint32_t width, height; /* of the image, pixels */
+    uint32_t width, height; /* size of the image in pixels */
     uint32_t count;         /* number of components: 1, 3 or 4 */
     bool progressive;
-    bool several; /* it may have several scans */
+    bool several; /* the file may have several scans */
     bool ycc;     /* the first three components are YCbCr, not RGB or CMY */
     bool context; /* upsampling needs rows of the next MCU row */
     struct jpeg_component component[JPEG_COMPONENTS];
     uint32_t mcu_width, mcu_height; /* pixels */
     uint32_t mcus, rows;            /* MCUs in a row; rows of MCUs */
-    uint32_t group;                 /* rows of pixels that libjpeg produces at once */
-    uint32_t strip;                 /* rows of pixels that it reads at once; whole rows of MCUs */
-    uint32_t restart;               /* MCUs between restart markers; 0: no markers */
-    uint32_t blocks;                /* of all components, without those that pad MCUs */
-    struct jpeg_scan_spec scan;     /* the first one; later the one that jpeg_frame_next() found */
-    size_t data;                    /* its first entropy-coded byte */
+    uint32_t group;                 /* rows of pixels that libjpeg produces at a time */
+    uint32_t strip;   /* rows of pixels that libjpeg reads at a time; whole rows of MCUs */
+    uint32_t restart; /* MCUs between restart markers; 0: no markers */
+    uint32_t blocks;  /* of all components, without those that pad MCUs */
+    struct jpeg_scan_spec scan; /* the first scan; later the one that jpeg_frame_next() found */
+    size_t data;                /* offset of the scan's first entropy-coded byte */
     int8_t sent[JPEG_COMPONENTS][64]; /* the lowest bit sent so far of each coefficient; -1: none */
     uint32_t quant_defined;           /* one bit for each table */
     int16_t quant[JPEG_TABLES][64];   /* in natural order, modulo 2^16 */

@@ -9,7 +9,7 @@
 
 #include "common/util/util.h"
 
-/* A symbol of an AC table is a run of zeros and the size of the value after it, except for
+/* A symbol of an AC table has a run of zeros and the size of the value after it, except for
  * these. */
 enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
@@ -28,7 +28,7 @@ static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t co
     } else if (kind == JPEG_HUFF_AC && size == 0) {
         if (symbol == SYMBOL_ZRL)
             return JPEG_RARE;
-        step = JPEG_STEP_EOB; /* any other run without a value counts as the end, too */
+        step = JPEG_STEP_EOB; /* any other run without a value ends the block, too */
     }
     return (code + size) | step << 8 | code << 16 | size << 24;
 }
@@ -78,8 +78,8 @@ static bool fill_codes(struct jpeg_huff *h, enum jpeg_huff_kind kind)
     return true;
 }
 
-/* Combine entries of `one`: as many symbols as the 11 bits hold, plus one of which they hold the
- * code but not the value. */
+/* Combine entries of `one`: as many symbols as fit into the 11 bits, and possibly one more whose
+ * code fits but whose value does not. */
 static void fill_many(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -138,7 +138,7 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
-/* Use one symbol in each entry; 0 stays 0. */
+/* Let each entry have one symbol; 0 stays 0. */
 static void fill_alone(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -156,7 +156,8 @@ void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t 
     huffs->bytes = bytes;
 }
 
-/* Combine symbols if that is worthwhile: there is much to read, or the table was used before. */
+/* Combine symbols if that is worthwhile: there is much data to read, or the table was used
+ * before. */
 static void combine(struct jpeg_huffs *huffs, struct jpeg_huff *h)
 {
     if (h->combined || (huffs->bytes < COMBINE_BYTES && h->image == huffs->image))

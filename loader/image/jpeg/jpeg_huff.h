@@ -66,7 +66,7 @@ struct jpeg_huff {
     int32_t beyond[18]; /* by length: the lowest 16-bit word above its codes; 17: a sentinel */
     int32_t first[17];  /* by length: added to a code, it gives the index of its symbol */
     uint8_t symbols[256];
-    /* The specification that it was built from, and when it was last used. */
+    /* The specification of the table, and when it was last used. */
     uint8_t counts[16];
     uint32_t count;
     uint64_t used;
@@ -80,7 +80,7 @@ enum { JPEG_HUFF_SLOTS = 6 };
 struct jpeg_huffs {
     struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
-    /* The current image. */
+    /* The number of the current image. */
     uint64_t image;
     void (*fill)(struct jpeg_huff *huff);
     size_t bytes;
@@ -95,14 +95,14 @@ jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
 void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t bytes);
 
 /** Returns a table for `spec`, valid until six others of its kind have been requested. Returns
- * NULL, with `*ret` -ENOMEM, or -EBADMSG if libjpeg would reject it. */
+ * NULL, with `*ret` set to -ENOMEM, or to -EBADMSG if libjpeg would reject the table. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_kind kind,
                                       const struct jpeg_huff_spec *spec, int *ret);
 void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {
     uint64_t word;     /* the next bits, from the top */
-    uint32_t count;    /* counted bits of `word`; there may be more */
+    uint32_t count;    /* valid bits of `word`; there may be more */
     const uint8_t *at; /* the first byte that is not in `word` */
 };
 

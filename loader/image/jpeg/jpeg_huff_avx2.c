@@ -29,7 +29,8 @@ AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i 
     return _mm256_i32gather_epi32((const int *)one, at, 4);
 }
 
-/* Is there an entry, with its code within the 11 bits, of which `length` are used? */
+/* Returns whether there is an entry whose code is within the 11 bits, of which `length` are
+ * used. */
 AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
 {
     __m256i rare = _mm256_cmpeq_epi32(entry, _mm256_setzero_si256());
@@ -39,7 +40,7 @@ AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
                                number(UINT32_MAX));
 }
 
-/* jpeg_value() of the first symbol. */
+/* Returns jpeg_value() of the first symbol. */
 AVX2_INLINE __m256i values_of(__m256i bits, __m256i code, __m256i size)
 {
     __m256i t = _mm256_sllv_epi32(_mm256_slli_epi32(bits, 32 - JPEG_LOOK), code);

@@ -9,8 +9,8 @@
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
- * on. */
+/* Short loops of fixed length work on registers, so they must be unrolled, which gcc does only at
+ * -O3. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -47,7 +47,8 @@ NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, ui
     return vld1q_lane_u32(one + (high >> 32), entries, 3);
 }
 
-/* Is there an entry, with its code within the 11 bits, of which `length` are used? */
+/* Returns whether there is an entry whose code is within the 11 bits, of which `length` are
+ * used. */
 NEON_INLINE uint32x4_t fits(uint32x4_t entry, uint32x4_t length)
 {
     uint32x4_t end = vaddq_u32(length, byte_of(entry, 2));
@@ -55,7 +56,7 @@ NEON_INLINE uint32x4_t fits(uint32x4_t entry, uint32x4_t length)
     return vbicq_u32(vcleq_u32(end, vdupq_n_u32(JPEG_LOOK)), vceqzq_u32(entry));
 }
 
-/* jpeg_value() of the first symbol. */
+/* Returns jpeg_value() of the first symbol. */
 NEON_INLINE uint32x4_t values_of(uint32x4_t bits, uint32x4_t code, uint32x4_t size)
 {
     uint32x4_t t = shift_left(vshlq_n_u32(bits, 32 - JPEG_LOOK), code);

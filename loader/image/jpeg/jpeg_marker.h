@@ -10,7 +10,7 @@
 /**
  * Returns the position of the code of the next marker, from `at` on; `len` if there is none.
  *
- * Bytes that belong to no segment are skipped and counted in `junk`, like libjpeg does
+ * Bytes that belong to no segment are skipped and counted in `junk`, as libjpeg does
  * (next_marker()): everything up to an FF followed by a byte that is neither 00 nor FF. Fill bytes
  * (FF) do not count.
  */
@@ -28,16 +28,16 @@ static inline size_t jpeg_marker_find(const uint8_t *bytes, size_t len, size_t a
     }
 }
 
-/** An iteration; begins with {bytes, len, .at = 2}, after SOI. */
+/** An iterator; starts as {bytes, len, .at = 2}, after SOI. */
 struct jpeg_markers {
     const uint8_t *bytes;
     size_t len;
     size_t at;
-    size_t junk; /* bytes so far that belong to no segment */
+    size_t junk; /* bytes found so far that belong to no segment */
     /* The segment that was found: */
-    uint8_t code; /* of its marker */
+    uint8_t code; /* code of its marker */
     const uint8_t *data;
-    size_t size; /* of its data, without the length */
+    size_t size; /* size of its data, without the length */
 };
 
 /** Find the next segment before the first scan. Returns false after the last one. */
@@ -57,7 +57,7 @@ static inline bool jpeg_markers_next(struct jpeg_markers *m)
         if (m->len - m->at < 2)
             return false;
         size = (size_t)m->bytes[m->at] << 8 | m->bytes[m->at + 1];
-        if (size < 2) /* libjpeg accepts this when it skips a segment; elsewhere it rejects it */
+        if (size < 2) /* libjpeg accepts this when it skips a segment, but not elsewhere */
             size = 2;
         if (size > m->len - m->at)
             return false;

@@ -48,7 +48,7 @@
 #include "loader/image/jpeg/jpeg_tiles.h"
 #include "loader/image/scratch.h"
 
-/* Rows per read(), and blocks that are transformed together. */
+/* Rows per read(), and blocks that are transformed at a time. */
 enum { STRIP_ROWS = 8, BATCH = 16 };
 
 /* One block of an MCU. */
@@ -56,10 +56,10 @@ struct mcu_block {
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y; /* in blocks, within the component's part of the MCU */
     uint8_t h;               /* blocks per MCU, across */
-    bool keep;               /* in this row of MCUs; then: */
+    bool keep;               /* needed in this row of MCUs; then: */
     const struct jpeg_plane *plane;
     const int16_t *quant;
-    uint8_t *samples; /* of the plane's first block in the row */
+    uint8_t *samples; /* samples of the plane's first block in the row */
 };
 
 struct jpeg_own {
@@ -68,7 +68,7 @@ struct jpeg_own {
     struct jpeg_frame frame;
     struct image_file file;
 
-    struct jpeg_planes planes; /* of the region */
+    struct jpeg_planes planes; /* planes of the region */
     uint32_t left, right;      /* MCUs that contain the region, across */
     uint32_t top, end;         /* MCU rows that have needed blocks: top ... end - 1 */
     uint32_t bottom;           /* the last MCU row to be read */
@@ -81,20 +81,21 @@ struct jpeg_own {
     uint32_t mcu_block_count;
     struct scratch strip;
     size_t strip_pitch;
-    struct jpeg_coefs coefs; /* of a file with several scans */
+    struct jpeg_coefs coefs; /* coefficients of a file with several scans */
 
     struct jpeg_tiles tiles;
     struct jpeg_scan *scan, scans[2]; /* the current one; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
-    uint8_t slot[BATCH]; /* which coefficients each block of the batch has: a permutation */
+    uint8_t
+        slot[BATCH]; /* for each block of the batch, the index of its coefficients: a permutation */
     /* Coefficients of the batch; those of blocks not in it are zero. */
     int16_t coef[BATCH][JPEG_COEF_ROOM] __attribute__((aligned(64)));
 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Is the block at `x` of its component's row needed? */
+/* Returns whether the block at `x` of its component's row is needed. */
 INLINE bool wanted(const struct mcu_block *p, uint32_t x)
 {
     return p->keep && x >= p->plane->left && x < p->plane->right;
@@ -108,7 +109,7 @@ static void flush(struct jpeg_own *o)
     o->batch_count = 0;
 }
 
-/* A block without AC coefficients. */
+/* Fill a block without AC coefficients. */
 static void fill_block(const struct jpeg_block *b)
 {
     int32_t x = ((int16_t)(uint16_t)((uint32_t)(b->coef[0] * b->quant[0]) << 2) + 16) >> 5;
@@ -125,7 +126,7 @@ INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
     return o->coef[o->slot[o->batch_count + behind]];
 }
 
-/* Dequantise and transform the block in next_coef(), now or together with others. */
+/* Dequantise and transform the block in next_coef(), now or as part of a batch. */
 INLINE void output_block(struct jpeg_own *o, const struct mcu_block *p, uint32_t x, uint32_t seen)
 {
     struct jpeg_block *b = &o->batch[o->batch_count];
@@ -232,7 +233,7 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
     output_block(o, p[0], x[0], seen[0]);
-    /* Its coefficients are no longer needed; those of the other are next. */
+    /* Its coefficients are no longer needed; those of the other block are next. */
     if (o->batch_count == count) {
         uint8_t slot = o->slot[count];
 
@@ -243,8 +244,8 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     return true;
 }
 
-/* Read `count` MCUs starting at begin[0] of its row with s[0], and as many starting at begin[1]
- * with s[1]. */
+/* Read `count` MCUs from begin[0] of its row with s[0], and `count` MCUs from begin[1] with
+ * s[1]. */
 INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
                       uint32_t count)
 {
@@ -275,7 +276,7 @@ INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint
     return true;
 }
 
-/* The loops over MCUs, compiled for one kind of processor. Each is a function of its own, because
+/* The loops over MCUs, compiled for one kind of processor. They are separate functions, because
  * together they would need too many registers. */
 struct own_loops {
     bool (*skip)(struct jpeg_own *o, uint32_t count);
@@ -302,7 +303,7 @@ struct own_loops {
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
-/* For processors that shift by any number in one cycle. */
+/* For processors that shift by any number of bits in one cycle. */
 LOOPS(bmi2, __attribute__((target("bmi,bmi2"))));
 #else
 #define loops_bmi2 loops_anywhere
@@ -369,7 +370,7 @@ static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, 
 }
 
 /* Read two restart intervals of `count` MCUs at once, starting at begin[k] of rows[k]; or only the
- * first, if reading two is not possible. `*done` is the number of intervals read. */
+ * first, if two cannot be read. `*done` is the number of intervals read. */
 static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32_t *begin,
                           uint32_t count, uint32_t *done)
 {
@@ -391,8 +392,8 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
     return true;
 }
 
-/* Returns the number of restart intervals in a row; 0 if they do not divide rows evenly, or if
- * tiles begin within them: then they cannot be read two at once. */
+/* Returns the number of restart intervals in a row, or 0 if they do not divide rows evenly, or if
+ * tiles begin within them. Then they cannot be read two at once. */
 static uint32_t segments_across(const struct jpeg_own *o)
 {
     uint32_t restart = o->frame.restart;
@@ -421,7 +422,7 @@ static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
     return at == n * across || read_run_of_tiles(o, o->row + n - 1, (across - 1) * restart, mcus);
 }
 
-/* Begin a scan at the tile of MCU `mcu` of a row, up to the tile after MCU `end` - 1. */
+/* Begin a scan at the tile of MCU `mcu` of a row, which ends at the tile after MCU `end` - 1. */
 static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t mcu,
                         uint32_t end)
 {
@@ -429,7 +430,7 @@ static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, u
                           o->frame.restart, row * o->frame.mcus + mcu);
 }
 
-/* Read the needed tiles of a row, starting from the first one and from the middle one at once. */
+/* Read the needed tiles of a row, from the first one and from the middle one at once. */
 static bool read_known_row(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
@@ -451,7 +452,7 @@ static bool read_known_row(struct jpeg_own *o)
     o->mcu_block[0] = o->mcu_block[1] = mcu_blocks_of(o, o->row);
     count = (uint32_t)min_u64(middle - first, o->right - middle);
     if (!loops_of(o)->both(o, s, begin, count) ||
-        !read_run(o, o->row, first + count, middle)) /* one of the two has nothing left to read */
+        !read_run(o, o->row, first + count, middle)) /* the rest of the first half */
         return false;
     o->scan = s[1];
     return read_run(o, o->row, middle + count, o->right) && jpeg_scan_ready(s[1]) &&
@@ -463,7 +464,7 @@ static bool read_two_known_rows(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
     uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus, begin[2] = {first, first};
-    /* `check`: where the result can be compared with the recorded tiles. */
+    /* `check`: where the position can be compared with the recorded tiles. */
     uint32_t end = o->right, check = end / mcus * mcus;
 
     if (check <= first)
@@ -519,8 +520,8 @@ static void locate_row(struct jpeg_own *o, uint32_t row)
     }
 }
 
-/* Returns the number of MCU rows to read at once: two, if both are needed and if that is faster
- * than two parts of one row. */
+/* Returns the number of MCU rows to read at once: two, if both are needed and that is faster than
+ * two parts of one row. */
 static uint32_t choose_rows(const struct jpeg_own *o)
 {
     uint32_t row = o->row;
@@ -644,7 +645,7 @@ int jpeg_own_create(struct jpeg_own **ret)
     for (int i = 0; i < BATCH; i++)
         o->slot[i] = (uint8_t)i;
     for (size_t i = 0; !o->kernels; i++) {
-        assert(jpeg_kernels[i]); /* the portable ones are always usable */
+        assert(jpeg_kernels[i]); /* the portable loops are always usable */
         if (jpeg_kernels[i]->usable())
             o->kernels = jpeg_kernels[i];
     }

@@ -24,7 +24,7 @@ int jpeg_own_create(struct jpeg_own **ret);
 /** NULL is ignored. */
 void jpeg_own_destroy(struct jpeg_own *own);
 
-/** Use these loops from the next open() on. create() chose the best ones. */
+/** Use these loops from the next open() on. jpeg_own_create() has chosen the best ones. */
 void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 
 /**
@@ -47,7 +47,7 @@ int jpeg_own_seek(struct jpeg_own *own, const struct rect *region);
  * has given up, only open() may be called. */
 int jpeg_own_read(struct jpeg_own *own, struct image_rows *ret);
 
-/** Call after the last row. Returns the tiles known by then, borrowed until open(), or NULL if
+/** Call it after the last row. Returns the tiles known then, borrowed until open(), or NULL if
  * tiles are not being recorded. */
 const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *own);
 

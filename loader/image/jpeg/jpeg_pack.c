@@ -29,8 +29,8 @@ struct trap {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
-    bool in_header; /* the header is being read */
-    int code;       /* of the failure, and its sentence: */
+    bool in_header; /* the header is still being read */
+    int code;       /* code of the failure; its message: */
     enum pack_outcome outcome;
     char message[JMSG_LENGTH_MAX];
 };
@@ -59,8 +59,8 @@ static void on_error(j_common_ptr cinfo)
     leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
-/* A warning during reading: the file is damaged after the part that a decoder of pixels reads.
- * Whether bytes between its first segments are an error is decided by the caller; they are never
+/* A warning while coefficients are read: the file is damaged after the part that decoders of pixels
+ * read. The caller decides whether bytes between its first segments are an error; they are never
  * written. */
 static void on_message(j_common_ptr cinfo, int level)
 {
@@ -120,7 +120,7 @@ static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, 
 {
     s->d.err = &t->errors;
     jpeg_create_decompress(&s->d);
-    s->d.mem->max_memory_to_use = 0; /* the library would read an environment variable */
+    s->d.mem->max_memory_to_use = 0; /* otherwise the library reads an environment variable */
     s->d.progress = &t->progress;
     jpeg_mem_src(&s->d, bytes, (unsigned long)len);
     t->in_header = true;
@@ -144,7 +144,7 @@ struct transcoder {
     struct jpeg_compress_struct to;
     struct jpeg_destination_mgr destination;
     struct jpeg_transcoded result;
-    size_t room; /* of result.bytes */
+    size_t room; /* allocated bytes of result.bytes */
 };
 
 /* libjpeg's own memory destination loses track of its buffer when an error occurs. */
@@ -166,7 +166,7 @@ static void destination_begin(j_compress_ptr c)
     make_room(container_of(c->dest, struct transcoder, destination), 0);
 }
 
-/* Called when all of it is used. */
+/* Called when all of the buffer is used. */
 static boolean destination_grow(j_compress_ptr c)
 {
     struct transcoder *t = container_of(c->dest, struct transcoder, destination);

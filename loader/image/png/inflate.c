@@ -22,12 +22,12 @@
 #include "common/util/util.h"
 
 enum {
-    LENGTHS_BITS = 7, /* for the code of code lengths */
+    LENGTHS_BITS = 7, /* bits looked up for the code of code lengths */
     CODE_BITS = 15,
     SYMBOLS = 288,
     END_OF_BLOCK = 256,
     BEYOND = 8,
-    PAIRS_PAY = 8192, /* worthwhile from this many bytes of input on */
+    PAIRS_PAY = 8192, /* pairs are worthwhile from this many bytes of input on */
 };
 
 enum { LONGER = 1 << 12, END = 1 << 13, NONE = 1 << 14, LITERAL = 1 << 15 };
@@ -88,7 +88,7 @@ static uint32_t take(struct inflate *s, uint32_t count)
     return r;
 }
 
-/* Was nothing consumed beyond the end? */
+/* Returns whether nothing was consumed beyond the end. */
 static bool is_inside(const struct inflate *s)
 {
     return s->in <= s->end || (size_t)(s->in - s->end) <= s->count / 8;
@@ -115,8 +115,8 @@ static inline uint32_t next_code(uint32_t code, uint32_t bits)
     return bit ? (code & (bit - 1)) | bit : 0;
 }
 
-/* Count the codes of each length. Returns false if they are too many, or too few. Distances may
- * have no code, or one of a single bit. */
+/* Count the codes of each length. Returns false if there are too many or too few of them. Distances
+ * may have no code, or one of a single bit. */
 static bool count_codes(const uint8_t *bits, uint32_t symbols, bool distance,
                         uint32_t counts[CODE_BITS + 1])
 {
@@ -197,8 +197,8 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
     return true;
 }
 
-/* If two literals fit into the looked-up bits, look both up at once. Goes from the last entry to
- * the first: the second literal's entry is at a lower index, and has not been paired yet. */
+/* If two literals fit into the looked-up bits, let one entry have both. This goes from the last
+ * entry to the first: the second literal's entry has a lower index, and is not paired yet. */
 static void pair_literals(uint32_t *table)
 {
     for (uint32_t i = 1 << INFLATE_LITERAL_BITS; i-- > 0;) {
@@ -351,7 +351,7 @@ static bool copy_stored(struct inflate *s, uint8_t **out, const uint8_t *target)
     return s->stored > 0 || end_block(s);
 }
 
-/* Up to 15 extra bytes are written. */
+/* Copy a match. Up to 15 extra bytes are written. */
 static inline uint8_t *copy_match(uint8_t *out, uint32_t distance, uint32_t length)
 {
     const uint8_t *from = out - distance;
@@ -384,7 +384,7 @@ static inline uint32_t value_of(uint32_t entry, uint64_t bits)
     return (entry >> 16) + (low(bits, entry & 63) >> (entry >> 8 & 15));
 }
 
-/* Write one literal, or two; a byte after it may be overwritten, too. */
+/* Write one literal, or two; the byte after one may be overwritten, too. */
 static inline uint8_t *put_literals(uint8_t *out, uint32_t entry)
 {
     uint16_t both = htole16((uint16_t)(entry >> 16));
@@ -463,7 +463,8 @@ static bool decode_codes(struct inflate *s, const uint8_t *first, uint8_t **ret,
 
 bool inflate_start(struct inflate *s, const uint8_t *in, size_t len, uint64_t total)
 {
-    /* Deflate, no dictionary, a checksum, and a window that no match can leave. */
+    /* It must be deflate, without a dictionary, with a valid checksum, and with a window that
+     * contains every match. */
     if (len < 2 || (in[0] & 15) != 8 || in[0] >> 4 > 7 || in[1] & 32 ||
         (in[0] << 8 | in[1]) % 31 != 0 ||
         (UINT64_C(256) << (in[0] >> 4)) < min_u64(total, INFLATE_WINDOW))

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-    INFLATE_WINDOW = 32768, /* how far back a match can reach */
+    INFLATE_WINDOW = 32768, /* farthest distance of a match */
     INFLATE_BEHIND_IN = 64, /* readable bytes after the input */
     INFLATE_BEHIND_OUT = 512,
     /* Bits that are looked up at once, and table entries including those of longer codes: as many
@@ -60,7 +60,8 @@ static inline size_t inflate_left(const struct inflate *s)
     return (size_t)(s->end - (s->in - s->count / 8));
 }
 
-/** At the end of the stream: does the input end there, too, with this Adler-32? */
+/** Returns whether the input, too, ends here, with this Adler-32. Call it at the end of the
+ * stream. */
 bool inflate_is_whole(const struct inflate *s, uint32_t adler);
 
 #endif
