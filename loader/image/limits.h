@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* limits.h - how large an image may be before it is bad.
+/* limits.h - limits beyond which an image is bad.
  *
  * A few hundred bytes can request gigabytes of memory or minutes of work. An image over one of
  * these limits is a bad sample. Since bad samples are replaced by others, the limits are part of
@@ -25,8 +25,8 @@ enum {
     /* Bytes of all items of an AVIF beyond those of the file: identical tiles, such as opaque
      * alpha, may be stored once. */
     IMAGE_SHARED_MAX = 16 << 20,
-    /* Pixels of an AVIF's tile times the number of its tiles: those of the image, plus what a grid
-     * may have beyond it. */
+    /* Pixels of an AVIF's tile times the number of its tiles: those of the image, and those of a
+     * grid that lie outside it. */
     IMAGE_TILES_PIXELS_MAX = 1 << 29,
     /* Frames of an AVIF's items beyond the first of each (avif_scan.c). Layered images have three
      * in the image and three in its alpha; each may be as large as an image, and is decoded. */

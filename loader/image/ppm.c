@@ -33,9 +33,9 @@ struct ppm_reader {
 
     const uint8_t *pixels; /* [height][width][samples] */
     uint32_t width, height;
-    uint32_t samples; /* per pixel: 3, or 1 */
+    uint32_t samples; /* samples per pixel: 3, or 1 */
     struct rect region;
-    uint32_t rows_done;   /* of the region */
+    uint32_t rows_done;   /* rows of the region that are done */
     struct scratch strip; /* grey: [STRIP_ROWS][region.width][4]; otherwise one row */
 };
 

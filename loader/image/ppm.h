@@ -12,7 +12,7 @@
 enum { PPM_HEADER_MAX = 64 };
 
 /** Write the header of an image whose pixels follow as [height][width][3] RGB. Returns its length.
- * The text has no zero byte. */
+ * It contains no zero byte. */
 size_t ppm_write_header(uint32_t width, uint32_t height, uint8_t orientation,
                         char ret[PPM_HEADER_MAX]);
 

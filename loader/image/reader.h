@@ -7,7 +7,7 @@
  *     close() at any point, also after a failure; then open() again
  *
  * A reader stops after the region's last row. It reports any error of the file up to there as
- * -EBADMSG with a sentence, and does not look at the rest. Its pixels do not depend on the images
+ * -EBADMSG with a message, and does not look at the rest. Its pixels do not depend on the images
  * before. */
 #ifndef LOADER_IMAGE_READER_H
 #define LOADER_IMAGE_READER_H
@@ -29,7 +29,7 @@ struct image_header {
     bool rgb;               /* pixels have three bytes in memory: see struct image_rows */
 };
 
-/** Bytes of a pixel in rows. */
+/** Returns the bytes of a pixel in rows. */
 static inline uint32_t image_pixel_bytes(const struct image_header *header)
 {
     return header->rgb ? 3 : 4;
@@ -41,14 +41,14 @@ static inline uint32_t image_pixel_bytes(const struct image_header *header)
  * the next call. */
 struct image_rows {
     const uint8_t *pixels;
-    size_t pitch;   /* bytes from row to row */
+    size_t pitch;   /* distance of rows in bytes */
     uint32_t count; /* at least 1 */
 };
 
 struct image_reader;
 
 struct image_reader_ops {
-    /** Does a file that begins with these bytes belong to this reader? */
+    /** Returns whether a file that begins with these bytes belongs to this reader. */
     bool (*knows)(const uint8_t *bytes, size_t len);
     /** `bytes` are borrowed until close(). Returns -EBADMSG or -ENOMEM, like all of these
      * functions; or -ENOTSUP if this build lacks the library. */
@@ -68,7 +68,7 @@ struct image_reader {
     /* Set these before open(): */
     bool whole;                /* decode a packed JPEG (pack.h) like any other JPEG */
     bool junk;                 /* header.junk is not an error: docs/pixels.md, 4.1 */
-    struct image_tiles *tiles; /* use and find tiles, if the reader can; or NULL */
+    struct image_tiles *tiles; /* use and find tiles, if the reader supports them; or NULL */
     bool refused_junk;         /* written by open(): it failed because of junk */
     /* For a PNG mask: 0, or the bytes of an index or a grey level, whose low and high bytes are
      * then delivered as R and G. */
@@ -82,7 +82,7 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
  * that name, it uses its best one. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
-/** From the next open() on, only libpng decodes, because it is the reference for our own
+/** From the next open() on, only libpng decodes, because it is the reference for Plenum's
  * decoder. */
 void png_reader_use(struct image_reader *reader, bool library);
 int webp_reader_create(struct image_reader **ret);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* selftest.c - does this machine's JPEG library give the pixels of the definition?
+/* selftest.c - checks that this machine's JPEG library gives the pixels of the definition.
  *
- * The definition is in integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling.
- * Another libjpeg, or one that is built differently, may produce other pixels; a loader that serves
- * them would break the promise that a batch is a pure function. So each loader renders these images
- * when it starts. The images are made by tests/loader/image/make_builtin.c; the hashes are XXH3-64
- * of all their renderings as uint8 NHWC. */
+ * The definition uses integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling. A
+ * different libjpeg, or one that was built differently, may produce different pixels; a loader that
+ * serves them would break the promise that a batch is a pure function. So each loader renders these
+ * images when it starts. tests/loader/image/make_builtin.c created the images; the hashes are
+ * XXH3-64 of all their renderings as uint8 NHWC. */
 #include "config.h"
 
 #include "loader/image/image.h"
@@ -25,7 +25,7 @@ enum { IMAGES = 7 };
 
 static const struct {
     const char *pipelines[4]; /* ends with NULL */
-    uint64_t golden[IMAGES];  /* of builtin_images[], in the same order */
+    uint64_t golden[IMAGES];  /* for builtin_images[], in the same order */
 } definitions[PIPELINE_VERSIONS] = {
     [PIPELINE_V1] = {{"v1 rrc(32) flip(0.5)", "v1 resize(40) center_crop(32)"},
                      {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,

@@ -62,21 +62,21 @@ enum {
 struct webp_reader {
     struct image_reader base;
 
-    const uint8_t *chunk; /* [size] the chunk that contains the image, with its tag and size */
+    const uint8_t *chunk; /* [size] the chunk of the image, with its tag and size */
     size_t size;
-    uint32_t width, height; /* of the canvas */
-    struct rect frame;      /* the image, on the canvas */
+    uint32_t width, height; /* size of the canvas */
+    struct rect frame;      /* position of the image on the canvas */
 
-    struct rect region;    /* of the canvas */
-    struct rect part;      /* of the frame: the part to decode; without rows: nothing */
-    uint32_t rows_done;    /* of the region */
+    struct rect region;    /* the region, on the canvas */
+    struct rect part;      /* the part of the frame to decode; no rows: nothing */
+    uint32_t rows_done;    /* rows of the region that are done */
     struct scratch pixels; /* [part.height][part.width][4] */
     struct scratch strip;  /* [STRIP_ROWS][region.width][4], if the frame does not fill it */
 };
 
 /* --- the container --- */
 
-/* Reads chunks one after the other, none of which extends beyond `end`. */
+/* Reads consecutive chunks, none of which extends beyond `end`. */
 struct chunks {
     const uint8_t *bytes;
     size_t at, end;
@@ -124,7 +124,7 @@ static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 
 static uint8_t find_orientation(struct chunks c)
 {
-    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put it there */
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* put there by some writers */
 
     if (!chunks_find(&c, "EXIF", "EXIF"))
         return 1;
@@ -317,8 +317,8 @@ static int webp_reader_seek(struct image_reader *reader, const struct rect *regi
                          region->width);
     if (bottom <= w->frame.top)
         return 0;
-    /* Needed even if the region is outside of the frame, because the rows determine whether the
-     * image is bad. */
+    /* Needed even if the region is outside the frame, because the rows determine whether the image
+     * is bad. */
     choose_part(w->frame.left, w->frame.width, region->left, region->left + region->width,
                 &w->part.left, &w->part.width);
     choose_part(w->frame.top, w->frame.height, region->top, bottom, &w->part.top, &w->part.height);
@@ -334,7 +334,7 @@ static const uint8_t *pixels_at(const struct webp_reader *w, uint32_t x, uint32_
     return (const uint8_t *)w->pixels.bytes + ((size_t)row * w->part.width + column) * 4;
 }
 
-/* Write a row of the region, which the frame may cover in part. */
+/* Write a row of the region; the frame may cover a part of it. */
 static void put_row(const struct webp_reader *w, uint32_t y, uint8_t *row)
 {
     const struct rect *f = &w->frame, *r = &w->region;

@@ -20,7 +20,7 @@ static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
         *kb = 1100;
         return true;
     case 2: /* unspecified */
-    case 5: /* BT.601, two numbers */
+    case 5: /* BT.601, which has two numbers */
     case 6:
         *kr = 2990;
         *kb = 1140;
@@ -38,7 +38,7 @@ static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
     }
 }
 
-/* 2^32 times n / d, rounded to nearest, halves away from 0. */
+/* Returns 2^32 times n / d, rounded to nearest, halves away from 0. */
 static int64_t fixed(int64_t n, int64_t d)
 {
     i128 twice = ((i128)(n < 0 ? -n : n) * 2 << 32) / d;
@@ -83,7 +83,7 @@ bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret)
     return true;
 }
 
-/* Two rows of a plane, whose samples are added with these weights, minus `zero`. */
+/* Two rows of a plane. Their samples are added with these weights, minus `zero`. */
 struct sum {
     const uint8_t *a, *b;
     int32_t m, n, zero;
@@ -116,7 +116,7 @@ static void add_rows(const struct sum *s, uint32_t x, uint32_t count, int32_t *r
     }
 }
 
-/* The rows of chroma for a row of pixels: 3/4 of its own and 1/4 of its neighbour. */
+/* Returns the rows of chroma for a row of pixels: 3/4 of its own row and 1/4 of its neighbour. */
 static struct sum chroma_rows(const struct yuv_image *image, int plane, uint32_t y, int32_t zero)
 {
     uint32_t own = y, other = y;
@@ -152,7 +152,7 @@ static const int32_t *spread_chroma(const struct yuv_image *image, const struct 
             ret[i] = 4 * sums[i];
         return ret;
     }
-    first = run.left / 2; /* of the pixels' own samples */
+    first = run.left / 2; /* the pixels' own samples begin here */
     end = (run.left + run.width - 1) / 2 + 1;
     assert(first < end && end <= columns);
     add_rows(rows, first, end - first, s);

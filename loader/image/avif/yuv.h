@@ -15,8 +15,8 @@
  * order. */
 struct yuv_image {
     const uint8_t *planes[3]; /* borrowed */
-    size_t pitches[3];        /* bytes from row to row */
-    uint32_t width, height;   /* of the first plane */
+    size_t pitches[3];        /* distances of rows in bytes */
+    uint32_t width, height;   /* size of the first plane */
     uint32_t depth;           /* 8, 10 or 12 */
     bool mono;                /* only the first plane exists */
     bool half_x, half_y;      /* two columns, or two rows, share a sample of chroma */
@@ -27,15 +27,15 @@ struct yuv_image {
 /** The constants for all pixels of an image. */
 struct yuv_rule {
     int32_t zero_y, zero_uv; /* the samples that represent 0 */
-    /* Contributions to R, G and B at 2^32, of a sample of Y and of a sixteenth of one of Cb and
-     * Cr. */
+    /* Contributions to R, G and B at 2^32, of a sample of Y and of a sixteenth of a sample of Cb
+     * and Cr. */
     int64_t y[3], u[3], v[3];
 };
 
-/** Is there a rule for such an image? */
+/** Returns whether there is a rule for such an image. */
 bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret);
 
-/** Returns how many numbers yuv_convert() needs room for. */
+/** Returns the number of integers that yuv_convert() needs as working memory. */
 static inline size_t yuv_room(uint32_t width)
 {
     return 4 * ((size_t)width + 2);

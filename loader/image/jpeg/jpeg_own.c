@@ -87,8 +87,7 @@ struct jpeg_own {
     struct jpeg_scan *scan, scans[2]; /* the current one; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
-    uint8_t
-        slot[BATCH]; /* for each block of the batch, the index of its coefficients: a permutation */
+    uint8_t slot[BATCH]; /* per block of the batch: the index of its coefficients */
     /* Coefficients of the batch; those of blocks not in it are zero. */
     int16_t coef[BATCH][JPEG_COEF_ROOM] __attribute__((aligned(64)));
 };

@@ -15,7 +15,7 @@
 #include "loader/image/jpeg/jpeg_huff.h"
 
 enum {
-    JPEG_COEF_ROOM = 80, /* per block: 64, and room where the entropy decoder writes invalid ones */
+    JPEG_COEF_ROOM = 80, /* per block: 64, and space for invalid ones of the entropy decoder */
     JPEG_PAD = 64,       /* bytes that loops may read and write after a row's end */
 };
 
@@ -34,12 +34,12 @@ struct jpeg_kernels {
     jpeg_huff_fill_fn *fill;
     /** Dequantise and transform. */
     void (*idct)(const struct jpeg_block *blocks, uint32_t count);
-    /** Double the samples across: `count` from in[0] on, with in[-1] and in[count] as their
-     * neighbours. */
+    /** Double the samples horizontally: `count` of them from in[0] on; in[-1] and in[count] are
+     * their outer neighbours. */
     void (*h2v1)(const uint8_t *in, uint32_t count, uint8_t *out);
-    /** Double across and down: writes one of the two rows between `near` and `far`. */
+    /** Double horizontally and vertically: write one of the two rows between `near` and `far`. */
     void (*h2v2)(const uint8_t *near, const uint8_t *far, uint32_t count, uint8_t *out);
-    /** Double down; `bias` is 1 for the upper row of the two, 2 for the lower. */
+    /** Double vertically; `bias` is 1 for the upper row of the two, 2 for the lower. */
     void (*h1v2)(const uint8_t *near, const uint8_t *far, uint32_t bias, uint32_t count,
                  uint8_t *out);
     /** Convert to pixels of four bytes. */
@@ -59,7 +59,7 @@ extern const struct jpeg_kernels jpeg_avx2;
 extern const struct jpeg_kernels jpeg_neon;
 #endif
 
-/** round(a * b / 255), as Pillow computes it. */
+/** Returns round(a * b / 255), as Pillow computes it. */
 static inline uint8_t jpeg_times_255th(uint32_t a, uint32_t b)
 {
     uint16_t t = (uint16_t)(a * b + 128);

@@ -22,14 +22,14 @@ static bool usable(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
 }
 
-/* Two words, eight times. */
+/* Returns two words, eight times. */
 AVX2_INLINE __m256i words(int32_t first, int32_t second)
 {
     return _mm256_set1_epi32((int32_t)((uint32_t)second << 16 | (uint16_t)first));
 }
 
-/* Half of one pass: sums of 32 bits for four of the eight columns, with the rounding added, shifted
- * down. `at` selects the half: it interleaves the words of two registers. */
+/* Half of one pass: 32-bit sums for four of the eight columns, with the rounding added, shifted
+ * down. `interleave` selects the half: it interleaves the words of two registers. */
 #define HALF_PASS(interleave, v, out, bits)                                           \
     do {                                                                              \
         const __m256i zero_ = _mm256_setzero_si256();                                 \
@@ -83,7 +83,7 @@ AVX2_INLINE __m256i words(int32_t first, int32_t second)
             (v)[i_] = _mm256_packs_epi32(low_[i_], high_[i_]); \
     } while (0)
 
-/* Rows to columns, in both halves. */
+/* Transpose rows to columns, in both halves. */
 AVX2_INLINE void transpose(__m256i v[8])
 {
     __m256i a[8], b[8];
@@ -171,7 +171,7 @@ AVX2_INLINE __m256i three_times(__m256i x)
     return _mm256_add_epi16(x, _mm256_add_epi16(x, x));
 }
 
-/* Sixteen even and sixteen odd samples, one word each. */
+/* Store sixteen even and sixteen odd samples, one word each. */
 AVX2_INLINE void store_alternating(uint8_t *to, __m256i even, __m256i odd)
 {
     _mm256_storeu_si256((__m256i *)to, _mm256_or_si256(even, _mm256_slli_epi16(odd, 8)));
@@ -222,7 +222,7 @@ AVX2 static void h1v2(const uint8_t *near, const uint8_t *far, uint32_t bias, ui
     }
 }
 
-/* Words of 0 ... 255 to sixteen pixels of four bytes. */
+/* Store words of 0 ... 255 as sixteen pixels of four bytes. */
 AVX2_INLINE void store_pixels(uint8_t *to, __m256i r, __m256i g, __m256i b)
 {
     const __m256i opaque = _mm256_set1_epi16((int16_t)0xFF00);
@@ -233,7 +233,7 @@ AVX2_INLINE void store_pixels(uint8_t *to, __m256i r, __m256i g, __m256i b)
     _mm256_storeu_si256((__m256i *)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-/* x * c / 2^16, rounded: see the top. */
+/* Returns x * c / 2^16, rounded: see the top. */
 AVX2_INLINE __m256i times(__m256i x, int16_t c)
 {
     const __m256i one = _mm256_set1_epi16(1);

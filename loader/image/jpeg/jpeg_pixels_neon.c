@@ -12,8 +12,8 @@
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
- * on. */
+/* Short loops of fixed length work on registers, so they must be unrolled, which gcc does only at
+ * -O3. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -45,14 +45,14 @@ static bool usable(void)
     return true;
 }
 
-/* Four columns of a pass: sums of 32 bits, even and odd parts, which are still to be added and
- * subtracted: output i is even[i] + odd[i], output 7 - i is even[i] - odd[i]. One half of the
+/* Four columns of a pass: 32-bit sums, even and odd parts, which are still to be added and
+ * subtracted: output i is even[i] + odd[i], and output 7 - i is even[i] - odd[i]. One half of the
  * columns is finished before the other, so that all of it stays in registers. */
 struct half {
     int32x4_t even[4], odd[4];
 };
 
-/* The sums and differences of rows that both halves begin with. */
+/* The sums and differences of rows with which both halves begin. */
 struct heads {
     int16x8_t sum04, diff04, sum37, sum15;
 };
@@ -87,7 +87,7 @@ NEON_INLINE struct heads heads_of(const int16x8_t v[8])
 HALF_PASS(vget_low_s16, low_half)
 HALF_PASS(vget_high_s16, high_half)
 
-/* The first pass: rounded by 11 bits, clamped to 16. */
+/* The first pass: round off 11 bits, and clamp to 16. */
 NEON_INLINE void first_pass(int16x8_t v[8], const struct factors *f)
 {
     const struct heads s = heads_of(v);
@@ -130,7 +130,7 @@ NEON_INLINE void second_pass(int16x8_t v[8], const struct factors *f)
     }
 }
 
-/* Rows to columns. */
+/* Transpose rows to columns. */
 NEON_INLINE void transpose(int16x8_t v[8])
 {
     int32x4_t a[8];
@@ -165,7 +165,7 @@ NEON_INLINE void store_two_rows(const struct jpeg_block *block, uint32_t row, ui
     vst1_u8(to + block->pitch, vget_high_u8(bytes));
 }
 
-/* Columns to rows of bytes. */
+/* Store columns as rows of bytes. */
 NEON_INLINE void store(const struct jpeg_block *block, const int16x8_t v[8])
 {
     int8x16_t c04 = two_columns(v[0], v[4]), c15 = two_columns(v[1], v[5]);
@@ -217,7 +217,7 @@ static void h2v1(const uint8_t *in, uint32_t count, uint8_t *out)
     }
 }
 
-/* Eight samples between two rows, times 4. */
+/* Mix eight samples between two rows, times 4. */
 NEON_INLINE uint16x8_t mix_rows(const uint8_t *near, const uint8_t *far)
 {
     return vmlal_u8(vmovl_u8(vld1_u8(far)), vld1_u8(near), vdup_n_u8(3));
@@ -251,7 +251,7 @@ NEON_INLINE int16x8_t widen(const uint8_t *samples)
     return vreinterpretq_s16_u16(vmovl_u8(vld1_u8(samples)));
 }
 
-/* x * c / 2^16, rounded: see jpeg_pixels_avx2.c. */
+/* Returns x * c / 2^16, rounded: see jpeg_pixels_avx2.c. */
 NEON_INLINE int16x8_t times(int16x8_t x, int16_t c)
 {
     return vrshrq_n_s16(vqdmulhq_n_s16(x, c), 1);

@@ -74,7 +74,7 @@ void jpeg_planes_pad_edges(struct jpeg_planes *s, uint32_t row_of_mcus)
         const struct jpeg_component *c = &s->frame->component[i];
         const struct jpeg_plane *p = &s->of[i];
         uint32_t begin = row_of_mcus * c->v * JPEG_BLOCK % p->rows;
-        size_t end = c->width - (size_t)p->left * JPEG_BLOCK; /* of the image, in p->samples */
+        size_t end = c->width - (size_t)p->left * JPEG_BLOCK; /* end of the image in p->samples */
 
         if (c->stretch_across != JPEG_FANCY)
             continue;
@@ -118,7 +118,7 @@ static const uint8_t *enlarge(const struct jpeg_planes *s, const struct jpeg_ker
     if (c->stretch_across == JPEG_REPEAT) {
         uint32_t first = left / c->across - base, count = last / c->across - left / c->across + 1;
 
-        for (uint32_t i = 0; i < count; i++) { /* across is 4 at most */
+        for (uint32_t i = 0; i < count; i++) { /* `across` is at most 4 */
             uint32_t four = near[first + i] * UINT32_C(0x01010101);
 
             memcpy(p->wide + (size_t)i * c->across, &four, sizeof(four));

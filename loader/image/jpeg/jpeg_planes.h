@@ -17,9 +17,9 @@
 
 /** A component's samples under the region. */
 struct jpeg_plane {
-    uint32_t left, right; /* blocks, across */
-    uint32_t top, bottom; /* blocks, down */
-    uint32_t rows;        /* in memory: those of three MCU rows */
+    uint32_t left, right; /* range of blocks, horizontally */
+    uint32_t top, bottom; /* range of blocks, vertically */
+    uint32_t rows;        /* rows in memory: those of three MCU rows */
     size_t pitch;
     uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and after each row */
     uint8_t *wide;    /* room for one enlarged row */
@@ -48,9 +48,9 @@ static inline uint8_t *jpeg_plane_row(const struct jpeg_plane *plane, uint32_t y
     return plane->samples + y % plane->rows * plane->pitch;
 }
 
-/** Call this for each MCU row whose samples have been written, before its pixels are made: fancy
- * upsampling weights samples with their neighbours, and at the edges of the image a sample is its
- * own neighbour. */
+/** Call this for each MCU row whose samples have been written, before its pixels are produced:
+ * fancy upsampling weights samples with their neighbours, and at the edges of the image a sample is
+ * its own neighbour. */
 void jpeg_planes_pad_edges(struct jpeg_planes *planes, uint32_t row_of_mcus);
 
 /** Write row `y` of the image, as wide as the region, as RGBX. */

@@ -8,8 +8,8 @@
 
 enum {
     M_RST0 = 0xD0,
-    /* If a file ends without a marker, libjpeg fails when it looks ahead beyond the end, so we use
-     * no bytes this close to it. */
+    /* If a file ends without a marker, libjpeg fails when it looks ahead beyond the end, so bytes
+     * this close to the end are not used. */
     FILE_END_MARGIN = 24,
 };
 
@@ -46,7 +46,7 @@ static void unstuff(struct jpeg_scan *s)
     s->end = to;
 }
 
-/* The number of 0xFF bytes: each was followed by a stuffed byte in the file. */
+/* Returns the number of 0xFF bytes: each was followed by a stuffed byte in the file. */
 static size_t count_stuffed(const uint8_t *begin, const uint8_t *end)
 {
     size_t n = 0;
@@ -72,7 +72,7 @@ static void fill(struct jpeg_scan *s)
     ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
     assert(back >= 0);
-    /* Including the eight bytes before, some of which are in bits.word and unread. */
+    /* This moves the eight bytes before, too: some of them are in bits.word and unread. */
     if (back > 0) {
         if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
             tell(s, s->bits.at - sizeof(s->bits.word));
@@ -88,7 +88,7 @@ static void fill(struct jpeg_scan *s)
         s->limit = s->end - JPEG_MCU_BYTES - 8;
         return;
     }
-    memset(s->room + (s->end - s->room), 0, 64); /* bytes that are only used for look-ahead */
+    memset(s->room + (s->end - s->room), 0, 64); /* these bytes are only used for look-ahead */
     if (s->marker == 0)
         s->end -= s->margin;
     s->limit = s->end;
@@ -143,7 +143,7 @@ void jpeg_scan_begin_until(struct jpeg_scan *s, const struct image_file *file,
 {
     size_t behind = end->at / 8 + 2; /* a stuffed byte may follow the last byte */
 
-    assert(tile->at <= end->at); /* tiles are in order, in any hint */
+    assert(tile->at <= end->at); /* tiles are in order, whatever the hint contains */
     s->bytes = file->bytes;
     s->len = behind < file->len ? behind : file->len;
     s->margin = 0;
@@ -164,7 +164,7 @@ void jpeg_scan_begin_whole(struct jpeg_scan *s, const struct image_file *file, s
     begin_segment(s);
 }
 
-/* Returns the byte that holds the next bit, and the number of that bit. */
+/* Returns the byte that holds the next bit, and the index of that bit. */
 static const uint8_t *next_bit(const struct jpeg_scan *s, uint32_t *bit)
 {
     uint32_t back = (s->bits.count + 7) / 8;
@@ -210,7 +210,8 @@ bool jpeg_scan_more(struct jpeg_scan *s)
     return !s->ended || bits_left(s) >= 0;
 }
 
-/* Was everything read up to the next marker? libjpeg warns about unused whole bytes before it. */
+/* Returns whether everything was read up to the next marker. libjpeg warns about unused whole bytes
+ * before it. */
 static bool is_at_marker(const struct jpeg_scan *s)
 {
     ptrdiff_t left = bits_left(s);

@@ -15,7 +15,7 @@
 #include "loader/image/image.h"
 #include "loader/image/jpeg/jpeg_huff.h"
 
-/** A position between two MCUs: that of the next bit, and the DC predictions. */
+/** A position between two MCUs: the next bit, and the DC predictions. */
 struct jpeg_tile {
     uint32_t at; /* byte of the file * 8 + bit, from the highest bit */
     int16_t dc[JPEG_COMPONENTS];
@@ -34,19 +34,19 @@ struct jpeg_scan {
     const uint8_t *limit;        /* when bits.at is beyond it, call jpeg_scan_more() */
     int32_t dc[JPEG_COMPONENTS]; /* DC predictions */
 
-    const uint8_t *bytes; /* of the file */
+    const uint8_t *bytes; /* bytes of the file */
     size_t from, len;     /* bytes that are not unstuffed yet */
     uint32_t margin;      /* bytes before `len` that must not be used */
     const uint8_t *end;   /* end of the unstuffed bytes */
     bool ended;     /* everything is unstuffed, up to the next marker or the end of the file */
-    uint8_t marker; /* the marker that ended it; 0: the end of the file */
+    uint8_t marker; /* the marker after the data; 0: the end of the file */
 
-    uint32_t restart; /* MCUs between restart markers, or 0 */
+    uint32_t restart; /* MCUs between restart markers; 0: no markers */
     uint32_t left;    /* MCUs until the next one */
-    uint32_t number;  /* of the next one, 0 ... 7 */
+    uint32_t number;  /* number of the next one, 0 ... 7 */
 
     bool telling;        /* jpeg_scan_tell() will be called */
-    const uint8_t *told; /* a byte that is unstuffed */
+    const uint8_t *told; /* an unstuffed byte whose position is known */
     size_t told_at;      /* the position of that byte in the file */
     uint8_t room[JPEG_SCAN_ROOM];
 };
@@ -67,7 +67,8 @@ void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file
 /** Between two MCUs: get the current position. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
-/** Between two MCUs, after jpeg_scan_begin_until(): is this the current position? */
+/** Returns whether this is the current position. Call it between two MCUs, after
+ * jpeg_scan_begin_until(). */
 bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
 /** Between two MCUs: unstuff more bytes. Returns false if more was read than there is. */
@@ -76,16 +77,15 @@ bool jpeg_scan_more(struct jpeg_scan *scan);
 /** Between two MCUs: skip the restart marker that must be here. Returns false if it is missing. */
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
-/** Begin another scan with the restart interval that follows the one at whose beginning `before`
- * is. Returns false if the end of that interval is not known yet, or if there is no restart
- * marker. */
+/** Begin another scan with the restart interval after the one at whose beginning `before` is.
+ * Returns false if the end of that interval is unknown, or if there is no restart marker. */
 bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
 
-/** Was the whole entropy-coded segment read, and nothing beyond it? */
+/** Returns whether the whole entropy-coded segment was read, and nothing beyond it. */
 bool jpeg_scan_complete(const struct jpeg_scan *scan);
 
-/** After the last MCU of a scan: was all of it read, up to a marker? `*ret` receives the position
- * of the marker. */
+/** Returns whether all of a scan was read, up to a marker, whose position `*ret` receives. Call it
+ * after the scan's last MCU. */
 bool jpeg_scan_end(struct jpeg_scan *scan, size_t *ret);
 
 /** Between two MCUs of a segment: make sure that there are enough bytes for one. Returns false to

@@ -12,9 +12,9 @@
 #include "common/util/util.h"
 
 enum {
-    MCUS_MIN = 4,  /* per tile, except for the last ones */
-    TILES_MIN = 8, /* per image: fewer would save little time */
-    SHARE = 32,    /* a hint may be a 32nd of the file's size */
+    MCUS_MIN = 4,  /* minimum MCUs per tile, except for the last tiles */
+    TILES_MIN = 8, /* minimum tiles per image: fewer would save little time */
+    SHARE = 32,    /* a hint may take 1/32 of the file's size */
 };
 
 /* The beginning of a hint. For each tile, the bits since the previous tile (u16) and the DC
@@ -128,7 +128,7 @@ size_t jpeg_tiles_hint(const struct jpeg_tiles *t, uint8_t *to)
             uint16_t few = (uint16_t)bits;
 
             if (bits != few)
-                goto out; /* too large for 16 bits: the hint ends here */
+                goto out; /* it does not fit 16 bits: the hint ends here */
             memcpy(at, &few, sizeof(few));
             memcpy(at + sizeof(few), tile->dc, t->components * sizeof(tile->dc[0]));
         }

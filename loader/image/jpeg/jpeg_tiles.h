@@ -26,11 +26,11 @@ struct jpeg_tiles {
     uint32_t mcus;           /* per tile; the last one of a row may have fewer; 0: no tiles */
     uint32_t across;         /* tiles in a row */
     uint32_t rows;           /* rows from the top whose tiles are known */
-    uint32_t known;          /* how many of these are known from a hint */
-    uint32_t rows_max;       /* of the image */
-    uint32_t components;     /* of the image */
-    uint32_t len;            /* of the file, bytes */
-    uint64_t hash;           /* of the file */
+    uint32_t known;          /* of which this many are known from a hint */
+    uint32_t rows_max;       /* MCU rows of the image */
+    uint32_t components;     /* components of the image */
+    uint32_t len;            /* bytes of the file */
+    uint64_t hash;           /* hash of the file */
     struct jpeg_tile *tiles; /* [rows * across + 1]: the last one is where the next row begins */
     struct scratch room;     /* memory for `tiles` */
 };
@@ -38,7 +38,7 @@ struct jpeg_tiles {
 void jpeg_tiles_fini(struct jpeg_tiles *tiles);
 
 /**
- * Begin with a file. The tiles in `hint` are used if it is a hint of this file; it may hold
+ * Begin with a file. The tiles in `hint` are used if it is a hint of this file; it may contain
  * arbitrary bytes.
  *
  * `tiles->mcus` stays 0 if the image is too small for tiles, or if a hint would be too large.

@@ -46,13 +46,13 @@ static const uint64_t roots[LOG_BITS] = {
     0xFFFFFFFE9D1A, 0xFFFFFFFF4E8C,
 };
 
-/* -log2(x / 2^33) at 2^32, rounded up, for 0 < x < 2^33. */
+/* Returns -log2(x / 2^33) at 2^32, rounded up, for 0 < x < 2^33. */
 static uint64_t log_of(uint64_t x)
 {
     unsigned shift = (unsigned)__builtin_clzll(x);
     uint64_t log = (uint64_t)(shift - 30) << LOG_BITS;
 
-    /* x becomes 1 to 2 at 2^63; each squaring doubles its logarithm and so reveals one bit of
+    /* x becomes 1 to 2 at 2^63. Each squaring doubles its logarithm, and so yields one more bit of
      * it. */
     x <<= shift;
     for (int k = LOG_BITS - 1; k >= 0; k--) {
@@ -65,7 +65,7 @@ static uint64_t log_of(uint64_t x)
     return log;
 }
 
-/* 2^-log at 2^48. */
+/* Returns 2^-log at 2^48. */
 static uint64_t power_of(uint64_t log)
 {
     uint64_t whole = log >> LOG_BITS, x = ONE;
@@ -78,13 +78,13 @@ static uint64_t power_of(uint64_t log)
     return x >> whole;
 }
 
-/* The middle of the word's cell of [0, 1), at 2^33. */
+/* Returns the middle of the word's cell of [0, 1), at 2^33. */
 static uint64_t middle(uint32_t word)
 {
     return 2 * (uint64_t)word + 1;
 }
 
-/* alpha < 1. */
+/* A try for alpha < 1. */
 static bool try_johnk(struct rational alpha, const struct philox_block *d, uint32_t *ret)
 {
     uint64_t x = log_of(middle(d->word[0])) * alpha.den / alpha.num;
@@ -99,7 +99,7 @@ static bool try_johnk(struct rational alpha, const struct philox_block *d, uint3
     return true;
 }
 
-/* alpha >= 1. */
+/* A try for alpha >= 1. */
 static bool try_uniform(struct rational alpha, const struct philox_block *d, uint32_t *ret)
 {
     uint64_t x = middle(d->word[0]), rest = (UINT64_C(1) << 33) - x;
@@ -125,7 +125,7 @@ uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw)
     return 1 << (MIX_SHARE_BITS - 1);
 }
 
-/* One axis of the box: `side` * sqrt(rest) long around `centre`, cut off at the borders. */
+/* Compute one axis of the box: `side` * sqrt(rest) long around `centre`, clipped at the borders. */
 static void cut_axis(uint32_t side, uint32_t rest, uint32_t centre, uint32_t *begin,
                      uint32_t *length)
 {
@@ -200,7 +200,7 @@ void mix_store(const struct mix_plan *plan, const char *kernels, const struct mi
 
     assert(plan->mixed && (plan->cut || plan->share < 1 << MIX_SHARE_BITS));
     if (!plan->cut) {
-        /* This includes the channel of the zero point, which is the same in both. */
+        /* This includes the channel of the zero point, which is equal in both. */
         augment_loops_of(kernels)->mix(own, partner, plane * store->channels, plan->share,
                                        image_store_flip(store), dst);
         return;

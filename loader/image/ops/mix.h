@@ -21,10 +21,10 @@ enum {
 /** The values drawn for one sample. */
 struct mix_plan {
     bool mixed;     /* if false, the other fields are not used */
-    bool cut;       /* `rect` is the partner's; otherwise all pixels are blended */
-    uint32_t share; /* of the sample itself in a blend, below 2^15 */
+    bool cut;       /* pixels in `rect` are the partner's; false: all are blended */
+    uint32_t share; /* share of the sample itself in a blend, below 2^15 */
     struct rect rect;
-    uint32_t weight; /* of its label, at 2^24 */
+    uint32_t weight; /* weight of its own label, at 2^24 */
 };
 
 void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);
@@ -40,7 +40,8 @@ struct mix_format {
 void mix_store(const struct mix_plan *plan, const char *kernels, const struct mix_format *format,
                const uint8_t *own, const uint8_t *partner, uint8_t *dst);
 
-/** Beta(alpha, alpha) at 2^15, alpha 1/100 to 10, from the draws 1, 2, ... of the purpose. */
+/** Draw Beta(alpha, alpha) at 2^15, for alpha from 1/100 to 10, from the draws 1, 2, ... of this
+ * purpose. */
 uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw);
 
 #endif

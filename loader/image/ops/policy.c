@@ -41,14 +41,14 @@ struct target {
 
 /* ---- torchvision: a bin of an operation's range ---- */
 
-/* Ranges with this last bin, whose first bin is 0 (for posterize: `bits`, for solarize: 255). */
+/* Ranges with this last bin; the first bin is 0 (for posterize: `bits`, for solarize: 255). */
 struct space {
     uint32_t last;             /* the last bin's number */
-    uint32_t shear, enhance;   /* hundredths */
-    uint32_t rotate;           /* degrees */
-    struct rational translate; /* pixels, or a part of the side */
+    uint32_t shear, enhance;   /* in hundredths */
+    uint32_t rotate;           /* in degrees */
+    struct rational translate; /* in pixels, or as a part of the side */
     bool relative;
-    uint32_t bits, fewer; /* posterize: at the first bin, and how many fewer at the last */
+    uint32_t bits, fewer; /* posterize: bits at the first bin, and how many fewer at the last */
 };
 
 static const struct space rand_space = {30, 30, 90, 30, {150, 331}, true, 8, 4};
@@ -61,7 +61,7 @@ static int64_t with_sign(int64_t amount, bool negative)
     return negative ? -amount : amount;
 }
 
-/* Whole pixels. */
+/* Returns a translation in whole pixels. */
 static int64_t translation(const struct space *space, uint32_t bin, uint32_t side)
 {
     uint64_t num = (uint64_t)space->translate.num * (space->relative ? side : 1);
@@ -75,7 +75,7 @@ static void add_geometry(const struct target *to, enum op op, int64_t amount)
     static const uint8_t mean[3] = {124, 116, 104};
     struct affine map;
 
-    if (amount == 0) /* which changes nothing */
+    if (amount == 0) /* nothing changes */
         return;
     if (op == SHEAR_X)
         affine_shear_x(&map, amount);
@@ -96,7 +96,7 @@ static void add_geometry(const struct target *to, enum op op, int64_t amount)
 
 static void add_factor(const struct target *to, enum pipeline_op_kind kind, int64_t factor)
 {
-    if (factor != 1 << AUGMENT_BITS) /* which changes nothing */
+    if (factor != 1 << AUGMENT_BITS) /* otherwise nothing changes */
         add_step(to->plan, kind, (uint32_t)factor);
 }
 
@@ -112,7 +112,7 @@ static void add_colour(const struct target *to, enum op op, int64_t factor)
     add_factor(to, kinds[op], factor);
 }
 
-/* Operations without a strength. */
+/* Add an operation without a strength. */
 static void add_plain(const struct target *to, enum op op)
 {
     if (op == AUTOCONTRAST)
@@ -171,7 +171,7 @@ static void add_bin(const struct target *to, const struct space *space, enum op 
 
 enum { LEVEL_MAX = 10 << 16 };
 
-/* Φ^-1(1/2 + k/128) at 2^16, to the nearest integer; the last is such that the variance is 1. */
+/* Φ^-1(1/2 + k/128) at 2^16, to the nearest integer; the last one makes the variance 1. */
 static const uint32_t quantiles[65] = {
     0,     1283,   2567,   3852,   5139,   6427,   7718,   9012,   10310,  11611,  12917,
     14228, 15545,  16869,  18199,  19536,  20882,  22237,  23601,  24976,  26362,  27759,
@@ -191,7 +191,7 @@ static uint32_t draw_level(const struct pipeline_policy *policy, uint32_t word)
     return level < 0 ? 0 : level > LEVEL_MAX ? LEVEL_MAX : (uint32_t)level;
 }
 
-/* floor(level · most), for a level as a part of 10. */
+/* Returns floor(level · most), for a level as a part of 10. */
 static uint32_t part_of(uint32_t level, uint32_t most)
 {
     return (uint32_t)((uint64_t)level * most / LEVEL_MAX);
@@ -263,7 +263,7 @@ static const uint8_t augmix_ops[] = {
     AUTOCONTRAST, EQUALIZE, BRIGHTNESS,  COLOR,       CONTRAST, SHARPNESS,
 };
 
-/* Decide the sign by word 0. */
+/* Word 0 selects the operation, word 3 the sign. */
 #define DRAW_ONE(ops, d) ((enum op)(ops)[philox_below((d).word[0], ARRAY_LEN(ops))])
 
 static bool is_negative(const struct philox_block *d)

@@ -38,13 +38,13 @@
 enum {
     AT_NAME = 4,      /* "Plenum\0" */
     AT_VERSION = 11,  /* 1 byte */
-    AT_CHECKSUM = 12, /* 8 */
+    AT_CHECKSUM = 12, /* 8 bytes */
     SEGMENT_SIZE = 20,
     SEGMENT_VERSION = 1,
-    /* The shortest intervals that are chosen. A marker, the bits that pad a byte and DC values
-     * without a prediction cost 5 bytes per interval; shorter ones save more decoding. */
+    /* The shortest intervals that are chosen. A marker, the bits that pad a byte, and DC values
+     * without a prediction cost 5 bytes per interval; shorter intervals save more decoding. */
     INTERVAL_MIN = 2,         /* MCUs */
-    INTERVAL_BYTES_MIN = 112, /* of compressed data, on average */
+    INTERVAL_BYTES_MIN = 112, /* bytes of compressed data, on average */
 };
 
 static const uint8_t segment_name[7] = "Plenum";
@@ -81,7 +81,7 @@ static uint64_t checksum_of(const uint8_t *bytes, size_t len, size_t segment)
     return XXH3_64bits_digest(&state);
 }
 
-/* A file's header while it is read. */
+/* A file's header while it is being read. */
 struct header {
     const uint8_t *bytes;
     size_t len;
@@ -89,7 +89,7 @@ struct header {
     uint32_t components;
 };
 
-/* Returns the end of the segment at `at`, or 0 if there is none that a packed file could have. */
+/* Returns the end of the segment at `at`, or 0 if a packed file cannot have it. */
 static size_t segment_end(const struct header *h, size_t at)
 {
     size_t size;
@@ -100,7 +100,8 @@ static size_t segment_end(const struct header *h, size_t at)
     return size < 2 || size > h->len - at - 2 ? 0 : at + 2 + size;
 }
 
-/* Returns the position of our segment, or 0. Any file may be passed, so this is only a guess. */
+/* Returns the position of Plenum's segment, or 0. Any file may be passed, so this is only a
+ * guess. */
 static size_t find_segment(const struct header *h)
 {
     size_t at = 2, end;
@@ -116,7 +117,7 @@ static size_t find_segment(const struct header *h)
     return 0;
 }
 
-/* Read an APP9: is it ours? */
+/* Read an APP9 segment. Returns whether it is Plenum's. */
 static bool read_segment(struct header *h, size_t at, size_t end)
 {
     if (h->layout.segment || end - at != SEGMENT_SIZE ||
@@ -127,7 +128,7 @@ static bool read_segment(struct header *h, size_t at, size_t end)
     return true;
 }
 
-/* SOF0, or SOF1, which differs in the size that tables may have. */
+/* Read a SOF0, or a SOF1, which differs in the allowed sizes of tables. */
 static bool read_frame(struct header *h, size_t at, size_t end)
 {
     struct pack_layout *l = &h->layout;
@@ -150,7 +151,7 @@ static bool read_frame(struct header *h, size_t at, size_t end)
         across = x > across ? x : across;
         down = y > down ? y : down;
     }
-    /* A single component has no MCUs of several blocks, whatever its factors. */
+    /* A single component has MCUs of one block, whatever its factors are. */
     l->mcu_width = h->components == 1 ? 8 : 8 * across;
     l->mcu_height = h->components == 1 ? 8 : 8 * down;
     return l->width > 0 && l->height > 0 && l->width <= IMAGE_SIDE_MAX &&
@@ -165,7 +166,7 @@ static bool read_interval(struct header *h, size_t at, size_t end)
     return true;
 }
 
-/* Parse a file as jpeg_pack.c writes it: these segments, and no others. */
+/* Parse a file written by jpeg_pack.c, which has these segments and no others. */
 static bool read_header(struct header *h)
 {
     for (size_t at = 2, end;; at = end) {
@@ -201,7 +202,7 @@ static bool read_header(struct header *h)
     }
 }
 
-/* Do the intervals divide the rows? */
+/* Check that the intervals divide the rows. */
 static bool read_intervals(struct header *h)
 {
     struct pack_layout *l = &h->layout;
@@ -214,14 +215,14 @@ static bool read_intervals(struct header *h)
         return false;
     l->across = mcus / l->interval;
     l->down = (l->height + l->mcu_height - 1) / l->mcu_height;
-    /* At least one byte and a marker each, because the caller reserves memory for them. */
+    /* Each has at least one byte and a marker, because the caller reserves memory for them. */
     return (uint64_t)l->across * l->down <= (h->len - l->data) / 3 && h->len <= UINT32_MAX;
 }
 
 enum { BLOCK = 64, SPARE = BLOCK };
 
-/* Bit i: is byte i of the next BLOCK bytes 0xFF, and the byte after it not 0? Reads one byte
- * more. */
+/* Returns a bit for each of the next BLOCK bytes: set if it is 0xFF and the byte after it is not 0.
+ * Reads one byte more. */
 static uint64_t find_markers(const uint8_t *p)
 {
     uint64_t mask = 0;
@@ -323,8 +324,8 @@ uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
     return mcus;
 }
 
-/* After the first segments, so that programs that look for JFIF at the usual position still find
- * it. */
+/* Put it after the first segments, so that programs that look for JFIF at the usual position still
+ * find it. */
 static size_t segment_offset(const uint8_t *bytes, size_t len)
 {
     size_t at = 2;
@@ -356,7 +357,7 @@ static int add_segment(const struct jpeg_transcoded *from, uint8_t **ret, size_t
 
 enum { PARTS = 4 };
 
-/* A packed file, cut into four parts (or fewer, where it has few intervals). */
+/* A packed file, cut into four parts, or fewer if it has few intervals. */
 struct cut {
     struct pack_layout layout;
     struct scratch ends, parts[PARTS];
@@ -555,8 +556,8 @@ static int pack_any(struct image_decoder *decoder, const struct pack_resize *res
     }
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
-    /* This build has no decoder for the file: another build would shrink it. A file that is kept
-     * for another reason already has its outcome. */
+    /* This build has no decoder for the file, but another build would shrink it. A file kept for
+     * another reason already has its outcome. */
     if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD &&
         (raw || (resize && (resize->longest || resize->shortest))))
         return r;

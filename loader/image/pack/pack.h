@@ -19,13 +19,13 @@
 
 /** The positions of everything in a packed file. Offsets are from its first byte. */
 struct pack_layout {
-    uint32_t width, height;         /* of the image, pixels */
+    uint32_t width, height;         /* size of the image in pixels */
     uint32_t mcu_width, mcu_height; /* pixels */
     uint32_t interval;              /* MCUs from one restart marker to the next */
     uint32_t across, down;          /* intervals in a row of MCUs; rows of MCUs */
     size_t segment, segment_end;    /* the APP9 segment */
     size_t size_at;                 /* height and width in the frame header, 2 bytes each */
-    size_t data;                    /* the first entropy-coded byte */
+    size_t data;                    /* offset of the first entropy-coded byte */
     /* The end of each interval, including its marker; [across * down]. In the scratch memory that
      * was passed to pack_read(), valid until that is used for something else. */
     const uint32_t *ends;
@@ -61,7 +61,7 @@ enum pack_outcome {
 
 struct pack_result {
     enum pack_outcome outcome;
-    uint8_t *bytes; /* the file, packed or raw; malloc, for the caller to free. Otherwise NULL */
+    uint8_t *bytes; /* the packed or raw file; malloc, for the caller to free. NULL: kept */
     size_t len;     /* of `bytes` */
     /* Packed, but an interval is a whole row of MCUs, because their number has no suitable
      * divisor. */
@@ -81,9 +81,10 @@ int image_pack(struct image_decoder *decoder, const struct image_file *file,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
- * Like image_pack(), but files that `resize` selects are resized first; nothing but the orientation
- * is kept of these. Other files are packed like image_pack() does, and so are all if `resize` is
- * NULL. Also returns -ENOTSUP, with a sentence, if this build has no decoder for the file.
+ * Like image_pack(), but files selected by `resize` are resized first, and only the orientation of
+ * their metadata is kept. Other files are packed as by image_pack(), and so are all files if
+ * `resize` is NULL. Also returns -ENOTSUP, with a message, if this build has no decoder for the
+ * file.
  */
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
                        const struct image_file *file, struct pack_result *ret,
@@ -92,19 +93,19 @@ int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *
 enum { PACK_RAW_MAX = 256 << 20 }; /* bytes of a file of raw pixels */
 
 /**
- * Like image_pack_resized(), for samples that become raw pixels: a PPM of the image that it would
- * encode, or of all pixels if the image is not resized. If that would be too large for a sample,
+ * Like image_pack_resized(), for samples that become raw pixels: a PPM of the image that would be
+ * encoded, or of all pixels if the image is not resized. If that would be too large for a sample,
  * the file is packed as by image_pack_resized().
  *
- * It is proved that the PPM, read again, has these pixels and the orientation.
+ * This proves that the PPM, read back, has these pixels and the orientation.
  */
 int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resize,
                    const struct image_file *file, struct pack_result *ret,
                    struct plenum_error *err);
 
 /**
- * Prove that the intervals of a packed file can be decoded alone: that parts, spliced as for a
- * crop, have the same coefficients as the whole file there. Each interval is in one of the parts.
+ * Prove that the intervals of a packed file can be decoded alone: parts that are spliced as for a
+ * crop have the same coefficients as the whole file there. Each interval is in one of the parts.
  *
  * Returns 1 if they can; 0 if the file is not packed; -EBADMSG if they cannot, or if pack_read()
  * rejects the file; -ENOMEM.
@@ -120,7 +121,7 @@ const char *pack_outcome_name(enum pack_outcome outcome);
  * `bytes` of compressed data. It divides the row. */
 uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes);
 
-/** A baseline JPEG with restart markers that has the same coefficients, and orientation, as a
+/** A baseline JPEG with restart markers that has the same coefficients and orientation as a
  * file. */
 struct jpeg_transcoded {
     uint8_t *bytes; /* malloc */
@@ -128,21 +129,21 @@ struct jpeg_transcoded {
     bool converted; /* it was progressive, or had several scans */
 };
 
-/** Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a sentence, if the file is kept
+/** Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file is kept
  * unchanged. */
 int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
                    struct jpeg_transcoded *ret, enum pack_outcome *outcome,
                    struct plenum_error *err);
 
-/** A part of a JPEG, as a JPEG of its own, and its position in the whole. */
+/** A part of a JPEG as a separate JPEG, and its position in the whole. */
 struct jpeg_part {
     const uint8_t *bytes;
     size_t len;
-    uint32_t left, top; /* MCUs */
+    uint32_t left, top; /* position in MCUs */
 };
 
 /** Check that each part has the coefficients, quantisation tables and colours of the whole file
- * there, and decodes without a warning. Returns 0; -ENOMEM; or -EBADMSG with a sentence. */
+ * there, and decodes without a warning. Returns 0; -ENOMEM; or -EBADMSG with a message. */
 int jpeg_compare_parts(const uint8_t *bytes, size_t len, const struct jpeg_part *parts,
                        size_t count, struct plenum_error *err);
 

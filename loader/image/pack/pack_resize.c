@@ -18,7 +18,7 @@
 #include "common/util/error_set.h"
 #include "loader/image/ppm.h"
 
-/* part / whole of a side, to the nearest pixel, halves rounded up; at least 1. */
+/* Returns part / whole of a side, to the nearest pixel, halves rounded up; at least 1. */
 static uint32_t scale(uint32_t side, uint32_t part, uint32_t whole)
 {
     uint32_t scaled = (uint32_t)((2 * (uint64_t)side * part + whole) / (2 * (uint64_t)whole));
@@ -52,7 +52,7 @@ static bool make_grey(uint8_t *pixels, size_t count)
     return true;
 }
 
-/* Render all of an image, as stored, with the sides of the target: [height][width][3]. */
+/* Render all of an image, as stored, at the size of the target: [height][width][3]. */
 static int render_all(struct image_decoder *decoder, const struct image_file *file,
                       const struct pack_target *target, uint8_t *pixels, struct plenum_error *err)
 {
@@ -64,12 +64,12 @@ static int render_all(struct image_decoder *decoder, const struct image_file *fi
         .height = target->height,
         .resize_width = target->width,
         .resize_height = target->height,
-        /* At its own size, the nearest pixel is the pixel itself. */
+        /* At the image's own size, the nearest pixel is the pixel itself. */
         .filter = target->resized ? PIPELINE_LANCZOS : PIPELINE_NEAREST,
         .flip = {0, 1},
         .junk = true, /* the caller decides */
     };
-    /* Nothing is drawn randomly. */
+    /* The pipeline draws nothing at random. */
     struct image_view view = {.pipeline = &pipeline, .dst = pixels};
 
     return image_render(decoder, &view, &store, file, err);
@@ -97,7 +97,7 @@ int pack_resize_encode(struct image_decoder *decoder, const struct image_file *f
         options.pixels = pixels;
         options.grey = make_grey(pixels, count);
         r = encode_jpeg(&options, ret, ret_len);
-        if (r < 0) /* sides and quality are in range, so libjpeg can only fail for lack of memory */
+        if (r < 0) /* sides and quality are in range, so libjpeg fails only without memory */
             r = error_set(err, -ENOMEM, "out of memory");
     }
     free(pixels);

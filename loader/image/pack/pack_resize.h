@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_resize.h - shrinks an image before it is packed: one JPEG for a file of any kind. */
+/* pack_resize.h - shrinks an image before it is packed: files of all formats become JPEGs. */
 #ifndef LOADER_IMAGE_PACK_RESIZE_H
 #define LOADER_IMAGE_PACK_RESIZE_H
 
@@ -22,16 +22,16 @@ enum {
 /** Selects the images that are shrunk or become raw pixels, and how they are encoded. Starts as
  * zeros: no image is selected. */
 struct pack_resize {
-    /* Pixels: longer sides are reduced to this length. One of the two is set, the other is 0. */
+    /* Longer sides are reduced to this many pixels. One of the two is set, the other is 0. */
     uint32_t longest, shortest;
     uint32_t quality; /* 1 ... 100 */
     enum encode_subsampling subsampling;
     uint32_t raw_share; /* percentage of the samples that become raw pixels of any size */
-    bool junk;          /* bytes of a JPEG's header that belong to no segment are not an error */
+    bool junk;          /* junk in a JPEG's header is not an error */
 };
 
-/** Does this sample of a data set become raw pixels? These samples are spread as evenly as
- * possible. */
+/** Returns whether this sample of a data set becomes raw pixels. Such samples are spread as evenly
+ * as possible. */
 static inline bool pack_resize_is_raw(const struct pack_resize *resize, uint32_t sample)
 {
     uint64_t before = (uint64_t)sample * resize->raw_share;
@@ -39,14 +39,14 @@ static inline bool pack_resize_is_raw(const struct pack_resize *resize, uint32_t
     return (before + resize->raw_share) / 100 > before / 100;
 }
 
-/** Is an image of this size shrunk, and to which size? */
+/** Returns whether an image of this size is shrunk, and to which size. */
 bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
                        uint32_t *ret_width, uint32_t *ret_height);
 
 /** The image that a file becomes before it is packed. */
 struct pack_target {
     uint32_t width, height;           /* pixels, as stored */
-    bool resized;                     /* these are not the file's own sides */
+    bool resized;                     /* the sides differ from the file's */
     uint8_t orientation;              /* the file's EXIF orientation */
     const struct pack_resize *resize; /* how it is encoded; borrowed */
 };
@@ -62,8 +62,8 @@ int pack_resize_encode(struct image_decoder *decoder, const struct image_file *f
                        struct plenum_error *err);
 
 /**
- * Like pack_resize_encode(), but without encoding: creates a PPM of the pixels (docs/packed.md)
- * with these sides, which may be the image's own. It records how EXIF turns it.
+ * Like pack_resize_encode(), but creates a PPM of the pixels (docs/packed.md) with these sides,
+ * which may be the image's own. It records how EXIF turns the image.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */
@@ -73,8 +73,8 @@ int pack_resize_raw(struct image_decoder *decoder, const struct image_file *file
 
 enum { PACK_RESIZE_TEXT = 80 };
 
-/** Format the options of plenumctl pack that describe this: "--longest 500 --quality 90
- * --subsampling 420". */
+/** Write the options of plenumctl pack that describe this to `ret`: "--longest 500 --quality 90
+ * --subsampling 420". Returns `ret`. */
 const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT]);
 
 #endif

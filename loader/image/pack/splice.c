@@ -72,7 +72,7 @@ int splice_write(const struct splice *s, const struct pack_layout *layout, const
     uint8_t *to;
 
     assert(s->left < s->right && s->right <= layout->across && s->bottom <= layout->down);
-    if (scratch_reserve(scratch, len) < 0) /* a part is not longer than the whole */
+    if (scratch_reserve(scratch, len) < 0) /* a part is never longer than the whole */
         return -ENOMEM;
     to = write_header(s, layout, bytes, scratch->bytes);
     for (uint32_t row = s->top; row < s->bottom; row++) {

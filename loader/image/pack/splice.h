@@ -11,12 +11,12 @@
 #include "loader/image/rect.h"
 #include "loader/image/scratch.h"
 
-/** Restart intervals: [left, right) of the rows [top, bottom). */
+/** Restart intervals [left, right) of the rows [top, bottom). */
 struct splice {
     uint32_t left, right, top, bottom;
 };
 
-/** Returns the part of the image that they show. */
+/** Returns the part of the image that the intervals show. */
 struct rect splice_pixels(const struct splice *splice, const struct pack_layout *layout);
 
 /**

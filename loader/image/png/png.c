@@ -35,24 +35,24 @@ struct png_reader {
     struct image_reader base;
 
     struct png_own *own;
-    bool by_library; /* even if our own decoder could decode it */
-    bool owned;      /* our own decoder has this image */
+    bool by_library; /* libpng decodes, even if Plenum's decoder could */
+    bool owned;      /* Plenum's decoder has this image */
     const uint8_t *file;
 
     png_structp png;
     png_infop info;
     const uint8_t *bytes; /* the rest of the file */
     size_t left;
-    size_t len; /* of the file */
+    size_t len; /* bytes of the file */
 
     jmp_buf escape;
     bool no_memory, cut_off;
     char message[200];
 
-    uint32_t width, height; /* of the image */
+    uint32_t width, height; /* size of the image */
     bool interlaced;
     struct rect region;
-    uint32_t rows_done;    /* of the region */
+    uint32_t rows_done;    /* rows of the region that are done */
     struct scratch pixels; /* [STRIP_ROWS or the region's rows + 1][width][4] */
 };
 
@@ -130,7 +130,7 @@ static void ignore_chunks(png_structp png)
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
 }
 
-/* A mask can only consist of numbers that are not converted. */
+/* Check that the file can be a mask: its numbers must not need a conversion. */
 static void check_mask(const struct png_reader *p, int depth, int colour)
 {
     if (colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE)
@@ -194,7 +194,7 @@ static int library_open(struct png_reader *p, struct image_header *ret, struct p
 static void choose_format(struct png_reader *p)
 {
     if (p->base.mask) {
-        png_set_packing(p->png); /* less than 8 bits: one byte each, with the same values */
+        png_set_packing(p->png); /* fewer than 8 bits: one byte each, with the same values */
         png_read_update_info(p->png, p->info);
         if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * p->base.mask)
             give_up(p->png, "its rows have an unexpected form");
@@ -249,8 +249,8 @@ static int library_seek(struct png_reader *p, const struct rect *region, struct 
     return 0;
 }
 
-/* The numbers are at the end of a row of pixels. They become R and G of the pixels, starting with
- * the first: none is overwritten before it is read. */
+/* The numbers are at the end of a row of pixels. Starting with the first, they become R and G of
+ * the pixels: none is overwritten before it is read. */
 static void spread_numbers(uint8_t *row, uint32_t width, uint32_t item)
 {
     const uint8_t *from = row + (size_t)(4 - item) * width;
@@ -313,7 +313,7 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     return p->owned ? 0 : library_open(p, ret, err);
 }
 
-/* Our own decoder has given up: libpng reads the rest of the region. */
+/* Plenum's decoder has given up: libpng reads the rest of the region. */
 static int change_over(struct png_reader *p, struct plenum_error *err)
 {
     struct rect rest = {p->region.left, p->region.top + p->rows_done, p->region.width,

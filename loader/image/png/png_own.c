@@ -37,13 +37,13 @@
 enum {
     STRIP_ROWS = 16,
     HEADER = 33,    /* the signature and IHDR */
-    AROUND = 12,    /* per chunk: length, type, checksum */
-    ROOM = 1 << 16, /* in the window, for bytes that are not rows yet */
+    AROUND = 12,    /* bytes per chunk for length, type and checksum */
+    ROOM = 1 << 16, /* bytes in the window that are not rows yet */
     KEPT = 16 << 20,
-    /* Larger data is left to libpng: all IDATs together, and an ancillary chunk. */
+    /* Larger data is left to libpng: all IDATs together, or one ancillary chunk. */
     DATA_MAX = 64 << 20,
     IGNORED_MAX = 1 << 20,
-    IDAT_ALWAYS = 8000000, /* libpng has no limit below this for any chunk */
+    IDAT_ALWAYS = 8000000, /* libpng's limit of any chunk is at least this */
 };
 
 /* Colour types. */
@@ -55,15 +55,15 @@ struct png_own {
     uint32_t width, height, mask;
     uint32_t depth, colour;
     uint32_t step;           /* bytes of a pixel, or 1 */
-    size_t row;              /* bytes of a row, after its filter byte */
+    size_t row;              /* bytes of a row, without its filter byte */
     uint8_t palette[256][4]; /* the pixel for an index, or for a number of up to 8 bits */
 
     struct rect region;
     uint32_t y;                /* the next row */
-    uint32_t rows;             /* in the strip */
+    uint32_t rows;             /* rows in the strip */
     uint64_t needed;           /* bytes of the stream, up to the region's last row */
-    uint64_t produced;         /* by inflate */
-    uint32_t adler;            /* of these bytes, if the last row is needed */
+    uint64_t produced;         /* bytes produced by inflate */
+    uint32_t adler;            /* Adler-32 of these bytes, if the last row is needed */
     uint8_t *at, *out, *limit; /* in the window: the next row, the write position, and its limit */
     struct inflate inflate;
 
@@ -99,7 +99,7 @@ static bool chunk_is_good(const struct chunk *c)
     return png_crc32(c->data - 4, c->len + (size_t)4) == get_be32(c->data + c->len);
 }
 
-/* Is the chunk ancillary, with a type that consists of letters? */
+/* Returns whether the chunk is ancillary, with a type that consists of letters. */
 static bool may_be_ignored(const struct chunk *c)
 {
     for (int i = -4; i < 0; i++) {
@@ -136,7 +136,7 @@ static bool read_ihdr(struct png_own *o)
     o->height = get_be32(c.data + 4);
     o->depth = c.data[8];
     o->colour = c.data[9];
-    /* One compression, one family of filters; not interlaced. */
+    /* There is one compression and one family of filters, and the image is not interlaced. */
     if (c.data[10] != 0 || c.data[11] != 0 || c.data[12] != 0 ||
         !depth_is_valid(o->depth, o->colour))
         return false;
@@ -153,7 +153,7 @@ static bool read_ihdr(struct png_own *o)
     return true;
 }
 
-/* Read the pixels of indices; those without a colour are black, like in libpng. */
+/* Read the pixels of indices. Indices without a colour are black, as in libpng. */
 static bool read_palette(struct png_own *o, const struct chunk *c)
 {
     if (o->colour != PALETTE || c->len == 0 || c->len % 3 != 0 || c->len / 3 > 1U << o->depth ||
@@ -165,7 +165,7 @@ static bool read_palette(struct png_own *o, const struct chunk *c)
     return true;
 }
 
-/* Compute the pixels of numbers: the numbers themselves for a mask, otherwise their share of
+/* Compute the pixels of numbers: for a mask the numbers themselves, otherwise their share of
  * white. */
 static void count_up(struct png_own *o)
 {
@@ -319,13 +319,13 @@ static bool produce(struct png_own *o)
     return true;
 }
 
-/* After the last needed row: would libpng accept the data that it reads there? */
+/* Returns whether libpng would accept the data that it reads after the last needed row. */
 static bool ends_well(struct png_own *o)
 {
     while (o->produced <= o->needed && !inflate_ended(&o->inflate))
         if (!produce(o))
             return false;
-    /* At the beginning of a row libpng requires more input, even if zlib could produce the row
+    /* At the beginning of a row, libpng requires more input, even if zlib could produce the row
      * without it. */
     if (!reaches_the_end(o))
         return o->produced > o->needed && inflate_left(&o->inflate) > 0;
@@ -348,7 +348,7 @@ static void spread(const struct png_own *o, const uint8_t *from, uint8_t *to)
                 bit = 8;
             }
         }
-    } else if (o->colour & 2 && o->colour != PALETTE) { /* of 16 bits: the high bytes */
+    } else if (o->colour & 2 && o->colour != PALETTE) { /* 16 bits: only the high bytes */
         for (uint32_t x = 0; x < o->width; x++, to += 4, from += o->step) {
             to[0] = from[0];
             to[1] = from[2];

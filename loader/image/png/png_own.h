@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* png_own.h - our own decoder for common PNGs without any fault.
+/* png_own.h - Plenum's decoder for common PNGs without any error.
  *
  * It decodes only files for which libpng gives the same pixels and reports no error. For any other
- * file it gives up, even in the middle of an image, and reports no reason: the caller then uses
- * libpng to decode the file and report errors. */
+ * file it gives up, even in the middle of an image, without a reason: the caller then uses libpng,
+ * which decodes the file and reports errors. */
 #ifndef LOADER_IMAGE_PNG_OWN_H
 #define LOADER_IMAGE_PNG_OWN_H
 

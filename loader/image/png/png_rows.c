@@ -125,10 +125,10 @@ static inline uint32_t mean(uint32_t a, uint32_t b)
     return (a & b) + (((a ^ b) & 0xFEFEFEFE) >> 1);
 }
 
-/* Returns the one of a (left), b (above) and c (above on the left) that is nearest to a + b - c,
- * and the first one of several that are equally near. With n = 3c - a - b it is the smaller one of
- * a and b if n is not below the larger one, the larger one if n is not above the smaller one,
- * otherwise c. This takes fewer steps from one pixel to the next than comparing distances. */
+/* Returns which of a (left), b (above) and c (above on the left) is nearest to a + b - c; of
+ * several, the first. With n = 3c - a - b, it is the smaller one of a and b if n is not below the
+ * larger one, the larger one if n is not above the smaller one, and otherwise c. This takes fewer
+ * steps from one pixel to the next than comparing distances. */
 static inline wide paeth(wide a, wide b, wide c)
 {
     wide n = (3 * c - b) - a, low = least(a, b), high = most(a, b);

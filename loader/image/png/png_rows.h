@@ -13,14 +13,15 @@ enum {
     PNG_ROWS_BEHIND = 1,
 };
 
-/** For R, G and B of 8 bits, and possibly alpha: `step` 3 or 4.
+/** Process R, G and B of 8 bits, and possibly alpha: `step` is 3 or 4.
  *
  * @param above  [width][4] the row above; zeros above the first one.
  * @param ret    [width][4]; may not overlap. */
 void png_rows_pixels(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                      uint8_t *ret, size_t width);
 
-/** For bytes in any format: a pixel has `step` of them, or is less than one, and `step` is 1. */
+/** Process bytes in any format: a pixel has `step` bytes, or is less than one byte, and `step` is
+ * 1. */
 void png_rows_bytes(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                     uint8_t *ret, size_t len);
 

@@ -26,7 +26,7 @@ static void make_tables(void)
     crc_tables_make(&tables, 0xEDB88320); /* 0x04C11DB7, bits reversed */
 }
 
-/* Continue from a state, which is the CRC's complement. */
+/* Continue from a state, which is the complement of a CRC. */
 static uint32_t crc_portable(uint32_t state, const uint8_t *bytes, size_t len)
 {
     (void)pthread_once(&made, make_tables);
@@ -46,7 +46,7 @@ CLMUL static inline __m128i load(const uint8_t *at)
     return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* Multiply these 16 bytes by the weight of their distance, and add the bytes there. */
+/* Multiply these 16 bytes by the weight of their distance, and add the bytes at that distance. */
 CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
 {
     __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
@@ -55,8 +55,8 @@ CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
 }
 
 /* Carry-less products: Gopal and others, "Fast CRC computation for generic polynomials using
- * PCLMULQDQ instruction", Intel, 2009. The constants are its powers of x, for 64 bytes and for 16.
- * The sums are reduced to 16 bytes with the same CRC. */
+ * PCLMULQDQ instruction", Intel, 2009. The constants are the paper's powers of x, for 64 bytes and
+ * for 16. The sums are reduced to 16 bytes with the same CRC. */
 CLMUL static uint32_t crc_clmul(uint32_t state, const uint8_t *bytes, size_t len)
 {
     const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);

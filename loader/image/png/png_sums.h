@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* png_sums.h - the two checksums of a PNG: one for chunks, one for the contents of its zlib
- * stream. */
+/* png_sums.h - a PNG's two checksums: one of chunks, one of the contents of its zlib stream. */
 #ifndef LOADER_IMAGE_PNG_SUMS_H
 #define LOADER_IMAGE_PNG_SUMS_H
 

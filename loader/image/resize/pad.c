@@ -27,8 +27,8 @@ uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const stru
     return pad->seen.bytes;
 }
 
-/* Find the columns of a row. The visible part is already mirrored, so neighbours there are
- * neighbours here. */
+/* Find the columns of a row. The visible part is already mirrored, so adjacent columns there are
+ * adjacent here. */
 static void find_columns(const struct pipeline *pipeline, const struct crop *crop, int32_t *columns)
 {
     crop_places(pipeline->pad_mode, &crop->across, crop->window.left, crop->mirror, pipeline->width,

@@ -37,10 +37,10 @@ const struct resize_kernels *const resize_kernels[] = {
 struct axis_request {
     uint32_t n, m;
     uint32_t first, count;
-    uint32_t unit; /* taps begin and end at multiples of it */
+    uint32_t unit; /* the taps begin and end at multiples of this */
     bool mirror;
     enum pipeline_filter filter;
-    uint32_t pixel; /* for the axis across: bytes */
+    uint32_t pixel; /* for the horizontal axis: bytes of a pixel */
 };
 
 /* A table and the request that it was built for. */
@@ -60,22 +60,22 @@ struct resize {
     uint8_t *dst;
     uint32_t pixel;      /* bytes of a pixel in the pushed rows */
     uint32_t rows_in;    /* source rows pushed */
-    uint32_t pairs_made; /* pairs written */
+    uint32_t pairs_made; /* pairs of rows written */
     uint32_t rows_out;   /* output rows written */
     uint32_t ring_pairs;
     size_t pair_bytes;
 
-    /* Memory that is kept: no more than a few hundred KiB, unless an image has unusual
-     * proportions. */
-    const struct resize_kernels *prepared; /* `own` has its form of the table across; or NULL */
+    /* Memory that is kept: a few hundred KiB at most, unless an image has unusual proportions. */
+    const struct resize_kernels *prepared; /* `own` has their form of the table across; or NULL */
     struct scratch own;
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
     struct scratch pointers; /* [ring_pairs] pointers to the pairs of one output */
-    struct scratch held;     /* a row that waits for the other one of its pair */
+    struct scratch held;     /* a row that waits for the second one of its pair */
     struct scratch wide;     /* [2] rows of a pair, with the fourth byte that `kernels` need */
 };
 
-/* floor(at / unit) while `at` grows by a constant step, without a division for each. */
+/* Computes floor(at / unit) while `at` grows by a constant step, without a division for each
+ * step. */
 struct resize_walk {
     int64_t whole, rest; /* at = whole * unit + rest, 0 <= rest < unit */
     int64_t step_whole, step_rest, unit;
@@ -103,11 +103,11 @@ static void walk_on(struct resize_walk *w)
  * (2i + 1) n| from the centre of output i, and the weight is reach - distance. */
 struct resize_window {
     enum pipeline_filter filter;
-    int32_t *weights; /* room for those of one output */
+    int32_t *weights; /* weights of one output */
     uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     int64_t reach;
-    int64_t first; /* the signed distance of `begin` */
-    int64_t apart; /* from sample to sample */
+    int64_t first; /* signed distance of the sample `begin` */
+    int64_t apart; /* distance between samples */
     uint32_t begin, taps;
     bool small; /* all terms are below 2^31 */
 };
@@ -117,8 +117,8 @@ static int64_t weight_at(const struct resize_window *w, int64_t distance)
     return w->reach - (distance < 0 ? -distance : distance);
 }
 
-/* Coefficients are the nearest integers at 2^14; the first of the largest ones is adjusted so that
- * they add up to 2^14. */
+/* Compute coefficients: the nearest integers at 2^14. The first of the largest ones is adjusted so
+ * that they add up to 2^14. */
 static void find_coefficients(const struct resize_window *w, int16_t *coef)
 {
     int64_t sum = 0, missing = 1 << RESIZE_BITS, d = w->first;
@@ -289,7 +289,7 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     return 0;
 }
 
-/* All pairs of an output have arrived. */
+/* All pairs of an output have arrived: compute and store its row. */
 static void finish_row(struct resize *r)
 {
     const struct resize_axis *down = &r->down.axis;
@@ -460,8 +460,8 @@ int resize_begin(struct resize *r, const struct crop *crop, uint32_t pixel,
     return 0;
 }
 
-/* Rows that are still in a file, unlike those of a decoder, were not written just now: prefetch
- * those that come soon. */
+/* Rows that are still in a file were not written just now, unlike those of a decoder: prefetch
+ * those that are needed soon. */
 static void fetch_pair(const uint8_t *row, size_t pitch, size_t row_bytes)
 {
     for (size_t i = 0; i < row_bytes + 63; i += 64) {

@@ -30,7 +30,7 @@ void resize_destroy(struct resize *resize);
 /** Use these loops from the next resize_begin() on. resize_create() chose the first usable ones. */
 void resize_use(struct resize *resize, const struct resize_kernels *kernels);
 
-/** Bytes that may be read after each row whose pixels have three bytes. */
+/** Bytes that may be read after a row whose pixels have three bytes. */
 enum { RESIZE_BEHIND = 4 };
 
 /**
@@ -48,7 +48,7 @@ int resize_begin(struct resize *resize, const struct crop *crop, uint32_t pixel,
 /** Push the next `count` rows of needed->width pixels each, `pitch` bytes apart. */
 void resize_push(struct resize *resize, const uint8_t *rows, size_t pitch, uint32_t count);
 
-/** Are all rows of the sample written? */
+/** Returns whether all rows of the sample are written. */
 bool resize_done(const struct resize *resize);
 
 #endif

@@ -84,7 +84,7 @@ static size_t pair_bytes(uint32_t width)
     return (size_t)outputs_of(width) * 4 * sizeof(uint32_t);
 }
 
-/* The coefficients of one output, spread to half a register for each pair of taps. */
+/* Spread the coefficients of one output to half a register for each pair of taps. */
 AVX2_INLINE void spread(const int16_t *coef, uint32_t tap_pairs, __m128i *to)
 {
     for (uint32_t k = 0; k < tap_pairs; k++) {
@@ -167,7 +167,7 @@ AVX2_INLINE __m256i rgb_words_23(__m256i pixels)
                                                         8, -1, 11, -1, -1, -1, -1, -1));
 }
 
-/* The sums of two outputs of one row, with the half for rounding. */
+/* Returns the sums of two outputs of one row, with the half for rounding added. */
 AVX2_INLINE __m256i sum_two_taps(const uint8_t *row, const uint32_t *offset, const __m256i *coef,
                                  bool rgb)
 {
@@ -218,7 +218,7 @@ AVX2_INLINE void across_taps(const struct avx2_table *t, const uint8_t *row, con
         __m256i a = sum_taps(row, offset, coef, tap_pairs, rgb);
         __m256i b = sum_taps(next, offset, coef, tap_pairs, rgb);
 
-        /* The sum has its whole part from bit 14 on, which is a word. */
+        /* From bit 14 on, the sum has its whole part, which is a word. */
         a = _mm256_srli_epi32(a, RESIZE_BITS);
         b = _mm256_slli_epi32(b, 16 - RESIZE_BITS);
         a = _mm256_blend_epi16(a, b, 0xAA);
@@ -260,7 +260,7 @@ AVX2 static void across(const struct resize_axis *axis, const void *table, const
         across_any(table, row, next, pair, false, false);
 }
 
-/* Eight finished pixels of four bytes. */
+/* Returns eight finished pixels of four bytes. */
 AVX2_INLINE __m256i down_group(const struct resize_line *line, size_t group, uint32_t pairs)
 {
     const __m256i half = _mm256_set1_epi32(RESIZE_HALF);

@@ -3,8 +3,8 @@
  *
  * Source rows are processed two at a time: `across` turns them into a *pair*, two narrow rows in
  * whatever order suits the set; `down` combines some pairs into one output row and stores it. So a
- * set may keep the samples of both rows side by side, which suits multiply-and-add instructions for
- * pairs. */
+ * set may keep the samples of both rows side by side, which suits instructions that multiply and
+ * add pairs. */
 #ifndef LOADER_IMAGE_RESIZE_KERNELS_H
 #define LOADER_IMAGE_RESIZE_KERNELS_H
 
@@ -16,12 +16,12 @@ enum { RESIZE_BITS = 14, RESIZE_HALF = 1 << (RESIZE_BITS - 1) };
 /** One axis: output i is the sum of taps[i] source samples, starting at first[i], times coef. */
 struct resize_axis {
     uint32_t count;      /* outputs */
-    uint32_t stride;     /* coefficients reserved for each output; the largest of taps[] */
-    uint32_t begin, end; /* source samples that have any weight; first[] counts from `begin` */
+    uint32_t stride;     /* coefficients reserved per output: the maximum of taps[] */
+    uint32_t begin, end; /* source samples with any weight; first[] counts from `begin` */
     uint32_t *first;     /* [count] */
     uint32_t *taps;      /* [count], 1 ... stride */
     int16_t *coef;       /* [count][stride], of which taps[i] are set; their sum is 2^14 */
-    bool negative;       /* some are below 0: sums may leave 0 ... 255 and must be clamped */
+    bool negative;       /* some coefficients are below 0, so sums must be clamped to 0 ... 255 */
     uint32_t pixel;      /* bytes of a source pixel: 4, or 3 if the set supports that */
 };
 
@@ -31,8 +31,8 @@ struct resize_store {
     bool fourth;  /* there is a channel for the zero point */
     uint8_t zero; /* the zero point */
     uint8_t flip; /* XORed with each of the other bytes at the end */
-    size_t plane; /* bytes from plane to plane */
-    size_t pitch; /* bytes from row to row (within a plane) */
+    size_t plane; /* distance of the planes in bytes */
+    size_t pitch; /* distance of the rows in bytes (within a plane) */
 };
 
 /** One output row for `down`. */
@@ -49,7 +49,7 @@ struct resize_kernels {
     const char *name;
     bool takes_rgb; /* `across` takes pixels of three bytes; otherwise a fourth byte is added */
     bool (*usable)(void); /* on this processor */
-    /** Can the set process this sample at all? If not, the portable one does. */
+    /** Returns whether the set can process this sample. If not, the portable set does. */
     bool (*suits)(const struct resize_axis *across, const struct resize_axis *down);
     /** Bytes of the set's own form of the table across, and bytes of a pair. */
     size_t (*table_bytes)(const struct resize_axis *across);
@@ -62,8 +62,8 @@ struct resize_kernels {
     void (*down)(const struct resize_line *line);
 };
 
-/** Store `count` pixels of 4 bytes, starting at output `at` of the row; XORs them, and sets the
- * fourth byte. */
+/** Store `count` pixels of 4 bytes, starting at output `at` of the row, XORed with the flip and
+ * with the fourth byte set. */
 void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,
                          const uint8_t *pixels);
 

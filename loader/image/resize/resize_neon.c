@@ -13,8 +13,8 @@
 
 #ifdef __aarch64__
 
-/* Short loops of fixed length work on registers: they must be unrolled, which gcc does from -O3
- * on. */
+/* Short loops of fixed length work on registers, so they must be unrolled, which gcc does only at
+ * -O3. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
@@ -28,7 +28,7 @@
 
 enum { TAPS_MAX = 64, GROUP = 8 };
 
-/* The table across: where the taps of each output begin, and their coefficients. */
+/* The horizontal table: where the taps of each output begin, and their coefficients. */
 struct neon_table {
     uint32_t outputs;
     uint32_t taps;    /* per output: 2, or a multiple of 4 */
@@ -90,7 +90,7 @@ static void prepare(const struct resize_axis *axis, void *memory)
     }
 }
 
-/* Two pixels, times the first two coefficients. */
+/* Add two pixels, times the first two coefficients. */
 NEON_INLINE int32x4_t sum_two(int32x4_t sum, const uint8_t *pixels, int16x4_t coef)
 {
     int16x8_t p = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(pixels)));
@@ -194,7 +194,7 @@ NEON_INLINE uint8x16_t four_pixels(const int32x4_t *sums)
     return vqmovun_high_s16(vqmovun_s16(low), high);
 }
 
-/* Eight finished pixels of four bytes. */
+/* Returns eight finished pixels of four bytes. */
 NEON_INLINE uint8x16x2_t down_group(const struct resize_line *line, size_t group, uint32_t pairs)
 {
     size_t at = group * GROUP * 4, other = align_up(line->width, GROUP) * 4 + at;

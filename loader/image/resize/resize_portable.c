@@ -74,7 +74,7 @@ static void across(const struct resize_axis *axis, const void *table, const uint
     across_one(axis, next, out + (size_t)axis->count * 4);
 }
 
-/* Pixels that are finished and stored together. */
+/* Number of pixels that are finished and stored together. */
 enum { BLOCK = 16 };
 
 void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,

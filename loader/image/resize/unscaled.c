@@ -18,7 +18,7 @@ void unscaled_fini(struct unscaled *u)
     scratch_free(&u->rows);
 }
 
-/* Positions for an axis without padding. */
+/* Compute the positions for an axis without padding. */
 static void count_places(bool mirror, uint32_t count, int32_t *ret)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -59,7 +59,7 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     return 0;
 }
 
-/* How R, G, B and the byte after them become those of the sample. */
+/* Converts R, G, B and the byte after them to the format of the sample. */
 struct shade {
     uint32_t flips, fourth;
 };
@@ -127,7 +127,7 @@ static ptrdiff_t step_of(const struct unscaled *u)
     return u->back ? -(ptrdiff_t)u->pixel : (ptrdiff_t)u->pixel;
 }
 
-/* Store the run without looking at the table. */
+/* Store the run without using the table. */
 static void store_plane_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     size_t plane = (size_t)u->width * u->height;
@@ -148,8 +148,8 @@ static void store_plane_run(const struct unscaled *u, const uint8_t *row, uint8_
     }
 }
 
-/* Store the run without looking at the table: four bytes each, the last of which is overwritten by
- * the next pixel. */
+/* Store the run without using the table: four bytes each, the last of which the next pixel
+ * overwrites. */
 static void store_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     size_t bytes = u->fourth ? 4 : 3;
@@ -169,7 +169,7 @@ static void store_run(const struct unscaled *u, const uint8_t *row, uint8_t *out
     memcpy(out, &pixel, bytes);
 }
 
-/* Copy the run if its bytes are laid out in the row as in the sample. */
+/* Copy the run if its bytes have the same layout in the row and in the sample. */
 static void copy_run(const struct unscaled *u, const uint8_t *row, uint8_t *out)
 {
     const uint8_t *from = find_pixel(u, row, u->run_begin);
@@ -203,7 +203,7 @@ static void write_row(struct unscaled *u, const uint8_t *row, uint32_t y)
     if (u->run_begin > 0)
         store_pixels(u, row, 0, u->run_begin, out);
     if (u->run_begin == u->run_end) {
-        /* Nothing but padding. */
+        /* There is only padding. */
     } else if (u->pixel == 3 && !u->fourth && !u->back) {
         copy_run(u, row, out);
     } else {

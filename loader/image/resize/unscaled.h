@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unscaled.h - a sample whose pixels are those of the image: not resized, but cropped, padded,
- * mirrored and stored.
+/* unscaled.h - produces a sample without resizing: crops, pads, mirrors and stores the pixels of
+ * the image.
  *
  * The resize would give the same bytes: if a side keeps its length, all weight of an output is on
  * the one sample at its centre. But building its tables takes longer than processing all pixels of
@@ -19,16 +19,16 @@
 
 /** Tables kept from image to image. Starts as zeros. */
 struct unscaled {
-    /* int32 [width]: which sample of a row each output shows, -1: padding */
+    /* int32 [width]: the sample of a row that each output shows; -1: padding */
     struct scratch columns;
-    /* int32 [height]: which row of `needed` each output row shows, -1: padding */
+    /* int32 [height]: the row of `needed` that each output row shows; -1: padding */
     struct scratch rows;
-    /* For this sample. */
+    /* For the current sample. */
     uint32_t width, height;
     uint32_t run_begin, run_end; /* columns[run_begin ... run_end - 1] are neighbours */
     bool back;                   /* from right to left */
     uint32_t pixel;              /* bytes of a pixel in the pushed rows */
-    uint32_t rows_in, rows_out;  /* pushed; written */
+    uint32_t rows_in, rows_out;  /* number of rows pushed; of rows written */
     uint32_t fill;               /* R, G, B and a fourth byte of the padding, lowest byte first */
     bool planes, fourth;
     uint8_t flip, zero;
@@ -37,10 +37,11 @@ struct unscaled {
 
 void unscaled_fini(struct unscaled *unscaled);
 
-/** For samples with more pixels than this, the resize writes planes faster, tables included. */
+/** For samples with more pixels than this, the resize writes planes faster, even including its
+ * tables. */
 enum { UNSCALED_PLANES_MAX = 96 * 96 };
 
-/** Does this crop use the pixels unchanged, and is copying them worthwhile? */
+/** Returns whether this crop uses the pixels unchanged, and copying them is worthwhile. */
 static inline bool unscaled_suits(const struct crop *crop, const struct pipeline *pipeline,
                                   const struct image_store *store)
 {
@@ -75,7 +76,7 @@ int unscaled_begin(struct unscaled *unscaled, const struct pipeline *pipeline,
 /** Push the next `count` rows of the region, `pitch` bytes apart. */
 void unscaled_push(struct unscaled *unscaled, const uint8_t *rows, size_t pitch, uint32_t count);
 
-/** Are all rows of the sample written? */
+/** Returns whether all rows of the sample are written. */
 static inline bool unscaled_done(const struct unscaled *unscaled)
 {
     return unscaled->rows_out == unscaled->height;
