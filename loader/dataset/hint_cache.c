@@ -110,7 +110,7 @@ static int open_file(const char *path, const struct hint_cache_key *key, struct 
     hints->writable = hints->fd >= 0;
     if (hints->fd < 0 && hints->fd != -ENOENT && hints->fd != -EPERM)
         hints->fd = cache_open(path, false);
-    if (hints->fd == -EPERM) /* a file of another user counts as stale */
+    if (hints->fd == -EPERM) /* another user's file counts as stale */
         return -ESTALE;
     return hints->fd < 0 ? hints->fd : check_file(hints->fd, key, hints->records_at);
 }
