@@ -53,7 +53,7 @@ struct dataset_options {
     /** Paths without links. Only files below one of these folders may be read; none: any file. */
     const char *const *roots;
     unsigned num_roots;
-    /** Called in the calling thread while an index is being built. `what` names what is being
+    /** Called in the calling thread while an index is being built. `what` names the things that are
      * counted; `total` is 0 as long as it is unknown. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;

@@ -49,7 +49,7 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
     return 0;
 }
 
-/* Interpret a number when the listed names are numbers, too: it stands for the name with its
+/* Interpret a number when the listed names are numbers, too: it means the name with its
  * value. */
 static int take_numeral(const struct label_rule *rule, int64_t value, struct shown s,
                         struct label *ret, struct plenum_error *err)
