@@ -20,7 +20,7 @@ struct scene {
     uint32_t drawn;  /* random numbers drawn so far */
     double hue[3];   /* colour of the light, about 1 */
     double p[12];    /* the painter's own parameters, 0 ... 1 */
-    double cos, sin; /* of the scene's rotation */
+    double cos, sin; /* rotation of the scene */
     double scale;
 };
 

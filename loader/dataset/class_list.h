@@ -30,7 +30,7 @@ struct class_list {
     struct class_numeral *numerals; /* [num_numerals]: names that are integers, by value */
     uint32_t num_numerals;
     bool has_numerals; /* some names are numbers, so numbers may be names */
-    uint64_t hash;     /* of the names, in order */
+    uint64_t hash;     /* hash of the names, in order */
 };
 
 /**

@@ -13,8 +13,8 @@ struct field_table;
 
 /** Memory in bytes for reading the fields of a sample, besides the fields as delivered. */
 struct field_memory {
-    uint64_t each; /* in each thread that reads fields */
-    uint64_t turn; /* in one thread at a time */
+    uint64_t each; /* used by each thread that reads fields */
+    uint64_t turn; /* used by one thread at a time */
 };
 
 /** Where a field of a sample is stored, for formats that locate fields in advance. */

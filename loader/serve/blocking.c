@@ -68,7 +68,7 @@ static void end(struct blocking *c, struct blocking_job *job)
         (void)uv_async_send(&c->finished);
 }
 
-/* Is the group below its limit? */
+/* Returns whether the group is below its limit. */
 static bool may_begin(const struct blocking *c, const struct blocking_job *job)
 {
     unsigned running = 0;

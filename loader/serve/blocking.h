@@ -45,7 +45,7 @@ void blocking_destroy(struct blocking *blocking);
 void blocking_start(struct blocking *blocking, struct blocking_job *job);
 /** Drop a waiting job. Returns false if it has already begun. Threads: any. */
 bool blocking_cancel(struct blocking_job *job);
-/** Has the job begun? Threads: any. */
+/** Returns whether the job has begun. Threads: any. */
 bool blocking_has_begun(struct blocking_job *job);
 
 /**

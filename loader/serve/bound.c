@@ -22,7 +22,7 @@ enum {
     SHARED = 800000, /* busy threads that get less CPU than this share it with other processes */
 };
 
-/* Has computing waited longer for a CPU than it ran on one? */
+/* Returns whether computing waited longer for a CPU than it ran on one. */
 static bool waits_for_cpu(uint64_t render_ns, uint64_t cpu_ns)
 {
     return render_ns > cpu_ns && render_ns - cpu_ns > cpu_ns;

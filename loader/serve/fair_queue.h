@@ -54,7 +54,7 @@ void flow_serve(struct flow *leaf, const struct flow_turn *turn);
 /** Correct the estimate of flow_charge(). */
 void flow_settle(struct flow *leaf, struct flow_turn *turn, uint64_t cost);
 
-/** May the leaf hold one more turn, by the same rule as in flow_pick()? */
+/** Returns whether the leaf may hold one more turn, by the same rule as in flow_pick(). */
 bool flow_may_hold(const struct flow *leaf, unsigned limit);
 void flow_hold(struct flow *leaf);
 void flow_release(struct flow *leaf);

@@ -28,7 +28,7 @@ struct snapshot {
     struct record {
         uint64_t id;
         uint32_t uid;
-        size_t at, len; /* of its payload in frames */
+        size_t at, len; /* position of its payload in `frames` */
     } streams[];
 };
 

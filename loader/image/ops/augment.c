@@ -29,7 +29,7 @@ struct augment {
     const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
     struct scratch other;  /* the same size, for operations that are not done in place */
-    struct scratch row;    /* of a blur, or of noise */
+    struct scratch row;    /* a row of a blur, or of noise */
     struct scratch mixed;  /* windows to mix, the original first */
     uint32_t weights[AUGMENT_MIXED_MAX];
     uint32_t mixed_count;
@@ -243,7 +243,7 @@ static void erase(const struct augment *a, const struct augment_step *step, uint
         }
 }
 
-/* Does a step change each pixel by a rule that depends only on that pixel and the step? */
+/* Returns whether a step changes each pixel by a rule that depends only on the pixel and the step. */
 static bool is_pointwise(enum pipeline_op_kind kind)
 {
     switch (kind) {

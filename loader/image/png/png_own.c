@@ -51,7 +51,7 @@ enum { GREY = 0, RGB = 2, PALETTE = 3, GREY_ALPHA = 4, RGB_ALPHA = 6 };
 
 struct png_own {
     const uint8_t *bytes;
-    size_t len, data_at; /* of the first IDAT */
+    size_t len, data_at; /* data_at: offset of the first IDAT */
     uint32_t width, height, mask;
     uint32_t depth, colour;
     uint32_t step;           /* bytes of a pixel, or 1 */
