@@ -94,7 +94,7 @@ Test(answer, is_found_wherever_it_begins)
     free(a);
 }
 
-Test(answer, a_nul_hides_nothing)
+Test(answer, nul_bytes_hide_nothing)
 {
     static struct answer a;
 

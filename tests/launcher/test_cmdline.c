@@ -281,7 +281,7 @@ static void expect_same_settings(const struct cmdline *a, const struct cmdline *
 }
 
 /* Every option, with a valid value, written and read back. */
-Test(cmdline, what_is_exported_is_imported)
+Test(cmdline, exported_options_can_be_imported)
 {
     static const struct {
         const char *name, *value;

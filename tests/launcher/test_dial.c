@@ -99,7 +99,7 @@ Test(dial, by_tcp)
 }
 
 /* Peers outside the job's network cannot knock. */
-Test(dial, on_the_network_of_the_job_alone)
+Test(dial, only_on_the_jobs_network)
 {
     char text[DIAL_TEXT_MAX], subnet[SUBNET_TEXT_MAX], loopback[64];
     const struct network_address *at = NULL;
@@ -218,7 +218,7 @@ Test(dial, each_address_is_tried)
     cr_expect(eq(str, said, (char *)""));
 }
 
-Test(dial, nobody_answers_in_time)
+Test(dial, times_out_without_an_answer)
 {
     struct plenum_error err = {""};
     uint64_t before = time_now_ns();
@@ -245,7 +245,7 @@ static int listen_and_fill(const char *name, char *text, size_t size)
     return queue.listener;
 }
 
-Test(dial, a_queue_that_is_full_is_tried_again)
+Test(dial, a_full_queue_is_retried)
 {
     char text[DIAL_TEXT_MAX], name[40];
     struct plenum_error err = {""};
@@ -268,7 +268,7 @@ Test(dial, a_queue_that_is_full_is_tried_again)
     cr_expect(eq(u32, queue.full, 3));
 }
 
-Test(dial, a_queue_that_stays_full_is_named)
+Test(dial, a_queue_that_stays_full_is_reported)
 {
     char text[DIAL_TEXT_MAX], name[40];
     struct plenum_error err = {""};

@@ -13,7 +13,7 @@
 #include "launcher/host/host.h"
 #include "launcher/host/network.h"
 
-Test(host, names_of_this_one)
+Test(host, names_of_this_host)
 {
     char name[HOST_NAME_MAX_BYTES], longer[HOST_NAME_MAX_BYTES + 20];
 

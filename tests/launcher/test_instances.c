@@ -76,7 +76,7 @@ static bool hangs_up(enum instance_state state, enum control_type type)
     return hung_up;
 }
 
-Test(instances, what_comes_out_of_order_breaks_the_connection)
+Test(instances, messages_out_of_order_break_the_connection)
 {
     static const enum control_type types[] = {CONTROL_STARTED, CONTROL_FAILED, CONTROL_EXITED,
                                               CONTROL_DRAINED};

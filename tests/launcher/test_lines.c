@@ -47,7 +47,7 @@ static void expect(struct lines *l, size_t most, bool flush, const char *want)
     free(got);
 }
 
-Test(lines, only_whole_ones)
+Test(lines, only_complete_lines)
 {
     struct lines l = {0};
 
@@ -63,7 +63,7 @@ Test(lines, only_whole_ones)
     lines_fini(&l);
 }
 
-Test(lines, not_more_than_wanted_unless_one_is_longer)
+Test(lines, no_more_than_requested_unless_one_is_longer)
 {
     struct lines l = {0};
 
@@ -258,7 +258,7 @@ static void take_number(void *arg, const char *line, size_t len)
 }
 
 /* A full pipe takes several calls, which lose nothing. */
-Test(lines, what_is_left_comes_with_the_next_call)
+Test(lines, the_rest_comes_with_the_next_call)
 {
     struct numbered n = {.in_order = true};
     struct lines l = {0};

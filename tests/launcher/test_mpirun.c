@@ -478,7 +478,7 @@ Test(mpirun, hosts_with_users_and_ports)
     cmdline_fini(&options);
 }
 
-Test(mpirun, settings_that_nobody_has_made)
+Test(mpirun, settings_that_the_user_has_not_made)
 {
     static char *before[] = {(char *)"HOME=/h", (char *)"PLENUM_SHIM_TOKEN=old", NULL};
     struct cmdline options;

@@ -89,7 +89,7 @@ Test(output, without_tags_not_a_byte_is_added_for_a_single_instance)
     fclose(f);
 }
 
-Test(output, two_files_have_lines_of_their_own)
+Test(output, two_files_have_their_own_lines)
 {
     FILE *out = tmpfile(), *err = tmpfile();
     struct output *o = make(NULL, 2, out, err);
@@ -105,7 +105,7 @@ Test(output, two_files_have_lines_of_their_own)
     fclose(err);
 }
 
-Test(output, credit_comes_back_when_the_reader_has_read)
+Test(output, credit_is_returned_when_the_reader_has_read)
 {
     FILE *err = tmpfile();
     char block[8192], sink[65536];
@@ -141,7 +141,7 @@ Test(output, credit_comes_back_when_the_reader_has_read)
     fclose(err);
 }
 
-Test(output, a_reader_that_is_gone_is_told)
+Test(output, a_reader_that_has_gone_is_reported)
 {
     FILE *err = tmpfile();
     struct output_options options = {.instances = instances, .count = 2, .stderr_fd = fileno(err)};
@@ -189,7 +189,7 @@ ParameterizedTest(struct tag_case *c, output, tags)
 
 /* Standard error is not read: messages use no more memory than their limit, and each is either
  * written, in order, or counted. */
-Test(output, messages_that_nobody_takes_are_counted)
+Test(output, messages_that_are_not_read_are_counted)
 {
     enum { PUT = 100000, LIMIT = 1 << 20, PIPE = 64 << 10 };
     struct output_options options = {

@@ -466,7 +466,7 @@ Test(place, device)
     hwloc_topology_destroy(t);
 }
 
-Test(place, a_saved_topology_gives_the_same)
+Test(place, a_saved_topology_gives_the_same_plan)
 {
     static const char *const topologies[] = {
         "package:2 numa:2 core:4 pu:2",

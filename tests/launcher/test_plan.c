@@ -321,7 +321,7 @@ Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
     plan_fini(&plan);
 }
 
-Test(plan, json_has_the_same)
+Test(plan, json_has_the_same_plan)
 {
     struct plan plan;
     char *text = NULL;

@@ -125,7 +125,7 @@ Test(proctree, is_not_given_up_while_it_falls)
 
 /* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
  * itself, so that no process can outlive a failing test. */
-Test(proctree, forking_on_does_not_help, .timeout = 20)
+Test(proctree, repeated_forking_does_not_help, .timeout = 20)
 {
     uint64_t before = time_now_ns();
 
@@ -224,7 +224,7 @@ static void start_guard(char how, const struct guard_step *told, pid_t *guard, i
     (void)close(ready[0]);
 }
 
-Test(guard, hands_on_what_became_of_its_ward, .timeout = 20)
+Test(guard, forwards_the_status_of_its_ward, .timeout = 20)
 {
     const struct guard_step told[] = {{0, 0}};
     int status, fd;
@@ -237,7 +237,7 @@ Test(guard, hands_on_what_became_of_its_ward, .timeout = 20)
     cr_expect(eq(int, exit_code(status), 5));
 }
 
-Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
+Test(guard, ends_a_ward_that_ignores_sigterm_and_its_descendants, .timeout = 20)
 {
     const struct guard_step told[] = {{0, SIGTERM}, {200 * NS_PER_MS, SIGKILL}, {0, 0}};
     uint64_t before;

@@ -169,7 +169,7 @@ ParameterizedTest(struct script_case *c, script, first_lines)
 }
 
 /* execvp(3) runs these with a shell. */
-Test(script, what_only_a_shell_would_run)
+Test(script, files_that_only_a_shell_would_run)
 {
     struct plenum_error err = {""};
 
@@ -324,7 +324,7 @@ Test(script, a_binary_without_its_dynamic_loader)
     io_close(&fd);
 }
 
-Test(script, what_cannot_be_read_passes)
+Test(script, unreadable_files_pass)
 {
     struct plenum_error err = {""};
 

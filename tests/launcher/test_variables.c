@@ -44,7 +44,7 @@ static char **environment_of(uint32_t index, const struct cmdline *options, cons
     return e;
 }
 
-Test(variables, who_the_instance_is)
+Test(variables, identity_of_the_instance)
 {
     struct cmdline options;
     char **e;
@@ -112,7 +112,7 @@ Test(variables, exports)
     cmdline_fini(&options);
 }
 
-Test(variables, the_users_number_of_threads_travels)
+Test(variables, the_users_number_of_threads_is_forwarded)
 {
     struct cmdline options;
     char **e;
@@ -126,7 +126,7 @@ Test(variables, the_users_number_of_threads_travels)
 }
 
 /* Instances on other hosts run the library and the loader that were named here. */
-Test(variables, what_plenum_reads_travels)
+Test(variables, variables_of_plenum_are_forwarded)
 {
     static const char *const names[] = {"PATH",
                                         "LD_LIBRARY_PATH",

@@ -133,7 +133,7 @@ Test(verify, asks_a_third_once)
     cr_expect(eq(int, look(), VERIFY_UNLIKE));
 }
 
-Test(verify, says_who_is_alone_with_what_it_makes)
+Test(verify, names_the_loader_that_differs)
 {
     struct verify_side sides[] = {{"first", one}, {"second", two}, {NULL, NULL}};
     struct plenum_error err;

@@ -346,7 +346,7 @@ static const struct told_case told[] = {
      .variable = "MPI_LOCALNRANKS"},
 };
 
-Test(job, whoever_tells_and_whatever_is_missing)
+Test(job, every_source_and_every_missing_variable)
 {
     for (size_t i = 0; i < ARRAY_LEN(told); i++) {
         const struct told_case *c = &told[i];
@@ -375,7 +375,7 @@ Test(job, whoever_tells_and_whatever_is_missing)
 
 /* The law: whichever variables are removed from a set, a process that is one of several never
  * counts as the only one. */
-Test(job, no_half_of_a_set_makes_a_process_the_only_one)
+Test(job, incomplete_variables_do_not_make_a_process_the_only_one)
 {
     static const char *const sets[][4] = {
         {"WORLD_SIZE=4", "RANK=2", "LOCAL_WORLD_SIZE=4", "LOCAL_RANK=2"},
@@ -419,7 +419,7 @@ static void refused(const char *const *env, const char *variable)
               variable);
 }
 
-Test(job, nonsense_is_refused_by_name)
+Test(job, malformed_variables_are_rejected_by_name)
 {
     refused(ENV("RANK=x", "WORLD_SIZE=2"), "RANK");
     refused(ENV("RANK=0", "WORLD_SIZE=-2"), "WORLD_SIZE");
@@ -562,7 +562,7 @@ Test(job, memory_of_collectives_outlives_them)
 }
 
 /* The same holds for streams that are opened together. */
-Test(job, memory_of_what_streams_tell_each_other_outlives_it)
+Test(job, shared_memory_of_streams_outlives_it)
 {
     struct other other = {.code = -ETIMEDOUT};
     struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
@@ -579,7 +579,7 @@ Test(job, memory_of_what_streams_tell_each_other_outlives_it)
     plenum_job_close(job);
 }
 
-Test(job, collectives_may_be_carried_by_something_else)
+Test(job, collectives_may_have_another_carrier)
 {
     struct other other = {.flip = 0};
     struct plenum_carrier carrier = {.arg = &other,
@@ -631,7 +631,7 @@ Test(job, collectives_may_be_carried_by_something_else)
     plenum_job_close(job);
 }
 
-Test(job, a_program_may_say_who_it_is)
+Test(job, a_program_may_pass_its_rank)
 {
     const struct plenum_job_info third = {.num_instances = 4,
                                           .instance_index = 2,

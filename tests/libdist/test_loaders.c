@@ -157,7 +157,7 @@ static uint64_t rendered_by(unsigned i)
     return 0;
 }
 
-Test(loaders, by_tcp_comes_what_comes_by_a_socket)
+Test(loaders, tcp_and_a_socket_deliver_the_same)
 {
     static const struct {
         enum plenum_dtype dtype;
@@ -295,7 +295,7 @@ Test(loaders, all_that_are_named_work_by_tcp)
     all_are_used(true);
 }
 
-Test(loaders, one_that_comes_later_is_taken)
+Test(loaders, one_that_starts_later_is_used)
 {
     struct plenum_stream_options o = options_of(list(2, true));
     pid_t a = start(0), b;
@@ -320,7 +320,7 @@ Test(loaders, one_that_comes_later_is_taken)
 
 /* If one of several loaders reconnects but lacks room for a while, this is reported once, and the
  * loader is used later. */
-Test(loaders, one_that_is_short_of_room_for_a_while_is_taken_later)
+Test(loaders, one_that_lacks_memory_for_a_while_is_used_later)
 {
     const char *const args[] = {"--ring-limit", "4K", NULL};
     struct plenum_stream_options o = options_of(list(2, false));
@@ -352,7 +352,7 @@ Test(loaders, one_that_is_short_of_room_for_a_while_is_taken_later)
     (void)daemon_end(b, SIGTERM);
 }
 
-Test(loaders, batches_of_one_that_dies_are_made_by_others)
+Test(loaders, batches_of_one_that_dies_are_rendered_by_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
         struct plenum_stream_options o = options_of(NULL);
@@ -384,7 +384,7 @@ Test(loaders, batches_of_one_that_dies_are_made_by_others)
 }
 
 /* Long before the silence timeout, which would take longer than any test. */
-Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
+Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
         struct plenum_stream_options o = options_of(NULL);
@@ -418,7 +418,7 @@ Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
 
 /* Every slot is leased when the loader that holds the next batch dies: another loader has room for
  * it. */
-Test(loaders, there_is_always_room_for_what_a_loader_leaves_behind)
+Test(loaders, there_is_always_room_for_batches_that_a_loader_leaves)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
         struct plenum_stream_options o = options_of(list(2, tcp));
@@ -561,7 +561,7 @@ Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
 
 /* Two loaders that render the same: every batch is compared, and the stream delivers the usual
  * content. Either may be lost; the stream then does not wait for its answer. */
-Test(loaders, verification_finds_nothing_where_nothing_is)
+Test(loaders, verification_finds_no_false_differences)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
         struct plenum_stream_options o = options_of(NULL);
@@ -647,7 +647,7 @@ Test(loaders, one_that_cannot_read_is_left_alone)
 
 /* The only loader that can render the batches is away for a moment: the stream waits for it as long
  * as for a single loader. */
-Test(loaders, one_that_is_away_is_waited_for_where_no_other_can_help)
+Test(loaders, the_only_one_is_waited_for)
 {
     struct plenum_stream_options o = options_of(NULL);
     pid_t a = start(0), b;
@@ -814,7 +814,7 @@ static int open_error(const struct plenum_stream_options *o, struct plenum_error
 }
 
 /* Batches of several MB, and of a few bytes; several loaders, one of which is killed. */
-Test(loaders, with_a_key_comes_what_comes_without)
+Test(loaders, a_key_changes_no_byte)
 {
     const char *key = make_key("key", SECRET "0\n");
     pid_t a = start_with_key(0, key), b = start_with_key(1, key);
@@ -864,7 +864,7 @@ PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
 }
 
 /* Nothing else would arrive before the silence timeout. */
-Test(loaders, a_handshake_that_ends_while_reading_goes_on)
+Test(loaders, a_handshake_that_ends_while_reading_continues)
 {
     const char *key = make_key("key", SECRET "0");
     struct plenum_stream_options o = options_of(at[0].tcp);
@@ -882,7 +882,7 @@ Test(loaders, a_handshake_that_ends_while_reading_goes_on)
     (void)daemon_end(loader, SIGTERM);
 }
 
-Test(loaders, who_has_no_key_or_another_is_refused)
+Test(loaders, a_missing_or_wrong_key_is_rejected)
 {
     const char *key = make_key("key", SECRET "0"), *other = make_key("other", SECRET "1");
     struct plenum_stream_options o = options_of(at[0].tcp);
@@ -908,7 +908,7 @@ Test(loaders, who_has_no_key_or_another_is_refused)
     (void)daemon_end(without, SIGTERM);
 }
 
-Test(loaders, a_key_that_others_can_read_is_none)
+Test(loaders, a_key_that_others_can_read_is_rejected)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
     const char *key = make_client(make_key("secret", SECRET "0"), "trainer");
@@ -926,7 +926,7 @@ Test(loaders, a_key_that_others_can_read_is_none)
     cr_expect(strstr(err.text, "nowhere") != NULL, "%s", err.text);
 }
 
-Test(loaders, a_name_that_nobody_knows_does_not_stop_the_others)
+Test(loaders, an_unknown_name_does_not_stop_the_others)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_error warning = {""};

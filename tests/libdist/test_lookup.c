@@ -249,7 +249,7 @@ Test(lookup, the_last_one_stays)
 }
 
 /* A host's IPv4 and IPv6 addresses belong to one loader. */
-Test(lookup, the_other_family_is_tried_where_one_is_of_no_use)
+Test(lookup, the_other_address_family_is_tried_if_one_fails)
 {
     pid_t loader = start(0);
     struct plenum_stream *s;
@@ -290,7 +290,7 @@ Test(lookup, a_name_may_become_known_later)
         (void)daemon_end(loaders[i], SIGTERM);
 }
 
-Test(lookup, a_name_that_stands_for_too_many_is_told)
+Test(lookup, a_name_with_too_many_addresses_is_reported)
 {
     pid_t loader = start(0);
     struct plenum_error warning;
@@ -307,7 +307,7 @@ Test(lookup, a_name_that_stands_for_too_many_is_told)
 }
 
 /* When all are gone, the error includes the name. */
-Test(lookup, what_became_of_the_name_is_said)
+Test(lookup, the_result_of_the_name_is_reported)
 {
     struct plenum_stream_options o = options_of(name);
     struct plenum_stream *s;

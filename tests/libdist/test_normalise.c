@@ -170,7 +170,7 @@ static void compare(const struct normalise_loops *loops, uint32_t count, uint32_
 
 static const struct constants imagenet = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
-Test(normalise, is_the_plain_way_to_the_bit_in_every_size)
+Test(normalise, equals_the_plain_loop_bit_for_bit_in_every_size)
 {
     static const uint32_t sizes[][3] = {{1, 1, 1},  {3, 1, 1},   {5, 7, 13},  {1, 1, 15},
                                         {1, 1, 16}, {2, 1, 17},  {3, 4, 8},   {1, 1, 31},
@@ -181,7 +181,7 @@ Test(normalise, is_the_plain_way_to_the_bit_in_every_size)
             compare(normalise_loops[l], sizes[i][0], sizes[i][1], sizes[i][2], &imagenet, 0);
 }
 
-Test(normalise, is_so_at_every_address)
+Test(normalise, works_at_every_address)
 {
     for (size_t l = 0; normalise_loops[l]; l++)
         for (size_t off = 1; off <= 33 && normalise_loops[l]->usable(); off++)
@@ -189,7 +189,7 @@ Test(normalise, is_so_at_every_address)
 }
 
 /* Halves that are infinite, smaller than normal ones, halfway between two, zero. */
-Test(normalise, is_so_for_every_value)
+Test(normalise, works_for_every_value)
 {
     static const struct constants some[] = {
         {{0, 0, 0}, {1, 1, 1}},
@@ -247,7 +247,7 @@ struct fault {
     const char *text; /* words of the message */
 };
 
-Test(normalise, says_what_is_wrong)
+Test(normalise, reports_errors)
 {
     enum { SIZE = sizeof(struct plenum_images) };
     /* clang-format off */

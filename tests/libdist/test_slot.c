@@ -38,7 +38,7 @@ static void fill(struct plenum_lease *of)
     slot_fill(of, NULL, 7);
 }
 
-Test(slot, holds_its_ring_while_somebody_wants_what_is_in_it)
+Test(slot, holds_its_ring_while_its_content_is_in_use)
 {
     cr_expect(eq(u32, set->refs, 1));
     fill(slot);

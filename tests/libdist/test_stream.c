@@ -451,7 +451,7 @@ Test(stream, a_run_cut_anywhere_and_resumed_is_the_same_run)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, a_run_goes_on_with_another_number_of_replicas)
+Test(stream, a_run_continues_with_another_number_of_replicas)
 {
     pid_t loader = start_loader(socket_a, "2");
     struct plenum_stream_options o = options_of(socket_a);
@@ -639,7 +639,7 @@ Test(stream, a_loader_that_knows_no_views_is_refused)
 }
 
 /* It would reject the pipeline with a message about its stages. */
-Test(stream, a_loader_that_forgives_no_junk_is_refused)
+Test(stream, a_loader_that_tolerates_no_junk_is_rejected)
 {
     struct plenum_stream_options o = options_of(socket_a);
 
@@ -875,7 +875,7 @@ Test(stream, a_loader_that_ends_removes_its_socket)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, without_a_loader_named_it_starts_one_and_ends_it)
+Test(stream, without_a_given_loader_it_starts_one_and_ends_it)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_stream *s = opened(NULL, &o);
@@ -985,7 +985,7 @@ Test(stream, polling_and_time_limits)
     cr_expect(ge(u64, time_now_ns() - begin, 300 * NS_PER_MS));
 }
 
-Test(stream, no_loader_for_too_long_is_told_with_the_addresses)
+Test(stream, a_long_time_without_loaders_is_reported_with_addresses)
 {
     struct plenum_stream_options o = options_of(socket_a);
     pid_t loader = start_loader(socket_a, "1");
@@ -1086,7 +1086,7 @@ Test(stream, a_data_set_of_nothing_but_bad_samples_fails)
     plenum_stream_destroy(s);
 }
 
-Test(stream, what_cannot_be_opened_is_a_sentence)
+Test(stream, streams_that_cannot_be_opened_give_a_message)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_stream *s = NULL;
@@ -1122,7 +1122,7 @@ Test(stream, what_cannot_be_opened_is_a_sentence)
     cr_expect(eq(ptr, s, NULL));
 }
 
-Test(stream, a_forked_child_is_told_and_harms_nothing)
+Test(stream, a_forked_child_gets_an_error_and_harms_nothing)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_stream *s = opened(NULL, &o);
@@ -1601,18 +1601,18 @@ static void expect_another_name(int spaces, const char *what)
     cr_expect(ne(str, here, there));
 }
 
-Test(stream, who_has_other_mounts_has_another_loader)
+Test(stream, other_mounts_mean_another_loader)
 {
     expect_another_name(CLONE_NEWNS, "mounts");
 }
 
-Test(stream, who_sees_other_processes_has_another_loader)
+Test(stream, another_pid_namespace_means_another_loader)
 {
     expect_another_name(CLONE_NEWPID, "processes");
 }
 
 /* Neither has a /proc. */
-Test(stream, who_has_another_root_folder_has_another_loader)
+Test(stream, another_root_folder_means_another_loader)
 {
     char here[64], there[64];
 
@@ -1649,7 +1649,7 @@ static pid_t start_stranger(const char *text, bool listens)
     return pid;
 }
 
-Test(stream, what_another_user_serves_is_not_believed)
+Test(stream, another_users_loader_is_not_trusted)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_job_info info = instance(0, 2, 1);
@@ -1805,7 +1805,7 @@ static int stream_hostile(const char *loaders, uint64_t want, int told, int tell
 }
 
 /* A call that waits for their data blocks until the case is given up. */
-Test(stream, what_loaders_send_along_holds_nobody_up)
+Test(stream, descriptors_sent_by_loaders_delay_nothing)
 {
     struct hostile hostile[HOSTILE_WAYS];
     pid_t loader = start_loader(socket_b, "2"), client;
@@ -1842,7 +1842,7 @@ Test(stream, what_loaders_send_along_holds_nobody_up)
 }
 
 /* The error is reported if there is no other loader. */
-Test(stream, a_loader_that_sends_a_descriptor_is_none)
+Test(stream, a_loader_that_sends_a_descriptor_is_rejected)
 {
     struct plenum_stream_options o;
     struct hostile hostile;
@@ -1883,7 +1883,7 @@ static unsigned rings_of(pid_t pid)
 }
 
 /* A surviving worker does not keep the memory of streams that the program has ended. */
-Test(stream, a_forked_child_keeps_no_ring_but_of_batches_that_were_held)
+Test(stream, a_forked_child_keeps_only_rings_of_held_batches)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
@@ -1991,18 +1991,18 @@ static void expect_end_by_another_thread(bool destroy)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, what_waits_in_a_stream_that_is_shut_down_returns)
+Test(stream, calls_waiting_in_a_stream_that_is_shut_down_return)
 {
     expect_end_by_another_thread(false);
 }
 
-Test(stream, what_waits_in_a_stream_that_is_destroyed_returns)
+Test(stream, calls_waiting_in_a_destroyed_stream_return)
 {
     expect_end_by_another_thread(true);
 }
 
 /* A held batch, the descriptor and the statistics, when another thread ends the stream. */
-Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
+Test(stream, batches_outlive_the_shutdown_of_their_stream)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
@@ -2033,7 +2033,7 @@ Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, limits_of_for_ever_never_come)
+Test(stream, infinite_time_limits_never_expire)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
@@ -2168,7 +2168,7 @@ static bool within(const struct told *t, const struct plenum_batch *b)
     return false;
 }
 
-Test(stream, programs_are_told_of_rings_that_come_and_go)
+Test(stream, programs_are_notified_of_rings)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);

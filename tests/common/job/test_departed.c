@@ -22,7 +22,7 @@ static void make(uint32_t instances)
     cr_assert(eq(int, setenv(DEPARTED_VARIABLE, path, 1), 0));
 }
 
-Test(departed, an_instance_that_has_reached_a_collective_is_not_missed_there)
+Test(departed, an_instance_that_reached_a_collective_is_not_missing_there)
 {
     make(3);
     program = departed_open(3);

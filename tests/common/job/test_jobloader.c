@@ -304,7 +304,7 @@ Test(jobloader, is_no_child_without_clone)
 }
 
 /* A failed start is retried without waiting. */
-Test(jobloader, that_cannot_start_is_none_without_clone)
+Test(jobloader, that_cannot_start_is_reported_without_clone)
 {
     char text[64];
     struct jobloader_options options = {.address = text, .plenumd = "/nonexistent/plenumd"};

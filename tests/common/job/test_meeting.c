@@ -139,7 +139,7 @@ static int exchange(struct meeting *m, uint32_t index)
     return 0;
 }
 
-Test(meeting, what_was_written_is_seen_by_all)
+Test(meeting, all_see_written_data)
 {
     make(MANY);
     all_do(exchange, MANY);
@@ -249,14 +249,14 @@ static int close_all_late(struct meeting *m, uint32_t index)
     return 0;
 }
 
-Test(meeting, who_closes_all_descriptors_is_still_there)
+Test(meeting, one_that_closed_its_descriptors_is_still_there)
 {
     make(3);
     all_do(close_all_late, 3);
     close_place();
 }
 
-Test(meeting, who_closes_all_descriptors_and_is_killed_is_not_waited_for)
+Test(meeting, one_that_closed_its_descriptors_and_is_killed_is_not_waited_for)
 {
     kill_one(close_all_and_come);
 }
@@ -283,7 +283,7 @@ static int come_from_elsewhere(uint32_t index)
     return end_of(pid) == 1000 + SIGKILL ? 0 : 1;
 }
 
-Test(meeting, who_is_in_another_pid_name_space_is_known)
+Test(meeting, one_in_another_pid_namespace_is_known)
 {
     pid_t here, there;
     int r;
@@ -312,7 +312,7 @@ static int wait_for_one(struct meeting *m, uint32_t index)
     return meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
+Test(meeting, one_that_ended_silently_is_not_waited_for)
 {
     pid_t pid;
 
@@ -336,7 +336,7 @@ static int come_and_go(struct meeting *m, uint32_t index)
     return meeting_come(m, 0, &who) == 0 ? 0 : 1;
 }
 
-Test(meeting, one_that_has_come_and_ended_has_come)
+Test(meeting, one_that_joined_and_ended_has_joined)
 {
     pid_t a, b;
 
@@ -361,7 +361,7 @@ static int be_late(struct meeting *m, uint32_t index)
     return meeting_has_come(m, 0) && !meeting_has_come(m, 1) && meeting_has_come(m, 2) ? 0 : 2;
 }
 
-Test(meeting, those_who_are_late_are_known)
+Test(meeting, late_ones_are_known)
 {
     make(3);
     all_do(be_late, 3);
@@ -383,7 +383,7 @@ static int begin_anew(struct meeting *m, uint32_t index)
     return meeting_come(m, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
 }
 
-Test(meeting, one_that_begins_anew_is_not_taken_for_the_one_before)
+Test(meeting, a_restarted_one_is_not_mistaken_for_its_predecessor)
 {
     pid_t a, b;
 
@@ -416,7 +416,7 @@ static void refused(const char *at, const char *job, uint32_t count, const char 
     cr_expect(m == NULL);
 }
 
-Test(meeting, what_is_not_ours_is_refused)
+Test(meeting, addresses_of_other_jobs_are_rejected)
 {
     char want[64];
     struct plenum_error err;
@@ -491,7 +491,7 @@ static void answered(int memory, uint32_t version, const char *why)
     (void)close(fd);
 }
 
-Test(meeting, what_others_hand_out_is_refused)
+Test(meeting, unsuitable_memory_is_rejected)
 {
     int fd = memfd_create("same-size", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -510,7 +510,7 @@ Test(meeting, what_others_hand_out_is_refused)
 }
 
 /* plenumrun closes any descriptor that the socket receives, which may block forever. */
-Test(meeting, nobody_can_send_descriptors)
+Test(meeting, descriptors_cannot_be_sent)
 {
     union io_descriptor_room control;
     struct iovec iov = {.iov_base = (void *)(uintptr_t) "x", .iov_len = 1};
@@ -532,7 +532,7 @@ Test(meeting, nobody_can_send_descriptors)
 }
 
 /* By the time of the answer, a path could lead to another process's socket. */
-Test(meeting, who_has_a_path_gets_no_answer)
+Test(meeting, one_with_a_path_gets_no_answer)
 {
     struct meeting_question q = {.version = MEETING_LAYOUT, .instances = 2, .job = "job"};
     struct sockaddr_un own = {.sun_family = AF_UNIX};
@@ -567,7 +567,7 @@ Test(meeting, a_soft_limit_of_file_sizes_does_not_matter)
     close_place();
 }
 
-Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
+Test(meeting, a_hard_limit_of_file_sizes_is_reported_to_joiners)
 {
     const struct rlimit limit = {1024, 1024};
 
@@ -577,7 +577,7 @@ Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
     close_place();
 }
 
-Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
+Test(meeting, waiting_for_an_answer_ends_at_the_time_limit)
 {
     struct plenum_error err = {""};
     struct meeting *m;

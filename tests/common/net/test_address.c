@@ -69,7 +69,7 @@ ParameterizedTest(struct address_case *c, address, parse)
     }
 }
 
-Test(address, who_may_reach_it)
+Test(address, local_addresses_are_recognised)
 {
     static const struct {
         const char *text;
@@ -88,7 +88,7 @@ Test(address, who_may_reach_it)
     cr_expect(address_is_local(&a));
 }
 
-Test(address, a_name_that_nobody_knows_is_told)
+Test(address, an_unknown_name_is_reported)
 {
     struct plenum_error err = {""};
     struct address a;
@@ -99,7 +99,7 @@ Test(address, a_name_that_nobody_knows_is_told)
     cr_expect(eq(int, address_connect(&a, 0), -ENOENT));
 }
 
-Test(address, a_port_alone_is_this_hosts_own)
+Test(address, a_port_alone_means_this_host)
 {
     struct plenum_error err = {""};
     struct address a, b;

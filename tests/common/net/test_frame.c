@@ -15,7 +15,7 @@
 #include "common/net/frame.h"
 #include "common/util/util.h"
 
-Test(frame, what_was_put_comes_out)
+Test(frame, what_was_written_is_read)
 {
     struct frame_buffer b = {0};
     struct frame_header h;
@@ -48,7 +48,7 @@ Test(frame, what_was_put_comes_out)
     frame_buffer_fini(&b);
 }
 
-Test(frame, a_part_is_no_frame_and_a_lie_is_refused)
+Test(frame, an_incomplete_frame_waits_and_a_false_length_is_rejected)
 {
     struct frame_buffer b = {0};
     struct frame_header h = {.type = 99};
@@ -68,7 +68,7 @@ Test(frame, a_part_is_no_frame_and_a_lie_is_refused)
     frame_buffer_fini(&b);
 }
 
-Test(frame, a_text_is_bounded_and_holds_no_nul)
+Test(frame, strings_are_bounded_and_have_no_nul)
 {
     static const uint8_t nul[] = {3, 0, 0, 0, 'a', 0, 'b'};
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 'a'};
@@ -136,7 +136,7 @@ Test(conn, frames_arrive_whole_and_in_order)
 }
 
 /* A caller that waits for the answer to a message that was never queued would wait forever. */
-Test(conn, one_that_has_lost_a_message_is_of_no_more_use)
+Test(conn, one_that_has_lost_a_message_fails)
 {
     struct frame_conn a, b;
     size_t begin;
@@ -189,7 +189,7 @@ Test(conn, a_descriptor_comes_with_its_frame)
     frame_conn_fini(&b);
 }
 
-Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
+Test(conn, descriptors_that_are_not_taken_do_not_pile_up)
 {
     struct frame_conn a, b;
     int before = dup(0), after;
@@ -225,7 +225,7 @@ static void send_urgent(int fd)
 
 /* Data that arrives with an urgent byte is handled like all other data: otherwise the kernel would
  * close the descriptor during one of our calls. */
-Test(conn, an_urgent_byte_is_one_like_others)
+Test(conn, an_urgent_byte_is_an_ordinary_byte)
 {
     char text[FRAME_HEADER_BYTES] = {0};
     struct frame_header h;
@@ -299,7 +299,7 @@ Test(conn, descriptors_behind_an_urgent_byte_are_there)
 
 /* A sender that always has something pending: its buffer holds only that, not everything it ever
  * sent. */
-Test(frame, what_is_sent_is_forgotten)
+Test(frame, sent_bytes_are_dropped)
 {
     static char sink[1 << 16];
     struct frame_conn conn;

@@ -91,7 +91,7 @@ static void expect_refused(int fd, uint32_t slots, uint64_t slot_bytes, const ch
     cr_expect(eq(int, close(fd), 0), "%s: the descriptor was not taken", why);
 }
 
-Test(ring, what_could_become_a_sigbus_is_refused)
+Test(ring, memory_that_could_raise_sigbus_is_rejected)
 {
     FILE *file = tmpfile();
 
@@ -113,7 +113,7 @@ Test(ring, what_could_become_a_sigbus_is_refused)
 }
 
 /* The process that fills a hole is charged for it. */
-Test(ring, what_the_loader_would_pay_for_is_refused)
+Test(ring, memory_charged_to_the_loader_is_rejected)
 {
     struct ring *client, *loader;
     struct plenum_error err;
@@ -148,7 +148,7 @@ Test(ring, more_than_all_memory_is_refused_before_it_is_taken)
     cr_expect(eq(ptr, ring, NULL));
 }
 
-Test(ring, what_cannot_be_had_is_a_sentence)
+Test(ring, unavailable_memory_is_reported)
 {
     struct rlimit none = {64 << 20, 64 << 20};
     struct ring *ring = NULL;

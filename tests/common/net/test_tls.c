@@ -97,7 +97,7 @@ static void connect_two(int fds[2])
     cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0));
 }
 
-Test(tls, who_has_the_key_understands)
+Test(tls, holders_of_the_key_can_communicate)
 {
     struct side a, b;
     int fds[2];
@@ -120,7 +120,7 @@ Test(tls, who_has_the_key_understands)
 }
 
 /* A caller that takes only frames need not request what was read and buffered. */
-Test(tls, nothing_is_kept_that_poll_does_not_tell_of)
+Test(tls, no_byte_is_kept_without_poll_reporting_it)
 {
     enum { BYTES = 300000 };
     uint8_t *bytes = calloc(1, BYTES);
@@ -324,7 +324,7 @@ static int64_t meet(SSL_CTX *ctx, size_t *told)
     return r;
 }
 
-Test(tls, a_server_without_the_key_is_told_nothing_and_not_believed)
+Test(tls, a_server_without_the_key_gets_nothing_and_is_rejected)
 {
     static SSL_CTX *(*const impostors[])(void) = {with_certificate, anonymous, older, guessing};
 
@@ -340,7 +340,7 @@ Test(tls, a_server_without_the_key_is_told_nothing_and_not_believed)
 
 /* A client can impersonate its loader towards itself, which harms only itself, and towards no other
  * client. */
-Test(tls, a_client_is_no_loader_of_others)
+Test(tls, a_client_key_cannot_serve_as_a_loader)
 {
     size_t told = 0;
 
@@ -372,7 +372,7 @@ static int64_t admit(struct tls_key key)
     return r;
 }
 
-Test(tls, a_client_is_no_other_client)
+Test(tls, a_client_key_cannot_serve_another_client)
 {
     struct tls_key alice = key_of("alice"), bob = alice, master = loader;
 
@@ -469,7 +469,7 @@ Test(tls, keys_are_renewed_while_both_sides_write)
 }
 
 /* A writer that waits for a slow reader must know whether it reads at all. */
-Test(tls, what_a_slow_reader_has_taken_is_seen)
+Test(tls, progress_of_a_slow_reader_is_seen)
 {
     enum { BYTES = 8 << 20 };
     uint8_t *bytes = calloc(1, BYTES);

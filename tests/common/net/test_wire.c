@@ -92,7 +92,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         frame_buffer_fini(&b);                                                                     \
     } while (0)
 
-Test(wire, every_message_comes_out_as_it_went_in)
+Test(wire, every_message_is_read_as_written)
 {
     struct frame_buffer b = {0};
     struct wire_hello hello;

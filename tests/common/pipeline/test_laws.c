@@ -75,7 +75,7 @@ static void show_step(const struct order *order, const struct order_steps *steps
     }
 }
 
-Test(laws, an_epoch_shows_each_sample_of_the_subset_as_often_as_asked, .timeout = 120)
+Test(laws, an_epoch_shows_each_sample_of_the_subset_repeat_times, .timeout = 120)
 {
     for (uint32_t trial = 0; trial < 3000; trial++) {
         uint32_t samples = 1 + draw(trial, 0, 400), *shown = calloc(samples, sizeof(*shown)),
@@ -113,7 +113,7 @@ Test(laws, an_epoch_shows_each_sample_of_the_subset_as_often_as_asked, .timeout 
 }
 
 /* Repeats are adjacent: they are in one global batch, or in two consecutive ones. */
-Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
+Test(laws, repeats_of_a_sample_are_adjacent_and_change_nothing_else)
 {
     for (uint32_t trial = 0; trial < 300; trial++) {
         uint32_t samples = 1 + draw(trial, 0, 200), repeat = 1 + draw(trial, 5, 6);
@@ -295,7 +295,7 @@ Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
     }
 }
 
-Test(laws, parts_have_seeds_of_their_own)
+Test(laws, parts_have_their_own_seeds)
 {
     for (uint32_t a = 0; a < 200; a++)
         for (uint32_t b = 0; b < a; b++)

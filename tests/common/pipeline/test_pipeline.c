@@ -299,7 +299,7 @@ Test(pipeline, has_sixteen_operations_and_a_bounded_text)
     cr_expect(ne(ptr, (void *)strstr(err.text, "it is too long"), NULL), "%s", err.text);
 }
 
-Test(pipeline, what_is_gone_is_said_to_be_gone)
+Test(pipeline, removed_words_are_reported_as_removed)
 {
     struct pipeline p;
     struct plenum_error err = {""};

@@ -77,7 +77,7 @@ static uint64_t room(struct memory_limit *ret)
     "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n24 23 0:30 / /my\\040disk rw shared:2 - tmpfs tmpfs " \
     "rw\n"
 
-Test(cgroup, nothing_is_limited_where_there_are_no_groups)
+Test(cgroup, without_groups_nothing_is_limited)
 {
     struct memory_limit m;
 
@@ -89,7 +89,7 @@ Test(cgroup, nothing_is_limited_where_there_are_no_groups)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
 }
 
-Test(cgroup, of_nested_groups_the_least_holds)
+Test(cgroup, the_smallest_limit_of_nested_groups_applies)
 {
     struct memory_limit m;
 
@@ -141,7 +141,7 @@ Test(cgroup, lines_of_any_length_stand_before)
 }
 
 /* Docker, Podman, Kubernetes on version 2: a namespace of its own, whose root is mounted. */
-Test(cgroup, a_containers_own_name_space_by_version_2)
+Test(cgroup, a_container_with_its_own_namespace_in_version_2)
 {
     hosts("0::/\n", "900 800 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n");
     file("sys/fs/cgroup/cpu.max", "50000 100000\n");
@@ -173,7 +173,7 @@ Test(cgroup, a_part_of_the_hosts_hierarchy)
 }
 
 /* The host's whole hierarchy is mounted in a container with its own namespace. */
-Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
+Test(cgroup, paths_above_the_namespace_begin_with_dots)
 {
     hosts("0::/\n", "900 800 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     file("sys/fs/cgroup/cpu.max", "300000 100000\n"); /* of a group above ours */
@@ -203,7 +203,7 @@ Test(cgroup, both_versions_at_once)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 3500));
 }
 
-Test(cgroup, what_makes_no_sense_limits_nothing)
+Test(cgroup, malformed_limits_are_ignored)
 {
     static const char *const texts[] = {"",          "max",      "max max",
                                         "-1 100000", "0 100000", "100000 0",

@@ -42,17 +42,17 @@ Test(lock, is_held_by_the_thread_that_has_acquired_it)
 
 /* The following are our own bugs: they abort the program, in builds with asserts. */
 
-Test(lock, nobody_releases_what_is_not_held, .signal = SIGABRT)
+Test(lock, releasing_without_holding_it_fails, .signal = SIGABRT)
 {
     lock_release(&lock);
 }
 
-Test(lock, nobody_waits_without_it, .signal = SIGABRT)
+Test(lock, waiting_without_holding_it_fails, .signal = SIGABRT)
 {
     lock_wait(&lock, &never);
 }
 
-Test(lock, nobody_acquires_it_twice, .signal = SIGABRT)
+Test(lock, acquiring_it_twice_fails, .signal = SIGABRT)
 {
     lock_acquire(&lock);
     lock_acquire(&lock);

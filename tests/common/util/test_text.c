@@ -25,7 +25,7 @@ static void keep_line(const char *text, size_t len)
     line[len] = '\0';
 }
 
-Test(text, what_moves_a_cursor_becomes_a_question_mark)
+Test(text, cursor_movements_become_question_marks)
 {
     static const struct {
         const char *text, *want;
@@ -52,7 +52,7 @@ Test(text, what_moves_a_cursor_becomes_a_question_mark)
 }
 
 /* Each path by which foreign text reaches a terminal. */
-Test(text, no_way_to_a_terminal_lets_it_through)
+Test(text, no_output_to_a_terminal_lets_it_through)
 {
     static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b"
                                                    "2J";

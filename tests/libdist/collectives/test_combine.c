@@ -46,7 +46,7 @@ static double floats(double a, double b, enum plenum_op op)
     return x;
 }
 
-Test(combine, least_and_greatest_are_nan_if_any_is_and_do_not_depend_on_the_order)
+Test(combine, minimum_and_maximum_are_nan_if_any_is_in_any_order)
 {
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         for (size_t k = 0; k < ARRAY_LEN(numbers); k++)

@@ -65,7 +65,7 @@ static void expect_sentence(uint32_t index, const char *want)
     cr_expect(ne(ptr, strstr(err.text, want), NULL), "'%s' does not say '%s'", err.text, want);
 }
 
-Test(comm_header, what_differs_is_named)
+Test(comm_header, differences_are_named)
 {
     fill();
     all[2].header.op = PLENUM_MAX;

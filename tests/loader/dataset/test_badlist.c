@@ -97,7 +97,7 @@ Test(badlist, what_is_written_is_read)
     }
 }
 
-Test(badlist, the_hash_is_of_which_samples)
+Test(badlist, the_hash_covers_the_sample_numbers)
 {
     struct dataset_bad a[] = {{3, "x", false, 0}, {5, "y", false, 0}},
                        b[] = {{3, "z", false, 0}, {5, "z", false, 0}},
@@ -254,7 +254,7 @@ Test(badlist, junk_is_forgiven)
     dataset_buffer_fini(&buffer);
 }
 
-Test(badlist, it_goes_with_the_data_and_not_with_its_name)
+Test(badlist, belongs_to_the_data_not_to_its_name)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};
     struct dataset_options options = {0};
@@ -289,7 +289,7 @@ static void path_of_list(char ret[512])
 }
 
 /* Otherwise any user who can write to a shared folder decides which samples others' runs show. */
-Test(badlist, that_another_could_have_written_is_passed_over)
+Test(badlist, one_that_other_users_can_write_is_ignored)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};
     struct dataset_kept kept;

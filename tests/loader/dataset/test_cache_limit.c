@@ -74,7 +74,7 @@ static void teardown(void)
 
 TestSuite(cache_limit, .init = setup, .fini = teardown, .timeout = 120);
 
-Test(cache_limit, removes_what_was_used_longest_ago_and_nothing_in_use)
+Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
 {
     srand(7);
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -129,7 +129,7 @@ Test(cache_limit, removes_what_was_used_longest_ago_and_nothing_in_use)
 }
 
 /* Another process makes the index: its lock is taken. */
-Test(cache_limit, leaves_what_is_being_made)
+Test(cache_limit, keeps_files_that_are_being_written)
 {
     struct dataset_cache_limits limits = {.bytes = 1};
     char path[400], *lock_path;
@@ -149,7 +149,7 @@ Test(cache_limit, leaves_what_is_being_made)
     free(lock_path);
 }
 
-Test(cache_limit, an_index_goes_with_what_belongs_to_it)
+Test(cache_limit, an_index_is_removed_with_its_companions)
 {
     static const char *const suffixes[] = {".sums", ".notes", ".lock"};
     struct dataset_cache_limits limits = {.age_ns = NS_PER_SEC};
@@ -173,7 +173,7 @@ Test(cache_limit, an_index_goes_with_what_belongs_to_it)
 }
 
 /* Files whose index is gone count for nothing and are of no use. */
-Test(cache_limit, what_belongs_to_no_index_goes)
+Test(cache_limit, files_without_an_index_are_removed)
 {
     static const struct {
         const char *name;

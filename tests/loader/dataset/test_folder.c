@@ -105,7 +105,7 @@ Test(folder, reads_the_bytes_and_zeros_behind_them)
     free(large);
 }
 
-Test(folder, names_of_all_kinds_are_found_again)
+Test(folder, names_of_all_kinds_are_found)
 {
     static const char *const names[] = {"with space.jpg", "ümlaut.jpg",    "\xff\xfe not utf-8.jpg",
                                         "quote\".jpg",    "new\nline.jpg", "-dash.jpg"};
@@ -144,7 +144,7 @@ Test(folder, links_to_folders_and_files_are_followed)
     dataset_unref(d);
 }
 
-Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
+Test(folder, other_folders_are_rejected_with_a_message)
 {
     char text[600];
 
@@ -261,7 +261,7 @@ Test(folder, raw_pixels_are_images)
     dataset_unref(d);
 }
 
-Test(folder, links_in_a_circle_are_refused)
+Test(folder, loops_of_links_are_rejected)
 {
     tree_write_text(&tree, "data/a/1.jpg", "x");
     cr_assert(eq(int, symlink("..", tree_path(&tree, "data/a/up")), 0));
@@ -291,7 +291,7 @@ static void make_all_old(void)
     make_old("data");
 }
 
-Test(folder, an_index_is_used_again_and_made_anew_when_a_file_came_or_went)
+Test(folder, an_index_is_reused_and_rebuilt_when_a_file_is_added_or_removed)
 {
     struct dataset *d;
     struct stat first, second;
@@ -328,7 +328,7 @@ Test(folder, an_index_is_used_again_and_made_anew_when_a_file_came_or_went)
     dataset_unref(d);
 }
 
-Test(folder, a_damaged_index_is_made_anew)
+Test(folder, a_damaged_index_is_rebuilt)
 {
     struct dataset *d;
     char path[512];
@@ -363,7 +363,7 @@ Test(folder, a_damaged_index_is_made_anew)
     }
 }
 
-Test(folder, a_file_that_changed_or_shrank_under_the_loader_is_told)
+Test(folder, a_file_that_changed_or_shrank_is_reported)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err = {""};
@@ -403,7 +403,7 @@ static void touch(const char *name)
 }
 
 /* A new mtime is not a change if the file's hash is known. */
-Test(folder, a_file_that_was_touched_is_what_it_was)
+Test(folder, a_file_that_was_touched_has_not_changed)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err = {""};
@@ -479,7 +479,7 @@ static void write_set(const char *name, int files, const char *content)
     }
 }
 
-Test(folder, the_fingerprint_is_of_what_lies_there_not_where_or_when)
+Test(folder, the_fingerprint_covers_content_not_place_or_time)
 {
     uint8_t one[16], two[16];
 
@@ -506,7 +506,7 @@ Test(folder, the_fingerprint_is_of_what_lies_there_not_where_or_when)
     cr_expect(ne(int, memcmp(one, two, 16), 0), "another class");
 }
 
-Test(folder, the_number_of_threads_does_not_show)
+Test(folder, the_number_of_threads_changes_nothing)
 {
     struct dataset_options options = {.rebuild = true};
     uint8_t one[16];

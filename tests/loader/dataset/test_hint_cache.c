@@ -156,7 +156,7 @@ Test(hints, stay_and_grow_in_their_place)
     hint_cache_close(n);
 }
 
-Test(hints, of_something_else_are_thrown_away)
+Test(hints, of_another_index_are_deleted)
 {
     struct hint_cache *n = opened();
     struct hint_cache_key other = subject;
@@ -192,7 +192,7 @@ Test(hints, may_be_cut_while_they_are_open)
     hint_cache_close(n);
 }
 
-Test(hints, keep_to_their_share)
+Test(hints, stay_within_their_share)
 {
     struct hint_cache *n;
     int fitted = 0;
@@ -314,7 +314,7 @@ Test(hints, written_by_many_at_once)
     hint_cache_close(n);
 }
 
-Test(hints, of_somebody_else_are_only_read)
+Test(hints, of_another_user_are_only_read)
 {
     struct hint_cache *n = opened();
 

@@ -75,7 +75,7 @@ static void note_scan(void *arg, const char *what, uint64_t done, uint64_t total
 }
 
 /* If many processes need an index at once, one builds it and all get it. */
-Test(index, of_several_processes_one_builds_and_the_others_wait, .timeout = 60)
+Test(index, one_of_several_processes_builds_it_and_the_others_wait, .timeout = 60)
 {
     enum { PROCESSES = 8 };
     int go[2], built[2], left = 0;
@@ -131,7 +131,7 @@ static int entries(const char *folder)
 }
 
 /* A process that is killed while it builds leaves no lock, and no half an index. */
-Test(index, a_builder_that_dies_is_followed_by_another)
+Test(index, a_builder_that_dies_is_replaced)
 {
     struct dataset *d;
     char lock[600], half[600];
@@ -358,7 +358,7 @@ static int forge(const char *path)
 }
 
 /* An index that others could have written says nothing, however right it is. */
-Test(index, of_somebody_else_is_not_believed)
+Test(index, of_another_user_is_not_used)
 {
     for (int i = 0; i < 3; i++) {
         struct dataset *d;
@@ -395,7 +395,7 @@ Test(index, of_somebody_else_is_not_believed)
 }
 
 /* One data set's index under the name of another's. */
-Test(index, says_what_it_is_of)
+Test(index, identifies_its_subject)
 {
     char one[600], two[600];
     struct dataset *d;
@@ -441,7 +441,7 @@ Test(index, the_cache_is_private)
 
 /* Process 1 of a container has the same number as the one before, which was killed while it
  * wrote. */
-Test(cache, what_a_killed_process_left_is_not_in_the_way, .init = setup, .fini = teardown)
+Test(cache, leftovers_of_a_killed_process_do_no_harm, .init = setup, .fini = teardown)
 {
     char left[64];
     int fd;
@@ -464,7 +464,7 @@ static bool is_there(const char *name)
 
 /* What killed writers left is removed by a later one, and nothing else: no file of another name,
  * and none that is being written. */
-Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardown)
+Test(cache, leftovers_of_killed_processes_are_removed, .init = setup, .fini = teardown)
 {
     static const struct {
         const char *name;
@@ -499,7 +499,7 @@ Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardo
 
 /* The holder of an index's lock removes all leftovers of the index and of the files beside it at
  * once. */
-Test(index, leftovers_are_removed_by_who_builds_it)
+Test(index, leftovers_are_removed_by_the_builder)
 {
     char *path, left[3][600];
     struct dataset *d;

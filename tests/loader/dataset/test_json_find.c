@@ -135,7 +135,7 @@ Test(json_find, depth_and_length_have_limits)
 
 /* Millions of empty objects: a tree of them would take 75 times the text. The text is all there is,
  * so hardly any memory is left for this. */
-Test(json_find, takes_no_memory_beside_the_text)
+Test(json_find, takes_no_memory_besides_the_text)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     cr_skip_test("sanitizers reserve address space of their own");

@@ -252,7 +252,7 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
 }
 
 /* Missing values and numbers in wrapping are names where a list says so, and only there. */
-Test(label, lists_name_what_looks_like_a_number)
+Test(label, lists_report_labels_that_look_like_numbers)
 {
     static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};
     char settings[600];
@@ -445,7 +445,7 @@ Test(label, paths_of_lists_may_hold_any_character)
     dataset_unref(d);
 }
 
-Test(label, numbers_within_names_whose_order_is_another)
+Test(label, numbers_within_names_in_a_different_order)
 {
     static const struct {
         const char *names[5], *warning; /* NULL: none */
@@ -488,7 +488,7 @@ Test(label, numbers_within_names_whose_order_is_another)
     }
 }
 
-Test(label, lists_that_cannot_be_meant_are_refused)
+Test(label, ambiguous_lists_are_rejected)
 {
     char before[700];
 
@@ -617,7 +617,7 @@ Test(label, numbers_as_names_of_folders)
 
 /* ---- folders that are not classes ---- */
 
-Test(label, what_systems_leave_behind_is_skipped_at_every_level)
+Test(label, system_files_are_skipped_at_every_level)
 {
     static const char *const left[] = {"__MACOSX",     "lost+found", "$RECYCLE.BIN",
                                        "$Recycle.Bin", "@eaDir",     "System Volume Information",

@@ -204,7 +204,7 @@ Test(list, settings_and_further_columns)
     dataset_unref(d);
 }
 
-Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
+Test(list, malformed_lines_are_rejected_with_file_and_line)
 {
     tree_write_text(&tree, "none", "# nothing\n");
     refused_in(&tree, "list:", "none", -EBADMSG, "contains no samples");
@@ -243,7 +243,7 @@ static void make_old(const char *name)
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), then, 0), 0));
 }
 
-Test(list, changes_of_the_list_and_of_its_files_show)
+Test(list, changes_of_the_list_and_of_its_files_are_detected)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err = {""};

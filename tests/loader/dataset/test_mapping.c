@@ -50,7 +50,7 @@ Test(mapping, any_part_is_copied)
     (void)close(fd);
 }
 
-Test(mapping, what_cannot_be_mapped_is_told)
+Test(mapping, a_file_that_cannot_be_mapped_is_reported)
 {
     int pipes[2];
 
@@ -75,7 +75,7 @@ static void *copy_much(void *arg)
 }
 
 /* Also in threads that thread_start() made, which get no other signals. */
-Test(mapping, a_file_that_is_cut_is_told)
+Test(mapping, a_truncated_file_is_an_error)
 {
     int fd = made();
     const uint8_t *mapping = mapping_open(fd, SIZE);
@@ -132,7 +132,7 @@ Test(mapping, other_faults_are_not_hidden)
 }
 
 /* A process has 65530 mappings, and malloc() and threads need some. */
-Test(mapping, there_are_at_most_so_many)
+Test(mapping, their_number_is_limited)
 {
     enum { ALL = 65530, LEFT = 1000 };
     static const uint8_t *mappings[ALL];

@@ -31,7 +31,7 @@ static void spelled(const char *text, const char *want)
     pattern_list_fini(&paths);
 }
 
-Test(pattern, braces_are_spelled_out_as_a_shell_does)
+Test(pattern, braces_are_expanded_as_in_a_shell)
 {
     spelled("x", "x");
     spelled("x-{0..3}.tar", "x-0.tar x-1.tar x-2.tar x-3.tar");
@@ -90,7 +90,7 @@ static void refused(const char *text, int code, const char *sentence)
     cr_expect(eq(sz, paths.count, 0));
 }
 
-Test(pattern, what_cannot_be_meant_is_refused)
+Test(pattern, malformed_patterns_are_rejected)
 {
     refused("{0..99999999}", -E2BIG, "more than 1000000 files");
     refused("{0..9999}{0..9999}", -E2BIG, "more than 1000000 files");
@@ -106,7 +106,7 @@ Test(pattern, what_cannot_be_meant_is_refused)
             -EINVAL, "braces");
 }
 
-Test(pattern, that_are_called_off_look_at_nothing_any_more)
+Test(pattern, that_are_cancelled_stop_searching)
 {
     static const char *const patterns[] = {"*/*/*/*", "*/c", "{x,y}*"};
     atomic_bool cancel = true;

@@ -145,7 +145,7 @@ static void check_all(void)
     scope_fini(&p);
 }
 
-Test(scope, what_lies_outside_has_one_answer)
+Test(scope, everything_outside_gives_the_same_error)
 {
     check_all();
 }

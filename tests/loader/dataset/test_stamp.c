@@ -203,7 +203,7 @@ static int uncovered(struct dataset *d)
     return sample;
 }
 
-Test(stamp, an_empty_file_that_is_whole_now_is_looked_at_again)
+Test(stamp, an_empty_file_that_is_complete_now_is_checked_again)
 {
     const char *const names[] = {in_tree("folder:", "data"), in_tree("list:", "data/l.txt")};
 
@@ -230,7 +230,7 @@ Test(stamp, an_empty_file_that_is_whole_now_is_looked_at_again)
     }
 }
 
-Test(stamp, a_file_that_was_too_large_is_looked_at_again)
+Test(stamp, a_file_that_was_too_large_is_checked_again)
 {
     struct dataset *d;
 
@@ -245,7 +245,7 @@ Test(stamp, a_file_that_was_too_large_is_looked_at_again)
     dataset_unref(d);
 }
 
-Test(stamp, files_that_come_while_times_of_folders_are_put_back_are_seen)
+Test(stamp, files_added_while_folder_times_are_reset_are_detected)
 {
     const char *name = in_tree("folder:", "data");
     struct dataset *d;
@@ -330,7 +330,7 @@ Test(stamp, a_damaged_hash_counts_as_none)
 }
 
 /* On file systems without ctimes, the names of a folder's entries tell. */
-Test(stamp, files_that_come_to_a_file_system_without_ctimes_are_seen)
+Test(stamp, files_added_without_ctimes_are_detected)
 {
     const char *name = in_tree("folder:", "data");
     struct dataset *d;
@@ -367,7 +367,7 @@ Test(stamp, a_list_of_the_same_size_and_time_is_seen)
     dataset_unref(d);
 }
 
-Test(stamp, an_image_that_is_gone_ends_in_an_index_without_it)
+Test(stamp, a_missing_image_leads_to_an_index_without_it)
 {
     const char *name = in_tree("list:", "data/l.txt");
     struct dataset *d;
@@ -381,7 +381,7 @@ Test(stamp, an_image_that_is_gone_ends_in_an_index_without_it)
     refused(name, -ENOENT, "line 1");
 }
 
-Test(stamp, other_bytes_of_the_same_size_and_time_end_in_estale)
+Test(stamp, different_bytes_of_the_same_size_and_time_are_estale)
 {
     struct dataset *d;
     char name[64];
@@ -442,7 +442,7 @@ Test(stamp, a_sample_on_the_list_that_was_repaired_is_good)
     dataset_unref(d);
 }
 
-Test(stamp, a_file_of_a_field_that_comes_later_is_looked_at)
+Test(stamp, a_field_file_that_is_added_later_is_read)
 {
     const char *name = in_tree("list:", "data/l.csv");
     struct dataset *d;
@@ -469,7 +469,7 @@ Test(stamp, a_file_of_a_field_that_comes_later_is_looked_at)
     dataset_unref(d);
 }
 
-Test(stamp, a_caption_that_was_touched_is_what_it_was)
+Test(stamp, a_caption_that_was_touched_has_not_changed)
 {
     const char *name = in_tree("folder:", "data");
     struct dataset *d;
@@ -491,7 +491,7 @@ Test(stamp, a_caption_that_was_touched_is_what_it_was)
     dataset_unref(d);
 }
 
-Test(stamp, times_in_the_future_and_before_1970_are_as_good_as_others)
+Test(stamp, times_in_the_future_and_before_1970_work)
 {
     static const int64_t times[] = {0, 1, -300000000, LONG_AGO, 4070908800};
     const char *name = in_tree("folder:", "data");
@@ -508,7 +508,7 @@ Test(stamp, times_in_the_future_and_before_1970_are_as_good_as_others)
     }
 }
 
-Test(stamp, changes_that_touch_no_byte_leave_the_index_as_it_is)
+Test(stamp, changes_that_affect_no_byte_keep_the_index)
 {
     const char *const names[] = {in_tree("folder:", "data"), in_tree("list:", "data/l.txt")};
 
@@ -536,7 +536,7 @@ Test(stamp, changes_that_touch_no_byte_leave_the_index_as_it_is)
     }
 }
 
-Test(stamp, an_index_of_another_version_is_made_anew)
+Test(stamp, an_index_of_another_version_is_rebuilt)
 {
     const char *name = in_tree("folder:", "data");
     uint8_t fingerprint[16];

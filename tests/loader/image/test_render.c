@@ -343,7 +343,7 @@ struct nonsense_case {
     char sentence[140];
 };
 
-ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
+ParameterizedTestParameters(render, other_files_are_named_by_their_format)
 {
     static struct nonsense_case cases[] = {
         {"", 0, "the file is empty (0 bytes)"},
@@ -407,7 +407,7 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
     return cr_make_param_array(struct nonsense_case, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct nonsense_case *c, render, what_is_no_image_is_called_by_its_name)
+ParameterizedTest(struct nonsense_case *c, render, other_files_are_named_by_their_format)
 {
     struct pipeline p = parse("rrc(8)");
     struct image_draw draw = {0};

@@ -80,7 +80,7 @@ static bool compare(struct image_decoder *together, struct image_decoder *alone,
     return bad;
 }
 
-Test(views, each_is_what_it_is_alone)
+Test(views, each_equals_the_pipeline_alone)
 {
     static const uint32_t sizes[][2] = {{300, 217}, {64, 90}, {9, 200}, {1, 1}, {131, 99}};
     static const char *const kernels[] = {NULL, "portable"};
@@ -171,7 +171,7 @@ Test(views, damage_is_bad_for_all_or_none)
 }
 
 /* The first view has the draws of a sample without views; the others have their own. */
-Test(views, each_image_has_draws_of_its_own)
+Test(views, each_image_has_its_own_draws)
 {
     struct image_draw one = {.seed = 7, .epoch = 2, .position = 11}, other = one;
     struct philox_block a, b = philox_draw(7, 11, 2, DRAW_CROP, 0);

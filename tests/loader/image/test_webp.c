@@ -176,7 +176,7 @@ Test(webp, a_pixel_by_hand)
 }
 
 /* Around the first frame the canvas is black, whatever background colour the file has. */
-Test(webp, what_the_first_frame_leaves_free_is_black)
+Test(webp, the_area_outside_the_first_frame_is_black)
 {
     struct made_webp spec = {.width = 4,
                              .height = 6,
@@ -210,7 +210,7 @@ Test(webp, what_the_first_frame_leaves_free_is_black)
     image_decoder_destroy(decoder);
 }
 
-Test(webp, exif_is_told_of_extended_files)
+Test(webp, exif_is_reported_for_extended_files)
 {
     struct image_decoder *decoder;
 
@@ -426,7 +426,7 @@ Test(webp, a_header_over_the_limit)
     image_decoder_destroy(decoder);
 }
 #else
-Test(webp, without_the_library_it_is_no_bad_image)
+Test(webp, without_the_library_it_is_not_a_bad_image)
 {
     static const uint8_t bytes[] = "RIFF\x10\0\0\0WEBPVP8L\4\0\0\0....";
     struct image_decoder *decoder;

@@ -109,7 +109,7 @@ static bool same(uint64_t a, uint64_t b, uint64_t slack)
     return (a > b ? a - b : b - a) <= slack;
 }
 
-Test(fair_queue, of_dear_and_cheap_samples_cost_the_same_time)
+Test(fair_queue, of_expensive_and_cheap_samples_use_equal_time)
 {
     add((struct client){.user = 0, .cost = 1});
     add((struct client){.user = 1, .cost = 50});
@@ -118,7 +118,7 @@ Test(fair_queue, of_dear_and_cheap_samples_cost_the_same_time)
               (unsigned long long)w.clients[0].got, (unsigned long long)w.clients[1].got);
 }
 
-Test(fair_queue, are_fair_where_costs_are_not_what_was_thought)
+Test(fair_queue, are_fair_when_costs_differ_from_the_estimates)
 {
     add((struct client){.user = 0, .cost = 7, .thought = 90});
     add((struct client){.user = 1, .cost = 90, .thought = 1});
@@ -128,7 +128,7 @@ Test(fair_queue, are_fair_where_costs_are_not_what_was_thought)
 }
 
 /* Users can choose any number of job names and streams. */
-Test(fair_queue, of_a_user_are_no_more_for_many_jobs_and_streams)
+Test(fair_queue, of_a_user_do_not_increase_with_jobs_and_streams)
 {
     for (unsigned i = 0; i < 20; i++)
         add((struct client){.user = 0, .job = i / 2, .cost = 5});
@@ -139,7 +139,7 @@ Test(fair_queue, of_a_user_are_no_more_for_many_jobs_and_streams)
         cr_assert(same(got_by(0, 0), got_by(0, job), 100), "jobs of a user share its turns");
 }
 
-Test(fair_queue, that_nobody_took_are_not_saved_up)
+Test(fair_queue, that_were_not_used_are_not_saved_up)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .from = FOREVER / 2});
@@ -148,7 +148,7 @@ Test(fair_queue, that_nobody_took_are_not_saved_up)
               "a late client gets half of the rest: %llu", (unsigned long long)w.clients[1].got);
 }
 
-Test(fair_queue, of_one_are_all_where_nobody_else_wants_any)
+Test(fair_queue, of_the_only_user_are_all)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .to = 10});
@@ -158,7 +158,7 @@ Test(fair_queue, of_one_are_all_where_nobody_else_wants_any)
 
 /* Random users with everything varied: shares are equal, and no stream waits longer than a turn of
  * each of the others. */
-Test(fair_queue, starve_nobody)
+Test(fair_queue, starve_no_one)
 {
     srand(1);
     for (unsigned round = 0; round < 200; round++) {

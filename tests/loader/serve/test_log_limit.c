@@ -24,7 +24,7 @@ static enum log_limit_verdict add(const char *who, const char *why, uint64_t now
     return what;
 }
 
-Test(log_limit, each_reason_of_each_peer_is_said_once_a_minute)
+Test(log_limit, each_reason_of_each_peer_is_logged_once_a_minute)
 {
     cr_expect(eq(int, add("a", "no key", begin, 0), LOG_LIMIT_LOG));
     cr_expect(eq(int, add("a", "no root", begin + 1, 0), LOG_LIMIT_LOG));
@@ -38,7 +38,7 @@ Test(log_limit, each_reason_of_each_peer_is_said_once_a_minute)
     cr_expect(eq(int, add("a", "no key", begin + 2 * minute, 1), LOG_LIMIT_LOG));
 }
 
-Test(log_limit, an_overflow_is_one_line_a_minute_and_evicts_nobody)
+Test(log_limit, an_overflow_is_one_line_a_minute_and_evicts_no_entry)
 {
     unsigned said = 0, overflows = 0;
     char who[32];

@@ -223,7 +223,7 @@ static void teardown(void)
 
 TestSuite(openings, .init = setup, .fini = teardown, .timeout = 60);
 
-Test(openings, of_one_name_are_one)
+Test(openings, of_the_same_name_are_shared)
 {
     ask(&askers[0], "1", "/index");
     wait_count(&storage.inside, 1);
@@ -239,7 +239,7 @@ Test(openings, of_one_name_are_one)
     }
 }
 
-Test(openings, with_other_rights_are_others)
+Test(openings, with_different_rights_are_separate)
 {
     ask_below(&askers[0], "1", "/hang", "/a");
     ask_below(&askers[1], "1", "/hang", "/b");
@@ -247,7 +247,7 @@ Test(openings, with_other_rights_are_others)
 }
 
 /* Pipelines with junk have another list of bad samples. */
-Test(openings, for_pipelines_with_junk_are_others)
+Test(openings, for_pipelines_with_junk_are_separate)
 {
     ask_as(&askers[0], "1", "/hang", "/", false);
     ask_as(&askers[1], "1", "/hang", "/", true);
@@ -273,7 +273,7 @@ Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
     cr_assert(not(askers[10].done));
 }
 
-Test(openings, that_index_keep_nobody_waiting_who_has_an_index)
+Test(openings, that_index_do_not_delay_those_with_an_index)
 {
     ask_ten("index");
     ask(&askers[10], "1", "/there");
@@ -299,7 +299,7 @@ Test(openings, wait_for_another_process_without_a_thread)
     cr_assert(eq(u32, count(&storage.calls), 4));
 }
 
-Test(openings, end_with_the_last_who_waits)
+Test(openings, end_with_the_last_waiter)
 {
     ask(&askers[0], "1", "/hang");
     ask(&askers[1], "1", "/hang");
@@ -339,7 +339,7 @@ Test(openings, that_are_left_are_inherited)
     wait_done(&askers[11]);
 }
 
-Test(openings, that_nobody_inherits_end)
+Test(openings, that_are_not_inherited_end)
 {
     ask(&askers[0], "1", "/index");
     wait_count(&storage.inside, 1);
@@ -372,7 +372,7 @@ Test(openings, of_one_index_take_turns)
     }
 }
 
-Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)
+Test(openings, that_wait_are_dropped_with_their_clients)
 {
     ask_ten("hang");
     for (unsigned i = 10; i-- > 0;)

@@ -174,7 +174,7 @@ static void expect_served(void)
     frame_conn_fini(&c);
 }
 
-Test(session, the_whole_way)
+Test(session, from_hello_to_the_last_batch)
 {
     start(NULL, NULL);
     expect_served();
@@ -182,7 +182,7 @@ Test(session, the_whole_way)
 
 /* A slot whose second labels and weights lie on their own page: all of them are written, and
  * nothing else is, neither after them nor in the other slots. */
-Test(session, what_is_mixed_lies_where_the_protocol_says)
+Test(session, mixed_samples_are_where_the_protocol_says)
 {
     enum { COUNT = 21, PLAIN = 16380, LABELS2 = 16384, WEIGHTS = LABELS2 + 8 * COUNT };
     struct wire_open o;
@@ -308,7 +308,7 @@ static void set_view(struct wire_open *o, uint32_t count)
     o->view[0] = (struct wire_view){count, 16, 16};
 }
 
-Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
+Test(session, an_open_that_cannot_be_served_is_rejected_with_a_message)
 {
     int fd;
 
@@ -413,7 +413,7 @@ Test(session, rings_beyond_the_limit_are_refused)
     expect_served();
 }
 
-Test(session, a_render_of_nothing_is_refused)
+Test(session, an_empty_render_is_rejected)
 {
     static const struct {
         struct wire_render m;
@@ -442,7 +442,7 @@ Test(session, a_render_of_nothing_is_refused)
 }
 
 /* SIGTERM finishes earlier requests, skips later ones, reports why, and closes. */
-Test(session, a_loader_that_is_told_to_end_drains)
+Test(session, a_loader_that_is_asked_to_end_drains)
 {
     enum { UNDER_WAY = 6 };
     struct wire_open o = good_open();

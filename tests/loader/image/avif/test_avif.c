@@ -299,7 +299,7 @@ Test(avif, lossless_planes_become_rgb_by_the_formula)
 
 /* libavif's own loops add floats: they differ by one level where the exact value is near the middle
  * of two levels, and never by more. */
-Test(avif, near_what_libavif_makes_without_libyuv)
+Test(avif, close_to_libavif_without_libyuv)
 {
     uint64_t values = 0, apart = 0;
 
@@ -792,7 +792,7 @@ static void expect_good(const struct made *m)
 
 /* Limits everything that dav1d decodes, or logs a line about, before it gets to the frame that is
  * shown: up to the limit the file is good, with one more it is bad. */
-Test(avif, what_an_item_holds_has_limits)
+Test(avif, the_data_of_an_item_has_limits)
 {
     static const struct {
         const char *bytes; /* NULL: the frame */
@@ -922,7 +922,7 @@ Test(avif, bytes_of_several_items_have_a_limit)
 }
 
 /* In a sequence, the first frame of each track counts, which no item refers to. */
-Test(avif, what_the_first_frame_of_a_sequence_holds_has_limits)
+Test(avif, the_first_frame_of_a_sequence_has_limits)
 {
     struct made_avif spec = {.width = 40, .height = 30, .animated = true};
 
@@ -990,7 +990,7 @@ static struct made make_tiles(const char *before, const char *behind, uint32_t t
 
 /* All tiles of an image count together. If a frame is one of several layers, dav1d continues after
  * it, so the last OBU, which has no size, counts, too. */
-Test(avif, what_all_items_hold_is_counted)
+Test(avif, the_data_of_all_items_is_counted)
 {
     static const struct {
         const char *before, *behind, *sentence;
@@ -1180,7 +1180,7 @@ ParameterizedTest(uint32_t *matrix, avif, matrices)
 }
 
 /* Running out of memory does not make an image bad. */
-Test(avif, out_of_memory_is_no_bad_image)
+Test(avif, out_of_memory_is_not_a_bad_image)
 {
 #ifdef PLENUM_SANITIZED
     cr_skip_test("sanitizers need all addresses");
@@ -1207,7 +1207,7 @@ Test(avif, out_of_memory_is_no_bad_image)
 #endif
 }
 #else
-Test(avif, without_the_library_it_is_no_bad_image)
+Test(avif, without_the_library_it_is_not_a_bad_image)
 {
     static const uint8_t bytes[] = "\0\0\0\x18"
                                    "ftypmif1\0\0\0\0mif1avif....";

@@ -429,7 +429,7 @@ ParameterizedTest(struct refusal_case *c, jpeg, bombs, .timeout = 30)
     free(m.bytes);
 }
 
-Test(jpeg, odd_forms_are_refused_with_a_sentence)
+Test(jpeg, unsupported_forms_are_rejected_with_a_message)
 {
     struct made_jpeg spec = {.width = 40, .height = 40, .colour = MADE_TWO};
     struct made two = make_jpeg(&spec), twelve = make_kind("4:2:0", 40, 40);
@@ -470,7 +470,7 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
 }
 
 /* A file that is damaged after the last row that is needed is good. */
-Test(jpeg, what_lies_behind_the_last_row_does_not_matter)
+Test(jpeg, data_after_the_last_row_does_not_matter)
 {
     struct pipeline all = parse("rrc(16,scale=1:1,ratio=1:1)");
     struct made m = make_kind("4:2:0", 64, 256);

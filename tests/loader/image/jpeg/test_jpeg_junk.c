@@ -229,7 +229,7 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
 
 /* Inserts random bytes anywhere in the header: they may begin a segment, or be a marker that has
  * none. */
-Test(jpeg_junk, whatever_it_is_both_decoders_agree)
+Test(jpeg_junk, both_decoders_agree_on_any)
 {
     uint32_t files = files_wanted(6000), good = 0, forgiven = 0;
 
@@ -303,7 +303,7 @@ static size_t behind_first_scan(const struct made *m, size_t at)
     return at + 2 + ((size_t)m->bytes[at + 2] << 8 | m->bytes[at + 3]);
 }
 
-Test(jpeg_junk, behind_the_first_scan_header_is_a_fault_as_ever)
+Test(jpeg_junk, after_the_first_scan_header_is_still_an_error)
 {
     struct made_jpeg spec = {.width = 40, .height = 30, .colour = MADE_COLOUR, .progressive = true};
     struct made m = make_jpeg(&spec);
@@ -401,7 +401,7 @@ Test(jpeg_junk, golden_images_keep_their_hashes)
 }
 
 /* image_pack() keeps files with junk, unless `junk` is set; then it removes the junk. */
-Test(jpeg_junk, is_packed_where_that_is_asked_for)
+Test(jpeg_junk, is_packed_on_request)
 {
     const struct pack_resize forgiving = {.junk = true},
                              smaller = {.longest = 40, .quality = 90, .junk = true};

@@ -117,7 +117,7 @@ static struct made_jpeg spec_of(uint32_t index)
     return spec;
 }
 
-Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
+Test(jpeg_tiles, regions_are_equal_with_any_known_tiles)
 {
     static struct hint hint, all, again;
     const char *text = getenv("PLENUM_JPEG_FILES");

@@ -108,7 +108,7 @@ static struct pipeline parsed(const char *text)
     return p;
 }
 
-Test(mix, chances_are_those_of_the_text)
+Test(mix, probabilities_are_those_of_the_text)
 {
     struct pipeline p = parsed("rrc(32) mix(mixup=0.8, cutmix=1, p=3/4, switch=1/4)");
     uint32_t mixed = 0, cut = 0;

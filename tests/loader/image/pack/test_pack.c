@@ -289,7 +289,7 @@ ParameterizedTest(struct kind *k, pack, keeps_every_coefficient)
     }
 }
 
-Test(pack, the_interval_divides_the_row_and_is_no_finer_than_it_pays)
+Test(pack, the_interval_divides_the_row_and_is_worthwhile)
 {
     for (uint32_t mcus = 1; mcus < 300; mcus++)
         for (size_t bytes = 100; bytes < 1 << 20; bytes = bytes * 5 / 4) {
@@ -327,7 +327,7 @@ static void insert(struct made *m, uint8_t code, const char *head, size_t head_l
     m->len += 2 + size;
 }
 
-Test(pack, of_the_header_only_what_changes_pixels_is_kept)
+Test(pack, only_header_fields_that_change_pixels_are_kept)
 {
     static const char exif[] = "Exif\0\0II*\0\x08\0\0\0\x02\0\x0F\1\x02\0\x02\0\0\0zz\0\0\x12\1\x03"
                                "\0\1\0\0\0\x06\0\0\0\0\0\0\0";
@@ -362,7 +362,7 @@ Test(pack, of_the_header_only_what_changes_pixels_is_kept)
     free(packed.bytes);
 }
 
-Test(pack, what_cannot_be_packed_is_kept_with_a_reason)
+Test(pack, unsupported_files_are_kept_with_a_reason)
 {
     struct made_png png = {.width = 50, .height = 60, .colour_type = 2, .depth = 8};
     struct made_jpeg spec = *kind_named("4:2:0");

@@ -298,7 +298,7 @@ Test(pack_resize, avif_becomes_jpeg)
 
 /* --- files that are not shrunk --- */
 
-Test(pack_resize, what_is_not_larger_is_packed_as_ever)
+Test(pack_resize, images_that_are_not_larger_are_packed_as_usual)
 {
     struct pack_resize resize = {.longest = 157, .quality = 90};
 

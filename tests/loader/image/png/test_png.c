@@ -322,7 +322,7 @@ static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
 
 /* docs/pixels.md, 7: all of passes 1 to 6 is needed, and pass 7 up to the last row that is shown:
  * here, row 11. */
-Test(png, of_an_interlaced_one_the_last_pass_is_read_as_far_as_needed)
+Test(png, the_last_pass_of_an_interlaced_one_is_read_as_far_as_needed)
 {
     struct pipeline p = parse("resize(16) center_crop(8)");
     struct image_draw draw = {0};
@@ -385,7 +385,7 @@ Test(png, exif_turns_it_too)
 }
 
 /* docs/pixels.md, 4.4: the first of two eXIf chunks counts; one with a wrong CRC is ignored. */
-Test(png, of_several_orientations_the_first_good_one_counts)
+Test(png, the_first_valid_orientation_counts)
 {
     static const struct {
         int first, second; /* 0: none; negative: with a wrong CRC */

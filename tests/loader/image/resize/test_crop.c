@@ -291,7 +291,7 @@ Test(crop, random_crops_reach_each_place_equally_often)
 }
 
 /* Like torchvision's pad_if_needed. */
-Test(crop, images_that_are_too_small_are_padded_by_what_is_missing)
+Test(crop, images_that_are_too_small_are_padded)
 {
     struct pipeline p = parse("pad(2) random_crop(32)");
     struct crop_tables tables = {0};
@@ -308,7 +308,7 @@ Test(crop, images_that_are_too_small_are_padded_by_what_is_missing)
     }
 }
 
-Test(crop, mirrors_as_often_as_asked)
+Test(crop, mirrors_with_the_requested_probability)
 {
     struct crop_tables tables = {0};
     static const struct {
