@@ -647,7 +647,7 @@ Test(loaders, one_that_cannot_read_is_left_alone)
 
 /* The only loader that can render the batches is away for a moment: the stream waits for it as long
  * as for a single loader. */
-Test(loaders, the_only_one_is_waited_for)
+Test(loaders, one_that_is_away_is_waited_for_if_no_other_can_help)
 {
     struct plenum_stream_options o = options_of(NULL);
     pid_t a = start(0), b;

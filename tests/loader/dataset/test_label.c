@@ -252,7 +252,7 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
 }
 
 /* Missing values and numbers in wrapping are names where a list says so, and only there. */
-Test(label, lists_report_labels_that_look_like_numbers)
+Test(label, listed_names_may_look_like_numbers)
 {
     static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};
     char settings[600];
