@@ -334,7 +334,7 @@ static const struct settings_rules rules = {.program = &program,
 struct settings {
     struct plenumd_arguments arguments;
     struct settings_texts texts;
-    struct plenumd_arguments fresh;         /* result of the last reload */
+    struct plenumd_arguments fresh; /* result of the last reload */
     struct settings_texts reloaded; /* the texts of `fresh` */
     int argc;
     char **argv;

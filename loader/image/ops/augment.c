@@ -243,7 +243,8 @@ static void erase(const struct augment *a, const struct augment_step *step, uint
         }
 }
 
-/* Returns whether a step changes each pixel by a rule that depends only on the pixel and the step. */
+/* Returns whether a step changes each pixel by a rule that depends only on the pixel and the
+ * step. */
 static bool is_pointwise(enum pipeline_op_kind kind)
 {
     switch (kind) {
