@@ -251,26 +251,34 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
+int archive_find(struct dataset *d, struct plenum_error *err)
+{
+    int r = find_archives(d, err);
+
+    return r < 0 ? error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where) : 0;
+}
+
+int archive_enter(struct dataset *d, uint32_t *first, struct plenum_error *err)
+{
+    uint32_t end = 0;
+    int r = check_twice(&d->files, err);
+
+    if (r == 0)
+        r = parse_part(d, (uint32_t)d->files.count, first, &end, err);
+    if (r < 0)
+        return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
+    keep_range(&d->files, *first, end);
+    return enter_common_folder(d, err);
+}
+
 int archive_locate(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err)
 {
-    uint32_t begin = 0, end = 0;
-    int r = find_archives(d, err);
+    uint32_t first = 0;
+    int r = archive_find(d, err);
 
     (void)options;
-    if (r < 0)
-        goto fail;
-    r = check_twice(&d->files, err);
-    if (r < 0)
-        goto fail;
-    r = parse_part(d, (uint32_t)d->files.count, &begin, &end, err);
-    if (r < 0)
-        goto fail;
-    keep_range(&d->files, begin, end);
-    return enter_common_folder(d, err);
-
-fail:
-    return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
+    return r < 0 ? r : archive_enter(d, &first, err);
 }
 
 /* The scan of all archives of a data set. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* archive.h - shared by data sets of archives (tar:, tfrecord:): finds files by patterns, indexes
+/* archive.h - shared by data sets of archives (tar:, tfrecord:, parquet:, mds:): finds files by patterns, indexes
  * several archives in parallel, and reads by offset. */
 #ifndef LOADER_DATASET_ARCHIVE_H
 #define LOADER_DATASET_ARCHIVE_H
@@ -31,6 +31,13 @@ struct archive {
 /** struct format's locate: expands the name, selects the part, enters the common folder. */
 int archive_locate(struct dataset *dataset, const struct dataset_options *options,
                    struct plenum_error *err);
+
+/** The two steps of archive_locate(), for a format whose archives are listed in the files that its
+ * name expands to. archive_find() expands the name: sets `files`, as full paths, and the canonical
+ * name. archive_enter() selects the part of `files`, whose first one was number `*first`, and
+ * enters their common folder. 0 or -errno with `err` set. */
+int archive_find(struct dataset *dataset, struct plenum_error *err);
+int archive_enter(struct dataset *dataset, uint32_t *first, struct plenum_error *err);
 
 /** How a format indexes archives. */
 struct archive_work {

@@ -141,8 +141,8 @@ struct format {
                   struct plenum_error *err);
 };
 
-extern const struct format format_folder, format_generated, format_list, format_tar,
-    format_tfrecord;
+extern const struct format format_folder, format_generated, format_list, format_mds, format_parquet,
+    format_tar, format_tfrecord;
 
 /** Make room for `len` bytes and the padding after them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);

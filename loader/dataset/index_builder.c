@@ -120,6 +120,24 @@ int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other)
     return add_class(b, b->classes[other]);
 }
 
+int index_builder_name_classes(struct index_builder *b, const char *const *names, uint32_t count)
+{
+    size_t used = b->num_classes;
+    int64_t nameless = -1, r = 0;
+
+    b->num_classes = 0;
+    b->unnamed = false;
+    for (uint32_t i = 0; i < count && r >= 0; i++)
+        r = index_builder_add_class(b, names[i]);
+    while (b->num_classes < used && r >= 0) {
+        if (nameless < 0)
+            r = nameless = index_builder_add_class(b, "");
+        else
+            r = index_builder_add_class_again(b, (uint32_t)nameless);
+    }
+    return r < 0 ? (int)r : 0;
+}
+
 int64_t index_builder_add_container(struct index_builder *b, const char *path,
                                     const struct stamp *stamp)
 {

@@ -64,6 +64,8 @@ struct index_builder {
     char dotted_extension[64];       /* their extension; "": more than one */
     uint64_t empty_classes;          /* class folders without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
+    uint64_t packed;                 /* samples in compressed blocks */
+    uint64_t packed_bytes;           /* sum of what reading each of them decompresses */
     char spellings[400];             /* about different spellings of one number, or "" */
     uint64_t subject, warning;       /* offsets in the names; 0: not set */
     struct index_memory *memory;     /* borrowed, or NULL */
@@ -92,6 +94,10 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
  */
 int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
                                 size_t len, struct plenum_error *err);
+
+/** Name the classes 0 ... count - 1 of labels that are numbers; further ones have no name. 0, -ENOMEM
+ * or -EOVERFLOW. */
+int index_builder_name_classes(struct index_builder *b, const char *const *names, uint32_t count);
 
 /** Append everything in `part` to `b`: 0, -ENOMEM or -EOVERFLOW. */
 int index_builder_append(struct index_builder *b, const struct index_builder *part);

@@ -31,6 +31,8 @@ static void add_dotted(struct index_builder *b, uint64_t count, const char *name
 void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part)
 {
     b->skipped += part->skipped;
+    b->packed += part->packed;
+    b->packed_bytes += part->packed_bytes;
     for (size_t i = 0; i < FOREIGN_KINDS; i++)
         b->foreign[i] += part->foreign[i];
     if (part->dotted > 0)
@@ -288,9 +290,26 @@ static void add_clause(char *text, size_t size, const char *clause)
         (void)snprintf(text + at, size - at, "%s%s", at ? "; " : "", clause);
 }
 
+/* The cost of samples in compressed blocks, or "". */
+static const char *describe_packed(const struct index_builder *b, char *room, size_t size)
+{
+    char bytes[32];
+
+    if (b->packed == 0)
+        return "";
+    (void)snprintf(room, size,
+                   "%llu of %llu samples are in compressed pages or shards: to read one, the "
+                   "loader decompresses %s on average, unless it has just done that; 'plenumctl "
+                   "pack' copies the data set into archives that are read faster",
+                   (unsigned long long)b->packed, (unsigned long long)b->num_samples,
+                   format_bytes(b->packed_bytes / b->packed, bytes, sizeof(bytes)));
+    return room;
+}
+
 int index_builder_set_warning(struct index_builder *b)
 {
     char images[300], names[300], classes[400] = "", dotted[300] = "", text[1800] = "";
+    char packed[300];
     size_t len;
     int64_t at;
 
@@ -314,6 +333,7 @@ int index_builder_set_warning(struct index_builder *b)
                        "as '%s' (%llu of them)",
                        b->dotted_name, (unsigned long long)b->dotted);
     add_clause(text, sizeof(text), dotted);
+    add_clause(text, sizeof(text), describe_packed(b, packed, sizeof(packed)));
     at = index_builder_add_name(b, text, strlen(text));
     if (at < 0)
         return (int)at;

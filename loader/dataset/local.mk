@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c.
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c,
+# libzstd and zlib only in unpack.c.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
 	%D%/badlist.c %D%/badlist.h \
+	%D%/block_cache.c %D%/block_cache.h \
 	%D%/cache.c %D%/cache.h %D%/cache_limit.c %D%/cache_limit.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
@@ -25,10 +27,20 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
 	%D%/mapping.c %D%/mapping.h \
+	%D%/mds.c \
+	%D%/mds_index.c %D%/mds_index.h \
+	%D%/mds_shard.c %D%/mds_shard.h \
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/npy.c %D%/npy.h \
 	%D%/number.c %D%/number.h \
+	%D%/bit_packed.c %D%/bit_packed.h \
+	%D%/parquet.c \
+	%D%/parquet_cursor.c \
+	%D%/parquet_features.c %D%/parquet_features.h \
+	%D%/parquet_fields.c %D%/parquet_set.h \
+	%D%/parquet_file.c %D%/parquet_file.h \
+	%D%/parquet_page.c %D%/parquet_page.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
 	%D%/sample_fields.c \
@@ -42,9 +54,11 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tar_fields.c %D%/tar_fields.h \
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \
-	%D%/tfrecord.c
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
-%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) -lm
+	%D%/tfrecord.c \
+	%D%/thrift.c %D%/thrift.h \
+	%D%/unpack.c %D%/unpack.h
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
+%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
 
 # What protoc-c writes does not keep to our warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h

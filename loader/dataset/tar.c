@@ -578,30 +578,21 @@ static int read_class_names(const struct dataset *d, char **text, struct stamp *
 static int name_classes(const struct dataset *d, char *text, size_t len, struct index_builder *b,
                         struct plenum_error *err)
 {
-    size_t used = b->num_classes;
     const char **names = NULL;
     uint32_t count = 0;
-    int64_t nameless = -1, r = class_names_of_text(text, len, CLASSES_MAX, &names, &count);
+    int r = class_names_of_text(text, len, CLASSES_MAX, &names, &count);
 
     if (r == -EBADMSG)
         return error_set(err, -EBADMSG,
                          "%s/%s contains zero bytes, so it is not a list of class names",
                          d->scope.folder, classes_file);
-    if (r == -E2BIG || (r == 0 && used > CLASSES_MAX))
+    if (r == -E2BIG || (r == 0 && b->num_classes > CLASSES_MAX))
         r = error_set(err, -EBADMSG, "%s/%s: it names more than %d classes", d->scope.folder,
                       classes_file, CLASSES_MAX);
-    b->num_classes = 0;
-    b->unnamed = false;
-    for (uint32_t i = 0; i < count && r >= 0; i++)
-        r = index_builder_add_class(b, names[i]);
-    while (b->num_classes < used && r >= 0) {
-        if (nameless < 0)
-            r = nameless = index_builder_add_class(b, "");
-        else
-            r = index_builder_add_class_again(b, (uint32_t)nameless);
-    }
+    if (r == 0)
+        r = index_builder_name_classes(b, names, count);
     free(names);
-    return r >= 0 || r == -EBADMSG ? (r < 0 ? (int)r : 0) : out_of_memory(err);
+    return r >= 0 || r == -EBADMSG ? r : out_of_memory(err);
 }
 
 static int add_class_names(const struct dataset *d, struct index_builder *b,

@@ -54,6 +54,34 @@ if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
 else
     skip "TFRecords by the Python package tfrecord" "it is not installed"
 fi
+# Columns: uncompressed, and each way in which a sample is not stored as it is.
+mkdir columns
+"$PYTHON" "$top_srcdir/tests/e2e/columns.py" data columns || exit 99
+same "Parquet, as the library datasets writes it" columns/hf.parquet
+same "Parquet, two files" "parquet:columns/files/train-*.parquet"
+same "MDS" mds:columns/mds
+for form in dict-none dict-snappy flat-{none,snappy}-{1,2}; do
+    is "$alone" "Parquet, $form" "$ctl" hash columns/$form.parquet $stream
+done
+is "$alone" "MDS, snappy" "$ctl" hash mds:columns/mds-snappy $stream
+if grep -q "HAVE_ZSTD 1" "$top_builddir/config.h"; then
+    same "Parquet, zstd" columns/flat-zstd-2.parquet
+    same "MDS, zstd" columns/mds-zstd
+    for form in dict-zstd flat-zstd-1; do
+        is "$alone" "Parquet, $form" "$ctl" hash columns/$form.parquet $stream
+    done
+else
+    skip "Parquet and MDS, zstd" "built without libzstd"
+fi
+if grep -q "HAVE_ZLIB 1" "$top_builddir/config.h"; then
+    for form in dict-gzip flat-gzip-{1,2}; do
+        is "$alone" "Parquet, $form" "$ctl" hash columns/$form.parquet $stream
+    done
+    is "$alone" "MDS, gzip" "$ctl" hash mds:columns/mds-gz $stream
+else
+    skip "Parquet and MDS, gzip" "built without zlib"
+fi
+
 is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, format detected" "$ctl" hash \
     tfrecord:records-00001-of-00003 $stream
 
@@ -66,7 +94,10 @@ same "packed as raw pixels" raw
 same "packed as raw pixels, every second sample" half
 "$ctl" pack "tfrecord,label-offset=-1:records-*-of-00003" repacked -n 10 >/dev/null || exit 99
 same "packed from TFRecords" repacked
-for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed; do
+"$ctl" pack columns/flat-snappy-1.parquet unpacked -n 10 >/dev/null || exit 99
+same "packed from compressed Parquet" unpacked
+for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed \
+    columns/hf.parquet columns/mds; do
     is "$("$ctl" order data --positions 0: $stream | awk 'NR > 1 { print $2, $3 }')" \
         "the same samples and labels at the same positions: $set" \
         sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream

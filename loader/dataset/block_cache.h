@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* block_cache.h - keeps decompressed blocks, such as pages of Parquet files and MDS shards, because
+ * a sample in the middle of one needs all of it.
+ *
+ * Its size is limited. A thread that needs another block then waits until other threads have
+ * released some, so memory does not grow with the number of threads; a block larger than the limit
+ * is alone in memory. Threads: any. */
+#ifndef LOADER_DATASET_BLOCK_CACHE_H
+#define LOADER_DATASET_BLOCK_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+enum { BLOCK_CACHE_BYTES = 256 << 20 };
+
+struct block_cache;
+struct block;
+
+/** What a block is made of, and how. */
+struct block_recipe {
+    uint32_t container;
+    uint64_t at;  /* identifies the block in its container */
+    size_t bytes; /* that it takes in memory */
+    /** Make the block's data: 0 or -errno with `err` set. */
+    int (*make)(const struct block_recipe *recipe, void **ret, struct plenum_error *err);
+    void (*destroy)(void *data);
+    void *arg;
+};
+
+/** NULL: out of memory. */
+struct block_cache *block_cache_create(size_t limit);
+/** All blocks must have been released. NULL is ignored. */
+void block_cache_destroy(struct block_cache *cache);
+
+/** Find a block, or make it: 0, or the error of `make`, or -ENOMEM. Release it by
+ * block_cache_release(). May be called by `make`; such a call does not wait for others. */
+int block_cache_get(struct block_cache *cache, const struct block_recipe *recipe,
+                    struct block **ret, struct plenum_error *err);
+void block_cache_release(struct block_cache *cache, struct block *block);
+/** What `make` returned. Borrowed until the block is released. */
+void *block_get_data(const struct block *block);
+
+/** The most bytes that blocks have taken. */
+size_t block_cache_get_peak(struct block_cache *cache);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* mds_shard.h - finds samples and the values of their columns in an MDS shard, either in its file or
+ * in memory.
+ *
+ *     u32 samples | u32 offsets [samples + 1] | JSON | samples
+ *
+ * An offset is that of a sample in the shard; the last one is the size of the shard. A sample has the
+ * u32 sizes of those columns whose sizes vary, then the values of all columns. */
+#ifndef LOADER_DATASET_MDS_SHARD_H
+#define LOADER_DATASET_MDS_SHARD_H
+
+#include "loader/dataset/mds_index.h"
+
+enum { MDS_WINDOW = 4096, MDS_TEXT_MAX = 64 };
+
+/** Reads a shard. */
+struct mds_reader {
+    const struct mds_shard *shard;
+    const uint8_t *bytes; /* [shard->bytes]: in memory; NULL: in the file */
+    int fd;
+    uint8_t window[MDS_WINDOW]; /* bytes of the file from window_at on */
+    uint64_t window_at;
+    size_t window_len;
+};
+
+/** The bytes of a sample: [begin, end) in the shard. */
+struct mds_sample {
+    uint64_t begin, end;
+};
+
+/** The place of a value in the shard. */
+struct mds_value {
+    uint64_t at;
+    uint32_t len;
+};
+
+/** Copy bytes of the shard: 0; -EBADMSG they are beyond its end; -ENODATA or another -errno of
+ * pread(). */
+int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len);
+
+/** Find a sample by its number: 0, or -EBADMSG its offsets are impossible, or errors of mds_get(). */
+int mds_find_sample(struct mds_reader *r, uint32_t number, struct mds_sample *ret);
+/** Find the values of all columns of a sample, in `ret` [columns]. Errors like mds_find_sample(). */
+int mds_find_values(struct mds_reader *r, const struct mds_sample *sample, struct mds_value *ret);
+
+/** Write a number, stored in `size` bytes, as text to `ret` [MDS_TEXT_MAX]; returns its length. */
+size_t mds_print(const struct mds_column *column, const uint8_t *value, char *ret);
+
+#endif

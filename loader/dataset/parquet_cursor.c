@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* parquet_cursor.c - reads a column of a Parquet file from its first row to its last. */
+#include "config.h"
+
+#include "loader/dataset/parquet_page.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/util/error_set.h"
+
+int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
+                        size_t column, struct plenum_error *err)
+{
+    const struct parquet_chunk *chunk = &group->chunks[column];
+    const char *name = file->columns[column].name;
+    int r;
+
+    if (chunk->encrypted)
+        return error_set(err, -EBADMSG, "its column '%s' is encrypted: write it without encryption",
+                         name);
+    if (chunk->values != group->rows)
+        return error_set(err, -EBADMSG,
+                         "its metadata is damaged: the row group from row %llu on has %llu rows, "
+                         "but %llu values of column '%s'",
+                         (unsigned long long)group->first_row, (unsigned long long)group->rows,
+                         (unsigned long long)chunk->values, name);
+    r = unpack_check(chunk->codec, err);
+    return r < 0 ? error_prefix(err, r, "its column '%s' is", name) : 0;
+}
+
+void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file, int fd,
+                         size_t column, bool locate)
+{
+    assert(column < file->num_columns && !file->columns[column].repeated);
+    *c = (struct parquet_cursor){
+        .file = file,
+        .source = {.fd = fd, .column = &file->columns[column], .locate = locate},
+        .column = column};
+}
+
+void parquet_cursor_fini(struct parquet_cursor *c)
+{
+    parquet_values_fini(&c->values);
+    parquet_values_fini(&c->dictionary);
+}
+
+/* Begin the next row group: 1; 0 there is none. */
+static int begin_group(struct parquet_cursor *c, struct plenum_error *err)
+{
+    const struct parquet_group *group;
+    const struct parquet_chunk *chunk;
+    int r;
+
+    if (c->group == c->file->num_groups)
+        return 0;
+    group = &c->file->groups[c->group++];
+    r = parquet_check_chunk(c->file, group, c->column, err);
+    if (r < 0)
+        return r;
+    chunk = &group->chunks[c->column];
+    c->at = chunk->begin;
+    c->left = chunk->values;
+    c->source.end = chunk->begin + chunk->bytes;
+    c->source.codec = chunk->codec;
+    parquet_values_fini(&c->dictionary);
+    return 1;
+}
+
+/* Decode the next page of the row group. */
+static int take_page(struct parquet_cursor *c, struct plenum_error *err)
+{
+    const struct parquet_values *dictionary = c->dictionary.spans ? &c->dictionary : NULL;
+    struct parquet_page page;
+    int r = parquet_page_read(&c->source, c->at, &page, err);
+
+    if (r < 0)
+        return r;
+    assert(page.end > c->at && page.end <= c->source.end);
+    c->at = page.end;
+    if (page.kind == PARQUET_INDEX)
+        return 0;
+    if (page.kind == PARQUET_DICTIONARY && dictionary)
+        return error_set(err, -EBADMSG,
+                         "the page at byte %llu, of column '%s', is damaged: it is a second "
+                         "dictionary",
+                         (unsigned long long)page.at, c->source.column->name);
+    if (page.kind == PARQUET_DICTIONARY)
+        return parquet_page_decode(&c->source, &page, NULL, &c->dictionary, err);
+    if (page.values > c->left)
+        return error_set(err, -EBADMSG,
+                         "the page at byte %llu, of column '%s', is damaged: it has more values "
+                         "than its row group",
+                         (unsigned long long)page.at, c->source.column->name);
+    c->left -= page.values;
+    c->next = 0;
+    return parquet_page_decode(&c->source, &page, dictionary, &c->values, err);
+}
+
+/* Go to the next page that has values: 1; 0 there is none. */
+static int next_page(struct parquet_cursor *c, struct plenum_error *err)
+{
+    int r;
+
+    parquet_values_fini(&c->values);
+    while (c->values.count == 0) {
+        while (c->left == 0) {
+            r = begin_group(c, err);
+            if (r <= 0)
+                return r;
+        }
+        r = take_page(c, err);
+        if (r < 0)
+            return r;
+    }
+    return 1;
+}
+
+int parquet_cursor_next(struct parquet_cursor *c, struct parquet_value *ret,
+                        struct plenum_error *err)
+{
+    const struct parquet_region *in;
+    struct parquet_span span;
+
+    if (c->next == c->values.count) {
+        int r = next_page(c, err);
+
+        if (r <= 0)
+            return r;
+    }
+    in = c->values.in;
+    span = c->values.spans[c->next++];
+    *ret = (struct parquet_value){.null = span.at == PARQUET_NULL};
+    if (ret->null)
+        return 1;
+    *ret = (struct parquet_value){.bytes = in->bytes ? in->bytes + span.at : NULL,
+                                  .len = span.len,
+                                  .where = in->packed ? in->at : in->at + span.at,
+                                  .extra = in->packed ? span.at : 0,
+                                  .page_len = in->len,
+                                  .packed = in->packed};
+    return 1;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* parquet_features.h - what the library `datasets` (Hugging Face) notes in the Parquet files that it
+ * writes: which columns are images and classes, and the names of classes. */
+#ifndef LOADER_DATASET_PARQUET_FEATURES_H
+#define LOADER_DATASET_PARQUET_FEATURES_H
+
+#include "loader/dataset/parquet_file.h"
+
+/** The name of the only top-level column that is noted as this type ("Image", "ClassLabel"), in
+ * `ret`. False: there is none, or several. */
+bool features_find(const struct parquet_file *file, const char *type, char *ret, size_t size);
+
+/** Names of classes, in order. */
+struct feature_names {
+    char *text; /* owned: the names, each with a NUL; NULL: they are not noted */
+    size_t len;
+    uint32_t count;
+};
+
+/** The names of the classes of a column. 0; -EBADMSG they are damaged; -ENOMEM. `err` is set. */
+int features_read_names(const struct parquet_file *file, const char *column,
+                        struct feature_names *ret, struct plenum_error *err);
+
+#endif

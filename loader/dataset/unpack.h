@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* unpack.h - decompresses blocks of known size: pages of Parquet files, and whole MDS shards. */
+#ifndef LOADER_DATASET_UNPACK_H
+#define LOADER_DATASET_UNPACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/** Compression, with the numbers that Parquet uses. */
+enum unpack_codec {
+    UNPACK_NONE = 0,
+    UNPACK_SNAPPY = 1,
+    UNPACK_GZIP = 2,
+    UNPACK_LZO = 3,
+    UNPACK_BROTLI = 4,
+    UNPACK_LZ4 = 5,
+    UNPACK_ZSTD = 6,
+    UNPACK_LZ4_RAW = 7,
+    UNPACK_CODECS,
+};
+
+/** "zstd" and so on. */
+const char *unpack_name(enum unpack_codec codec);
+
+/** Can this build decompress it? 0, or -EOPNOTSUPP with `err` set to a clause like "compressed with
+ * lzo, which ...". */
+int unpack_check(enum unpack_codec codec, struct plenum_error *err);
+
+/** A compressed block, and room for exactly the decompressed bytes. */
+struct unpack_block {
+    const uint8_t *packed;
+    size_t packed_len;
+    uint8_t *bytes;
+    size_t len;
+};
+
+/**
+ * Decompress a block: 0; -EBADMSG it is damaged or has another size; -EOPNOTSUPP unpack_check()
+ * rejects it; -ENOMEM.
+ */
+int unpack(enum unpack_codec codec, const struct unpack_block *block);
+
+#endif
