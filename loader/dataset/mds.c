@@ -113,7 +113,7 @@ static int check_shard(const struct mds_shard *s, uint64_t size, struct plenum_e
                          "it has %llu bytes when it is decompressed, and 1 GiB is the most that is "
                          "supported: decompress it",
                          (unsigned long long)s->bytes);
-    return unpack_check(s->codec, err) < 0 ? error_prefix(err, -EOPNOTSUPP, "it is") : 0;
+    return unpack_check(s->codec, err);
 }
 
 /* ---- scanning ---- */
@@ -618,24 +618,24 @@ static void end_use(struct shard_use *use)
 static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct plenum_error *err)
 {
     const struct index_sample *s = use->sample;
-    uint32_t numbers[3]; /* length of the mode, width, height */
+    uint32_t numbers[3]; /* width, height, length of the mode */
     char mode[MODE_MAX + 1] = "", ppm[PPM_MAX];
     uint64_t pixels, head = sizeof(numbers);
     int n, r = s->len < head ? -EBADMSG : mds_get(&use->reader, s->where, numbers, sizeof(numbers));
 
-    if (r == 0 && numbers[0] <= MODE_MAX)
-        r = mds_get(&use->reader, s->where + head, mode, numbers[0]);
+    if (r == 0 && numbers[2] <= MODE_MAX)
+        r = mds_get(&use->reader, s->where + head, mode, numbers[2]);
     if (r < 0)
         return r;
     if (strcmp(mode, "RGB") != 0 && strcmp(mode, "L") != 0)
         return error_set(err, -EBADMSG,
                          "its pixels have another mode than RGB and L, which are supported");
-    head += numbers[0];
-    pixels = (uint64_t)numbers[1] * numbers[2] * (mode[0] == 'R' ? 3 : 1);
-    if (numbers[1] > UINT16_MAX || numbers[2] > UINT16_MAX || head + pixels != s->len)
+    head += numbers[2];
+    pixels = (uint64_t)numbers[0] * numbers[1] * (mode[0] == 'R' ? 3 : 1);
+    if (numbers[0] > UINT16_MAX || numbers[1] > UINT16_MAX || head + pixels != s->len)
         return -EBADMSG;
-    n = snprintf(ppm, sizeof(ppm), "P%c\n%u %u\n255\n", mode[0] == 'R' ? '6' : '5', numbers[1],
-                 numbers[2]);
+    n = snprintf(ppm, sizeof(ppm), "P%c\n%u %u\n255\n", mode[0] == 'R' ? '6' : '5', numbers[0],
+                 numbers[1]);
     if (dataset_buffer_reserve(buffer, (size_t)n + pixels) < 0)
         return out_of_memory(err);
     memcpy(buffer->bytes, ppm, (size_t)n);

@@ -80,13 +80,13 @@ static const struct encoding {
     enum mds_kind kind;
     uint32_t size;
 } encodings[] = {
-    {"jpeg", MDS_IMAGE, 0},       {"png", MDS_IMAGE, 0},       {"jpeg_array", MDS_IMAGE, 0},
-    {"jpegarray", MDS_IMAGE, 0},  {"pil", MDS_PIL, 0},         {"str", MDS_TEXT, 0},
-    {"json", MDS_TEXT, 0},        {"str_int", MDS_TEXT, 0},    {"str_float", MDS_TEXT, 0},
-    {"str_decimal", MDS_TEXT, 0}, {"int", MDS_SIGNED, 8},      {"int8", MDS_SIGNED, 1},
-    {"int16", MDS_SIGNED, 2},     {"int32", MDS_SIGNED, 4},    {"int64", MDS_SIGNED, 8},
-    {"uint8", MDS_UNSIGNED, 1},   {"uint16", MDS_UNSIGNED, 2}, {"uint32", MDS_UNSIGNED, 4},
-    {"uint64", MDS_UNSIGNED, 8},  {"float32", MDS_FLOAT, 4},   {"float64", MDS_FLOAT, 8},
+    {"jpeg", MDS_IMAGE, 0},      {"png", MDS_IMAGE, 0},        {"pil", MDS_PIL, 0},
+    {"str", MDS_TEXT, 0},        {"json", MDS_TEXT, 0},        {"str_int", MDS_TEXT, 0},
+    {"str_float", MDS_TEXT, 0},  {"str_decimal", MDS_TEXT, 0}, {"int", MDS_SIGNED, 8},
+    {"int8", MDS_SIGNED, 1},     {"int16", MDS_SIGNED, 2},     {"int32", MDS_SIGNED, 4},
+    {"int64", MDS_SIGNED, 8},    {"uint8", MDS_UNSIGNED, 1},   {"uint16", MDS_UNSIGNED, 2},
+    {"uint32", MDS_UNSIGNED, 4}, {"uint64", MDS_UNSIGNED, 8},  {"float32", MDS_FLOAT, 4},
+    {"float64", MDS_FLOAT, 8},
 };
 
 /* Add a column with this encoding; its size (0: varies) must be that of the encoding. */

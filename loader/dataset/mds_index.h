@@ -15,7 +15,7 @@
 enum mds_kind {
     MDS_BYTES, /* also other encodings that are only delivered as bytes */
     MDS_IMAGE, /* an encoded image */
-    MDS_PIL,   /* u32 length of the mode, width, height; mode; pixels */
+    MDS_PIL,   /* u32 width, height, and length of the mode; mode; pixels */
     MDS_TEXT,
     MDS_SIGNED, /* of `size` bytes */
     MDS_UNSIGNED,

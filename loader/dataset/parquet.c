@@ -590,14 +590,16 @@ static int read_packed(const struct dataset *dataset, const struct index_sample 
                    .end = dataset->index.containers[sample->container].stamp.size,
                    .codec = (enum unpack_codec)(sample->flags >> CODEC_SHIFT)}};
     char path[8192];
-    int r = dataset_buffer_reserve(buffer, sample->len);
+    int r;
 
-    if (r < 0)
+    if (dataset_buffer_reserve(buffer, sample->len) < 0)
         return out_of_memory(err);
     work.source.fd = archive_open(dataset, sample, err);
     if (work.source.fd < 0)
         return work.source.fd;
-    r = copy_packed(dataset, sample, &work, buffer->bytes, err);
+    r = unpack_check(work.source.codec, err);
+    if (r == 0)
+        r = copy_packed(dataset, sample, &work, buffer->bytes, err);
     archive_close(dataset, sample, work.source.fd);
     if (r == 0)
         return 0;

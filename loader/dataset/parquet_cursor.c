@@ -27,7 +27,7 @@ int parquet_check_chunk(const struct parquet_file *file, const struct parquet_gr
                          (unsigned long long)group->first_row, (unsigned long long)group->rows,
                          (unsigned long long)chunk->values, name);
     r = unpack_check(chunk->codec, err);
-    return r < 0 ? error_prefix(err, r, "its column '%s' is", name) : 0;
+    return r < 0 ? error_prefix(err, r, "its column '%s'", name) : 0;
 }
 
 void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file, int fd,

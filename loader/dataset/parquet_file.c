@@ -95,7 +95,7 @@ static void read_element(struct thrift *t, struct element *e)
 {
     struct thrift_field f = {0};
 
-    *e = (struct element){.type = -1, .converted = -1};
+    *e = (struct element){.type = -1, .converted = -1, .name = (const uint8_t *)""};
     while (thrift_next(t, &f))
         if (f.id == 1)
             e->type = thrift_int(t, &f);

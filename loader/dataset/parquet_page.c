@@ -60,7 +60,8 @@ static int read_at(const struct parquet_source *s, void *bytes, size_t len, uint
 
 /* ---- headers ---- */
 
-/* DataPageHeader: 1 values, 2 encoding, 3 of definition levels */
+/* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but 3
+ * is a boolean. */
 static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};
@@ -70,7 +71,7 @@ static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *
             *values = thrift_int(t, &f);
         else if (f.id == 2)
             p->encoding = (int32_t)thrift_int(t, &f);
-        else if (f.id == 3)
+        else if (f.id == 3 && p->kind == PARQUET_DATA)
             p->level_encoding = (int32_t)thrift_int(t, &f);
         else
             thrift_skip(t, f.type);
@@ -118,9 +119,10 @@ static void read_header(struct thrift *t, struct parquet_page *p, struct header_
             n->len = thrift_int(t, &f);
         else if (f.id == 3)
             n->packed_len = thrift_int(t, &f);
-        else if ((f.id == 5 || f.id == 7) && thrift_struct(t, &f))
+        else if ((f.id == 5 || f.id == 7) && thrift_struct(t, &f)) {
+            p->kind = f.id == 5 ? PARQUET_DATA : PARQUET_DICTIONARY;
             read_data_header(t, p, &n->values);
-        else if (f.id == 8 && thrift_struct(t, &f))
+        } else if (f.id == 8 && thrift_struct(t, &f))
             read_data_header_2(t, p, &n->values);
         else
             thrift_skip(t, f.type);

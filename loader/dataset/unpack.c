@@ -34,23 +34,26 @@ int unpack_check(enum unpack_codec codec, struct plenum_error *err)
 {
 #ifndef HAVE_ZSTD
     if (codec == UNPACK_ZSTD)
-        return error_set(err, -EOPNOTSUPP,
-                         "compressed with zstd, and this build has no libzstd (configure found "
-                         "none, or --without-zstd was given)");
+        return error_set(
+            err, -EOPNOTSUPP,
+            "it is compressed with zstd, and this build has no libzstd (configure found "
+            "none, or --without-zstd was given)");
 #endif
 #ifndef HAVE_ZLIB
     if (codec == UNPACK_GZIP)
-        return error_set(err, -EOPNOTSUPP,
-                         "compressed with gzip, and this build has no zlib (configure found none, "
-                         "or --without-zlib was given)");
+        return error_set(
+            err, -EOPNOTSUPP,
+            "it is compressed with gzip, and this build has no zlib (configure found none, "
+            "or --without-zlib was given)");
 #endif
     if (codec == UNPACK_NONE || codec == UNPACK_SNAPPY || codec == UNPACK_GZIP ||
         codec == UNPACK_ZSTD)
         return 0;
-    return error_set(err, -EOPNOTSUPP,
-                     "compressed with %s, which is not supported: write it uncompressed, or with "
-                     "snappy, gzip or zstd",
-                     unpack_name(codec));
+    return error_set(
+        err, -EOPNOTSUPP,
+        "it is compressed with %s, which is not supported: write it uncompressed, or with "
+        "snappy, gzip or zstd",
+        unpack_name(codec));
 }
 
 /* ---- snappy ---- */

@@ -25,8 +25,8 @@ enum unpack_codec {
 /** "zstd" and so on. */
 const char *unpack_name(enum unpack_codec codec);
 
-/** Can this build decompress it? 0, or -EOPNOTSUPP with `err` set to a clause like "compressed with
- * lzo, which ...". */
+/** Can this build decompress it? 0, or -EOPNOTSUPP with `err` set to "it is compressed with lzo,
+ * which ...". */
 int unpack_check(enum unpack_codec codec, struct plenum_error *err);
 
 /** A compressed block, and room for exactly the decompressed bytes. */

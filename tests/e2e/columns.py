@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""columns.py FOLDER OUT - the pictures of a folder data set, in the same order, as Parquet files and MDS shards, written
-from the published formats without any of Plenum's code:
+"""columns.py FOLDER OUT - the pictures of a folder data set, in the same order, as Parquet files and MDS shards,
+written from the published formats without any of Plenum's code:
 
-    hf.parquet                 as `datasets` writes it: struct<bytes, path>, classes' names, images PLAIN and uncompressed
+    hf.parquet                 as `datasets` writes it: struct<bytes, path>, names of classes, images uncompressed
     flat-CODEC-VERSION.parquet a column of bytes, each codec and both versions of data pages
     dict-CODEC.parquet         images in a dictionary
     mds/ mds-zstd/ mds-gz/     shards
@@ -189,7 +189,7 @@ def chunk(column, rows, at, version, page_rows):
     if column.dictionary:
         table = list(dict.fromkeys(v for v in rows if v is not None))
         dictionary_at = at
-        out += page(column, {1: 2, 7: Struct({1: len(table), 2: PLAIN})}, b"", plain(column.form, table), version)
+        out += page(column, {1: 2, 7: Struct({1: len(table), 2: PLAIN, 3: False})}, b"", plain(column.form, table), version)
     for i in range(0, len(rows), page_rows):
         data_at = data_at or at + len(out)
         part = rows[i:i + page_rows]
@@ -294,7 +294,7 @@ def mds(folder, columns, samples, shard_samples=7, compression=None, keep_raw=Fa
 def pictures(root):
     classes = sorted(d for d in os.listdir(root) if os.path.isdir(os.path.join(root, d)))
     files = [(label, name) for label, c in enumerate(classes) for name in sorted(os.listdir(os.path.join(root, c)))]
-    return classes, [(open(os.path.join(root, classes[label], name), "rb").read(), label, name) for label, name in files]
+    return classes, [(open(os.path.join(root, classes[n], name), "rb").read(), n, name) for n, name in files]
 
 
 def main(root, out):
@@ -304,14 +304,16 @@ def main(root, out):
     captions = [b"a picture of " + classes[n].encode() for n in labels]
     keys = huggingface({"image": {"_type": "Image"}, "label": {"names": classes, "_type": "ClassLabel"}})
     parquet(os.path.join(out, "hf.parquet"),
-            [Column(["image", "bytes"], BYTES, images), Column(["image", "path"], BYTES, paths, "snappy", True, text=True),
+            [Column(["image", "bytes"], BYTES, images),
+             Column(["image", "path"], BYTES, paths, "snappy", True, text=True),
              Column("label", INT64, labels, "snappy", True),
              Column("caption", BYTES, captions, "zstd", True, text=True),
              Column("score", DOUBLE, [n / 4 for n in range(len(labels))], "gzip")], keys=keys)
     for codec in CODECS:
         for version in 1, 2:
             parquet(os.path.join(out, f"flat-{codec}-{version}.parquet"),
-                    [Column("image", BYTES, images, codec), Column("label", INT32, labels, codec, required=True)], version)
+                    [Column("image", BYTES, images, codec),
+                     Column("label", INT32, labels, codec, required=True)], version)
         parquet(os.path.join(out, f"dict-{codec}.parquet"),
                 [Column("label", BYTES, [str(n).encode() for n in labels], codec, text=True),
                  Column("image", BYTES, images, codec, True, required=True)])

@@ -5,6 +5,7 @@
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
 #                                                                                     badlist, comm_header)
+#     tests/fuzz/column_seeds.py SEEDS       && tests/fuzz/fuzz_columns CORPUS SEEDS (Parquet, MDS)
 # In other builds a small driver runs them on files; `make check` includes that.
 if FUZZ
 fuzz_driver =
@@ -12,14 +13,17 @@ else
 fuzz_driver = %D%/driver.c
 TESTS += %D%/test_fuzz.sh
 endif
-EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
+EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh %D%/column_seeds.py
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_png %D%/fuzz_settings \
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_png %D%/fuzz_settings \
 	%D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_badlist_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_columns_SOURCES = %D%/fuzz_columns.c $(fuzz_driver)
+%C%_fuzz_columns_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_columns_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_comm_header_SOURCES = %D%/fuzz_comm_header.c $(fuzz_driver)
 %C%_fuzz_comm_header_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_comm_header_LDADD = libdist/libdist.la common/libcommon.la -ldl

@@ -33,6 +33,13 @@ for target in wire text index list tfrecord launcher settings json npy badlist c
     fuzz $target 5000
 done
 
+if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
+    ok "seeds for fuzz_columns" "$PYTHON" "$top_srcdir/tests/fuzz/column_seeds.py" "$T/columns"
+    fuzz columns 500
+else
+    skip "fuzz_columns" "there is no Python to write seeds with"
+fi
+
 # Add archives of other programs that are installed; the byte after each selects folders as classes.
 ok "seeds for fuzz_tar" "$here/seeds" tar "$T/tar"
 mkdir -p "$T/data/a/$(printf '%0110d' 0)"
