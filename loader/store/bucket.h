@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* bucket.h - a bucket, or a server behind HTTP: where its requests go, how many may be in flight,
+ * and how many may be repeated. Threads: any. */
+#ifndef LOADER_STORE_BUCKET_H
+#define LOADER_STORE_BUCKET_H
+
+#include <stdatomic.h>
+
+#include "loader/store/answer.h"
+#include "loader/store/credentials.h"
+#include "loader/store/endpoint.h"
+#include "loader/store/place.h"
+
+/** Opaque; lives as long as the process. */
+struct bucket;
+
+/** Get the bucket or host of a place: 0; or an error of endpoint_find() with `err` set. */
+int bucket_get(const struct place *place, struct bucket **ret, struct plenum_error *err);
+
+/** Is it a bucket of S3, rather than a server behind HTTP? */
+bool bucket_is_s3(const struct bucket *bucket);
+/** Copy its current endpoint. */
+void bucket_get_endpoint(struct bucket *bucket, struct endpoint *ret);
+/** Use another region of AWS from now on. False: it is not AWS, or it is this region already. */
+bool bucket_move(struct bucket *bucket, const char *region);
+/** Correct our clock for signatures by the time of the server. False: that changes nothing. */
+bool bucket_set_clock(struct bucket *bucket, uint64_t server_s);
+
+/* ---- how many requests may be in flight ---- */
+
+/** Wait until a request may start: 0, or -ECANCELED once `cancel` (may be NULL) is true. Requests
+ * that a thread waits for come before those of the look-ahead. */
+int bucket_enter(struct bucket *bucket, const atomic_bool *cancel);
+/** Like bucket_enter(), for the look-ahead: false instead of waiting. */
+bool bucket_try_enter(struct bucket *bucket);
+
+enum bucket_outcome { BUCKET_SUCCESS, BUCKET_FAILURE, BUCKET_SLOW };
+
+/** A request has ended. BUCKET_SLOW: the server asked for fewer requests. */
+void bucket_leave(struct bucket *bucket, enum bucket_outcome outcome);
+
+/** How long to wait before try number `tries` + 1. Takes from the budget for retries: without it,
+ * waits are longer, so a server that fails gets few requests more than one that works. */
+uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);
+
+/* ---- requests ---- */
+
+/** A request as it is sent. Zero-initialised. */
+struct bucket_request {
+    char *url;
+    const char *headers[8]; /* ends with NULL; these are owned */
+    unsigned num_headers;
+    bool any_address;
+    const struct credentials *credentials; /* that it was signed with, or NULL */
+};
+
+/** What to request. */
+struct bucket_query {
+    const char *key;                 /* not encoded */
+    const char *query;               /* encoded, in the order of names; "" */
+    const struct wanted_range *want; /* or NULL */
+    const struct credentials *bad;   /* credentials_get() */
+    bool at_once;                    /* -EAGAIN instead of finding or renewing credentials */
+};
+
+/** Build and sign a GET request. Errors: those of credentials_get(); -ENOMEM. */
+int bucket_sign(struct bucket *bucket, const struct bucket_query *query, struct bucket_request *ret,
+                struct plenum_error *err);
+/** Build a GET request for a URL that is used as it is, without a signature. */
+int bucket_request_url(const char *url, const struct wanted_range *want, struct bucket_request *ret,
+                       struct plenum_error *err);
+void bucket_request_fini(struct bucket_request *request);
+
+/** Time limits: PLENUM_STORE_TIMEOUT, PLENUM_STORE_RETRY. */
+struct bucket_times {
+    uint64_t connect_ns, stall_ns;
+    uint64_t give_up_ns; /* a request is repeated at least so long */
+};
+const struct bucket_times *bucket_times(void);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/store/exchange.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/error_set.h"
+#include "common/util/lock.h"
+
+enum { CANCEL_MS = 50 }; /* how often a waiter looks at its cancel flag */
+
+static struct exchange *of(struct transfer *t)
+{
+    return container_of(t, struct exchange, transfer);
+}
+
+static bool is_success(const struct answer *a)
+{
+    return a->status == 200 || a->status == 206;
+}
+
+static void on_header(struct transfer *t, const char *line, size_t len)
+{
+    answer_add_line(&of(t)->answer, line, len);
+}
+
+/* Keep the body of an answer that is not a range. */
+static bool keep_body(struct exchange *x, const uint8_t *bytes, size_t len)
+{
+    if (x->body_len + len > EXCHANGE_BODY_MAX) {
+        x->code = error_set(&x->why, -EFBIG, "the server's answer is too long");
+        return false;
+    }
+    if (array_reserve(&x->body, &x->body_cap, x->body_len + len + 1, 1) < 0) {
+        x->code = error_set(&x->why, -ENOMEM, "out of memory");
+        return false;
+    }
+    assert(x->body && x->body_len + len < x->body_cap);
+    memcpy(x->body + x->body_len, bytes, len);
+    x->body_len += len;
+    x->body[x->body_len] = '\0';
+    return true;
+}
+
+static int check(struct exchange *x)
+{
+    x->checked = true;
+    if (x->code == 0)
+        x->code = answer_check_range(&x->answer, x->want, &x->skip, &x->why);
+    return x->code;
+}
+
+static bool on_body(struct transfer *t, const uint8_t *bytes, size_t len)
+{
+    struct exchange *x = of(t);
+    uint64_t skipped, n;
+
+    if (!x->want || !is_success(&x->answer))
+        return keep_body(x, bytes, len);
+    if (!x->checked && check(x) < 0)
+        return false;
+    if (!x->dst)
+        return false;
+    skipped = min_u64(x->skip, len);
+    x->skip -= skipped;
+    n = min_u64(len - skipped, x->want->len - x->got);
+    memcpy(x->dst + x->got, bytes + skipped, n);
+    x->got += n;
+    if (skipped + n == len)
+        return true;
+    if (x->answer.has_range && x->code == 0)
+        x->code = error_set(&x->why, -EPROTO, "the server sent more bytes than it announced");
+    return false; /* the rest of a whole object is not needed */
+}
+
+/* Decide about the end of a range: its last word is the number of bytes. */
+static void end_range(struct exchange *x, int code)
+{
+    if (x->code == 0 && !x->checked && code == 0)
+        (void)check(x);
+    if (x->code != 0 || !x->dst)
+        return;
+    if (x->got < x->want->len && (code == 0 || code == -ECANCELED))
+        x->code = error_set(&x->why, -EPROTO, "the answer ended after %llu of %llu bytes",
+                            (unsigned long long)x->got, (unsigned long long)x->want->len);
+}
+
+static void on_done(struct transfer *t, int code, const char *why)
+{
+    struct exchange *x = of(t);
+    bool cancelled = atomic_load(&t->cancel);
+    bool has_all = x->want && x->dst && x->checked && x->code == 0 && x->got == x->want->len;
+    bool stopped = code == -ECANCELED && !cancelled && x->checked; /* by on_body() */
+
+    if (x->code == 0 && code < 0 && !stopped && !(has_all && code == -ECANCELED))
+        x->code = error_set(&x->why, code, "%s", why);
+    if (x->want && is_success(&x->answer))
+        end_range(x, code);
+    x->ended(x);
+}
+
+int exchange_start(struct exchange *x, struct plenum_error *err)
+{
+    const struct store_backend *backend = store_backend_get(err);
+    int r;
+
+    assert(x->ended && x->transfer.url && x->transfer.headers);
+    if (!backend)
+        return -ENOTSUP;
+    x->transfer.header = on_header;
+    x->transfer.body = on_body;
+    x->transfer.done = on_done;
+    r = backend->start(&x->transfer);
+    return r < 0 ? error_set(err, r, "cannot start a request: %s", strerror(-r)) : 0;
+}
+
+/* A thread that waits for an exchange. */
+struct exchange_waiter {
+    struct lock mu;
+    pthread_cond_t cond;
+    bool ended; /* holding mu */
+};
+
+static void tell_waiter(struct exchange *x)
+{
+    struct exchange_waiter *w = x->waiter;
+
+    lock_acquire(&w->mu);
+    w->ended = true;
+    (void)pthread_cond_signal(&w->cond);
+    lock_release(&w->mu);
+}
+
+void exchange_run(struct exchange *x, const atomic_bool *cancel)
+{
+    struct exchange_waiter w = {.mu = LOCK_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    struct plenum_error why;
+    int r;
+
+    x->waiter = &w;
+    x->ended = tell_waiter;
+    r = exchange_start(x, &why);
+    if (r < 0) { /* otherwise it may have ended already */
+        x->code = r;
+        x->why = why;
+        return;
+    }
+    lock_acquire(&w.mu);
+    while (!w.ended) {
+        uint64_t until = cancel ? time_now_ns() + CANCEL_MS * NS_PER_MS : UINT64_MAX;
+
+        (void)lock_wait_until(&w.mu, &w.cond, until);
+        if (cancel && atomic_load(cancel) && !atomic_exchange(&x->transfer.cancel, true))
+            store_backend_get(NULL)->wake();
+    }
+    lock_release(&w.mu);
+    lock_fini(&w.mu);
+}
+
+bool exchange_is_success(const struct exchange *x)
+{
+    return x->code == 0 && is_success(&x->answer);
+}
+
+void exchange_fini(struct exchange *x)
+{
+    if (x->body)
+        explicit_bzero(x->body, x->body_len); /* it may contain credentials */
+    free(x->body);
+    x->body = NULL;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* exchange.h - one HTTP request and its answer, without retries. */
+#ifndef LOADER_STORE_EXCHANGE_H
+#define LOADER_STORE_EXCHANGE_H
+
+#include "loader/store/answer.h"
+#include "loader/store/backend.h"
+
+enum { EXCHANGE_BODY_MAX = 8 << 20 }; /* bytes of a listing, an error or credentials */
+
+/** Zero-initialised except for the request. It must not move until it has ended. */
+struct exchange {
+    /* The request. Everything is borrowed. */
+    struct transfer transfer;          /* method, url, headers, times */
+    const struct wanted_range *want;   /* or NULL */
+    uint8_t *dst;                      /* [want->len], or NULL: only the header is of interest */
+    void (*ended)(struct exchange *x); /* runs in the module's thread; NULL: exchange_run() */
+
+    /* The answer. */
+    int code; /* 0; or -errno with `why` set: transfer.done(), answer_check_range() */
+    struct answer answer;
+    char *body; /* [body_len], owned, NUL-terminated: of an answer that is not the range */
+    size_t body_len;
+    struct plenum_error why;
+
+    /* Its own. */
+    size_t body_cap;
+    uint64_t skip, got; /* bytes before the range, and of it */
+    bool checked;
+    void *waiter;
+};
+
+/** Start it: 0, and `ended` will be called; or -errno, and it will not. */
+int exchange_start(struct exchange *x, struct plenum_error *err);
+
+/** Run it and wait for its end. `cancel` may be NULL; once it is true, code is -ECANCELED. */
+void exchange_run(struct exchange *x, const atomic_bool *cancel);
+
+/** Has the requested range arrived, or the status of a request without a range? */
+bool exchange_is_success(const struct exchange *x);
+
+void exchange_fini(struct exchange *x);
+
+#endif

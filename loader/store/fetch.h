@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* fetch.h - a GET request that is repeated until it succeeds, or until repeating it is of no use. */
+#ifndef LOADER_STORE_FETCH_H
+#define LOADER_STORE_FETCH_H
+
+#include "common/util/lock.h"
+#include "loader/store/bucket.h"
+#include "loader/store/exchange.h"
+
+/** Which names may be opened. Borrowed; constant. */
+struct store_policy {
+    const char *const *prefixes; /* canonical names without a final slash; also paths of files */
+    unsigned count;
+    bool anything;             /* every name; otherwise only those below a prefix */
+    const atomic_bool *cancel; /* or NULL */
+};
+
+/** May a canonical name be opened? */
+bool store_policy_allows(const struct store_policy *policy, const char *name);
+
+/** Where a server sends requests for one object. Threads: any. */
+struct fetch_moved {
+    struct lock mu;
+    char *url; /* holding mu; owned, or NULL */
+    uint64_t until_ns;
+};
+
+/** One request. The first group is the caller's; zero-initialised otherwise. */
+struct fetch {
+    struct bucket *bucket;
+    const char *name, *key, *query;
+    const struct wanted_range *want; /* or NULL: the body is kept in `body` */
+    uint8_t *dst;                    /* NULL, with `want`: only the header is of interest */
+    const struct store_policy *policy;
+    struct fetch_moved *moved; /* or NULL */
+
+    struct answer answer; /* the last one */
+    char *body;           /* owned */
+    size_t body_len;
+};
+
+/**
+ * Run it: 0, with the bytes in `dst` or in `body`.
+ *
+ * Errors: -ENOENT there is no such object or bucket; -EACCES it may not be read; -ESTALE it is
+ * another version; -ERANGE (only without facts) the range is beyond its end; -EOPNOTSUPP the server
+ * cannot serve ranges; -EREMOTEIO it did not succeed in time; -EKEYREJECTED its certificate is not
+ * valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and says what
+ * to do.
+ */
+int fetch_run(struct fetch *fetch, struct plenum_error *err);
+void fetch_fini(struct fetch *fetch);
+
+/** What the end of one try means for the window. */
+enum bucket_outcome fetch_outcome(const struct exchange *x);
+
+/** Copy the URL that requests for this object are sent to at present, malloc; NULL: its own. */
+char *fetch_moved_url(struct fetch_moved *moved);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* listing.h - reads the XML answers of S3: listings (ListObjectsV2) and errors. Pure; the text comes
+ * from a server that may be wrong or hostile. */
+#ifndef LOADER_STORE_LISTING_H
+#define LOADER_STORE_LISTING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "loader/store/answer.h"
+
+/** Receives one object. `key` is borrowed. 0, or an error that ends the listing. */
+typedef int listing_object(void *arg, const char *key, const struct object_facts *facts);
+
+/** The end of a page. */
+struct listing_page {
+    bool more;        /* there is another page */
+    char token[2048]; /* its continuation token */
+};
+
+/**
+ * Read a page of a listing. Errors: -EBADMSG it is not one, or an object lacks its key or size, or
+ * there is more but no token; those of `object`.
+ */
+int listing_read(const char *text, size_t len, listing_object *object, void *arg,
+                 struct listing_page *ret, struct plenum_error *err);
+
+/** An error document. Each text is "" if the document lacks it. */
+struct listing_error {
+    char code[64], message[256], request_id[80], region[40];
+};
+
+/** Read an error document; any other text gives empty texts. Control characters become '?'. */
+void listing_read_error(const char *text, size_t len, struct listing_error *ret);
+
+/** Find the text of the first element with this name, anywhere: copies it, with its entities
+ * decoded, to `ret`. False: there is none, or it does not fit. */
+bool listing_find(const char *text, size_t len, const char *name, char *ret, size_t size);
+
+#endif

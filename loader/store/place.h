@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* place.h - names of what lies in object stores and behind HTTP: s3://BUCKET/KEY,
+ * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH. Pure. */
+#ifndef LOADER_STORE_PLACE_H
+#define LOADER_STORE_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <plenum/error.h>
+
+enum place_scheme { PLACE_S3, PLACE_HTTPS, PLACE_HTTP };
+
+/** A parsed name. Zero-initialised, or filled by place_parse(). */
+struct place {
+    enum place_scheme scheme;
+    char *host; /* owned: the bucket, or HOST[:PORT] in lower case without a default port */
+    char *key;  /* owned: without its leading slash, not encoded; "" for the whole bucket or host */
+};
+
+/** Does a text begin with one of these schemes? */
+bool place_is_remote(const char *text);
+
+/**
+ * Parse a name. The key of s3: is literal; the path of a URL is percent-decoded once.
+ *
+ * Errors: -EINVAL with `err` set: no bucket or host, a user name, an invalid port, control
+ * characters, "." or ".." as a part of the path, an encoded slash; -ENOMEM.
+ */
+int place_parse(const char *text, struct place *ret, struct plenum_error *err);
+void place_fini(struct place *place);
+
+/** The canonical name, malloc: equal places have equal names, and place_parse() accepts it. */
+char *place_name(const struct place *place);
+/** place_name() of a text: malloc in `*ret`, or an error of place_parse(). */
+int place_canonical(const char *text, char **ret, struct plenum_error *err);
+
+/** Percent-encode all bytes but letters, digits and "-._~", and '/' unless `slash`: malloc. */
+char *place_encode(const char *text, bool slash);
+
+/** Does the host of a URL name an address by itself: a literal address, or "localhost"? Only then
+ * may a connection lead to a loopback or link-local address. `host` may have a port. */
+bool place_is_literal(const char *host);
+
+/** The length of the part of a name or pattern that precedes the key: "s3://bucket/". 0 if there is
+ * none. */
+size_t place_root_length(const char *text);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* sigv4.h - AWS Signature Version 4. Pure: hashes come from the module (backend.h). */
+#ifndef LOADER_STORE_SIGV4_H
+#define LOADER_STORE_SIGV4_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "loader/store/backend.h"
+
+/** A header that is signed. Names are in lower case; the list is in the order of names. */
+struct sigv4_header {
+    const char *name, *value;
+};
+
+struct sigv4_request {
+    const char *method; /* "GET" */
+    const char *path;   /* as sent: percent-encoded, with its leading slash */
+    const char *query;  /* as sent: percent-encoded, in the order of names; "" if there is none */
+    const struct sigv4_header *headers;
+    size_t num_headers;
+    const char *payload_hash; /* hexadecimal, or "UNSIGNED-PAYLOAD" */
+    const char *region, *service;
+    const char *key_id, *secret;
+    const char *date; /* "20130524T000000Z", from sigv4_date() */
+};
+
+enum { SIGV4_DATE_BYTES = 17 };
+
+/** Write a time as x-amz-date. */
+void sigv4_date(time_t when, char ret[SIGV4_DATE_BYTES]);
+
+/** The value of the Authorization header: malloc, or NULL if out of memory. */
+char *sigv4_authorization(const struct store_backend *backend, const struct sigv4_request *request);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/store/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util/error_set.h"
+#include "common/util/util.h"
+#include "loader/store/ahead.h"
+
+struct store_object {
+    struct bucket *bucket;
+    struct place place;
+    char *name;
+    struct object_facts facts;
+    uint64_t id;
+    const void *owner;
+    const struct store_policy *policy;
+    struct fetch_moved moved; /* has its own lock */
+};
+
+/* A parsed name that the policy allows. */
+struct opened_place {
+    struct place place;
+    char *name;
+    struct bucket *bucket;
+};
+
+static void opened_fini(struct opened_place *p)
+{
+    place_fini(&p->place);
+    free(p->name);
+}
+
+static int open_place(const char *name, const struct store_policy *policy, struct opened_place *ret,
+                      struct plenum_error *err)
+{
+    struct opened_place p = {.name = NULL};
+    int r = place_parse(name, &p.place, err);
+
+    if (r < 0)
+        return r;
+    p.name = place_name(&p.place);
+    if (!p.name)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (!store_policy_allows(policy, p.name))
+        r = error_set(err, -EACCES, "%s is not below a --root of this loader", p.name);
+    else if (!store_backend_get(err))
+        r = error_prefix(err, -ENOTSUP, "%s", p.name);
+    else if (bucket_get(&p.place, &p.bucket, err) < 0)
+        r = error_prefix(err, -EINVAL, "%s", p.name);
+    if (r < 0)
+        opened_fini(&p);
+    else
+        *ret = p;
+    return r;
+}
+
+static uint64_t total_of(const struct answer *a)
+{
+    return a->has_range || a->has_total ? a->total : a->length;
+}
+
+int store_stat(const char *name, const struct store_policy *policy, struct object_facts *ret,
+               struct plenum_error *err)
+{
+    struct wanted_range first = {.len = 1};
+    struct opened_place p;
+    struct fetch fetch;
+    int r = open_place(name, policy, &p, err);
+
+    if (r < 0)
+        return r;
+    fetch = (struct fetch){.bucket = p.bucket,
+                           .name = p.name,
+                           .key = p.place.key,
+                           .query = "",
+                           .want = &first,
+                           .policy = policy};
+    /* Not HEAD, which servers often forbid where they allow GET. */
+    r = fetch_run(&fetch, err);
+    if (r == 0 && (fetch.answer.has_range ? fetch.answer.has_total : fetch.answer.has_length)) {
+        *ret = fetch.answer.facts;
+        ret->size = total_of(&fetch.answer);
+    } else if (r == -ERANGE) {
+        *ret = fetch.answer.facts;
+        ret->size = 0;
+        r = 0;
+    } else if (r == 0) {
+        r = error_set(err, -EOPNOTSUPP, "%s: the server does not say how long it is", p.name);
+    }
+    fetch_fini(&fetch);
+    opened_fini(&p);
+    return r;
+}
+
+/* ---- listings ---- */
+
+struct store_listing {
+    const struct opened_place *place;
+    const struct store_policy *policy;
+    store_found *found;
+    void *arg;
+    uint64_t count, most;
+};
+
+static int on_object(void *arg, const char *key, const struct object_facts *facts)
+{
+    struct store_listing *l = arg;
+    char *name;
+    int r = 0;
+
+    if (strncmp(key, l->place->place.key, strlen(l->place->place.key)) != 0)
+        return -EBADMSG; /* not what was requested */
+    if (l->most && l->count == l->most)
+        return -E2BIG;
+    l->count++;
+    name = str_format("s3://%s/%s", l->place->place.host, key);
+    if (!name)
+        return -ENOMEM;
+    if (store_policy_allows(l->policy, name))
+        r = l->found(l->arg, name, facts);
+    free(name);
+    return r;
+}
+
+/* The query of a page, malloc. */
+static char *page_query(const char *prefix, const char *token)
+{
+    char *quoted = place_encode(prefix, true), *after = place_encode(token, true), *query = NULL;
+
+    if (quoted && after)
+        query = *token ? str_format("continuation-token=%s&list-type=2&prefix=%s", after, quoted)
+                       : str_format("list-type=2&prefix=%s", quoted);
+    free(quoted);
+    free(after);
+    return query;
+}
+
+static int read_page(struct store_listing *l, struct listing_page *page, struct plenum_error *err)
+{
+    char *query = page_query(l->place->place.key, page->token);
+    struct fetch fetch = {.bucket = l->place->bucket,
+                          .name = l->place->name,
+                          .key = "",
+                          .query = query,
+                          .policy = l->policy};
+    int r = query ? fetch_run(&fetch, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r == 0) {
+        r = listing_read(fetch.body ? fetch.body : "", fetch.body_len, on_object, l, page, err);
+        if (r == -EBADMSG)
+            (void)error_set(err, r, "%s: the server's listing is malformed", l->place->name);
+    }
+    fetch_fini(&fetch);
+    free(query);
+    return r;
+}
+
+/* Like open_place(), for a prefix: its folder must be allowed. */
+static int open_prefix(const char *prefix, const struct store_policy *policy,
+                       struct opened_place *ret, struct plenum_error *err)
+{
+    static const struct store_policy any = {.anything = true};
+    char *folder;
+    int r = open_place(prefix, &any, ret, err);
+
+    if (r < 0)
+        return r;
+    folder = strndup(ret->name, (size_t)(strrchr(prefix, '/') - prefix));
+    if (!folder)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (!store_policy_allows(policy, folder))
+        r = error_set(err, -EACCES, "%s is not below a --root of this loader", folder);
+    free(folder);
+    if (r < 0 || bucket_is_s3(ret->bucket)) {
+        if (r < 0)
+            opened_fini(ret);
+        return r;
+    }
+    r = error_set(err, -EOPNOTSUPP,
+                  "%s: servers behind HTTP have no listings: name all files, with braces like "
+                  "train-{000..146}.tar",
+                  ret->name);
+    opened_fini(ret);
+    return r;
+}
+
+int store_list(const char *prefix, uint64_t most, const struct store_policy *policy,
+               store_found *found, void *arg, struct plenum_error *err)
+{
+    struct listing_page page = {.more = false};
+    struct opened_place place;
+    struct store_listing l = {
+        .place = &place, .policy = policy, .found = found, .arg = arg, .most = most};
+    int r = open_prefix(prefix, policy, &place, err);
+
+    if (r < 0)
+        return r;
+    do
+        r = read_page(&l, &page, err);
+    while (r == 0 && page.more);
+    opened_fini(&place);
+    return r;
+}
+
+/* ---- objects ---- */
+
+/* Identifies the version of an object. */
+static uint64_t identify(const char *name, const struct object_facts *facts)
+{
+    XXH3_state_t state;
+
+    (void)XXH3_64bits_reset(&state);
+    (void)XXH3_64bits_update(&state, name, strlen(name) + 1);
+    (void)XXH3_64bits_update(&state, facts->etag, strlen(facts->etag) + 1);
+    (void)XXH3_64bits_update(&state, &facts->size, sizeof(facts->size));
+    (void)XXH3_64bits_update(&state, &facts->mtime_s, sizeof(facts->mtime_s));
+    return XXH3_64bits_digest(&state);
+}
+
+int store_open(const char *name, const struct object_facts *facts, const void *owner,
+               const struct store_policy *policy, struct store_object **ret,
+               struct plenum_error *err)
+{
+    struct store_object *o;
+    struct opened_place p;
+    int r = open_place(name, policy, &p, err);
+
+    if (r < 0)
+        return r;
+    o = calloc(1, sizeof(*o));
+    if (!o) {
+        opened_fini(&p);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    *o = (struct store_object){.bucket = p.bucket,
+                               .place = p.place,
+                               .name = p.name,
+                               .facts = *facts,
+                               .id = identify(p.name, facts),
+                               .owner = owner,
+                               .policy = policy};
+    lock_init(&o->moved.mu);
+    *ret = o;
+    return 0;
+}
+
+void store_close(struct store_object *o)
+{
+    if (!o)
+        return;
+    aws_wipe(o->moved.url);
+    lock_fini(&o->moved.mu);
+    place_fini(&o->place);
+    free(o->name);
+    free(o);
+}
+
+const struct object_facts *store_get_facts(const struct store_object *object)
+{
+    return &object->facts;
+}
+
+const char *store_get_name(const struct store_object *object)
+{
+    return object->name;
+}
+
+/* The object's own lock protects what it keeps about redirections. */
+static struct fetch_moved *moved_of(const struct store_object *o)
+{
+    return (struct fetch_moved *)(uintptr_t)&o->moved;
+}
+
+static struct ahead_range range_of(const struct store_object *o, uint64_t offset, uint64_t len)
+{
+    return (struct ahead_range){.bucket = o->bucket,
+                                .key = o->place.key,
+                                .object = o->id,
+                                .owner = o->owner,
+                                .facts = &o->facts,
+                                .moved = moved_of(o),
+                                .offset = offset,
+                                .len = len};
+}
+
+int store_read(const struct store_object *o, uint64_t offset, size_t len, void *dst,
+               struct plenum_error *err)
+{
+    struct wanted_range want = {.offset = offset, .len = len, .facts = &o->facts};
+    struct ahead_range range = range_of(o, offset, len);
+    struct fetch fetch = {.bucket = o->bucket,
+                          .name = o->name,
+                          .key = o->place.key,
+                          .query = "",
+                          .want = &want,
+                          .dst = dst,
+                          .policy = o->policy,
+                          .moved = moved_of(o)};
+    int r;
+
+    if (offset > o->facts.size || len > o->facts.size - offset)
+        return error_set(err, -ESTALE, "%s: it has only %llu bytes", o->name,
+                         (unsigned long long)o->facts.size);
+    if (len == 0 || ahead_take(&range, dst, o->policy->cancel))
+        return 0;
+    r = fetch_run(&fetch, err);
+    fetch_fini(&fetch);
+    return r;
+}
+
+void store_announce(const struct store_object *o, uint64_t offset, size_t len)
+{
+    struct ahead_range range = range_of(o, offset, len);
+
+    if (offset <= o->facts.size && len <= o->facts.size - offset)
+        ahead_announce(&range);
+}
+
+void store_forget(const void *owner)
+{
+    ahead_forget(owner);
+}
+
+int store_read_whole(const char *name, uint64_t most, const struct store_policy *policy, char **ret,
+                     struct object_facts *facts, struct plenum_error *err)
+{
+    struct store_object *object;
+    char *text;
+    int r = store_stat(name, policy, facts, err);
+
+    if (r < 0)
+        return r;
+    if (facts->size > most)
+        return error_set(err, -EFBIG, "%s: it has %llu bytes, more than %llu", name,
+                         (unsigned long long)facts->size, (unsigned long long)most);
+    text = malloc(facts->size + 1);
+    if (!text)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = store_open(name, facts, NULL, policy, &object, err);
+    if (r == 0) {
+        r = store_read(object, 0, facts->size, text, err);
+        store_close(object);
+    }
+    if (r < 0) {
+        free(text);
+        return r;
+    }
+    text[facts->size] = '\0';
+    *ret = text;
+    return 0;
+}
