@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/util/error_set.h"
 
@@ -71,13 +72,24 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
     return *at <= end;
 }
 
+/* Does a text name an object in a store (loader/store/place.h)? */
+static bool is_remote(const char *text)
+{
+    static const char *const schemes[] = {"s3://", "https://", "http://"};
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0)
+            return true;
+    return false;
+}
+
 void dataname_split(const char *text, struct dataname *ret)
 {
     size_t len = strspn(text, lower), key_len, value_len;
     const char *at = text + len, *end = text + strlen(text), *key, *value;
 
     *ret = (struct dataname){.where = text};
-    if (len == 0 || len > FORMAT_MAX)
+    if (len == 0 || len > FORMAT_MAX || is_remote(text))
         return;
     while (dataname_next_setting(&at, end, &key, &key_len, &value, &value_len))
         ;
@@ -176,7 +188,8 @@ bool dataname_is_absolute(const char *text)
         if (!is_wrapped(&name))
             break;
     }
-    return (name.format && is_format(&name, "generated")) || *name.where == '/';
+    return (name.format && is_format(&name, "generated")) || *name.where == '/' ||
+           is_remote(name.where);
 }
 
 /* Does a string begin with the scheme of a URL? */
@@ -200,10 +213,15 @@ int dataname_refuse_url(const char *text, struct plenum_error *err)
                          text);
     if (path && strncmp(path, "file://", 7) == 0)
         return error_set(err, -EINVAL, "data set '%s': give only the path, without file://", text);
-    if (path && is_url(path))
+    if (path && strncmp(path, "gs://", 5) == 0)
         return error_set(err, -EINVAL,
-                         "data set '%s': Plenum reads files, not URLs: mount the storage as a file "
-                         "system, or copy the data to a disk",
+                         "data set '%s': use s3:// for a bucket of Google Cloud Storage, with "
+                         "AWS_ENDPOINT_URL=https://storage.googleapis.com and an HMAC key",
+                         text);
+    if (path && is_url(path) && !is_remote(path))
+        return error_set(err, -EINVAL,
+                         "data set '%s': Plenum reads files, s3:// and https://, but no other "
+                         "URLs: mount the storage as a file system, or copy the data to a disk",
                          text);
     return 0;
 }
@@ -228,7 +246,8 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
     }
     if (r < 0)
         return error_set(err, r, "out of memory");
-    if (!(name.format && is_format(&name, "generated")) && *name.where && *name.where != '/') {
+    if (!(name.format && is_format(&name, "generated")) && *name.where && *name.where != '/' &&
+        !is_remote(name.where)) {
         add(&made, folder, strlen(folder));
         add(&made, "/", strcmp(folder, "/") != 0);
     }

@@ -42,13 +42,13 @@ const char *dataname_path(const char *text);
 bool dataname_is_absolute(const char *text);
 
 /**
- * Reject names whose path is a URL (s3://, https:// ...) or a command (pipe:), which other
- * libraries accept: -EINVAL with a message, otherwise 0.
+ * Reject names whose path is a command (pipe:) or a URL other than s3://, https:// and http://,
+ * which other libraries accept: -EINVAL with a message, otherwise 0.
  */
 int dataname_refuse_url(const char *text, struct plenum_error *err);
 
 /**
- * Make the paths in a name absolute: relative ones are below `folder`. This includes the path in
+ * Make the paths in a name absolute: relative ones are below `folder`; names in stores stay. This includes the path in
  * "classes=", unless it is the word "numbers".
  *
  * Returns 0, or -EINVAL with a message: no name, a URL, or longer than `size` allows.

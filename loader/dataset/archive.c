@@ -34,6 +34,7 @@
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/dataset/mapping.h"
+#include "loader/dataset/remote.h"
 
 enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes: mean sample, and each sample that is copied */
 enum { EXPLAINED = 8 << 20 };               /* bytes of a damaged archive that are examined */
@@ -225,16 +226,8 @@ static int check_twice(const struct pattern_list *list, struct plenum_error *err
     return r;
 }
 
-/* Make the paths relative to their common folder, which becomes the scope's folder. */
-static int enter_common_folder(struct dataset *d, struct plenum_error *err)
+static int keep_descriptors(struct dataset *d, size_t len, struct plenum_error *err)
 {
-    size_t len = common_folder(&d->files);
-    char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
-    int r = folder ? dataset_enter(d, folder, err) : error_set(err, -ENOMEM, "out of memory");
-
-    free(folder);
-    if (r < 0)
-        return r;
     d->fds = calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0]));
     if (!d->fds)
         return error_set(err, -ENOMEM, "out of memory");
@@ -251,10 +244,29 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-int archive_find(struct dataset *d, struct plenum_error *err)
+/* Make the paths relative to their common folder, which becomes the scope's folder. */
+static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 {
-    int r = find_archives(d, err);
+    size_t len = common_folder(&d->files);
+    char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
+    int r = -ENOMEM;
 
+    if (!folder)
+        (void)error_set(err, r, "out of memory");
+    else if (d->remote)
+        r = remote_enter(d, folder, err);
+    else
+        r = dataset_enter(d, folder, err);
+    free(folder);
+    return r < 0 || d->remote ? r : keep_descriptors(d, len, err);
+}
+
+int archive_find(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
+{
+    int r = remote_is_name(d->where) ? remote_create(d, options, err) : 0;
+
+    if (r == 0)
+        r = d->remote ? remote_find(d, err) : find_archives(d, err);
     return r < 0 ? error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where) : 0;
 }
 
@@ -275,9 +287,8 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err)
 {
     uint32_t first = 0;
-    int r = archive_find(d, err);
+    int r = archive_find(d, options, err);
 
-    (void)options;
     return r < 0 ? r : archive_enter(d, &first, err);
 }
 
@@ -296,18 +307,20 @@ static int open_archive(struct archive *a, struct stat *st)
 {
     char head[sizeof(GIT_LFS_BEGINS) - 1];
 
-    a->fd = scope_open(&a->dataset->scope, a->name, 0);
-    if (a->fd < 0)
-        return scope_error(&a->dataset->scope, &a->err, a->fd, a->name);
-    if (fstat(a->fd, st) < 0)
+    int fd = scope_open(&a->dataset->scope, a->name, 0);
+
+    if (fd < 0)
+        return scope_error(&a->dataset->scope, &a->err, fd, a->name);
+    a->source = source_of_file(fd);
+    if (fstat(fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
         return error_set(&a->err, -EINVAL, "%s: it is not a file", a->path);
     a->size = (uint64_t)st->st_size;
-    if (io_pread_some(a->fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
+    if (io_pread_some(fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
         git_lfs_is_pointer(head, sizeof(head)))
         return error_prefix(&a->err, git_lfs_refuse(-EBADMSG, &a->err), "%s", a->path);
-    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }
 
@@ -319,7 +332,7 @@ static int explain_damage(struct archive *a)
     const char *change = NULL;
     struct plenum_error why = a->err;
 
-    if (!bytes || io_pread_all(a->fd, bytes, len, 0) < 0)
+    if (!bytes || source_read(&a->source, bytes, len, 0, NULL) < 0)
         goto out;
     change = text_mode_archive_change(bytes, len);
     if (change)
@@ -336,6 +349,23 @@ out:
     return -EBADMSG;
 }
 
+/* Scan an object. Its version is compared at each read. */
+static int scan_object(struct archive_scan *s, struct archive *a)
+{
+    const struct object_facts *facts;
+    struct stamp stamp;
+    int r;
+
+    a->source = (struct source){.fd = -1, .object = remote_object(a->dataset, a->number)};
+    facts = store_get_facts(a->source.object);
+    stamp = remote_stamp(facts);
+    a->size = facts->size;
+    if (index_builder_add_container(&a->builder, a->name, &stamp) < 0)
+        return error_set(&a->err, -ENOMEM, "out of memory");
+    r = s->work->scan(a);
+    return r == -EBADMSG ? explain_damage(a) : r;
+}
+
 static int scan_open_archive(struct archive_scan *s, struct archive *a)
 {
     struct stat before, after;
@@ -345,13 +375,13 @@ static int scan_open_archive(struct archive_scan *s, struct archive *a)
 
     if (r < 0)
         return r;
-    stamp = stamp_of(a->fd, &before);
+    stamp = stamp_of(a->source.fd, &before);
     if (index_builder_add_container(&a->builder, a->name, &stamp) < 0)
         return error_set(&a->err, -ENOMEM, "out of memory");
     r = s->work->scan(a);
     if (r < 0)
         return r == -EBADMSG ? explain_damage(a) : r;
-    match = fstat(a->fd, &after) < 0 ? STAMP_DIFFERS : stamp_compare(&stamp, &after);
+    match = fstat(a->source.fd, &after) < 0 ? STAMP_DIFFERS : stamp_compare(&stamp, &after);
     if (match == STAMP_DIFFERS)
         return error_set(&a->err, -ESTALE,
                          "%s changed while it was read: open the data set again "
@@ -366,10 +396,10 @@ static int scan_archive(void *arg, uint64_t index, unsigned thread)
 {
     struct archive_scan *s = arg;
     struct archive *a = &s->archives[index];
-    int r = scan_open_archive(s, a);
+    int r = s->dataset->remote ? scan_object(s, a) : scan_open_archive(s, a);
 
     (void)thread;
-    io_close(&a->fd);
+    io_close(&a->source.fd);
     return r;
 }
 
@@ -401,12 +431,14 @@ static int scan_init(struct archive_scan *s, struct plenum_error *err)
                                           .options = s->options,
                                           .name = d->files.paths[i],
                                           .path = str_format("%s/%s", folder, d->files.paths[i]),
-                                          .fd = -1,
+                                          .source = {.fd = -1},
                                           .progress = &s->progress};
         if (!s->archives[i].path || /* also in the list */
             index_memory_charge(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
-        if (scope_stat(&d->scope, d->files.paths[i], &st) == 0)
+        if (d->remote)
+            s->total += store_get_facts(remote_object(d, i))->size;
+        else if (scope_stat(&d->scope, d->files.paths[i], &st) == 0)
             s->total += (uint64_t)st.st_size;
     }
     return 0;
@@ -422,13 +454,25 @@ static void first_error(const struct archive_scan *s, int code, struct plenum_er
         }
 }
 
+unsigned archive_threads(const struct dataset *dataset, const struct dataset_options *options)
+{
+    return dataset->remote ? REMOTE_THREADS : options->threads;
+}
+
+int archive_prefix(struct archive *a, int code)
+{
+    if (str_after(a->err.text, a->path))
+        return code;
+    return error_prefix(&a->err, code, "%s", a->path);
+}
+
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
     struct archive_scan s = {
         .dataset = dataset, .options = options, .work = work, .memory = b->memory};
     struct parallel loop = {.count = dataset->files.count,
-                            .threads = options->threads,
+                            .threads = archive_threads(dataset, options),
                             .turn = scan_archive,
                             .progress = options->progress ? tell_progress : NULL,
                             .cancel = options->cancel,
@@ -453,6 +497,17 @@ out:
     return r;
 }
 
+static bool container_holds(const struct dataset *dataset, uint32_t i, const char *name)
+{
+    const struct stamp *stamp = &dataset->index.containers[i].stamp;
+
+    if (!dataset->remote)
+        return stamp_holds(&dataset->scope, name, stamp);
+    if (i >= dataset->files.count)
+        return remote_holds(dataset, name, stamp);
+    return remote_stamp_is(stamp, store_get_facts(remote_object(dataset, i)));
+}
+
 bool archive_fresh(const struct dataset *dataset)
 {
     const struct index *index = &dataset->index;
@@ -464,7 +519,7 @@ bool archive_fresh(const struct dataset *dataset)
         const char *name = index_name(index, c->name);
 
         if ((i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
-            !stamp_holds(&dataset->scope, name, &c->stamp))
+            !container_holds(dataset, i, name))
             return false;
     }
     return true;
@@ -625,8 +680,15 @@ static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const
     return same;
 }
 
-int archive_open(const struct dataset *dataset, const struct index_sample *sample,
-                 struct plenum_error *err)
+static void close_file(const struct dataset *dataset, const struct index_sample *sample, int fd)
+{
+    if (atomic_load(&dataset->fds->of[sample->container].fd) != fd)
+        (void)close(fd);
+}
+
+/* Open an archive that is a file. Returns its descriptor. */
+static int open_file(const struct dataset *dataset, const struct index_sample *sample,
+                     struct plenum_error *err)
 {
     const struct index_container *c = &dataset->index.containers[sample->container];
     const char *name = index_name(&dataset->index, c->name);
@@ -636,8 +698,6 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     bool opened;
     int fd;
 
-    if (sample->container >= dataset->files.count) /* the index is damaged */
-        return dataset_has_changed(dataset, name, err);
     kept = &dataset->fds->of[sample->container];
     fd = atomic_load(&kept->fd);
     opened = fd < 0;
@@ -648,7 +708,7 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
         fd = keep(dataset, &kept->fd, fd);
     }
     if (fstat(fd, &st) < 0 || !is_as_indexed(dataset, sample->container, &st)) {
-        archive_close(dataset, sample, fd);
+        close_file(dataset, sample, fd);
         return dataset_has_changed(dataset, name, err);
     }
     atomic_store(&kept->compared_ns, tick);
@@ -657,10 +717,43 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     return fd;
 }
 
-void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd)
+int archive_open(const struct dataset *dataset, const struct index_sample *sample,
+                 struct source *ret, struct plenum_error *err)
 {
-    if (atomic_load(&dataset->fds->of[sample->container].fd) != fd)
-        (void)close(fd);
+    int fd;
+
+    if (sample->container >= dataset->files.count) /* the index is damaged */
+        return dataset_has_changed(
+            dataset, index_name(&dataset->index, dataset->index.containers[sample->container].name),
+            err);
+    if (dataset->remote) {
+        *ret = (struct source){.fd = -1, .object = remote_object(dataset, sample->container)};
+        return 0;
+    }
+    fd = open_file(dataset, sample, err);
+    if (fd < 0)
+        return fd;
+    *ret = source_of_file(fd);
+    return 0;
+}
+
+void archive_close(const struct dataset *dataset, const struct index_sample *sample,
+                   const struct source *source)
+{
+    if (!source->object)
+        close_file(dataset, sample, source->fd);
+}
+
+int archive_read_failed(const struct dataset *dataset, const struct index_sample *sample, int code,
+                        const char *shorter, struct plenum_error *err)
+{
+    char path[8192];
+
+    if (dataset->remote)
+        return code;
+    (void)archive_path(dataset, sample, path, sizeof(path));
+    return error_set(err, code == -ENODATA ? -ESTALE : code, "%s: %s", path,
+                     code == -ENODATA ? shorter : strerror(-code));
 }
 
 /* Copy a mapped sample into a buffer with room for it: 0, or negative if pread() must be used to
@@ -679,30 +772,26 @@ static int copy_mapped(const struct dataset *dataset, const struct index_sample 
 static int read_open(const struct dataset *dataset, const struct index_sample *sample,
                      uint64_t offset, uint8_t *dst, struct plenum_error *err)
 {
-    char path[8192];
-    int fd = archive_open(dataset, sample, err), r;
+    struct source source;
+    int r = archive_open(dataset, sample, &source, err);
 
-    if (fd < 0)
-        return fd;
-    r = copy_mapped(dataset, sample, offset, dst);
     if (r < 0)
-        r = io_pread_all(fd, dst, sample->len, offset);
-    archive_close(dataset, sample, fd);
+        return r;
+    r = source.object ? -ENODATA : copy_mapped(dataset, sample, offset, dst);
+    if (r < 0)
+        r = source_read(&source, dst, sample->len, offset, err);
+    archive_close(dataset, sample, &source);
     if (r ==
         -EBADMSG) /* some file systems return it for a bad checksum; here it means a bad image */
         r = -EIO;
-    if (r < 0) {
-        (void)archive_path(dataset, sample, path, sizeof(path));
-        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", path,
-                         r == -ENODATA ? "the archive has become shorter" : strerror(-r));
-    }
-    return 0;
+    return r < 0 ? archive_read_failed(dataset, sample, r, "the archive has become shorter", err)
+                 : 0;
 }
 
 int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
                  struct dataset_buffer *buffer, struct plenum_error *err)
 {
-    bool known = sample->container < dataset->files.count &&
+    bool known = !dataset->remote && sample->container < dataset->files.count &&
                  atomic_load(&dataset->fds->of[sample->container].compared_ns) == tick_now();
 
     if (dataset_buffer_reserve(buffer, sample->len) < 0)
@@ -712,12 +801,21 @@ int archive_read(const struct dataset *dataset, const struct index_sample *sampl
     return read_open(dataset, sample, offset, buffer->bytes, err);
 }
 
+void archive_announce_range(const struct dataset *dataset, const struct index_sample *sample,
+                            uint64_t offset, uint64_t len)
+{
+    struct source source = {.fd = -1};
+
+    if (archive_open(dataset, sample, &source, NULL) < 0)
+        return;
+    if (source.object)
+        store_announce(source.object, offset, len);
+    else
+        (void)posix_fadvise(source.fd, (off_t)offset, (off_t)len, POSIX_FADV_WILLNEED);
+    archive_close(dataset, sample, &source);
+}
+
 void archive_announce(const struct dataset *dataset, const struct index_sample *sample)
 {
-    int fd = archive_open(dataset, sample, NULL);
-
-    if (fd < 0)
-        return;
-    (void)posix_fadvise(fd, (off_t)sample->where, sample->len, POSIX_FADV_WILLNEED);
-    archive_close(dataset, sample, fd);
+    archive_announce_range(dataset, sample, sample->where, sample->len);
 }

@@ -5,6 +5,7 @@
 #define LOADER_DATASET_ARCHIVE_H
 
 #include "loader/dataset/format.h"
+#include "loader/dataset/source.h"
 
 /** The settings common to all archive formats, for the format's table. */
 #define ARCHIVE_SETTINGS                                                              \
@@ -21,7 +22,7 @@ struct archive {
     const struct dataset_options *options;
     const char *name; /* relative to the root */
     char *path;       /* for messages */
-    int fd;
+    struct source source;
     uint64_t size;
     struct index_builder builder;   /* of this archive only; its samples have container 0 */
     atomic_uint_fast64_t *progress; /* bytes scanned in all archives; add to it */
@@ -36,7 +37,8 @@ int archive_locate(struct dataset *dataset, const struct dataset_options *option
  * name expands to. archive_find() expands the name: sets `files`, as full paths, and the canonical
  * name. archive_enter() selects the part of `files`, whose first one was number `*first`, and
  * enters their common folder. 0 or -errno with `err` set. */
-int archive_find(struct dataset *dataset, struct plenum_error *err);
+int archive_find(struct dataset *dataset, const struct dataset_options *options,
+                 struct plenum_error *err);
 int archive_enter(struct dataset *dataset, uint32_t *first, struct plenum_error *err);
 
 /** How a format indexes archives. */
@@ -59,18 +61,30 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
  * was built from. */
 bool archive_fresh(const struct dataset *dataset);
 void archive_announce(const struct dataset *dataset, const struct index_sample *sample);
+/** Like archive_announce(), for these bytes of the sample's archive. */
+void archive_announce_range(const struct dataset *dataset, const struct index_sample *sample,
+                            uint64_t offset, uint64_t len);
 
 /** Write the path of the sample's archive to `ret`; returns the bytes written. */
 size_t archive_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                     size_t size);
 
 /**
- * Returns a descriptor of the sample's archive, which has not changed since it was indexed. Release
- * it with archive_close(). -ESTALE or another -errno with `err` set.
+ * Open the sample's archive, which has not changed since it was indexed; an object is compared when
+ * it is read. Release it with archive_close(). 0, or -ESTALE or another -errno with `err` set.
  */
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
-                 struct plenum_error *err);
-void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd);
+                 struct source *ret, struct plenum_error *err);
+void archive_close(const struct dataset *dataset, const struct index_sample *sample,
+                   const struct source *source);
+/** Set the error for a failed read of an archive: `shorter` is a clause for -ENODATA, which becomes
+ * -ESTALE. An object's error is set already. */
+int archive_read_failed(const struct dataset *dataset, const struct index_sample *sample, int code,
+                        const char *shorter, struct plenum_error *err);
+/** Prefix a message with the archive's path, unless it begins with it. */
+int archive_prefix(struct archive *archive, int code);
+/** Threads that scan archives. */
+unsigned archive_threads(const struct dataset *dataset, const struct dataset_options *options);
 /** Close all descriptors that are kept open. Called when the data set is destroyed. */
 void archive_forget(struct dataset *dataset);
 

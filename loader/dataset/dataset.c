@@ -18,6 +18,7 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/dataset/checksums.h"
+#include "loader/dataset/remote.h"
 
 enum {
     READ_TRIES = 4,
@@ -138,6 +139,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     }
     class_list_destroy(d->classes); /* the index contains their names */
     d->labels.classes = d->classes = NULL;
+    remote_end_opening(d);
     d->scope.cancel = NULL; /* the flag is only valid during dataset_open() */
     if (d->format->whole_files && dataset_has_images(d))
         open_checksums(d);
@@ -176,6 +178,7 @@ void dataset_unref(struct dataset *dataset)
         return;
     io_close(&dataset->index_hold);
     io_close(&dataset->table_hold);
+    remote_destroy(dataset);
     archive_forget(dataset);
     if (!dataset_is_generated(dataset))
         index_close(&dataset->index);

@@ -50,9 +50,11 @@ struct dataset_options {
     bool forget_bad;       /* ignore the list of bad samples */
     bool junk;             /* ignore the list's entries that pipelines with `junk` show */
     bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
-    /** Paths without links. Only files below one of these folders may be read; none: any file. */
+    /** Paths without links, and canonical names in stores ("s3://bucket/prefix"). Only files and
+     * objects below one of these may be read; none: any. */
     const char *const *roots;
     unsigned num_roots;
+    bool only_files; /* without roots: any file may be read, but no object in a store */
     /** Called in the calling thread while an index is being built. `what` names the things that are
      * counted; `total` is 0 as long as it is unknown. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);

@@ -18,6 +18,9 @@ void format_names(char *ret, size_t size);
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err);
 
+/** Like format_recognise(), for a name in a store, by its last part alone. */
+int format_recognise_remote(const char *name, const struct format **ret, struct plenum_error *err);
+
 /* name.c */
 
 /** Check, before anything else, that the path is below a root, or would be if it existed. */

@@ -21,6 +21,7 @@
 #include "common/pipeline/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
+#include "loader/dataset/remote.h"
 
 /* Reads the first bytes of some samples, in parallel because storage may be slow. */
 struct fingerprint_heads {
@@ -80,8 +81,10 @@ static int sum_heads(struct dataset *d, const struct dataset_options *options, s
 {
     uint32_t n = d->index.header->samples;
     struct fingerprint_heads *heads = calloc(1, sizeof(*heads));
-    struct parallel loop = {
-        .threads = options->threads, .turn = hash_head, .cancel = options->cancel, .arg = heads};
+    struct parallel loop = {.threads = d->remote ? REMOTE_THREADS : options->threads,
+                            .turn = hash_head,
+                            .cancel = options->cancel,
+                            .arg = heads};
     int r;
 
     if (!heads)

@@ -40,6 +40,7 @@ struct dataset {
     struct pattern_list files;          /* archives: relative to the folder, in order */
     struct archive_fds *fds;            /* archives: descriptors that are kept open */
     atomic_uint_fast64_t list_ctime_ns; /* list: ctime when it was last found unchanged */
+    struct remote *remote;              /* archives in a store, or NULL (remote.h) */
     void *state;                        /* private to the format */
     char *subject;                      /* identifies the indexed data */
     char warning[512];                  /* a message about files that were left out, or "" */
@@ -93,6 +94,7 @@ struct format {
     /** Patterns of file names, to detect a folder of such files. */
     const char *const *patterns;
     unsigned num_patterns;
+    bool remote; /* its files may be in a store */
     /** Returns whether the path has this format. */
     bool (*recognise)(const struct path_probe *probe);
     /** Find the scope's folder, the files and the canonical `where` from `where` and the settings,

@@ -211,6 +211,19 @@ static int look_at_plain(const struct scope *p, const char *name, uint8_t *head,
     return r;
 }
 
+int format_recognise_remote(const char *name, const struct format **ret, struct plenum_error *err)
+{
+    const char *base = strrchr(name, '/') + 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (formats[i]->remote && format_has_name(formats[i], base)) {
+            *ret = formats[i];
+            return 0;
+        }
+    return error_set(err, -EINVAL,
+                     "its name does not tell its format: write tar: or tfrecord: in front of it");
+}
+
 /* Find the format of a plain path, or of the first file that it expands to. */
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err)

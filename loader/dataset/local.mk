@@ -42,7 +42,9 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/parquet_file.c %D%/parquet_file.h \
 	%D%/parquet_page.c %D%/parquet_page.h \
 	%D%/pattern.c %D%/pattern.h \
+	%D%/remote.c %D%/remote.h \
 	%D%/scope.c %D%/scope.h \
+	%D%/source.c %D%/source.h \
 	%D%/sample_fields.c \
 	%D%/sample_file.c \
 	%D%/stamp.c %D%/stamp.h \
@@ -58,7 +60,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/thrift.c %D%/thrift.h \
 	%D%/unpack.c %D%/unpack.h
 %C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
-%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
+%C%_libdataset_la_LIBADD = %D%/libexample.la loader/store/libstore.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
 
 # What protoc-c writes does not keep to our warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h

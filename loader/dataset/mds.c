@@ -334,8 +334,8 @@ static int scan_shard(struct shard_scan *s)
         return out_of_memory(&s->a->err);
     }
     if (s->shard->packed)
-        r = load_shard(s->shard, s->a->fd, &unpacked, &s->a->err);
-    s->reader = (struct mds_reader){.shard = s->shard, .bytes = unpacked, .fd = s->a->fd};
+        r = load_shard(s->shard, s->a->source.fd, &unpacked, &s->a->err);
+    s->reader = (struct mds_reader){.shard = s->shard, .bytes = unpacked, .fd = s->a->source.fd};
     if (r == 0)
         r = scan_samples(s);
     free(unpacked);
@@ -496,14 +496,13 @@ static int mds_locate(struct dataset *d, const struct dataset_options *options,
     struct mds_set *set = calloc(1, sizeof(*set));
     int r;
 
-    (void)options;
     if (!set)
         return out_of_memory(err);
     d->state = set;
     set->blocks = block_cache_create(BLOCK_CACHE_BYTES);
     if (!set->blocks)
         return out_of_memory(err);
-    r = archive_find(d, err);
+    r = archive_find(d, options, err);
     if (r == 0)
         r = find_shards(d, err);
     return r < 0 ? r : archive_enter(d, &set->first, err);
@@ -585,13 +584,14 @@ static int begin_use(struct shard_use *use, const struct dataset *d,
     struct mds_set *set = d->state;
     struct block_recipe recipe = {
         .container = sample->container, .make = make_shard, .destroy = free, .arg = use};
-    int fd = archive_open(d, sample, err), r = 0;
+    struct source source;
+    int r = archive_open(d, sample, &source, err);
 
-    if (fd < 0)
-        return fd;
+    if (r < 0)
+        return r;
     *use = (struct shard_use){.d = d, .sample = sample};
     use->reader.shard = shard_of(d, sample->container);
-    use->reader.fd = fd;
+    use->reader.fd = source.fd;
     if (!use->reader.shard->packed)
         return 0;
     recipe.bytes = use->reader.shard->bytes;
@@ -601,7 +601,7 @@ static int begin_use(struct shard_use *use, const struct dataset *d,
     if (r == 0)
         use->reader.bytes = block_get_data(use->block);
     else
-        archive_close(d, sample, fd);
+        archive_close(d, sample, &source);
     return r;
 }
 
@@ -611,7 +611,7 @@ static void end_use(struct shard_use *use)
 
     if (use->block)
         block_cache_release(set->blocks, use->block);
-    archive_close(use->d, use->sample, use->reader.fd);
+    archive_close(use->d, use->sample, &(struct source){.fd = use->reader.fd});
 }
 
 /* Read pixels behind PIL's header as a PPM or PGM. */

@@ -13,6 +13,7 @@
 #include "common/data/dataname.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "loader/dataset/remote.h"
 
 static int by_key(const void *a, const void *b)
 {
@@ -149,7 +150,8 @@ int name_check_scope(const struct scope *p, const char *name, struct plenum_erro
     const char *path = dataname_path(name);
     struct stat st;
 
-    if (!path || !*path || p->num_roots == 0 || scope_stat(p, path, &st) != -EXDEV)
+    if (!path || !*path || p->num_roots == 0 || remote_is_name(path) ||
+        scope_stat(p, path, &st) != -EXDEV)
         return 0;
     return scope_error(p, err, -EXDEV, path);
 }
@@ -189,6 +191,11 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
     char list[256];
 
     d->format = format_find(parts->format, parts->format_len);
+    if (d->format && d->format->scan && !d->format->remote && remote_is_name(parts->where))
+        return error_set(err, -EINVAL,
+                         "%s: reads only files; in an object store, tar: and tfrecord: read "
+                         "archives",
+                         d->format->name);
     if (d->format && *parts->where)
         return 0;
     if (d->format)
@@ -218,8 +225,12 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
             : dataname_refuse_url(name, err);
     if (r < 0)
         return r;
-    r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
-              : parse_format(d, &parts, err);
+    if (!plain)
+        r = parse_format(d, &parts, err);
+    else if (remote_is_name(parts.where))
+        r = format_recognise_remote(parts.where, &d->format, err);
+    else
+        r = format_recognise(&d->scope, parts.where, &d->format, err);
     if (r >= 0 && parts.settings_len >= 4096)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)

@@ -357,7 +357,7 @@ static int scan_columns(struct file_scan *s)
         return r;
     for (int i = 0; i < PARTS; i++)
         if (s->column[i] >= 0) {
-            parquet_cursor_init(&s->cursor[i], s->file, s->a->fd, (size_t)s->column[i], i == IMAGE);
+            parquet_cursor_init(&s->cursor[i], s->file, s->a->source.fd, (size_t)s->column[i], i == IMAGE);
             s->cursor[i].source.memory = s->a->builder.memory;
         }
     r = scan_rows(s);
@@ -371,7 +371,7 @@ static int scan_file(struct archive *a)
 {
     struct feature_names *names = a->arg;
     struct parquet_file *file = NULL;
-    int r = parquet_file_read(a->fd, a->size, &file, &a->err);
+    int r = parquet_file_read(a->source.fd, a->size, &file, &a->err);
 
     if (r == 0)
         r = scan_columns(&(struct file_scan){.a = a, .file = file, .names = &names[a->number]});
@@ -589,18 +589,20 @@ static int read_packed(const struct dataset *dataset, const struct index_sample 
         .source = {.column = &column,
                    .end = dataset->index.containers[sample->container].stamp.size,
                    .codec = (enum unpack_codec)(sample->flags >> CODEC_SHIFT)}};
+    struct source source;
     char path[8192];
     int r;
 
     if (dataset_buffer_reserve(buffer, sample->len) < 0)
         return out_of_memory(err);
-    work.source.fd = archive_open(dataset, sample, err);
-    if (work.source.fd < 0)
-        return work.source.fd;
+    r = archive_open(dataset, sample, &source, err);
+    if (r < 0)
+        return r;
+    work.source.fd = source.fd;
     r = unpack_check(work.source.codec, err);
     if (r == 0)
         r = copy_packed(dataset, sample, &work, buffer->bytes, err);
-    archive_close(dataset, sample, work.source.fd);
+    archive_close(dataset, sample, &source);
     if (r == 0)
         return 0;
     (void)archive_path(dataset, sample, path, sizeof(path));
@@ -611,16 +613,17 @@ static int parquet_read(const struct dataset *dataset, const struct index_sample
                         struct dataset_buffer *buffer, struct plenum_error *err)
 {
     char name[8192];
-    int fd;
+    struct source source;
+    int r;
 
     if (!(sample->flags & (INDEX_BAD | FLAG_PACKED)))
         return archive_read(dataset, sample, sample->where, buffer, err);
     if (sample->flags & FLAG_PACKED)
         return read_packed(dataset, sample, buffer, err);
-    fd = archive_open(dataset, sample, err); /* has it changed? */
-    if (fd < 0)
-        return fd;
-    archive_close(dataset, sample, fd);
+    r = archive_open(dataset, sample, &source, err); /* has it changed? */
+    if (r < 0)
+        return r;
+    archive_close(dataset, sample, &source);
     parquet_describe(dataset, sample, name, sizeof(name));
     return error_set(err, -EBADMSG, "%s: its image is null", name);
 }

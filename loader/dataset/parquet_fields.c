@@ -365,15 +365,16 @@ int parquet_fields(const struct dataset *dataset, const struct index_sample *sam
 {
     struct field_job job = {.d = dataset, .sample = sample, .memory = memory};
     char path[8192];
-    int fd = archive_open(dataset, sample, err), r;
+    struct source source;
+    int r = archive_open(dataset, sample, &source, err);
 
-    if (fd < 0)
-        return fd;
-    job.source.fd = fd;
-    r = get_opened(dataset, sample, fd, &job.opened, err);
+    if (r < 0)
+        return r;
+    job.source.fd = source.fd;
+    r = get_opened(dataset, sample, source.fd, &job.opened, err);
     if (r == 0)
         r = tell_columns(&job, field, arg, err);
-    archive_close(dataset, sample, fd);
+    archive_close(dataset, sample, &source);
     if (r == 0)
         return 0;
     (void)archive_path(dataset, sample, path, sizeof(path));

@@ -48,6 +48,8 @@ struct pattern_expansion {
     const struct scope *scope;
     struct pattern_list list;
     const char *folder;
+    pattern_glob *glob; /* or NULL: files of the scope */
+    void *arg;
     struct plenum_error *err;
 };
 
@@ -156,10 +158,18 @@ static int add_matches(struct pattern_expansion *e, const char *folder, const ch
 static int add_glob(struct pattern_expansion *e, const char *pattern)
 {
     size_t before = e->list.count;
+    char *name;
     int r;
 
     if (!strpbrk(pattern, "*?["))
         return add_path(e, str_format("%s/%s", e->folder, pattern));
+    if (e->glob) {
+        name = str_format("%s/%s", e->folder, pattern);
+        r = name ? e->glob(e->arg, name, &e->list, e->err)
+                 : error_set(e->err, -ENOMEM, "out of memory");
+        free(name);
+        return r;
+    }
     r = add_matches(e, e->folder, pattern);
     if (r == 0 && e->list.count == before)
         return error_set(e->err, -ENOENT, "no file matches '%s'", pattern);
@@ -336,6 +346,19 @@ static bool turns_back(const char *pattern)
         if (strchr("/{,", p[-1]) && strchr("/},", p[2])) /* or the end */
             return true;
     return false;
+}
+
+int pattern_expand_names(const char *folder, const char *pattern, pattern_glob *glob, void *arg,
+                         struct pattern_list *ret, struct plenum_error *err)
+{
+    struct pattern_expansion e = {.folder = folder, .glob = glob, .arg = arg, .err = err};
+    int r = expand(&e, pattern, 0);
+
+    if (r < 0)
+        pattern_list_fini(&e.list);
+    else
+        *ret = e.list;
+    return r;
 }
 
 int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,

@@ -40,4 +40,13 @@ struct scope;
 int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err);
 
+/** Expands one pattern with *, ? or [ but without braces: appends to `ret`. 0 or -errno. */
+typedef int pattern_glob(void *arg, const char *pattern, struct pattern_list *ret,
+                         struct plenum_error *err);
+
+/** Like pattern_expand(), for names that are not paths of files: `glob` finds what matches, and
+ * nothing is checked for existence. */
+int pattern_expand_names(const char *folder, const char *pattern, pattern_glob *glob, void *arg,
+                         struct pattern_list *ret, struct plenum_error *err);
+
 #endif

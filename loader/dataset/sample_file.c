@@ -195,11 +195,12 @@ int dataset_check_unchanged(const struct dataset *d, const struct index_sample *
     int r;
 
     if (!d->format->whole_files) {
-        int fd = archive_open(d, sample, err);
+        struct source source;
 
-        if (fd >= 0)
-            archive_close(d, sample, fd);
-        return fd < 0 ? fd : 0;
+        r = archive_open(d, sample, &source, err);
+        if (r == 0)
+            archive_close(d, sample, &source);
+        return r;
     }
     d->format->file(d, sample, path, sizeof(path));
     r = scope_stat(&d->scope, path, &st);

@@ -43,6 +43,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"
+#include "loader/dataset/remote.h"
 #include "loader/dataset/tar_fields.h"
 #include "loader/dataset/tar_reader.h"
 
@@ -504,7 +505,7 @@ static int walk(struct archive *a)
     struct tar_reader *reader;
     struct tar_member m;
     struct tar_group g = {0};
-    int r = tar_reader_open(a->fd, 0, a->size, &reader, &a->err);
+    int r = tar_reader_open(&a->source, 0, a->size, &reader, &a->err);
 
     if (r < 0)
         return r;
@@ -533,10 +534,11 @@ static int scan_archive(struct archive *a)
 {
     int r;
 
-    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_RANDOM); /* only headers are read */
+    if (!a->source.object)
+        (void)posix_fadvise(a->source.fd, 0, 0, POSIX_FADV_RANDOM); /* only headers are read */
     r = walk(a);
     (void)atomic_fetch_add(a->progress, a->size);
-    return r < 0 ? error_prefix(&a->err, r, "%s", a->path) : 0;
+    return r < 0 ? archive_prefix(a, r) : 0;
 }
 
 /* --- all archives --- */
@@ -545,9 +547,12 @@ static int scan_archive(struct archive *a)
 static int read_class_names(const struct dataset *d, char **text, struct stamp *stamp,
                             struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, classes_file, 0), r;
     struct stat st;
+    int fd, r;
 
+    if (d->remote)
+        return remote_read_whole(d, classes_file, CLASSES_FILE_MAX, text, stamp, err);
+    fd = scope_open(&d->scope, classes_file, 0);
     *text = NULL;
     *stamp = stamp_absent(); /* a file created later makes the index stale */
     if (fd == -ENOENT)
@@ -763,12 +768,12 @@ static bool tar_recognise(const struct path_probe *probe)
 
 /* --- an indexed data set --- */
 
-static int read_sparse(int fd, const struct index_container *c, const struct index_sample *sample,
-                       uint8_t *bytes, struct plenum_error *err)
+static int read_sparse(const struct source *source, const struct index_container *c,
+                       const struct index_sample *sample, uint8_t *bytes, struct plenum_error *err)
 {
     struct tar_reader *reader;
     struct tar_member m;
-    int r = tar_reader_open(fd, sample->where, c->stamp.size, &reader, err);
+    int r = tar_reader_open(source, sample->where, c->stamp.size, &reader, err);
 
     if (r < 0)
         return r;
@@ -782,30 +787,32 @@ static int read_sparse(int fd, const struct index_container *c, const struct ind
     return r == -EBADMSG ? -ESTALE : r;
 }
 
-static int read_from(int fd, const struct dataset *dataset, const struct index_sample *sample,
-                     struct dataset_buffer *buffer, struct plenum_error *err)
+static int read_from(const struct source *source, const struct dataset *dataset,
+                     const struct index_sample *sample, struct dataset_buffer *buffer,
+                     struct plenum_error *err)
 {
     const struct index_container *c = &dataset->index.containers[sample->container];
     int r = dataset_buffer_reserve(buffer, sample->len);
 
     if (r < 0)
         return out_of_memory(err);
-    return read_sparse(fd, c, sample, buffer->bytes, err);
+    return read_sparse(source, c, sample, buffer->bytes, err);
 }
 
 static int tar_read(const struct dataset *dataset, const struct index_sample *sample,
                     struct dataset_buffer *buffer, struct plenum_error *err)
 {
     const struct index *index = &dataset->index;
-    int fd, r;
+    struct source source;
+    int r;
 
     if (!(sample->flags & FLAG_SPARSE))
         return archive_read(dataset, sample, sample->where, buffer, err);
-    fd = archive_open(dataset, sample, err);
-    if (fd < 0)
-        return fd;
-    r = read_from(fd, dataset, sample, buffer, err);
-    archive_close(dataset, sample, fd);
+    r = archive_open(dataset, sample, &source, err);
+    if (r < 0)
+        return r;
+    r = read_from(&source, dataset, sample, buffer, err);
+    archive_close(dataset, sample, &source);
     if (r < 0)
         return error_prefix(err, r, "%s/%s", dataset->scope.folder,
                             index_name(index, index->containers[sample->container].name));
@@ -842,6 +849,7 @@ const struct format format_tar = {
     .num_settings = ARRAY_LEN(settings),
     .patterns = patterns,
     .num_patterns = ARRAY_LEN(patterns),
+    .remote = true,
     .recognise = tar_recognise,
     .locate = tar_locate,
     .release = tar_release,

@@ -123,14 +123,14 @@ static int add_member(struct finding *f, struct field_group *g, const struct tar
     return 0;
 }
 
-static int walk(struct finding *f, int fd, uint64_t size, uint32_t first, uint32_t end,
-                struct plenum_error *err)
+static int walk(struct finding *f, const struct source *source, uint64_t size, uint32_t first,
+                uint32_t end, struct plenum_error *err)
 {
     struct tar_reader *reader;
     struct field_group g = {.sample = UINT32_MAX};
     struct tar_member m;
     uint32_t next = first;
-    int r = tar_reader_open(fd, 0, size, &reader, err);
+    int r = tar_reader_open(source, 0, size, &reader, err);
 
     if (r < 0)
         return r;
@@ -163,21 +163,25 @@ static int find_in_archive(void *arg, uint64_t turn, unsigned thread)
     uint32_t first = f->begin[turn], end = f->begin[turn + 1];
     const struct index_container *c = &d->index.containers[turn];
     struct plenum_error err;
+    struct source source;
     char path[4096];
-    int fd, r;
+    int r;
 
     (void)thread;
     if (first == end)
         return 0;
-    fd = f->options->again ? scope_open(&d->scope, index_name(&d->index, c->name), 0)
-                           : archive_open(d, &d->index.samples[first], &err);
-    r = fd;
-    if (fd >= 0) {
-        r = walk(f, fd, c->stamp.size, first, end, &err);
+    if (f->options->again) { /* only files are scanned again */
+        source = source_of_file(scope_open(&d->scope, index_name(&d->index, c->name), 0));
+        r = source.fd < 0 ? source.fd : 0;
+    } else {
+        r = archive_open(d, &d->index.samples[first], &source, &err);
+    }
+    if (r == 0) {
+        r = walk(f, &source, c->stamp.size, first, end, &err);
         if (f->options->again)
-            (void)close(fd);
+            (void)close(source.fd);
         else
-            archive_close(d, &d->index.samples[first], fd);
+            archive_close(d, &d->index.samples[first], &source);
         if (r < 0) {
             (void)archive_path(d, &d->index.samples[first], path, sizeof(path));
             (void)error_prefix(&err, r, "%s", path);
@@ -202,7 +206,7 @@ int tar_find_fields(const struct dataset *dataset, const struct dataset_options 
     uint32_t containers = index->header->containers, at = 0;
     struct finding f = {.dataset = dataset, .options = options, .places = places};
     struct parallel loop = {.count = containers,
-                            .threads = options->threads,
+                            .threads = archive_threads(dataset, options),
                             .turn = find_in_archive,
                             .progress = options->progress ? tell_progress : NULL,
                             .cancel = options->cancel,

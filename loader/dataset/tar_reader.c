@@ -3,7 +3,8 @@
  *
  * libarchive reads all kinds of tar archives: ustar, pax, GNU's long names and sparse files,
  * numbers in base 256, the format of 1979. Here it reads through a small window by pread(), because
- * only headers are needed; the bytes of members are skipped.
+ * only headers are needed; the bytes of members are skipped. In a store each window is a request, so
+ * there it is larger where members are small.
  *
  * This file adds what libarchive lacks: the offset of a member's bytes, and detection of archives
  * that are truncated after a member or have data after their end mark. */
@@ -24,7 +25,9 @@
 #include "common/util/util.h"
 
 enum {
-    WINDOW = 4096, /* enough for the headers between two images, and a label */
+    WINDOW = 4096,          /* enough for the headers between two images, and a label */
+    WINDOW_MAX = 256 << 10, /* of objects, while members are small */
+    SMALL = 64 << 10,       /* bytes that cost less than another request */
     BLOCK = 512,
     HEADERS = 16384, /* the most headers of a member that is not sparse */
     TAIL = 1 << 20,  /* bytes after the end mark that are checked */
@@ -32,35 +35,45 @@ enum {
 
 struct tar_reader {
     struct archive *archive;
-    int fd;
+    struct source source;
     uint64_t begin, at, size; /* offsets in the file */
     uint64_t window_at;       /* offset of the window in the file */
     size_t window_len;
-    uint64_t next; /* required offset of the next header, or 0 after a sparse member */
-    int code;      /* -errno of a failed pread() */
-    uint8_t window[WINDOW];
+    uint64_t next;           /* required offset of the next header, or 0 after a sparse member */
+    int code;                /* -errno of a failed read */
+    struct plenum_error why; /* of an object */
+    uint64_t skipped;        /* bytes before the window that were not read */
+    size_t cap;              /* of the window */
+    uint8_t window[];
 };
+
+/* How much to read at once. */
+static size_t window_of(const struct tar_reader *t)
+{
+    bool is_far = !t->source.object || t->skipped >= SMALL || t->at == t->begin;
+
+    return is_far && t->cap > WINDOW ? WINDOW : t->cap;
+}
 
 static ssize_t on_read(struct archive *a, void *data, const void **bytes)
 {
     struct tar_reader *t = data;
-    ssize_t n;
+    int64_t n;
 
     t->window_at = t->at;
     t->window_len = 0;
-    do
-        n = pread(t->fd, t->window, sizeof(t->window), (off_t)t->at);
-    while (n < 0 && errno == EINTR);
+    n = source_read_some(&t->source, t->window, window_of(t), t->at, &t->why);
+    t->skipped = 0;
     if (n < 0) {
-        t->code = -errno;
-        archive_set_error(a, errno, "%s", strerror(errno));
+        t->code = (int)n;
+        archive_set_error(a, (int)-n, "%s", strerror((int)-n));
         return -1;
     }
-    assert((size_t)n <= sizeof(t->window));
+    assert((size_t)n <= t->cap);
     t->at += (uint64_t)n;
     t->window_len = (size_t)n;
     *bytes = t->window;
-    return n;
+    return (ssize_t)n;
 }
 
 /* Skip bytes; the next read detects an offset beyond the end. */
@@ -72,6 +85,7 @@ static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
 
     (void)a;
     t->at += n;
+    t->skipped += n;
     return (la_int64_t)n;
 }
 
@@ -84,7 +98,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
     if (at < 0) /* libarchive has no position after a fatal error */
         at = archive_filter_bytes(t->archive, 0);
     if (t->code < 0)
-        return error_set(err, t->code, "%s", strerror(-t->code));
+        return error_set(err, t->code, "%s", t->source.object ? t->why.text : strerror(-t->code));
     if (archive_errno(t->archive) == ENOMEM)
         return error_set(err, -ENOMEM, "out of memory");
     if (archive_format(t->archive) == 0)
@@ -119,14 +133,14 @@ static const char *compressed_by(const uint8_t *bytes, size_t len)
     return NULL;
 }
 
-static int check_compression(int fd, struct plenum_error *err)
+static int check_compression(const struct source *source, struct plenum_error *err)
 {
     uint8_t bytes[8] = {0};
-    int64_t n = io_pread_some(fd, bytes, sizeof(bytes), 0);
+    int64_t n = source_read_some(source, bytes, sizeof(bytes), 0, err);
     const char *program = n > 0 ? compressed_by(bytes, (size_t)n) : NULL;
 
     if (n < 0)
-        return error_set(err, (int)n, "%s", strerror((int)-n));
+        return source->object ? (int)n : error_set(err, (int)n, "%s", strerror((int)-n));
     if (n == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (!program)
@@ -138,19 +152,24 @@ static int check_compression(int fd, struct plenum_error *err)
         program, program);
 }
 
-int tar_reader_open(int fd, uint64_t begin, uint64_t size, struct tar_reader **ret,
-                    struct plenum_error *err)
+int tar_reader_open(const struct source *source, uint64_t begin, uint64_t size,
+                    struct tar_reader **ret, struct plenum_error *err)
 {
+    size_t cap = source->object ? WINDOW_MAX : WINDOW;
     struct tar_reader *t;
-    int r = begin == 0 ? check_compression(fd, err) : 0;
+    int r = begin == 0 ? check_compression(source, err) : 0;
 
     if (r < 0)
         return r;
-    t = malloc(sizeof(*t));
+    t = malloc(sizeof(*t) + cap);
     if (!t)
         return error_set(err, -ENOMEM, "out of memory");
-    *t = (struct tar_reader){.archive = archive_read_new(), .fd = fd, .begin = begin, .at = begin};
-    t->size = size;
+    *t = (struct tar_reader){.archive = archive_read_new(),
+                             .source = *source,
+                             .begin = begin,
+                             .at = begin,
+                             .size = size,
+                             .cap = cap};
     if (!t->archive || archive_read_support_format_tar(t->archive) != ARCHIVE_OK ||
         archive_read_support_filter_none(t->archive) != ARCHIVE_OK) {
         r = error_set(err, -ENOMEM, "out of memory");
@@ -178,9 +197,11 @@ static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct p
 {
     assert(at <= end && end <= t->size);
     while (at < end) {
-        size_t n = (size_t)min_u64(end - at, sizeof(t->window));
-        int r = io_pread_all(t->fd, t->window, n, at);
+        size_t n = (size_t)min_u64(end - at, t->cap);
+        int r = source_read(&t->source, t->window, n, at, err);
 
+        if (r < 0 && t->source.object)
+            return r;
         if (r < 0)
             return error_set(err, r == -ENODATA ? -ESTALE : r, "%s",
                              r == -ENODATA ? "it has become shorter" : strerror(-r));
@@ -233,7 +254,9 @@ static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
         return 1;
     if (m->header_at >= t->window_at && m->data_at <= t->window_at + t->window_len)
         return may_have_holes(t->window + (m->header_at - t->window_at), len); /* the usual case */
-    r = io_pread_all(t->fd, headers, len, m->header_at);
+    r = source_read(&t->source, headers, len, m->header_at, err);
+    if (r < 0 && t->source.object)
+        return r;
     if (r < 0)
         return error_set(err, r == -ENODATA ? -EBADMSG : r, "%s",
                          r == -ENODATA ? "it is cut off" : strerror(-r));

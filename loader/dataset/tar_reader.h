@@ -10,6 +10,8 @@
 
 #include <plenum/error.h>
 
+#include "loader/dataset/source.h"
+
 struct tar_reader;
 
 enum tar_type { TAR_FILE, TAR_HARD_LINK, TAR_SYMBOLIC_LINK, TAR_OTHER };
@@ -27,13 +29,13 @@ struct tar_member {
 /**
  * Start reading at byte `begin` of a file of `size` bytes.
  *
- * @param fd  Borrowed; its file offset is not changed.
+ * @param source  what it borrows must outlive the reader
  *
  * -EOPNOTSUPP it is compressed; -EBADMSG it is not a tar archive; -ENOMEM. The caller adds the
  * archive's name to `err`.
  */
-int tar_reader_open(int fd, uint64_t begin, uint64_t size, struct tar_reader **ret,
-                    struct plenum_error *err);
+int tar_reader_open(const struct source *source, uint64_t begin, uint64_t size,
+                    struct tar_reader **ret, struct plenum_error *err);
 void tar_reader_close(struct tar_reader *reader);
 
 /**

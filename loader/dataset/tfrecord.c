@@ -72,11 +72,12 @@ static bool header_is_right(const uint8_t *header)
 /* ---- reading a file sequentially ---- */
 
 struct record_reader {
-    int fd;
+    struct source source;
     uint64_t offset; /* file offset of bytes[0] */
     uint8_t *bytes;
     struct index_memory *memory;
-    size_t at, have, cap; /* bytes[at ... have) are read but not yet consumed */
+    struct plenum_error *err; /* set if an object cannot be read */
+    size_t at, have, cap;     /* bytes[at ... have) are read but not yet consumed */
 };
 
 /* Return the next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next
@@ -103,8 +104,8 @@ static int reader_need(struct record_reader *r, size_t len, const uint8_t **ret)
             r->cap = want;
         }
         while (r->have < len) {
-            int64_t n =
-                io_pread_some(r->fd, r->bytes + r->have, r->cap - r->have, r->offset + r->have);
+            int64_t n = source_read_some(&r->source, r->bytes + r->have, r->cap - r->have,
+                                         r->offset + r->have, r->err);
 
             if (n <= 0)
                 return n < 0 ? (int)n : -ENODATA;
@@ -415,7 +416,8 @@ static int scan_records(struct archive *a, struct record_reader *reader)
             return cut(a, offset);
         if (len > RECORD_MAX) {
             r = add_bad(a, offset, len);
-            *reader = (struct record_reader){.fd = reader->fd,
+            *reader = (struct record_reader){.source = reader->source,
+                                             .err = reader->err,
                                              .offset = offset + HEADER + len + TRAILER,
                                              .memory = reader->memory,
                                              .bytes = reader->bytes,
@@ -444,7 +446,8 @@ fail:
 
 static int scan_file(struct archive *a)
 {
-    struct record_reader reader = {.fd = a->fd, .memory = a->builder.memory};
+    struct record_reader reader = {
+        .source = a->source, .err = &a->err, .memory = a->builder.memory};
     int r = scan_records(a, &reader);
 
     index_memory_refund(reader.memory, reader.cap);
@@ -496,15 +499,61 @@ static void pieces_fini(struct record_pieces *p)
         free(p->after);
 }
 
+/* The bytes of a record that are read in one call: up to TAIL of them after the image. */
+static uint64_t piece_bytes(const struct index_sample *s)
+{
+    return (uint64_t)HEADER + s->extra + s->len + TAIL;
+}
+
+/* Read the pieces of a record from a file: the number of bytes, or -errno. */
+static int64_t read_file_pieces(int fd, const struct index_sample *s, struct iovec iov[4])
+{
+    uint64_t at = s->where;
+    ssize_t got = preadv(fd, iov, 4, (off_t)at);
+
+    if (got < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    if ((uint64_t)got >= piece_bytes(s) - TAIL)
+        return got;
+    for (int i = 0; i < 3; i++) { /* the file system returned less at once */
+        int r = io_pread_all(fd, iov[i].iov_base, iov[i].iov_len, at);
+
+        if (r < 0)
+            return r;
+        at += iov[i].iov_len;
+    }
+    return (int64_t)(at - s->where);
+}
+
+/* Like read_file_pieces(), from an object: one request. */
+static int64_t read_object_pieces(const struct source *source, const struct index_sample *s,
+                                  struct iovec iov[4], struct plenum_error *err)
+{
+    size_t len = piece_bytes(s);
+    uint8_t *all = malloc(len), *at = all;
+    int64_t got = all ? source_read_some(source, all, len, s->where, err) : -ENOMEM, left = got;
+
+    for (int i = 0; i < 4 && left > 0; i++) {
+        size_t n = min_u64(iov[i].iov_len, (uint64_t)left);
+
+        memcpy(iov[i].iov_base, at, n);
+        at += n;
+        left -= (int64_t)n;
+    }
+    free(all);
+    return got >= 0 && (uint64_t)got < len - TAIL ? -EBADMSG : got;
+}
+
 /* Read the header, the bytes before the image, the image, and up to TAIL bytes after it, in one
  * call. */
-static int read_pieces(int fd, const struct index_sample *s, struct dataset_buffer *buffer,
-                       struct record_pieces *p)
+static int read_pieces(const struct source *source, const struct index_sample *s,
+                       struct dataset_buffer *buffer, struct record_pieces *p,
+                       struct plenum_error *err)
 {
     uint64_t image_at = s->where + HEADER + s->extra, after_at = image_at + s->len, len;
     struct iovec iov[4] = {{p->header, HEADER}, {NULL, s->extra}, {NULL, s->len}, {NULL, TAIL}};
     size_t need = (size_t)HEADER + s->extra + s->len;
-    ssize_t got;
+    int64_t got;
     int r;
 
     p->after = p->small_after;
@@ -517,21 +566,10 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
     iov[1].iov_base = p->before;
     iov[2].iov_base = buffer->bytes;
     iov[3].iov_base = p->after;
-    got = preadv(fd, iov, 4, (off_t)s->where);
+    got = source->object ? read_object_pieces(source, s, iov, err)
+                         : read_file_pieces(source->fd, s, iov);
     if (got < 0)
-        return errno == EINTR ? -EAGAIN : -errno;
-    if ((size_t)got < need) { /* the file system returned less at once */
-        r = io_pread_all(fd, p->header, HEADER, s->where);
-        if (r < 0)
-            return r;
-        r = io_pread_all(fd, p->before, s->extra, s->where + HEADER);
-        if (r < 0)
-            return r;
-        r = io_pread_all(fd, buffer->bytes, s->len, image_at);
-        if (r < 0)
-            return r;
-        got = (ssize_t)need;
-    }
+        return (int)got;
     if (!header_is_right(p->header))
         return -EBADMSG;
     len = get_u64(p->header);
@@ -546,7 +584,17 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
         if (!p->after)
             return -ENOMEM;
     }
-    return io_pread_all(fd, p->after, p->after_len, after_at);
+    return source_read(source, p->after, p->after_len, after_at, err);
+}
+
+static void tfrecord_announce(const struct dataset *dataset, const struct index_sample *s)
+{
+    uint64_t len = piece_bytes(s), size = dataset->index.containers[s->container].stamp.size;
+
+    if (dataset->remote)
+        archive_announce_range(dataset, s, s->where, min_u64(len, size - s->where));
+    else
+        archive_announce(dataset, s);
 }
 
 static bool data_is_right(const struct index_sample *s, const struct dataset_buffer *image,
@@ -586,29 +634,27 @@ static int wrong_checksum(const struct dataset *d, const struct index_sample *s,
 static int read_failed(const struct dataset *d, const struct index_sample *s, int r,
                        struct plenum_error *err)
 {
-    char path[8192];
-
-    (void)archive_path(d, s, path, sizeof(path));
-    return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", path,
-                     r == -ENODATA ? "the file has become shorter" : strerror(-r));
+    if (r == -ENOMEM)
+        return error_set(err, r, "out of memory");
+    return archive_read_failed(d, s, r, "the file has become shorter", err);
 }
 
 static int tfrecord_read(const struct dataset *dataset, const struct index_sample *sample,
                          struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct record_pieces p;
-    int fd, r;
+    struct source source;
+    int r = archive_open(dataset, sample, &source, err);
 
-    fd = archive_open(dataset, sample, err);
-    if (fd < 0)
-        return fd;
+    if (r < 0)
+        return r;
     if (sample->flags & INDEX_BAD) {
-        archive_close(dataset, sample, fd);
+        archive_close(dataset, sample, &source);
         return wrong_checksum(dataset, sample, err);
     }
     p.before = p.after = NULL;
-    r = read_pieces(fd, sample, buffer, &p);
-    archive_close(dataset, sample, fd);
+    r = read_pieces(&source, sample, buffer, &p, err);
+    archive_close(dataset, sample, &source);
     if (r == 0 && !data_is_right(sample, buffer, &p))
         r = -EBADMSG;
     if (p.before)
@@ -643,11 +689,12 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
 }
 
 /* Read the data of a whole record, malloc: 0, -EBADMSG a checksum is wrong, or another -errno. */
-static int read_record(int fd, const struct index_sample *sample, uint8_t **ret, uint64_t *ret_len)
+static int read_record(const struct source *source, const struct index_sample *sample,
+                       uint8_t **ret, uint64_t *ret_len, struct plenum_error *err)
 {
     uint8_t header[HEADER], *data;
     uint64_t len;
-    int r = io_pread_all(fd, header, HEADER, sample->where);
+    int r = source_read(source, header, HEADER, sample->where, err);
 
     if (r < 0)
         return r;
@@ -657,7 +704,7 @@ static int read_record(int fd, const struct index_sample *sample, uint8_t **ret,
     data = malloc(len + TRAILER);
     if (!data)
         return -ENOMEM;
-    r = io_pread_all(fd, data, len + TRAILER, sample->where + HEADER);
+    r = source_read(source, data, len + TRAILER, sample->where + HEADER, err);
     if (r < 0)
         goto fail;
     if (mask(crc32c(0, data, len)) != get_u32(data + len)) {
@@ -728,12 +775,13 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
 {
     uint8_t *data = NULL;
     uint64_t len = 0;
-    int fd = archive_open(dataset, sample, err), r;
+    struct source source;
+    int r = archive_open(dataset, sample, &source, err);
 
-    if (fd < 0)
-        return fd;
-    r = sample->flags & INDEX_BAD ? -EBADMSG : read_record(fd, sample, &data, &len);
-    archive_close(dataset, sample, fd);
+    if (r < 0)
+        return r;
+    r = sample->flags & INDEX_BAD ? -EBADMSG : read_record(&source, sample, &data, &len, err);
+    archive_close(dataset, sample, &source);
     if (r < 0 && r != -EBADMSG) {
         r = read_failed(dataset, sample, r, err);
         goto out;
@@ -771,12 +819,13 @@ const struct format format_tfrecord = {
     .num_settings = ARRAY_LEN(settings),
     .patterns = patterns,
     .num_patterns = ARRAY_LEN(patterns),
+    .remote = true,
     .recognise = tfrecord_recognise,
     .locate = archive_locate,
     .scan = tfrecord_scan,
     .fresh = archive_fresh,
     .read = tfrecord_read,
-    .announce = archive_announce,
+    .announce = tfrecord_announce,
     .describe = tfrecord_describe,
     .fields = tfrecord_fields,
 };

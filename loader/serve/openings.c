@@ -143,6 +143,7 @@ static void work(struct blocking_job *job)
     struct dataset_options options = {.cache_dir = o->openings->options.cache_dir,
                                       .roots = o->allowed,
                                       .num_roots = o->num_allowed,
+                                      .only_files = o->openings->options.only_files,
                                       .hints = o->openings->options.hints,
                                       .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
                                                                      : DATASET_NO_WAITING,

@@ -29,6 +29,7 @@ struct openings_options {
     struct dataset_cache_limits cache_limits;
     const uint64_t *memory_budget; /* the loader's, or NULL; 0: no limit. Read on the loop */
     bool hints;
+    bool only_files;    /* without roots, open nothing in stores */
     uint64_t silent_ns; /* an opening fails if storage does not answer for so long */
 };
 

@@ -24,6 +24,7 @@
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
 #include "loader/serve/roots.h"
+#include "loader/store/place.h"
 #include "loader/serve/server.h"
 
 struct plenumd_arguments {
@@ -305,7 +306,7 @@ static int check_value(const char *name, const char *value, struct plenum_error 
         return address_parse_listen(value, &address, err);
     if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||
         strcmp(name, "tls-key") == 0) {
-        if (value[0] != '/')
+        if (value[0] != '/' && !(name[0] == 'r' && place_is_remote(value)))
             return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
                              value);
         if (name[0] == 'r') {
@@ -387,6 +388,7 @@ static int read_settings(struct settings *s)
         a->server.ring_limit = half_of_memory();
     if (a->job && !a->pin_given)
         a->server.pin = PIN_NODE;
+    a->server.any_store = a->job; /* with the rights and credentials of the job's user */
     a->server.own_uid_only = a->job || a->server.num_roots == 0;
     return 0;
 }

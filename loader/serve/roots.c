@@ -15,6 +15,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/serve/users.h"
+#include "loader/store/place.h"
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS 59
@@ -123,12 +124,39 @@ static int parse_readers(struct root *root, char *list, struct plenum_error *err
     return 0;
 }
 
+/* A prefix of names in a store, "s3://bucket/train/": its final slash changes nothing. */
+static int parse_prefix(struct root *root, const char *text, struct plenum_error *err)
+{
+    size_t len;
+    int r = place_canonical(text, &root->path, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "root");
+    len = strlen(root->path);
+    while (len > 0 && root->path[len - 1] == '/')
+        root->path[--len] = '\0';
+    return 0;
+}
+
+static int parse_folder(struct root *root, const char *path, struct plenum_error *err)
+{
+    struct stat st;
+
+    root->path = realpath(path, NULL);
+    if (!root->path)
+        return error_set(err, -errno, "root %s: %s; mount or create it, or remove this root", path,
+                         strerror(errno));
+    if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return error_set(err, -ENOTDIR, "root %s is not a folder; name the folder that contains it",
+                         path);
+    return 0;
+}
+
 static int parse_root(struct root *root, const char *text, struct plenum_error *err)
 {
     static const char word[] = " readers=";
     char *copy = strdup(text), *readers;
-    struct stat st;
-    int r = 0;
+    int r;
 
     if (!copy)
         return error_set(err, -ENOMEM, "out of memory");
@@ -141,14 +169,8 @@ static int parse_root(struct root *root, const char *text, struct plenum_error *
             end--;
         *end = '\0';
     }
-    root->path = realpath(copy, NULL);
-    if (!root->path)
-        r = error_set(err, -errno, "root %s: %s; mount or create it, or remove this root", copy,
-                      strerror(errno));
-    else if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
-        r = error_set(err, -ENOTDIR, "root %s is not a folder; name the folder that contains it",
-                      copy);
-    else if (readers && (r = parse_readers(root, readers, err)) < 0)
+    r = place_is_remote(copy) ? parse_prefix(root, copy, err) : parse_folder(root, copy, err);
+    if (r == 0 && readers && (r = parse_readers(root, readers, err)) < 0)
         (void)error_prefix(err, r, "root %s", copy);
     free(copy);
     return r;

@@ -570,6 +570,7 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
                                        .cache_limits = cache_limits(&m->live),
                                        .memory_budget = &m->live.memory_budget,
                                        .hints = !m->live.no_tiles,
+                                       .only_files = !m->live.any_store,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
     int r = openings_create(&options, &m->server.openings);
 

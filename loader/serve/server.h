@@ -34,6 +34,7 @@ struct server_options {
     bool own_uid_only;                   /* serve only the user that runs this process */
     const char *roots[SERVER_ROOTS_MAX]; /* serve only files below these; see roots_create() */
     unsigned num_roots;
+    bool any_store;        /* without roots, data sets in any store may be opened */
     const char *cache_dir; /* NULL: the default folder */
     /* Limits of the cache folder; UINT64_MAX: the default. */
     struct dataset_cache_limits cache_limits;

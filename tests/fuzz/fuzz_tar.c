@@ -40,7 +40,7 @@ static bool read_in_turn(int fd, size_t size, const char *name, uint8_t *bytes, 
     struct tar_member m;
     bool found = false;
 
-    if (tar_reader_open(fd, 0, size, &reader, NULL) < 0)
+    if (tar_reader_open(&(struct source){.fd = fd}, 0, size, &reader, NULL) < 0)
         return false;
     while (!found && tar_reader_next(reader, &m, NULL) > 0) {
         const char *p = m.name;

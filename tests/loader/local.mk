@@ -6,6 +6,12 @@ tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/li
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_cache_limit %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_scope %D%/dataset/test_stamp \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_bound
+check_PROGRAMS += %D%/store/reader
+%C%_store_reader_LDADD = loader/store/libstore.la common/libcommon.la
+EXTRA_DIST += %D%/store/store_server.py %D%/store/test_stores.py
+if PYTHON_FOUND
+TESTS += %D%/store/test_stores.py
+endif
 threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* remote.c - finds the objects that a data set names.
+ *
+ * Sizes and ETags come from listings, a thousand objects a request, rather than from one request per
+ * object. Without the right to list, or behind HTTP, each object is requested instead, many at the
+ * same time. This happens whenever a data set is opened, so a changed object is noticed then. */
+#include "config.h"
+
+#include "loader/dataset/remote.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/error_set.h"
+#include "common/util/parallel.h"
+#include "loader/store/place.h"
+
+enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
+
+struct remote_file {
+    char *name; /* canonical */
+    struct object_facts facts;
+};
+
+/* What the store said about objects, in the order of names once sorted. */
+struct remote_list {
+    struct remote_file *files;
+    size_t count, cap;
+};
+
+struct remote {
+    struct store_policy policy;
+    struct remote_list known;
+    struct store_object **objects; /* [dataset->files.count] */
+    size_t num_objects;
+};
+
+bool remote_is_name(const char *where)
+{
+    return place_is_remote(where);
+}
+
+int remote_create(struct dataset *d, const struct dataset_options *options,
+                  struct plenum_error *err)
+{
+    d->remote = calloc(1, sizeof(*d->remote));
+    if (!d->remote)
+        return error_set(err, -ENOMEM, "out of memory");
+    d->remote->policy =
+        (struct store_policy){.prefixes = (const char *const *)d->scope.roots,
+                              .count = d->scope.num_roots,
+                              .anything = d->scope.num_roots == 0 && !options->only_files,
+                              .cancel = options->cancel};
+    return 0;
+}
+
+void remote_end_opening(struct dataset *d)
+{
+    if (d->remote)
+        d->remote->policy.cancel = NULL;
+}
+
+static void list_fini(struct remote_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->files[i].name);
+    free(list->files);
+    *list = (struct remote_list){0};
+}
+
+void remote_destroy(struct dataset *d)
+{
+    struct remote *r = d->remote;
+
+    if (!r)
+        return;
+    store_forget(d);
+    for (size_t i = 0; i < r->num_objects; i++)
+        store_close(r->objects[i]);
+    free(r->objects);
+    list_fini(&r->known);
+    free(r);
+    d->remote = NULL;
+}
+
+/* ---- what the store says ---- */
+
+static int list_add(struct remote_list *list, const char *name, const struct object_facts *facts)
+{
+    char *copy = strdup(name);
+
+    if (!copy || array_grow(&list->files, &list->cap, list->count, sizeof(*list->files)) < 0) {
+        free(copy);
+        return -ENOMEM;
+    }
+    list->files[list->count++] = (struct remote_file){.name = copy, .facts = *facts};
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct remote_file *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+static void list_sort(struct remote_list *list)
+{
+    if (list->count > 1)
+        qsort(list->files, list->count, sizeof(*list->files), by_name);
+}
+
+/* Find an object in a sorted list, or NULL. */
+static const struct object_facts *list_find(const struct remote_list *list, const char *name)
+{
+    const struct remote_file key = {.name = (char *)(uintptr_t)name}, *found = NULL;
+
+    if (list->count > 0)
+        found = bsearch(&key, list->files, list->count, sizeof(key), by_name);
+    return found ? &found->facts : NULL;
+}
+
+static int keep_found(void *arg, const char *name, const struct object_facts *facts)
+{
+    return list_add(arg, name, facts);
+}
+
+/* ---- patterns ---- */
+
+/* A listing whose matches are added to the data set's files. */
+struct remote_match {
+    struct dataset *dataset;
+    const char *pattern;         /* a canonical name with *, ? or [ */
+    const struct format *format; /* or: names of this format ... */
+    size_t folder_len;           /* ... directly below this folder */
+    struct pattern_list *ret;
+    struct plenum_error *err;
+};
+
+static bool matches(const struct remote_match *m, const char *name)
+{
+    const char *base = name + m->folder_len;
+
+    if (m->pattern)
+        return fnmatch(m->pattern, name, FNM_PATHNAME | FNM_PERIOD) == 0;
+    return !strchr(base, '/') && format_has_name(m->format, base);
+}
+
+static int add_match(void *arg, const char *name, const struct object_facts *facts)
+{
+    struct remote_match *m = arg;
+
+    if (!matches(m, name))
+        return 0;
+    if (m->ret->count == PATTERN_PATHS_MAX)
+        return error_set(m->err, -E2BIG, "it matches more than %d objects", PATTERN_PATHS_MAX);
+    if (list_add(&m->dataset->remote->known, name, facts) < 0 ||
+        pattern_list_add(m->ret, strdup(name)) < 0)
+        return error_set(m->err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+/* Add the objects that match a pattern without braces. */
+static int add_glob(void *arg, const char *pattern, struct pattern_list *ret,
+                    struct plenum_error *err)
+{
+    struct dataset *d = arg;
+    char *prefix = strndup(pattern, strcspn(pattern, "*?["));
+    struct remote_match m = {.dataset = d, .pattern = pattern, .ret = ret, .err = err};
+    size_t before = ret->count;
+    int r = prefix ? store_list(prefix, 0, &d->remote->policy, add_match, &m, err)
+                   : error_set(err, -ENOMEM, "out of memory");
+
+    free(prefix);
+    if (r == 0 && ret->count == before)
+        r = error_set(err, -ENOENT, "no object matches '%s'", pattern);
+    return r;
+}
+
+/* Add the format's archives directly below the folder `name`. */
+static int add_folder(struct dataset *d, const char *name, struct plenum_error *err)
+{
+    size_t len = strlen(name);
+    char *prefix = str_format("%s%s", name, len > 0 && name[len - 1] == '/' ? "" : "/");
+    struct remote_match m = {.dataset = d, .format = d->format, .ret = &d->files, .err = err};
+    int r;
+
+    if (!prefix)
+        return error_set(err, -ENOMEM, "out of memory");
+    m.folder_len = strlen(prefix);
+    r = store_list(prefix, 0, &d->remote->policy, add_match, &m, err);
+    if (r == 0 && d->files.count == 0)
+        r = error_set(err, -ENOENT, "there is no object %s, and no %s below %s", name,
+                      d->format->patterns[0], prefix);
+    free(prefix);
+    return r;
+}
+
+/* Add one object, or the archives in a folder. */
+static int add_plain(struct dataset *d, struct plenum_error *err)
+{
+    bool is_folder = d->where[strlen(d->where) - 1] == '/' ||
+                     (strncmp(d->where, "s3://", 5) == 0 && !strchr(d->where + 5, '/'));
+    struct object_facts facts;
+    int r;
+
+    if (is_folder)
+        return add_folder(d, d->where, err);
+    r = store_stat(d->where, &d->remote->policy, &facts, err);
+    if (r == -ENOENT && strncmp(d->where, "s3://", 5) == 0)
+        return add_folder(d, d->where, err);
+    if (r < 0)
+        return r;
+    if (list_add(&d->remote->known, d->where, &facts) < 0 ||
+        pattern_list_add(&d->files, strdup(d->where)) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+/* ---- objects that were named ---- */
+
+/* The length of the text that all names begin with. */
+static size_t common_length(const struct pattern_list *list)
+{
+    size_t len = strlen(list->paths[0]);
+
+    for (size_t i = 1; i < list->count; i++)
+        for (size_t k = 0; k < len; k++)
+            if (list->paths[i][k] != list->paths[0][k])
+                len = k;
+    return len;
+}
+
+/* List what begins like the names. Failures do not matter: the objects are requested one by one. */
+static int list_named(struct dataset *d, struct plenum_error *err)
+{
+    size_t len = common_length(&d->files), count = d->files.count;
+    char *prefix = strndup(d->files.paths[0], len);
+    struct remote_list found = {0};
+    int r;
+
+    if (!prefix)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = store_list(prefix, 4 * count + LISTED_SPARE, &d->remote->policy, keep_found, &found, err);
+    free(prefix);
+    list_sort(&found);
+    for (size_t i = 0; i < count && r != -ENOMEM; i++) {
+        const struct object_facts *facts = list_find(&found, d->files.paths[i]);
+
+        if (facts && list_add(&d->remote->known, d->files.paths[i], facts) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
+    }
+    list_fini(&found);
+    return r == -ENOMEM || r == -ECANCELED ? r : 0;
+}
+
+/* Objects that are requested one by one, at the same time. */
+struct remote_stats {
+    struct dataset *dataset;
+    size_t *missing; /* numbers in dataset->files */
+    struct object_facts *facts;
+    struct plenum_error *err;
+};
+
+static int stat_one(void *arg, uint64_t index, unsigned thread)
+{
+    struct remote_stats *s = arg;
+
+    (void)thread;
+    return store_stat(s->dataset->files.paths[s->missing[index]], &s->dataset->remote->policy,
+                      &s->facts[index], &s->err[index]);
+}
+
+static int stat_all(struct remote_stats *s, size_t count, struct plenum_error *err)
+{
+    struct dataset *d = s->dataset;
+    struct parallel loop = {.count = count,
+                            .threads = REMOTE_THREADS,
+                            .turn = stat_one,
+                            .cancel = d->remote->policy.cancel,
+                            .arg = s};
+    int r = parallel_run(&loop);
+
+    for (size_t i = 0; r < 0 && i < count; i++)
+        if (s->err[i].text[0])
+            return error_set(err, r, "%s", s->err[i].text);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        if (list_add(&d->remote->known, d->files.paths[s->missing[i]], &s->facts[i]) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
+    return r;
+}
+
+/* Request all objects about which nothing is known yet. */
+static int stat_missing(struct dataset *d, struct plenum_error *err)
+{
+    struct remote_stats s = {.dataset = d};
+    size_t count = 0;
+    int r = 0;
+
+    s.missing = calloc(d->files.count, sizeof(*s.missing));
+    if (!s.missing)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < d->files.count; i++)
+        if (!list_find(&d->remote->known, d->files.paths[i]))
+            s.missing[count++] = i;
+    s.facts = calloc(count + 1, sizeof(*s.facts));
+    s.err = calloc(count + 1, sizeof(*s.err));
+    if (!s.facts || !s.err)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (count > 0)
+        r = stat_all(&s, count, err);
+    free(s.missing);
+    free(s.facts);
+    free(s.err);
+    list_sort(&d->remote->known);
+    return r;
+}
+
+/* ---- finding archives ---- */
+
+/* The canonical form of a name or pattern: that of its bucket or host, and its rest as written. */
+static int set_where(struct dataset *d, struct plenum_error *err)
+{
+    size_t root = place_root_length(d->where);
+    bool magic = pattern_is_magic(d->where + root);
+    char *first = magic ? strndup(d->where, root - 1) : strdup(d->where), *name = NULL, *whole;
+    int r = first ? place_canonical(first, &name, err) : error_set(err, -ENOMEM, "out of memory");
+
+    free(first);
+    if (r < 0)
+        return r;
+    whole = magic ? str_format("%s/%s", name, d->where + root) : strdup(name);
+    free(name);
+    if (!whole)
+        return error_set(err, -ENOMEM, "out of memory");
+    free(d->where);
+    d->where = whole;
+    return 0;
+}
+
+/* Make the expanded names canonical, which only a URL's path may not be yet. */
+static int make_canonical(struct dataset *d, struct plenum_error *err)
+{
+    for (size_t i = 0; i < d->files.count; i++) {
+        char *name;
+        int r = place_canonical(d->files.paths[i], &name, err);
+
+        if (r < 0)
+            return r;
+        free(d->files.paths[i]);
+        d->files.paths[i] = name;
+    }
+    return 0;
+}
+
+int remote_find(struct dataset *d, struct plenum_error *err)
+{
+    size_t root;
+    char *folder;
+    int r = set_where(d, err);
+
+    if (r < 0)
+        return r;
+    root = place_root_length(d->where);
+    if (root == 0 || !pattern_is_magic(d->where + root)) {
+        r = add_plain(d, err);
+        list_sort(&d->remote->known);
+        return r;
+    }
+    folder = strndup(d->where, root - 1);
+    r = folder ? pattern_expand_names(folder, d->where + root, add_glob, d, &d->files, err)
+               : error_set(err, -ENOMEM, "out of memory");
+    free(folder);
+    list_sort(&d->remote->known);
+    if (r == 0)
+        r = make_canonical(d, err);
+    if (r == 0 && d->remote->known.count == 0 && d->files.count > 1 &&
+        strncmp(d->where, "s3://", 5) == 0)
+        r = list_named(d, err);
+    list_sort(&d->remote->known);
+    return r < 0 ? r : stat_missing(d, err);
+}
+
+int remote_enter(struct dataset *d, const char *folder, struct plenum_error *err)
+{
+    struct remote *remote = d->remote;
+    size_t len = strlen(folder);
+
+    d->scope.folder = strdup(folder);
+    remote->objects = calloc(d->files.count, sizeof(*remote->objects));
+    if (!d->scope.folder || !remote->objects)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < d->files.count; i++) {
+        char *path = d->files.paths[i];
+        const struct object_facts *facts = list_find(&remote->known, path);
+        int r;
+
+        assert(facts);
+        r = store_open(path, facts, d, &remote->policy, &remote->objects[i], err);
+        if (r < 0)
+            return r;
+        remote->num_objects++;
+        memmove(path, path + len + 1, strlen(path + len + 1) + 1);
+    }
+    list_fini(&remote->known);
+    return 0;
+}
+
+const struct store_object *remote_object(const struct dataset *d, size_t number)
+{
+    assert(number < d->remote->num_objects);
+    return d->remote->objects[number];
+}
+
+/* ---- stamps ---- */
+
+struct stamp remote_stamp(const struct object_facts *facts)
+{
+    bool is_known = facts->etag[0] || facts->mtime_s;
+
+    return (struct stamp){
+        .mtime_ns = facts->etag[0] ? 0 : facts->mtime_s * NS_PER_SEC,
+        .size = facts->size,
+        .content = facts->etag[0] ? stamp_hash_bytes(facts->etag, strlen(facts->etag)) : 0,
+        .flags = is_known ? STAMP_SETTLED : 0};
+}
+
+bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts)
+{
+    struct stamp now = remote_stamp(facts);
+
+    return (now.flags & STAMP_SETTLED) && stamp->flags == now.flags && stamp->size == now.size &&
+           stamp->content == now.content && stamp->mtime_ns == now.mtime_ns;
+}
+
+/* Without the right to list a bucket, S3 forbids access to objects that do not exist. */
+static bool is_absent(int code)
+{
+    return code == -ENOENT || code == -EACCES;
+}
+
+bool remote_holds(const struct dataset *d, const char *name, const struct stamp *stamp)
+{
+    char *whole = str_format("%s/%s", d->scope.folder, name);
+    struct object_facts facts;
+    int r = whole ? store_stat(whole, &d->remote->policy, &facts, NULL) : -ENOMEM;
+
+    free(whole);
+    if (is_absent(r))
+        return (stamp->flags & STAMP_ABSENT) != 0;
+    return r == 0 && remote_stamp_is(stamp, &facts);
+}
+
+int remote_read_whole(const struct dataset *d, const char *name, uint64_t most, char **ret,
+                      struct stamp *stamp, struct plenum_error *err)
+{
+    char *whole = str_format("%s/%s", d->scope.folder, name);
+    struct object_facts facts;
+    int r = whole ? store_read_whole(whole, most, &d->remote->policy, ret, &facts, err)
+                  : error_set(err, -ENOMEM, "out of memory");
+
+    free(whole);
+    if (is_absent(r)) {
+        *ret = NULL;
+        *stamp = stamp_absent();
+        return 0;
+    }
+    if (r == 0)
+        *stamp = remote_stamp(&facts);
+    return r;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* remote.h - data sets whose files are objects in a store: finds them, and keeps what the store says
+ * about them. */
+#ifndef LOADER_DATASET_REMOTE_H
+#define LOADER_DATASET_REMOTE_H
+
+#include "loader/dataset/format.h"
+#include "loader/dataset/source.h"
+
+/** A data set's part of this file; NULL for local files. */
+struct remote;
+
+/** Threads that wait for answers of a store at the same time. */
+enum { REMOTE_THREADS = 64 };
+
+/** Is it the name of something in a store? */
+bool remote_is_name(const char *where);
+
+/** Prepare dataset->remote: 0 or -errno with `err` set. */
+int remote_create(struct dataset *dataset, const struct dataset_options *options,
+                  struct plenum_error *err);
+void remote_destroy(struct dataset *dataset);
+/** dataset_open() has ended, and with it the time in which it can be cancelled. */
+void remote_end_opening(struct dataset *dataset);
+
+/**
+ * Find the archives that dataset->where names: their canonical names, in order, in dataset->files,
+ * and the canonical form of `where`. What the store says about them is kept.
+ */
+int remote_find(struct dataset *dataset, struct plenum_error *err);
+
+/** Create the objects of dataset->files, whose names become relative to their common folder
+ * `folder`. */
+int remote_enter(struct dataset *dataset, const char *folder, struct plenum_error *err);
+
+/** The object of a file: its number in dataset->files. */
+const struct store_object *remote_object(const struct dataset *dataset, size_t number);
+
+/** A stamp of what the store says. */
+struct stamp remote_stamp(const struct object_facts *facts);
+/** Do they belong to the same version? */
+bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts);
+
+/** Has another object beside the archives, such as classes.txt, still this stamp? */
+bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
+
+/** Read a whole object of at most `most` bytes below the folder: 0 with its text, malloc and
+ * NUL-terminated; with NULL if there is none; or -errno with `err` set. */
+int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
+                      struct stamp *stamp, struct plenum_error *err);
+
+#endif

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: MIT
+"""Data sets in a store give the hash of the same files on disk, whatever the server and the network do."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import tap  # noqa: E402
+import store_server  # noqa: E402
+
+CTL, READER = os.path.join(BUILD, "plenumctl"), os.path.join(BUILD, "tests", "loader", "store", "reader")
+PIPELINE = "rrc(32)"
+RANGES = int(os.environ.get("PLENUM_STORE_RANGES", "3000"))
+SEED = int(os.environ.get("PLENUM_STORE_SEED", "1"))
+
+if not os.path.exists(os.path.join(BUILD, ".libs", "libplenum-store.so")):
+    tap.skip_all("built without libcurl")
+
+
+def run(*command, env=None, **more):
+    return subprocess.run(command, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, **more)
+
+
+class Stores(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="plenum-stores-")
+        cls.images = os.path.join(cls.folder, "images")
+        cls.shards = os.path.join(cls.folder, "shards")
+        os.mkdir(cls.shards)
+        made = run(CTL, "make-sample", "--classes", "4", "--images", "30", "--size", "100", cls.images)
+        assert made.returncode == 0, made.stderr
+        cls.make_shards()
+        cls.local = cls.ctl_hash(f"tar:{cls.shards}", os.environ)
+
+    @classmethod
+    def make_shards(cls):
+        """Three archives with labels."""
+        import io
+        import tarfile
+
+        names = sorted(os.path.join(c, n) for c in os.listdir(cls.images) if os.path.isdir(os.path.join(cls.images, c))
+                       for n in os.listdir(os.path.join(cls.images, c)))
+        classes = sorted({os.path.dirname(n) for n in names})
+        for shard in range(3):
+            with tarfile.open(os.path.join(cls.shards, f"train-{shard:03}.tar"), "w", format=tarfile.USTAR_FORMAT) as t:
+                for i, name in enumerate(names[shard::3]):
+                    with open(os.path.join(cls.images, name), "rb") as f:
+                        image = f.read()
+                    label = str(classes.index(os.path.dirname(name))).encode()
+                    for end, content in ((os.path.splitext(name)[1], image), (".cls", label)):
+                        info = tarfile.TarInfo(f"{i:06}{end}")
+                        info.size = len(content)
+                        t.addfile(info, io.BytesIO(content))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def setUp(self):
+        self.cache = tempfile.mkdtemp(dir=self.folder)
+        self.store = store_server.Store()
+        self.store.put_folder("/data/sets", self.shards)
+        self.env = {"PATH": os.environ["PATH"], "HOME": self.cache, "PLENUM_CACHE_DIR": self.cache,
+                    "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
+                    "AWS_ENDPOINT_URL": self.store.url, "AWS_REGION": store_server.REGION,
+                    "AWS_ACCESS_KEY_ID": store_server.KEY_ID, "AWS_SECRET_ACCESS_KEY": store_server.SECRET,
+                    "AWS_EC2_METADATA_DISABLED": "true", "PLENUM_STORE_TIMEOUT": "20s", "PLENUM_STORE_RETRY": "2s"}
+
+    def tearDown(self):
+        self.store.close()
+
+    @staticmethod
+    def ctl_hash(name, env, *options):
+        got = run(CTL, "hash", name, "--pipeline", PIPELINE, *options, env=dict(env))
+        return got.stdout.strip() if got.returncode == 0 else got.stderr.strip()
+
+    def hash(self, name, *options):
+        return self.ctl_hash(name, self.env, *options)
+
+    def test_names(self):
+        """patterns, braces, folders and single archives give the hash of the files"""
+        for name in ("tar:s3://data/sets/train-{000..002}.tar", "s3://data/sets/train-*.tar", "tar:s3://data/sets",
+                     "tar:s3://data/sets/", "s3://data/sets/train-{000,001,002}.tar"):
+            self.assertEqual(self.hash(name), self.local, name)
+        one = self.ctl_hash(os.path.join(self.shards, "train-001.tar"), os.environ)
+        self.assertEqual(self.hash("s3://data/sets/train-001.tar"), one)
+        self.assertIn("no object matches 's3://data/sets/test-*.tar'", self.hash("tar:s3://data/sets/test-*.tar"))
+        self.assertIn("there is no such object", self.hash("tar:s3://data/sets/train-{000..003}.tar"))
+        self.assertIn("no *.tar below s3://data/other/", self.hash("tar:s3://data/other"))
+
+    def test_http(self):
+        """archives behind HTTP"""
+        self.store.signed = False
+        self.assertEqual(self.hash(f"tar:{self.store.url}/data/sets/train-{{000..002}}.tar"), self.local)
+        self.assertIn("have no listings", self.hash(f"tar:{self.store.url}/data/sets/train-*.tar"))
+
+    def test_pages(self):
+        """a listing of many pages, of which the names say how many objects they need"""
+        self.store.page = 2
+        self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
+        self.assertEqual(self.hash("tar:s3://data/sets/train-{000..002}.tar"), self.local)
+
+    def test_no_listing(self):
+        """without the right to list, objects are requested one by one"""
+        self.store.may_list = False
+        self.assertEqual(self.hash("tar:s3://data/sets/train-{000..002}.tar"), self.local)
+        self.assertIn("403 AccessDenied", self.hash("tar:s3://data/sets/train-*.tar"))
+
+    def test_index(self):
+        """a second opening reads no headers, and notices a changed object"""
+        name = "tar:s3://data/sets/train-{000..002}.tar"
+        index = run(CTL, "index", name, env=self.env)
+        self.assertEqual(index.returncode, 0, index.stderr)
+        before = self.store.count
+        index = run(CTL, "index", name, env=self.env)
+        self.assertEqual(index.returncode, 0, index.stderr)
+        self.assertLess(self.store.count - before, 4)
+        self.store.put("/data/sets/train-001.tar", self.store.objects["/data/sets/train-002.tar"])
+        self.assertNotEqual(self.hash(name), self.local)
+
+    def test_errors(self):
+        """errors name the object, the status, the request and the remedy"""
+        name = "tar:s3://data/sets/train-{000..002}.tar"
+        self.env["AWS_SECRET_ACCESS_KEY"] = "wrong"
+        self.assertRegex(self.hash(name), r"s3://data/sets/train-00\d.tar: the server answered 403 "
+                         r"SignatureDoesNotMatch \(request REQ\d+\): the secret key does not belong to the access key")
+        self.env["AWS_SECRET_ACCESS_KEY"] = store_server.SECRET
+        self.assertIn("there is no such bucket", self.hash("tar:s3://nothing/x.tar"))
+        self.store.token = "fresh"
+        self.assertRegex(self.hash(name), r"400 ExpiredToken .*: the credentials \(AWS_ACCESS_KEY_ID\) have expired")
+        self.store.token = None
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del self.env[key]
+        self.assertIn("there are no credentials for S3 on this host", self.hash(name))
+        self.env["AWS_NO_SIGN_REQUEST"] = "1"
+        self.assertIn("it is not public", self.hash(name))
+        self.store.signed = False
+        self.assertEqual(self.hash(name), self.local)
+
+    def test_endpoints(self):
+        """an endpoint that is missing or malformed never becomes AWS"""
+        name = "tar:s3://data/sets/train-000.tar"
+        for url, message in (("", "AWS_ENDPOINT_URL is set, but empty"), ("minio:9000", "is not the URL of an endpoint"),
+                             ("ftp://minio", "is not the URL of an endpoint"),
+                             ("s3://minio", "is not the URL of an endpoint")):
+            self.env["AWS_ENDPOINT_URL"] = url
+            self.assertIn(message, self.hash(name))
+        del self.env["AWS_ENDPOINT_URL"], self.env["AWS_REGION"]
+        self.assertIn("neither an endpoint nor a region is configured", self.hash(name))
+        self.assertEqual(self.store.count, 0)
+
+    def test_profiles(self):
+        """credentials and the endpoint from a profile"""
+        aws = os.path.join(self.cache, ".aws")
+        os.mkdir(aws)
+        with open(os.path.join(aws, "credentials"), "w", encoding="utf-8") as f:
+            f.write("[default]\naws_access_key_id = no\naws_secret_access_key = no\n[test]\n"
+                    f"aws_access_key_id={store_server.KEY_ID}\naws_secret_access_key = {store_server.SECRET}\n")
+        with open(os.path.join(aws, "config"), "w", encoding="utf-8") as f:
+            f.write(f"[profile test]\nregion = {store_server.REGION}\nendpoint_url = {self.store.url}\n")
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION"):
+            del self.env[key]
+        self.env["AWS_PROFILE"] = "test"
+        self.assertEqual(self.hash("tar:s3://data/sets"), self.local)
+        self.env["AWS_PROFILE"] = "absent"
+        self.assertIn("AWS_PROFILE is 'absent'", self.hash("tar:s3://data/sets"))
+
+    def test_renewal(self):
+        """credentials of a container, of an instance and of web identity, which are renewed when they expire"""
+        state = {"asked": 0}
+
+        def give(request, key="Token"):
+            state["asked"] += 1
+            self.store.token = f"token-{state['asked']}"
+            request.send(200, (f'{{"AccessKeyId": "{store_server.KEY_ID}", "SecretAccessKey": '
+                               f'"{store_server.SECRET}".replace("/", "\\/"), "{key}": "{self.store.token}", '
+                               '"Expiration": "2036-01-01T00:00:00Z"}')
+                         .replace('".replace("/", "\\/")', '"').encode())
+
+        def give_sts(request):
+            state["asked"] += 1
+            self.store.token = f"token-{state['asked']}"
+            request.send(200, ("<AssumeRoleWithWebIdentityResponse><Result><Credentials>"
+                               f"<SessionToken>{self.store.token}</SessionToken><AccessKeyId>{store_server.KEY_ID}"
+                               f"</AccessKeyId><SecretAccessKey>{store_server.SECRET}</SecretAccessKey>"
+                               "<Expiration>2036-01-01T00:00:00Z</Expiration></Credentials></Result>"
+                               "</AssumeRoleWithWebIdentityResponse>").encode())
+
+        folder = "/latest/meta-data/iam/security-credentials/"
+        self.store.routes.update({"/creds": give, "/latest/api/token": lambda r: r.send(200, b"session"),
+                                  folder: lambda r: r.send(200, b"role"), folder + "role": give, "/": give_sts})
+        token = os.path.join(self.cache, "token")
+        with open(token, "w", encoding="utf-8") as f:
+            f.write("a web token\n")
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+            del self.env[key]
+        base = dict(self.env)
+        for more in ({"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.store.url + "/creds"},
+                     {"AWS_EC2_METADATA_SERVICE_ENDPOINT": self.store.url},
+                     {"AWS_ENDPOINT_URL_STS": self.store.url, "AWS_WEB_IDENTITY_TOKEN_FILE": token,
+                      "AWS_ROLE_ARN": "arn:aws:iam::1:role/r"}):
+            self.env = dict(base, **more, PLENUM_CACHE_DIR=tempfile.mkdtemp(dir=self.folder))
+            state["asked"], left = 0, [30]
+
+            def expire(request, path, left=left):
+                left[0] -= 1
+                if left[0] == 0:
+                    self.store.token = "another"  # what was given is refused from now on
+                return False
+
+            self.store.fault = expire
+            self.assertEqual(self.hash("tar:s3://data/sets"), self.local, more)
+            self.assertEqual(state["asked"], 2)
+        self.env = dict(base, AWS_CONTAINER_CREDENTIALS_FULL_URI="http://example.org/creds")
+        self.assertIn("must begin with https://", self.hash("tar:s3://data/sets"))
+
+    def test_faults(self):
+        """random faults change neither the hash nor a byte"""
+        faults = store_server.Faults(self.store, SEED, 0.3, [k for k in store_server.Faults.KINDS if k != "stall"])
+        self.store.fault = faults
+        self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
+        self.assertGreater(self.store.faults, 20)
+        got = run(READER, "s3://data/sets/train-000.tar", os.path.join(self.shards, "train-000.tar"), str(RANGES),
+                  str(SEED), "20000", env=self.env)
+        self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
+        self.assertGreater(self.store.faults, RANGES // 5)
+        self.assertEqual(set(faults.counts), set(faults.kinds))
+
+    def test_stalls(self):
+        """a connection that stalls is given up"""
+        self.env["PLENUM_STORE_TIMEOUT"] = "300ms"
+        self.env["PLENUM_STORE_RETRY"] = "100s"
+        self.store.fault = store_server.Faults(self.store, SEED, 0.1, ["stall"], stall_s=1.5)
+        self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
+        self.assertGreater(self.store.faults, 0)
+
+    def test_storm(self):
+        """a server that only says 503 is an error, after many tries"""
+        self.env["PLENUM_STORE_RETRY"] = "1s"
+        self.store.fault = store_server.Faults(self.store, SEED, 1, ["slow"])
+        self.assertRegex(self.hash("tar:s3://data/sets/train-000.tar"),
+                         r"no success in \d+ tries; the last: the server answered 503 SlowDown \(request REQ\d+\)")
+
+    def test_changed(self):
+        """an object that changes while it is read is an error that names it"""
+        name = "tar:s3://data/sets/train-{000..002}.tar"
+        self.assertEqual(self.hash(name), self.local)
+        left = [20]
+
+        def change(request, path):
+            left[0] -= 1
+            if left[0] == 0:
+                for each in list(self.store.objects):
+                    self.store.put(each, self.store.objects[each] + bytes(512))
+            return False
+
+        self.store.fault = change
+        self.assertRegex(self.hash(name), r"s3://data/sets/train-00\d.tar has changed since the data set was indexed")
+
+    def test_ignored_range(self):
+        """a server without ranges is used for what is near, and refused for the rest"""
+        self.store.fault = store_server.Faults(self.store, SEED, 1, ["whole"])
+        self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
+        self.store.put("/data/big.tar", self.store.objects["/data/sets/train-000.tar"] + bytes(9 << 20))
+        self.assertIn("the server ignores ranges", run(READER, "s3://data/big.tar", self.big(), "160", "1",
+                                                       env=self.env).stdout)
+
+    def big(self):
+        path = os.path.join(self.folder, "big.tar")
+        with open(path, "wb") as f:
+            f.write(self.store.objects["/data/big.tar"])
+        return path
+
+    def test_redirects(self):
+        """redirections are followed, also when they expire"""
+        self.store.signed = False
+        content = self.store.objects["/data/sets/train-000.tar"]
+        self.store.put("/cdn/file.tar", content)
+        url = f"{self.store.url}/go/file.tar"
+
+        def go(request):
+            request.send(302, headers={"Location": f"/cdn/file.tar?signature={self.store.count}"})
+
+        self.store.routes["/go/file.tar"] = go
+        one = self.ctl_hash(os.path.join(self.shards, "train-000.tar"), os.environ)
+        self.assertEqual(self.hash(f"tar:{url}"), one)
+        signed = [p for _, p, _ in self.store.log if p.startswith("/cdn/")]
+        self.assertLess(len(set(signed)), len(signed) / 2)  # a redirection is used more than once
+        left = [10]
+
+        def refuse(request, path):
+            left[0] -= 1
+            if path.startswith("/cdn/") and left[0] == 0:
+                raise store_server.Answer(403, "AccessDenied")
+            return False
+
+        self.store.fault = refuse
+        self.assertEqual(self.hash(f"tar:{url}"), one)
+        self.store.routes["/go/file.tar"] = lambda r: r.send(302, headers={"Location": url})
+        self.env["PLENUM_CACHE_DIR"] = tempfile.mkdtemp(dir=self.folder)
+        self.assertIn("redirects too often", self.hash(f"tar:{url}"))
+
+    def test_secrets(self):
+        """no message contains a key"""
+        self.env["AWS_SESSION_TOKEN"] = "planted-token"
+        self.store.token = "other"
+        for fault in (None, store_server.Faults(self.store, SEED, 1, ["garbage"])):
+            self.store.fault = fault
+            self.env["PLENUM_STORE_RETRY"] = "500ms"
+            got = self.hash("tar:s3://data/sets/train-000.tar")
+            self.assertNotEqual(got, self.local)
+            self.assertFalse(re.search(f"planted|{store_server.SECRET}|Signature=", got), got)
+
+    def test_addresses(self):
+        """a name that leads to this host is refused"""
+        name = socket.gethostname()
+        try:
+            here = socket.gethostbyname(name).startswith("127.")
+        except OSError:
+            here = False
+        if not here:
+            name = "ip6-localhost"
+        url = f"http://{name}:{self.store.port}/data/sets/train-000.tar"
+        self.env["PLENUM_STORE_RETRY"] = "1ms"
+        got = self.hash(f"tar:{url}")
+        if "resolve" in got:
+            self.skipTest("no name of this host leads to a loopback address")
+        self.assertIn("its host leads to a loopback or link-local address", got)
+        self.assertEqual(self.store.count, 0)
+
+    def test_join(self):
+        """neighbours are fetched by one request"""
+        self.assertEqual(self.hash("tar:s3://data/sets"), self.local)
+        got = run(READER, "s3://data/sets/train-000.tar", os.path.join(self.shards, "train-000.tar"), "2000", "3",
+                  "3000", env=self.env)
+        failed, requests, ranges = (int(n) for n in got.stdout.split())
+        self.assertEqual(failed, 0, got.stdout)
+        self.assertLess(requests, ranges)
+
+
+if __name__ == "__main__":
+    tap.main()
