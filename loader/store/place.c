@@ -81,10 +81,10 @@ static size_t host_length(const char *at, size_t len)
 
 static int parse_host(const char *at, size_t len, struct place *p, struct plenum_error *err)
 {
-    const char *standard = p->scheme == PLACE_HTTPS ? "443" : "80";
+    const uint64_t standard = p->scheme == PLACE_HTTPS ? 443 : 80;
     size_t host = host_length(at, len);
     char port[8] = "";
-    uint64_t number;
+    uint64_t number = standard;
 
     if (memchr(at, '@', len))
         return error_set(err, -EINVAL, "a user name in a URL is not supported");
@@ -97,7 +97,7 @@ static int parse_host(const char *at, size_t len, struct place *p, struct plenum
     }
     while (host > 1 && at[host - 1] == '.')
         host--; /* "host." is "host" */
-    if (!*port || strcmp(port, standard) == 0)
+    if (number == standard)
         p->host = strndup(at, host);
     else
         p->host = str_format("%.*s:%lu", (int)host, at, (unsigned long)number);

@@ -352,6 +352,29 @@ static void badlist_seeds(void)
     }
 }
 
+/* The first byte selects the reader (fuzz_store.c). */
+static void store_seeds(void)
+{
+    static const char *const texts[] = {
+        "0<?xml version=\"1.0\"?><ListBucketResult xmlns=\"x\"><IsTruncated>true</IsTruncated>"
+        "<Contents><Key>a&amp;b&#x41;</Key><LastModified>2009-10-12T17:50:30.000Z</LastModified>"
+        "<ETag>&quot;e-1&quot;</ETag><Size>12</Size></Contents><NextContinuationToken>t</"
+        "NextContinuationToken></ListBucketResult>",
+        "1<Error><Code>AccessDenied</Code><Message>no</Message><RequestId>4</RequestId></Error>",
+        "2[default]\naws_access_key_id = A\naws_secret_access_key=s\n[profile x]\nregion = eu\n",
+        "3HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 100-199/1000\r\nETag: \"v1\"\r\n"
+        "Content-Length: 100\r\nLast-Modified: Wed, 12 Oct 2009 17:50:00 GMT\r\nRetry-After: 3\r\n",
+        "4s3://bucket/a/b.tar",
+        "4https://user@host:8080/a%20b/../c?d#e",
+        "5{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"s\\/\",\"Token\":\"t\",\"Expiration\":"
+        "\"2036-01-01T00:00:00Z\"}",
+        "6<A><SessionToken>t</SessionToken><AccessKeyId>A</AccessKeyId><SecretAccessKey>s</"
+        "SecretAccessKey><Expiration>2036-01-01T00:00:00Z</Expiration></A>"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
 static void put_call(struct bytes *seed, const struct comm_header *call)
 {
     bytes_put(seed, call, sizeof(*call));
@@ -455,6 +478,8 @@ int main(int argc, char **argv)
         json_seeds();
     else if (strcmp(argv[1], "npy") == 0)
         npy_seeds();
+    else if (strcmp(argv[1], "store") == 0)
+        store_seeds();
     else if (strcmp(argv[1], "tar") == 0)
         tar_seeds();
     else

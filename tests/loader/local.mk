@@ -6,7 +6,20 @@ tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/li
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_cache_limit %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_scope %D%/dataset/test_stamp \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_bound
-check_PROGRAMS += %D%/store/reader
+check_PROGRAMS += %D%/store/reader %D%/store/signer
+%C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
+store_tests = %D%/store/test_answer %D%/store/test_listing %D%/store/test_place %D%/store/test_sigv4
+check_PROGRAMS += $(store_tests)
+TESTS += $(store_tests)
+store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
+%C%_store_test_answer_CFLAGS = $(test_cflags)
+%C%_store_test_answer_LDADD = $(store_test_libs)
+%C%_store_test_listing_CFLAGS = $(test_cflags)
+%C%_store_test_listing_LDADD = $(store_test_libs)
+%C%_store_test_place_CFLAGS = $(test_cflags)
+%C%_store_test_place_LDADD = $(store_test_libs)
+%C%_store_test_sigv4_CFLAGS = $(test_cflags)
+%C%_store_test_sigv4_LDADD = $(store_test_libs)
 %C%_store_reader_LDADD = loader/store/libstore.la common/libcommon.la
 EXTRA_DIST += %D%/store/store_server.py %D%/store/test_stores.py
 if PYTHON_FOUND

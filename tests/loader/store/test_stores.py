@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Data sets in a store give the hash of the same files on disk, whatever the server and the network do."""
 
+import hashlib
 import os
 import re
+import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.parse
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
@@ -18,6 +21,7 @@ import tap  # noqa: E402
 import store_server  # noqa: E402
 
 CTL, READER = os.path.join(BUILD, "plenumctl"), os.path.join(BUILD, "tests", "loader", "store", "reader")
+SIGNER = os.path.join(BUILD, "tests", "loader", "store", "signer")
 PIPELINE = "rrc(32)"
 RANGES = int(os.environ.get("PLENUM_STORE_RANGES", "3000"))
 SEED = int(os.environ.get("PLENUM_STORE_SEED", "1"))
@@ -309,6 +313,71 @@ class Stores(unittest.TestCase):
         self.store.routes["/go/file.tar"] = lambda r: r.send(302, headers={"Location": url})
         self.env["PLENUM_CACHE_DIR"] = tempfile.mkdtemp(dir=self.folder)
         self.assertIn("redirects too often", self.hash(f"tar:{url}"))
+
+    def test_oracle(self):
+        """signatures are libcurl's"""
+        if not shutil.which("curl") or "--aws-sigv4" not in run("curl", "--help", "all").stdout:
+            self.skipTest("curl is not installed, or too old")
+        sha = hashlib.sha256(b"").hexdigest()
+        for key in ("plain.tar", "a/b c", "a+b=c&d", "~x-._", "\u00e9\u4e2d", "(1)!*'", "a%20b", "a;b:c@d,e"):
+            seen = {}
+
+            def see(request, seen=seen):
+                seen.update(request.headers, path=request.path)
+                request.send(200)
+
+            self.store.routes[f"/data/{key}"] = see
+            url = f"{self.store.url}/data/{urllib.parse.quote(key, safe='/-._~')}?a-b=1&list-type=2&prefix=x%2Fy%20z"
+            got = run("curl", "-s", "-S", "--path-as-is", "--aws-sigv4", f"aws:amz:{store_server.REGION}:s3", "--user",
+                      f"{store_server.KEY_ID}:{store_server.SECRET}", "-H", f"x-amz-content-sha256: {sha}", url)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            ours = run(SIGNER, f"/data/{key}", seen["path"].partition("?")[2], seen["Host"],
+                       seen["X-Amz-Date"], store_server.REGION, store_server.KEY_ID, store_server.SECRET).stdout.strip()
+            self.assertEqual(ours, seen["Authorization"], key)
+
+    def start_loader(self, *options):
+        path = os.path.join(self.cache, "loader.sock")
+        loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{path}", *options], env=self.env,
+                                  stderr=subprocess.PIPE, text=True)
+        self.addCleanup(loader.stderr.close)
+        self.addCleanup(loader.wait)
+        self.addCleanup(loader.terminate)
+        while not os.path.exists(path) and loader.poll() is None:
+            select.select([], [], [], 0.02)
+        return f"unix:{path}"
+
+    def feed(self, name, loader, *options):
+        got = run(os.path.join(BUILD, "examples", "feed"), name, "--loader", loader, "--pipeline", PIPELINE,
+                  *options, env=self.env)
+        return got.stdout + got.stderr
+
+    def test_stream(self):
+        """a stream through a loader has the hash of the files, also with faults"""
+        loader = self.start_loader("--root", "s3://data/sets")
+        self.assertIn(self.local, self.feed("tar:s3://data/sets", loader))
+        self.store.fault = store_server.Faults(self.store, SEED, 0.2,
+                                               [k for k in store_server.Faults.KINDS if k != "stall"])
+        self.assertIn(self.local, self.feed("tar:s3://data/sets/train-{000..002}.tar", loader))
+        self.assertGreater(self.store.faults, 5)
+
+    def test_allowed(self):
+        """a loader opens only what is below its roots"""
+        refused = "is not below a --root of this loader"
+        name = "tar:s3://data/sets/train-000.tar"
+        before = self.store.count
+        for roots in ((), ("--root", self.folder), ("--root", "s3://data/set"), ("--root", "s3://data/sets/train"),
+                      ("--root", "https://data/sets")):
+            loader = self.start_loader(*roots)
+            self.assertIn(refused, self.feed(name, loader), roots)
+            self.assertIn(refused, self.feed("tar:s3://data/sets/*.tar", loader), roots)
+            self.assertIn(refused, self.feed("tar:s3://other/x.tar", loader), roots)
+            self.assertIn(refused, self.feed("tar:http://169.254.169.254/latest/x.tar", loader), roots)
+            self.doCleanups()
+        self.assertEqual(self.store.count, before)
+        self.store.signed = False
+        self.store.routes["/go/x.tar"] = lambda r: r.send(302, headers={"Location": "/data/sets/train-000.tar"})
+        loader = self.start_loader("--root", f"{self.store.url}/go/")
+        self.assertRegex(self.feed(f"tar:{self.store.url}/go/x.tar", loader), f"redirects to .*{refused}")
 
     def test_secrets(self):
         """no message contains a key"""
