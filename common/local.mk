@@ -31,6 +31,14 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/options/complete.c \
 	%D%/options/options.c %D%/options/options.h \
 	%D%/options/program.c %D%/options/program.h \
+	%D%/order/mixture.c %D%/order/mixture.h \
+	%D%/order/orderplan.c %D%/order/orderplan.h \
+	%D%/order/orderplan_pieces.c \
+	%D%/order/orderplan_priv.h \
+	%D%/order/orderplan_set.c \
+	%D%/order/orderplan_words.c \
+	%D%/order/sampler.c %D%/order/sampler.h \
+	%D%/order/shares.c %D%/order/shares.h \
 	%D%/pipeline/identity.c %D%/pipeline/identity.h \
 	%D%/pipeline/order.c %D%/pipeline/order.h \
 	%D%/pipeline/philox.h \

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/order/orderplan.h"
 #include "common/pipeline/streamhash.h"
 #include "common/util/util.h"
 
@@ -51,17 +52,22 @@ void batch_describe(const struct plenum_stream *s, const struct made_batch *made
 
         slot->epochs[step] = place.epoch;
         for (uint32_t i = 0; i < s->open.local; i++, n++) {
-            slot->positions[n] = place.position + wire_step_position(&s->open, i);
-            slot->valid[n] = counts && slot->positions[n] < s->steps.n;
+            slot->positions[n] = wire_step_position(&s->open, &s->steps, place, i);
+            slot->valid[n] =
+                counts && order_step_counts(&s->steps, place, wire_step_distance(&s->open, i));
             b->num_valid += slot->valid[n];
         }
         place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
     }
 }
 
-uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
+uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b,
+                                 uint32_t told)
 {
     uint32_t count = 0;
+
+    if (s->plan) /* only loaders know its order */
+        return (uint32_t)min_u64(told, b->num_valid);
 
     for (uint32_t i = 0; i < b->count; i++)
         if (b->valid[i])
@@ -69,6 +75,24 @@ uint32_t batch_count_substituted(const struct plenum_stream *s, const struct ple
                 b->samples[i] != order_sample(&s->order, (uint32_t)b->epochs[i / s->open.local],
                                               (uint32_t)b->positions[i]);
     return count;
+}
+
+int plenum_batch_get_sets(const struct plenum_batch *batch, uint8_t *ret)
+{
+    const struct plenum_lease *slot = batch->lease;
+    const struct plenum_stream *s = slot ? slot->set->stream : NULL;
+
+    if (!s || !s->plan)
+        return 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        uint64_t end = s->sets[0].samples;
+        uint32_t set = 0;
+
+        while (batch->samples[i] >= end && set + 1 < s->plan->num_sets)
+            end += s->sets[++set].samples;
+        ret[i] = (uint8_t)set;
+    }
+    return (int)s->plan->num_sets;
 }
 
 int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret)

@@ -15,7 +15,8 @@
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
 /** Count the valid samples that replace the ones that the order names. Only needed if the loader
- *  reports any. */
-uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b);
+ *  reports any: `told` are those that it has reported. */
+uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b,
+                                 uint32_t told);
 
 #endif

@@ -117,12 +117,16 @@ int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *s
     bool like_one = arbiter && is_same(stream, arbiter, sides[0].slot, v->differs),
          like_two = arbiter && is_same(stream, arbiter, sides[1].slot, v->differs);
     char who[WIRE_TEXT_MAX];
+    const struct plenum_lease *shown = sides[0].slot;
+    const uint32_t *samples =
+        (const void *)((const uint8_t *)ring_slot(shown->set->ring, shown->index) +
+                       stream->layout->samples_at);
     uint64_t position;
 
     assert(v->undecided && v->differs < wire_batch_count(open));
     for (uint64_t step = 0; step < v->differs / open->local; step++)
         place = order_place_settle(stream->steps, order_place_after(stream->steps, place));
-    position = place.position + wire_step_position(open, (uint32_t)(v->differs % open->local));
+    position = wire_step_position(open, stream->steps, place, (uint32_t)(v->differs % open->local));
     if (like_one || like_two)
         (void)snprintf(who, sizeof(who),
                        "%s agrees with %s, so %s, or its copy of the data, is broken",
@@ -136,6 +140,8 @@ int verify_arbitrate(const struct batch_verify *v, const struct verify_stream *s
         err, -EBADMSG,
         "loaders %s and %s rendered sample %u differently (epoch %llu, position %llu): %s", one,
         two,
-        order_sample(stream->order, (uint32_t)place.epoch, (uint32_t)(position % stream->steps->n)),
+        open->plan[0] ? samples[v->differs]
+                      : order_sample(stream->order, (uint32_t)place.epoch,
+                                     (uint32_t)(position % stream->steps->n)),
         (unsigned long long)place.epoch, (unsigned long long)position, who);
 }

@@ -43,6 +43,8 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "images that are not square";
     if (minor < WIRE_MINOR_VIEWS && open->views > 0)
         return "views";
+    if (minor < WIRE_MINOR_PLAN && open->plan[0])
+        return "mixtures, weights and selections of samples";
     if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
         return "the word junk in pipelines";
     if (minor < WIRE_MINOR_BOXES && open->height == 0)
@@ -90,6 +92,7 @@ static void send_fields(struct loader_session *se)
 
     memcpy(m.dataset, open->dataset, sizeof(m.dataset));
     memcpy(m.fields, open->fields, sizeof(m.fields));
+    memcpy(m.plan, open->plan, sizeof(m.plan));
     (void)wire_put_ask_fields(&se->conn.tx, ++*se->setup->requests, &m);
     session_move(se, SESSION_FIELDS);
     se->asked_ns = se->pinged_ns = time_now_ns();

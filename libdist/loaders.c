@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "common/job/jobloader.h"
+#include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
@@ -172,9 +173,17 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
                          s->open.dataset,
                          datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
     }
-    r = wire_order(&s->open, m->samples, &s->order, &s->steps, err);
+    if (m->sets != (s->plan ? s->plan->num_sets : 0))
+        return error_set(err, -EPROTO, "%u data sets were requested, but %u were described",
+                         s->plan ? s->plan->num_sets : 0, m->sets);
+    r = wire_order(&s->open, s->plan ? m->positions : m->samples, &s->order, &s->steps, err);
     if (r < 0)
         return r;
+    memcpy(s->sets, m->set, sizeof(s->sets));
+    if (s->plan) {
+        s->steps.gaps = s->plan->skips;
+        s->steps.num_gaps = s->plan->num_skips;
+    }
     s->sum = m->sum;
     s->num_samples = m->samples;
     s->num_classes = m->classes;
@@ -182,7 +191,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     if (m->warning[0])
         stream_warn(s, "data set '%s': %s", s->open.dataset, m->warning);
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
-    identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
+    stream_identity(s, (struct order_place){0}, s->identity);
     s->opened = true;
     return 0;
 }
@@ -203,7 +212,7 @@ static void fill_synthetic(const struct loader *l)
         memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, layout->labels_at);
         for (size_t k = 0; k < count; k++) {
             labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
-            samples[k] = s->order.first + (uint32_t)(k % s->order.n);
+            samples[k] = s->order.first + (uint32_t)(k % (s->plan ? s->num_samples : s->order.n));
         }
         for (size_t k = 0; s->open.mix && k < count; k++) {
             ((int64_t *)(void *)(bytes + layout->labels2_at))[k] = labels[k];

@@ -19,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
@@ -276,15 +277,15 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     }
     batch_describe(s, &made, ret);
     if (made.substituted > 0)
-        ret->num_substituted = batch_count_substituted(s, ret);
+        ret->num_substituted = batch_count_substituted(s, ret, made.substituted);
     if (ret->num_substituted > 0 && s->stats.substituted == 0)
         stream_warn(
             s,
             "%u bad samples of batch %llu are replaced by others, so some are shown twice: "
             "'plenumctl verify %s%s' lists all bad samples, and bad = fail ends a stream at "
             "the first",
-            ret->num_substituted, (unsigned long long)ret->index, s->open.dataset,
-            s->fields.count ? " --fields FIELDS" : "");
+            ret->num_substituted, (unsigned long long)ret->index,
+            s->plan ? "DATASET" : s->open.dataset, s->fields.count ? " --fields FIELDS" : "");
     slot_lease(made.slot);
     made.slot->times.index = ret->index;
     made.slot->times.leased_ns = time_now_ns();
@@ -417,7 +418,7 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     const struct plenum_stream *s = stream;
     struct order_place begin = {0};
 
-    *ret = (struct plenum_stream_info){.num_samples = s->order.n,
+    *ret = (struct plenum_stream_info){.num_samples = s->plan ? s->num_samples : s->order.n,
                                        .num_positions = s->steps.n,
                                        .steps_per_epoch = order_steps_left(&s->steps, begin),
                                        .num_classes = s->num_classes,
@@ -437,7 +438,21 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
 
 const char *plenum_stream_get_dataset(const struct plenum_stream *stream)
 {
-    return stream->open.dataset;
+    return wire_dataset(stream->open.dataset, stream->open.plan);
+}
+
+uint32_t plenum_stream_get_sets(const struct plenum_stream *stream,
+                                struct plenum_set ret[PLENUM_SETS_MAX])
+{
+    const struct plenum_stream *s = stream;
+    uint64_t first = 0;
+
+    for (uint32_t i = 0; s->plan && i < s->plan->num_sets; i++) {
+        ret[i] = (struct plenum_set){
+            .name = s->plan->sets[i].name, .first = first, .num_samples = s->sets[i].samples};
+        first += s->sets[i].samples;
+    }
+    return s->plan ? s->plan->num_sets : 0;
 }
 
 int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
@@ -448,7 +463,19 @@ int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret
     lock_acquire(&stream->mu);
     *ret =
         (struct plenum_cursor){.epoch = stream->cursor.epoch, .position = stream->cursor.position};
-    memcpy(ret->identity, stream->identity, sizeof(ret->identity));
+    stream_identity(stream, stream->cursor, ret->identity);
+    lock_release(&stream->mu);
+    return 0;
+}
+
+int plenum_stream_cursor_at(struct plenum_stream *stream, uint64_t epoch, uint64_t position,
+                            struct plenum_cursor *ret)
+{
+    *ret = (struct plenum_cursor){.epoch = epoch, .position = position};
+    if (stream->pid != getpid())
+        return -ECHILD;
+    lock_acquire(&stream->mu);
+    stream_identity(stream, (struct order_place){epoch, position}, ret->identity);
     lock_release(&stream->mu);
     return 0;
 }
@@ -483,6 +510,60 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
+/* Does the stream of a plan show the same before the cursor's position as the stream that it was made
+ * with? */
+static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
+                      const uint8_t identity[16], struct plenum_error *err)
+{
+    unsigned long long g = cursor->epoch * s->steps.n + cursor->position;
+
+    if (memcmp(cursor->identity, identity, IDENTITY_WEIGHTS_AT) != 0)
+        return error_set(err, -ESTALE,
+                         "this stream of %s cannot resume: the cursor was made with another "
+                         "pipeline, seed, block or epoch",
+                         s->open.dataset);
+    if (memcmp(cursor->identity + IDENTITY_WEIGHTS_AT, identity + IDENTITY_WEIGHTS_AT,
+               IDENTITY_SETS_AT - IDENTITY_WEIGHTS_AT) != 0)
+        return error_set(err, -ESTALE,
+                         "the weights from position %llu on are not those that the cursor at %llu "
+                         "was made with: write the new ones as a piece that begins there",
+                         orderplan_last_start(s->plan, g), g);
+    return memcmp(cursor->identity + IDENTITY_SETS_AT, identity + IDENTITY_SETS_AT,
+                  16 - IDENTITY_SETS_AT) != 0
+               ? error_set(
+                     err, -ESTALE,
+                     "this stream of %s cannot resume: the cursor was made with other samples "
+                     "or classes in a set that was shown before position %llu, or with "
+                     "another list of bad samples (plenumctl verify)",
+                     s->open.dataset, g)
+               : 0;
+}
+
+/* Does the cursor fit the stream? */
+static int check_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
+                        struct plenum_error *err)
+{
+    uint8_t identity[16];
+
+    stream_identity(s, (struct order_place){cursor->epoch, cursor->position}, identity);
+    if (memcmp(cursor->identity, identity, sizeof(identity)) == 0)
+        return 0;
+    if (s->plan)
+        return check_plan(s, cursor, identity, err);
+    if (is_from_before_bad(s, cursor))
+        return error_set(
+            err, -ESTALE,
+            "the cursor was made before samples of %s became known to be bad (plenumctl verify), "
+            "so that its epoch would not be the same: restart the epoch, or remove the list of bad "
+            "samples (plenumctl index shows its path)",
+            s->open.dataset);
+    return error_set(err, -ESTALE,
+                     "this stream of %s cannot resume: the cursor was made with another data set, "
+                     "pipeline, seed or order, or with another list of bad samples (plenumctl "
+                     "verify)",
+                     s->open.dataset);
+}
+
 int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                        struct plenum_error *err)
 {
@@ -492,20 +573,9 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
 
     if (s->pid != getpid())
         return forked(err);
-    if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0 &&
-        is_from_before_bad(s, cursor))
-        return error_set(
-            err, -ESTALE,
-            "the cursor was made before samples of %s became known to be bad (plenumctl verify), "
-            "so that its epoch would not be the same: restart the epoch, or remove the list of bad "
-            "samples (plenumctl index shows its path)",
-            s->open.dataset);
-    if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
-        return error_set(err, -ESTALE,
-                         "this stream of %s cannot resume: the cursor was made with another data "
-                         "set, pipeline, seed or order, or with another list of bad samples "
-                         "(plenumctl verify)",
-                         s->open.dataset);
+    r = check_cursor(s, cursor, err);
+    if (r < 0)
+        return r;
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(
             err, -EINVAL,

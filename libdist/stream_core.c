@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/order/orderplan.h"
+#include "common/pipeline/identity.h"
 #include "common/util/util.h"
 
 struct plenum_stream *stream_new(const struct stream_calls *calls)
@@ -43,6 +45,7 @@ void stream_unref(struct plenum_stream *s)
     s->calls->free(s);
     io_close(&s->ready_fd);
     trace_close(s->trace);
+    orderplan_free(s->plan);
     (void)pthread_cond_destroy(&s->changed);
     lock_fini(&s->mu);
     free(s);
@@ -79,6 +82,17 @@ int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error
     }
     lock_release(&s->mu);
     return taken;
+}
+
+void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16])
+{
+    if (s->plan)
+        identity_of_plan(
+            &(struct identity_plan){
+                .plan = s->plan, .sets = s->sets, .positions = s->steps.n, .open = &s->open},
+            place, ret);
+    else
+        identity_of(s->fingerprint, s->num_samples, &s->open, ret);
 }
 
 void stream_fail(struct plenum_stream *s, int code, const char *text)

@@ -40,7 +40,8 @@ struct plenum_stream {
     struct wire_open open;
     struct wire_slot layout; /* of its slots */
     struct views views;
-    struct fields fields; /* names of the fields in open.field */
+    struct fields fields;   /* names of the fields in open.field */
+    struct orderplan *plan; /* what open.plan says, or NULL; owned */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -65,8 +66,9 @@ struct plenum_stream {
     bool held;   /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
     struct order_steps steps;
-    uint32_t num_samples, num_classes; /* of the data set */
-    uint32_t num_class_names;          /* number of classes with names: all or 0 */
+    uint32_t num_samples, num_classes;   /* of the data set */
+    uint32_t num_class_names;            /* number of classes with names: all or 0 */
+    struct wire_set sets[WIRE_SETS_MAX]; /* of the plan, as the first loader described them */
     uint8_t fingerprint[16], identity[16];
     uint8_t fields_hash[16]; /* once open.num_fields is known */
     struct datasum sum;
@@ -101,6 +103,8 @@ struct plenum_stream {
 struct plenum_stream *stream_new(const struct stream_calls *calls);
 /** Drop one reference; the last one frees the stream. Do not hold the stream's lock. */
 void stream_unref(struct plenum_stream *s);
+/** The identity of a cursor at this place. Hold the lock, once the stream is opened. */
+void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16]);
 /** Fail the stream permanently; the first error counts. Hold the lock. */
 MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
 /** The error with which the stream has failed or was closed, with its message. Hold the lock. */

@@ -14,6 +14,7 @@
 
 #include "common/data/dataname.h"
 #include "common/options/program.h"
+#include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
@@ -119,17 +120,67 @@ static int set_waits(struct plenum_stream *s, const struct wanted *w, struct ple
     return 0;
 }
 
+/* The options that a plan has lines or words of its own for. */
+static int check_beside_plan(const struct plenum_stream_options *o, struct plenum_error *err)
+{
+    if (o->split == PLENUM_SPLIT_FILE)
+        return error_set(err, -EINVAL, "a mixture of data sets has no parts: split = file");
+    if (o->shuffle && strcmp(o->shuffle, "global") != 0)
+        return error_set(err, -EINVAL,
+                         "shuffle = %s: a plan of data sets has one for each set: write shuffle=%s "
+                         "in the lines of sets",
+                         o->shuffle, o->shuffle);
+    if (o->repeat > 1)
+        return error_set(
+            err, -EINVAL,
+            "repeat = %u: a plan of data sets has one for each set: write repeat=%u in "
+            "the lines of sets",
+            o->repeat, o->repeat);
+    if (o->subset)
+        return error_set(err, -EINVAL,
+                         "subset = %s: a plan selects samples for each set: a list file names any "
+                         "samples",
+                         o->subset);
+    return 0;
+}
+
+/* The data set's name is the text of a plan. */
+static int set_plan(struct plenum_stream *s, const struct wanted *w, const char *text,
+                    const char *here, struct plenum_error *err)
+{
+    int r = check_beside_plan(w->options, err);
+
+    if (r == 0)
+        r = orderplan_parse(text, here, &s->plan, err);
+    if (r < 0)
+        return r;
+    memcpy(s->open.plan, s->plan->text, sizeof(s->open.plan));
+    (void)orderplan_describe(s->plan, s->open.dataset, sizeof(s->open.dataset));
+    return 0;
+}
+
 /* Loaders have their own working directory, so make the path absolute: "folder:x" ->
  * "folder:/here/x". */
 static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
-    const char *name = w->options->dataset, *path = dataname_path(name);
-    char here[WIRE_DATASET_MAX] = "";
+    const char *path;
+    char here[WIRE_DATASET_MAX] = "", *name;
+    bool plan;
+    int r = orderplan_read(w->options->dataset, &name, err);
 
+    if (r < 0)
+        return r;
+    plan = orderplan_is(name);
+    path = plan ? "" : dataname_path(name);
     /* The current folder may have been removed, which matters to relative paths only. */
-    if (path && *path && *path != '/' && !getcwd(here, sizeof(here)))
-        return error_set(err, -errno, "cannot find the current folder: %s", strerror(errno));
-    return dataname_make_absolute(name, here, s->open.dataset, sizeof(s->open.dataset), err);
+    if (path && (plan || (*path && *path != '/')) && !getcwd(here, sizeof(here)))
+        r = error_set(err, -errno, "cannot find the current folder: %s", strerror(errno));
+    else if (plan)
+        r = set_plan(s, w, name, here, err);
+    else
+        r = dataname_make_absolute(name, here, s->open.dataset, sizeof(s->open.dataset), err);
+    free(name);
+    return r;
 }
 
 static int set_pipeline(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
@@ -187,6 +238,9 @@ static int set_numbers(struct plenum_stream *s, const struct wanted *w, struct p
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
+    if (s->plan) /* all of it: instances must agree on what begins later, too */
+        identity_of_plan(&(struct identity_plan){.plan = s->plan, .sets = s->sets, .open = open},
+                         (struct order_place){.position = UINT64_MAX}, s->choices);
     return 0;
 }
 
@@ -228,6 +282,13 @@ static int set_source(struct plenum_stream *s, const struct wanted *w, struct pl
     if (strcmp(source, "generated") != 0)
         return error_set(err, -EINVAL, "PLENUM_SOURCE=%s: it must be real, generated or synthetic",
                          source);
+    if (s->plan) {
+        int r = orderplan_generate(s->plan, err);
+
+        if (r == 0)
+            memcpy(s->open.plan, s->plan->text, sizeof(s->open.plan));
+        return r;
+    }
     if (strncmp(s->open.dataset, generated, strlen(generated)) == 0)
         return 0;
     if (len + sizeof(generated) > sizeof(s->open.dataset))

@@ -8,6 +8,7 @@ pyplenum_files = \
 	%D%/pyplenum/_torch_device.py \
 	%D%/pyplenum/job.py \
 	%D%/pyplenum/normalise.py \
+	%D%/pyplenum/mix.py \
 	%D%/pyplenum/progress.py \
 	%D%/pyplenum/stream.py \
 	%D%/pyplenum/torch.py

@@ -8,9 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/order/orderplan.h"
 #include "common/pipeline/pipeline.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+
+_Static_assert(WIRE_PLAN_MAX == (int)ORDERPLAN_TEXT_MAX && WIRE_SETS_MAX == (int)MIXTURE_SETS_MAX,
+               "a plan fits into its message");
 
 static const char wire_magic[8] = "plenum";
 
@@ -194,6 +198,11 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
                          (unsigned long long)wire_batch_count(open));
     if (open->shuffle == ORDER_BLOCK && open->block == 0)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
+    if (open->plan[0] && (!orderplan_is(open->plan) || open->shuffle != ORDER_GLOBAL ||
+                          open->subset.first || open->subset.end || open->repeat > 1 || open->span))
+        return error_set(err, -EINVAL,
+                         "a plan has its own shuffle, subset and repeat, and no parts: the request "
+                         "has some of its own");
     if (open->subset.end && open->subset.end <= open->subset.first)
         return error_set(err, -EINVAL, "a subset without samples was requested");
     r = check_views(open, err);
@@ -348,6 +357,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, m->geometry);
     frame_put_text(b, m->fields);
     put_shapes(b, m->field, m->num_fields);
+    frame_put_text(b, m->plan);
     return frame_end(b, begin);
 }
 
@@ -379,6 +389,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->geometry = false;
     ret->fields[0] = '\0';
     ret->num_fields = 0;
+    ret->plan[0] = '\0';
     if (!r->bad && r->at == r->end) /* from a client older than WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
@@ -404,6 +415,8 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
         frame_get_text(r, ret->fields, sizeof(ret->fields));
         ret->num_fields = get_shapes(r, ret->field);
     }
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_PLAN */
+        frame_get_text(r, ret->plan, sizeof(ret->plan));
     return frame_got(r);
 }
 
@@ -413,6 +426,7 @@ int wire_put_ask_fields(struct frame_buffer *b, uint64_t request, const struct w
 
     frame_put_text(b, m->dataset);
     frame_put_text(b, m->fields);
+    frame_put_text(b, m->plan);
     return frame_end(b, begin);
 }
 
@@ -420,6 +434,9 @@ int wire_get_ask_fields(struct frame_reader *r, struct wire_ask_fields *ret)
 {
     frame_get_text(r, ret->dataset, sizeof(ret->dataset));
     frame_get_text(r, ret->fields, sizeof(ret->fields));
+    ret->plan[0] = '\0';
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_PLAN */
+        frame_get_text(r, ret->plan, sizeof(ret->plan));
     return frame_got(r);
 }
 
@@ -451,7 +468,29 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_bytes(b, &m->sum, sizeof(m->sum)); /* only u64 fields, little-endian like the host */
     frame_put_u32(b, m->class_names);
     frame_put_text(b, m->warning);
+    frame_put_u32(b, m->positions);
+    frame_put_u32(b, m->sets);
+    for (uint32_t i = 0; i < m->sets; i++) {
+        frame_put_u32(b, m->set[i].samples);
+        frame_put_bytes(b, m->set[i].hash, sizeof(m->set[i].hash));
+    }
     return frame_end(b, begin);
+}
+
+/* The sets of a plan: all samples belong to one of them. */
+static void get_sets(struct frame_reader *r, struct wire_opened *ret)
+{
+    uint64_t samples = 0;
+
+    ret->positions = frame_get_u32(r);
+    ret->sets = frame_get_choice(r, WIRE_SETS_MAX + 1);
+    for (uint32_t i = 0; i < ret->sets; i++) {
+        ret->set[i].samples = frame_get_u32(r);
+        frame_get_bytes(r, ret->set[i].hash, sizeof(ret->set[i].hash));
+        samples += ret->set[i].samples;
+    }
+    if (ret->sets > 0 && (samples != ret->samples || ret->positions == 0))
+        r->bad = true;
 }
 
 int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
@@ -464,6 +503,7 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->sum = (struct datasum){0};
     ret->class_names = 0;
     ret->warning[0] = '\0';
+    ret->positions = ret->sets = 0;
     if (!r->bad && r->at == r->end) /* from a loader older than WIRE_MINOR_SUBSET */
         return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
@@ -473,6 +513,8 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
         if (ret->class_names != 0 && ret->class_names != ret->classes)
             r->bad = true;
     }
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_PLAN */
+        get_sets(r, ret);
     return frame_got(r);
 }
 

@@ -45,11 +45,13 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 12,
+    WIRE_MINOR = 13,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
     WIRE_NAME_MAX = 256,
+    WIRE_PLAN_MAX = 16384, /* bytes of a plan with its NUL */
+    WIRE_SETS_MAX = 64,
     WIRE_TEXT_MAX = 512,
 };
 
@@ -88,6 +90,7 @@ enum {
     WIRE_MINOR_FIELDS = 10, /* FIELDS; fields of OPEN */
     WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON as fields; streams without images */
     WIRE_MINOR_JUNK = 12,   /* junk in pipelines */
+    WIRE_MINOR_PLAN = 13,   /* plan of OPEN and FIELDS; positions and sets of OPENED */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -157,12 +160,16 @@ struct wire_open {
     char fields[FIELDS_TEXT_MAX];
     uint32_t num_fields;
     struct field_shape field[FIELDS_MAX];
+    /* Since 1.13: a plan in canonical form, of which `dataset` is then only a description; "": there
+     * is none. */
+    char plan[WIRE_PLAN_MAX];
 };
 
 /** Which fields to describe. */
 struct wire_ask_fields {
     char dataset[WIRE_DATASET_MAX];
     char fields[FIELDS_TEXT_MAX];
+    char plan[WIRE_PLAN_MAX]; /* since 1.13, like that of OPEN */
 };
 
 /** The shapes of a data set's fields. */
@@ -170,6 +177,12 @@ struct wire_fields {
     uint32_t count;
     struct field_shape field[FIELDS_MAX];
     uint8_t hash[16]; /* of all fields of all samples: equal from every loader */
+};
+
+/** A data set of a plan. */
+struct wire_set {
+    uint32_t samples;
+    uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
 };
 
 struct wire_opened {
@@ -181,6 +194,9 @@ struct wire_opened {
     uint32_t class_names; /* since 1.6: number of classes with names: all, or none */
     /* since 1.6: a warning about what the data set lacks; empty: nothing known */
     char warning[WIRE_TEXT_MAX];
+    /* since 1.13: of a plan, the positions of an epoch, and its sets in the order of the text */
+    uint32_t positions, sets;
+    struct wire_set set[WIRE_SETS_MAX];
 };
 
 struct wire_render {
@@ -324,15 +340,30 @@ static inline uint64_t wire_batch_count(const struct wire_open *open)
     return (uint64_t)open->steps * open->local;
 }
 
-/** Position, counted from the first of a step, of this client's i-th of `local`. */
-static inline uint32_t wire_step_position(const struct wire_open *open, uint32_t i)
+/** Distance, from the first position of a step, of this client's i-th of `local`. */
+static inline uint32_t wire_step_distance(const struct wire_open *open, uint32_t i)
 {
     return order_deal(open->per_step, open->deal, open->offset + i);
 }
 
-/** Get the order and the steps of a stream, for a data set with this many samples: 0 or -EINVAL. */
+/** The position in the step at `place` of this client's i-th of `local`. */
+static inline uint64_t wire_step_position(const struct wire_open *open,
+                                          const struct order_steps *steps, struct order_place place,
+                                          uint32_t i)
+{
+    return order_step_position(steps, place, wire_step_distance(open, i));
+}
+
+/** Get the order and the steps of a stream, for a data set with this many samples: 0 or -EINVAL.
+ *  With a plan, `samples` are the positions of an epoch, and the order lacks its mixture. */
 int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
                struct order_steps *steps, struct plenum_error *err);
+
+/** What OPEN or FIELDS asks to open: the plan, or the data set's name. */
+static inline const char *wire_dataset(const char *dataset, const char *plan)
+{
+    return plan[0] ? plan : dataset;
+}
 
 /** Check that every field is within its bounds. The message names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);

@@ -3,10 +3,13 @@
 
 #include "common/pipeline/identity.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "common/order/orderplan.h"
 
 /* Normalise options that give the same order for this number of samples. With 0 (unknown), leave
  * them as requested. */
@@ -63,4 +66,56 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
     }
     XXH128_canonicalFromHash(&hash, XXH3_128bits(text, n));
     memcpy(ret, hash.digest, 16);
+}
+
+/* The weights of a piece: of the sets that it shows. */
+static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
+                        const struct mixture_piece *piece)
+{
+    (void)XXH3_64bits_update(state, &piece->start, sizeof(piece->start));
+    for (uint32_t i = 0; i < plan->num_sets; i++) {
+        if (piece->weights[i] == 0)
+            continue;
+        (void)XXH3_64bits_update(state, plan->sets[i].name, strlen(plan->sets[i].name) + 1);
+        (void)XXH3_64bits_update(state, &piece->weights[i], sizeof(piece->weights[i]));
+    }
+}
+
+void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16])
+{
+    const struct orderplan *plan = of->plan;
+    uint64_t g = place.epoch * of->positions + place.position, hash[3];
+    uint32_t numbers[] = {of->positions,
+                          plan->block,
+                          (uint32_t)of->open->last,
+                          (uint32_t)plan->labels,
+                          (uint32_t)plan->order,
+                          plan->classes,
+                          plan->each};
+    bool shown[MIXTURE_SETS_MAX] = {false};
+    XXH3_state_t base, weights, sets;
+
+    (void)XXH3_64bits_reset(&base);
+    (void)XXH3_64bits_reset(&weights);
+    (void)XXH3_64bits_reset(&sets);
+    (void)XXH3_64bits_update(&base, of->open->pipeline, strlen(of->open->pipeline));
+    (void)XXH3_64bits_update(&base, &of->open->seed, sizeof(of->open->seed));
+    (void)XXH3_64bits_update(&base, numbers, sizeof(numbers));
+    for (uint32_t j = 0; j < plan->num_pieces && plan->pieces[j].start < g; j++) {
+        add_weights(&weights, plan, &plan->pieces[j]);
+        for (uint32_t i = 0; i < plan->num_sets; i++)
+            shown[i] = shown[i] || plan->pieces[j].weights[i] > 0;
+    }
+    for (uint32_t i = 0; i < plan->num_sets; i++) {
+        if (!shown[i])
+            continue;
+        (void)XXH3_64bits_update(&sets, plan->sets[i].name, strlen(plan->sets[i].name) + 1);
+        (void)XXH3_64bits_update(&sets, of->sets[i].hash, sizeof(of->sets[i].hash));
+    }
+    hash[0] = XXH3_64bits_digest(&base);
+    hash[1] = XXH3_64bits_digest(&weights);
+    hash[2] = XXH3_64bits_digest(&sets);
+    memcpy(ret, &hash[0], IDENTITY_WEIGHTS_AT);
+    memcpy(ret + IDENTITY_WEIGHTS_AT, &hash[1], IDENTITY_SETS_AT - IDENTITY_WEIGHTS_AT);
+    memcpy(ret + IDENTITY_SETS_AT, &hash[2], 16 - IDENTITY_SETS_AT);
 }

@@ -8,6 +8,8 @@
 
 #include "common/net/wire.h"
 
+struct orderplan;
+
 /**
  * XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the order
  * options (shuffle, block, last, subset, repeat). How the samples are distributed (R, M, S, I) and
@@ -19,5 +21,23 @@
  */
 void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
                  uint8_t ret[16]);
+
+/** What the identity of a plan's stream is made of; all borrowed. */
+struct identity_plan {
+    const struct orderplan *plan;
+    const struct wire_set *sets; /* [plan->num_sets] */
+    uint32_t positions;          /* of an epoch */
+    const struct wire_open *open;
+};
+
+/* The parts of a plan's identity begin at these bytes: pipeline, seed, block and epoch at 0; the
+ * weights before the cursor; and the sets that they show. */
+enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
+
+/**
+ * The identity at a place of a stream with a plan: of everything that holds before it, and nothing
+ * that begins there or later. So pieces and sets may be added from there on.
+ */
+void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 
 #endif

@@ -31,6 +31,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/order/mixture.h"
 #include "common/pipeline/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
@@ -57,9 +58,10 @@ static word narrow(wide x)
     return (word)x;
 }
 
-/* One pass of the network over [0, 2^bits). `tweak` distinguishes permutations of one purpose. */
-static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
-                    unsigned bits, word x)
+/* One pass of the network over [0, 2^bits), or of its inverse. `tweak` distinguishes permutations of
+ * one purpose. */
+static inline word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
+                           unsigned bits, word x, bool backwards)
 {
     unsigned low_bits = bits / 2, high_bits = bits - low_bits;
     uint32_t low_mask = (uint32_t)((UINT64_C(1) << low_bits) - 1);
@@ -68,7 +70,11 @@ static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
 
     assert(bits >= 1 && bits <= WORD_BITS);
-    for (uint32_t round = 0; round < rounds; round += 2) {
+    for (uint32_t i = rounds; backwards && i > 0; i -= 2) {
+        low ^= philox_draw(seed, high | (i - 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
+        high ^= philox_draw(seed, low | (i - 2) << 16, epoch, purpose, tweak).word[0] & high_mask;
+    }
+    for (uint32_t round = 0; !backwards && round < rounds; round += 2) {
         /* A half has at most 16 bits, so the round's number fits beside it. */
         high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
         low ^=
@@ -84,13 +90,13 @@ static unsigned bits_below(word n)
     return 64 - (unsigned)__builtin_clzll((wide)n - 1);
 }
 
-/* The image of x under a permutation of [0, n).
+/* The image of x under a permutation of [0, n), or under its inverse.
  *
  * It terminates: a walk never meets a point twice before it is back at x, so it takes at most one
  * pass more than there are points in [n, 2^bits). This requires x < n: the cycle of a point beyond
  * n need not lead below n at all. */
-static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
-                    word x)
+static inline word walk(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
+                        word n, word x, bool backwards)
 {
     unsigned bits;
     wide left;
@@ -104,9 +110,27 @@ static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     do {
         assert(left > 0);
         left--;
-        x = feistel(seed, epoch, purpose, tweak, bits, x);
+        x = feistel(seed, epoch, purpose, tweak, bits, x, backwards);
     } while (x >= n);
     return x;
+}
+
+static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
+                    word x)
+{
+    return walk(seed, epoch, purpose, tweak, n, x, false);
+}
+
+uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                       uint32_t n, uint32_t x)
+{
+    return permute(seed, epoch, purpose, narrow(tweak), narrow(n), narrow(x));
+}
+
+uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                         uint32_t n, uint32_t x)
+{
+    return walk(seed, epoch, purpose, narrow(tweak), narrow(n), narrow(x), true);
 }
 
 static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
@@ -136,8 +160,12 @@ static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, 
 
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
 {
-    word n = narrow(order->n), p = narrow(position / (order->repeat ? order->repeat : 1));
+    word n, p;
 
+    if (order->mixture)
+        return mixture_sample(order->mixture, epoch, position);
+    n = narrow(order->n);
+    p = narrow(position / (order->repeat ? order->repeat : 1));
     assert(p < n);
     switch (order->shuffle) {
     case ORDER_GLOBAL:
@@ -151,6 +179,16 @@ uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t positi
     }
     assert(p < n);
     return narrow((wide)order->first + p);
+}
+
+uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t position,
+                          uint32_t attempt)
+{
+    struct philox_block block = philox_draw(order->seed, position, epoch, DRAW_PROBE, attempt);
+
+    if (order->mixture)
+        return mixture_substitute(order->mixture, epoch, position, &block);
+    return order->first + philox_below(block.word[0], order->n);
 }
 
 int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err)
@@ -233,40 +271,133 @@ static uint64_t span_of(const struct order_steps *steps)
     return steps->span ? steps->span : steps->n;
 }
 
+/* The first gap that ends behind the global position g, or NULL. */
+static const struct order_gap *gap_after(const struct order_steps *steps, uint64_t g)
+{
+    for (uint32_t i = 0; i < steps->num_gaps; i++)
+        if (g < steps->gaps[i].end)
+            return &steps->gaps[i];
+    return NULL;
+}
+
+static uint64_t global_of(const struct order_steps *steps, struct order_place place)
+{
+    return place.epoch * steps->n + place.position;
+}
+
+/* Positions from `place`, which is in no gap, to the next gap or the end of the epoch, and whether
+ * that is a gap. */
+static uint64_t run_of(const struct order_steps *steps, struct order_place place, bool *ends_at_gap)
+{
+    uint64_t left = span_of(steps) - place.position, g;
+    const struct order_gap *gap;
+
+    *ends_at_gap = false;
+    if (steps->num_gaps == 0)
+        return left;
+    g = global_of(steps, place);
+    gap = gap_after(steps, g);
+    if (!gap || gap->begin <= g || gap->begin - g >= left) /* a loader may be asked for any place */
+        return left;
+    *ends_at_gap = true;
+    return gap->begin - g;
+}
+
 bool order_place_has_step(const struct order_steps *steps, struct order_place place)
 {
+    bool at_gap;
+
     if (place.position >= span_of(steps))
         return false;
-    return steps->last == ORDER_PAD || span_of(steps) - place.position >= steps->per_step;
+    if (steps->last == ORDER_PAD || span_of(steps) - place.position >= steps->per_step)
+        return true;
+    (void)run_of(steps, place, &at_gap);
+    return at_gap;
+}
+
+/* Leave the gap that `place` is in, if it is in one. */
+static struct order_place leave_gap(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t g = global_of(steps, place);
+    const struct order_gap *gap = gap_after(steps, g);
+
+    if (!gap || g < gap->begin)
+        return place;
+    return (struct order_place){.epoch = gap->end / steps->n, .position = gap->end % steps->n};
 }
 
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place)
 {
-    if (order_place_has_step(steps, place))
-        return place;
-    return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+    for (;;) {
+        if (steps->num_gaps > 0 && place.position < span_of(steps))
+            place = leave_gap(steps, place);
+        if (order_place_has_step(steps, place))
+            return place;
+        place = (struct order_place){.epoch = place.epoch + 1, .position = 0};
+        if (!gap_after(steps, global_of(steps, place)))
+            return place;
+    }
 }
 
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place)
 {
-    uint64_t span = span_of(steps);
+    uint64_t span = span_of(steps), left;
+    bool at_gap;
 
-    if (place.position >= span || span - place.position <= steps->per_step)
-        /* nothing left: equal for every step size */
+    if (place.position >= span) /* nothing left: equal for every step size */
         return (struct order_place){.epoch = place.epoch + 1, .position = 0};
-    place.position += steps->per_step;
+    left = run_of(steps, place, &at_gap);
+    if (!at_gap && left <= steps->per_step)
+        return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+    place.position += min_u64(left, steps->per_step);
     return place;
+}
+
+uint64_t order_step_position(const struct order_steps *steps, struct order_place place, uint32_t at)
+{
+    bool at_gap = false;
+    uint64_t run;
+
+    if (steps->num_gaps == 0 || place.position >= span_of(steps))
+        return place.position + at;
+    run = run_of(steps, place, &at_gap);
+    return place.position + (at_gap ? at % run : at);
+}
+
+bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at)
+{
+    bool at_gap;
+
+    if (place.position + at >= steps->n)
+        return false;
+    return steps->num_gaps == 0 || at < run_of(steps, place, &at_gap);
+}
+
+static uint64_t steps_in(const struct order_steps *steps, uint64_t left)
+{
+    assert(steps->per_step > 0);
+    return left / steps->per_step + (steps->last == ORDER_PAD && left % steps->per_step > 0);
 }
 
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place)
 {
-    uint64_t left;
+    uint64_t count = 0, run, epoch = place.epoch;
+    bool at_gap;
 
     if (place.position >= span_of(steps))
         return 0;
-    assert(steps->per_step > 0);
-    left = span_of(steps) - place.position;
-    return left / steps->per_step + (steps->last == ORDER_PAD && left % steps->per_step > 0);
+    if (steps->num_gaps == 0)
+        return steps_in(steps, span_of(steps) - place.position);
+    for (;;) { /* run by run, between the gaps */
+        place = leave_gap(steps, place);
+        if (place.epoch != epoch || place.position >= span_of(steps))
+            return count;
+        run = run_of(steps, place, &at_gap);
+        if (!at_gap)
+            return count + steps_in(steps, run);
+        count += (run + steps->per_step - 1) / steps->per_step;
+        place.position += run;
+    }
 }
 
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
@@ -276,6 +407,12 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
     /* skip the rest of an epoch if it is smaller than a step */
     uint64_t left = max_u64(order_steps_left(steps, place), 1);
 
+    if (steps->num_gaps > 0) { /* steps are not alike: one after the other, a batch at a time */
+        place = order_place_settle(steps, place);
+        for (; count > 0; count--)
+            place = order_place_settle(steps, order_place_after(steps, place));
+        return place;
+    }
     assert(whole > 0);
     if (count == 0)
         return order_place_settle(steps, place);

@@ -8,6 +8,10 @@
 
 #include <plenum/error.h>
 
+#include "common/pipeline/philox.h"
+
+struct mixture;
+
 enum order_shuffle {
     ORDER_GLOBAL, /* one permutation of all samples */
     ORDER_NONE,   /* position = sample */
@@ -30,6 +34,9 @@ struct order {
     uint32_t block;  /* ORDER_BLOCK: samples in a block, at least 1 */
     uint32_t first;  /* start of a subset: samples before it are never shown */
     uint32_t repeat; /* consecutive positions that show the same sample; 0 means 1 */
+    /* The order of a plan (mixture.h), which replaces shuffle, block, first and repeat; n is then
+     * the number of positions in an epoch. Borrowed. NULL: there is no plan. */
+    const struct mixture *mixture;
 };
 
 /** N: positions in an epoch. */
@@ -38,6 +45,13 @@ static inline uint32_t order_positions(const struct order *order)
     return order->n * (order->repeat ? order->repeat : 1);
 }
 
+/** The image of x under a permutation of [0, n), n >= 1 (docs/order.md, section 2). Threads: any. */
+uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                       uint32_t n, uint32_t x);
+/** Its inverse. */
+uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                         uint32_t n, uint32_t x);
+
 /**
  * The sample at `position` (0 ... N - 1) of `epoch`. Each sample of the subset appears `repeat`
  * times per epoch; with repeat 1 this is a bijection.
@@ -45,6 +59,10 @@ static inline uint32_t order_positions(const struct order *order)
  * Constant time and memory: there is no table. Threads: any.
  */
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position);
+
+/** The sample to try in place of a bad one at this position: the attempt-th substitute. */
+uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t position,
+                          uint32_t attempt);
 
 /**
  * The position whose sample is mixed into that of `position` (0 ... N - 1): the next one with a
@@ -100,6 +118,11 @@ struct order_place {
     uint64_t position;
 };
 
+/** Global positions (epoch * n + position) that are never shown: [begin, end). */
+struct order_gap {
+    uint64_t begin, end;
+};
+
 /**
  * The steps of a stream: `per_step` = R * M positions each, from position 0 of every epoch.
  *
@@ -112,6 +135,10 @@ struct order_steps {
     uint32_t per_step;
     enum order_last last;
     uint64_t span; /* 0: n */
+    /* Ascending and apart from each other; borrowed. A step that reaches a gap ends there: the rest
+     * of it is filled up and does not count. Not with a span. */
+    const struct order_gap *gaps;
+    uint32_t num_gaps;
 };
 
 /** Does a step begin here? False if the epoch has ended for steps of this size. */
@@ -125,11 +152,18 @@ bool order_place_has_step(const struct order_steps *steps, struct order_place pl
  */
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place);
 
+/** The position of the i-th index of the step at `place`, whose distance from the first is `at`
+ *  (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
+uint64_t order_step_position(const struct order_steps *steps, struct order_place place,
+                             uint32_t at);
+/** Does the position with this distance from the first of a step count? */
+bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
+
 /** The position after the step at `place`, not settled. */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
 /** The position of the step that is `count` steps after the one at `place`, settled; in constant
- *  time. Epochs must have steps. */
+ *  time, without gaps. Epochs must have steps. */
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 

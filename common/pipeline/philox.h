@@ -36,6 +36,14 @@ enum draw_purpose {
     DRAW_ERASING = 18,
     DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
+    DRAW_SET_SEED = 40,   /* the seed of a set of a mixture: words 0 and 1 */
+    DRAW_PHASE = 41,      /* the shift of a phase: word 0 */
+    DRAW_PLACES = 42,     /* the order of the places in a block of a plan */
+    DRAW_WEIGHT = 43,     /* which sample is shown, by weight */
+    DRAW_CUT = 44,        /* where strata are cut: word 0 */
+    DRAW_BLOCKS = 45,     /* the order of blocks, for strata */
+    DRAW_MEMBER = 46,     /* the order of a class's samples */
+    DRAW_CLASSES = 47,    /* the order of classes; 48 to 50 are reserved by docs/order.md */
 };
 
 struct philox_block {

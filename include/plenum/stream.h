@@ -410,6 +410,17 @@ struct plenum_mix {
  */
 PLENUM_API int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret);
 
+/** The most data sets that a plan can have. */
+#define PLENUM_SETS_MAX 64
+
+/**
+ * Write the set that each sample of a batch belongs to: its number in the order of the plan's lines.
+ *
+ * @param ret  uint8 [count]; filled in only if the stream has a plan.
+ * Returns the number of sets, or 0 without a plan. Threads: any.
+ */
+PLENUM_API int plenum_batch_get_sets(const struct plenum_batch *batch, uint8_t *ret);
+
 /** The most views that a pipeline can have. */
 #define PLENUM_VIEWS_MAX 4
 
@@ -577,6 +588,32 @@ PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
  * The string belongs to the stream and is valid until plenum_stream_destroy(). Threads: any.
  */
 PLENUM_API const char *plenum_stream_get_dataset(const struct plenum_stream *stream);
+
+/** A data set of a plan. */
+struct plenum_set {
+    const char *name;     /**< As the plan names it; borrowed until plenum_stream_destroy(). */
+    uint64_t first;       /**< Number of its first sample among those of all sets. */
+    uint64_t num_samples; /**< Samples that it has. */
+};
+
+/**
+ * List the data sets of the stream's plan, in the order of its lines. docs/sampling.md describes
+ * plans, which are passed as options.dataset.
+ *
+ * @param ret  [PLENUM_SETS_MAX]
+ * Returns their number, or 0 if the stream has no plan. Threads: any.
+ */
+PLENUM_API uint32_t plenum_stream_get_sets(const struct plenum_stream *stream,
+                                           struct plenum_set ret[PLENUM_SETS_MAX]);
+
+/**
+ * Get the cursor of any position of this stream, for plenum_stream_seek(). A step should begin
+ * there.
+ *
+ * Returns 0, or -ECHILD. Threads: any.
+ */
+PLENUM_API int plenum_stream_cursor_at(struct plenum_stream *stream, uint64_t epoch,
+                                       uint64_t position, struct plenum_cursor *ret);
 
 /**
  * Get the position after the last batch that plenum_stream_next() returned.

@@ -110,11 +110,29 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     return 0;
 }
 
+/* Is a position skipped, or left out because the last positions of its epoch fill no step? */
+static bool is_left_out(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t g = place.epoch * steps->n + place.position, end = (place.epoch + 1) * steps->n,
+             begin = place.epoch * steps->n;
+
+    for (uint32_t i = 0; i < steps->num_gaps; i++) {
+        const struct order_gap *gap = &steps->gaps[i];
+
+        if (g >= gap->begin && g < gap->end)
+            return true;
+        if (gap->begin < end && gap->end > begin)
+            begin = gap->end; /* of the last run of positions in the epoch */
+    }
+    return steps->last == ORDER_DROP && g >= begin && g >= end - (end - begin) % steps->per_step;
+}
+
 /* Hash the valid samples in `steps` steps of each epoch, up to `most` samples. */
 static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, uint64_t most,
                        struct hash_sum *sum, struct plenum_error *err)
 {
-    uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
+    bool gaps = s->steps.num_gaps > 0;
+    uint64_t end = gaps ? s->steps.n : min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
     uint8_t *pixels = malloc(render_bytes(&s->spec) + ctl_field_bytes(s));
     int r = 0;
@@ -125,6 +143,8 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
         struct order_place place = {.epoch = epoch};
 
         for (; place.position < end && sum->samples < most; place.position++) {
+            if (gaps && is_left_out(&s->steps, place))
+                continue;
             r = hash_position(s, &scratch, place, pixels, sum, err);
             if (r < 0)
                 goto out;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/data/dataname.h"
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/progress.h"
 #include "common/util/text.h"
@@ -122,14 +123,40 @@ int ctl_start(const struct options_program *program, void *target, int argc, cha
     return 2;
 }
 
+/* Read "@FILE", and make the paths of a plan absolute; other names are copied. */
+static int read_plan(const char *name, char **ret, struct plenum_error *err)
+{
+    struct orderplan *plan;
+    char here[4096], *text;
+    int r = orderplan_read(name, &text, err);
+
+    if (r < 0 || !orderplan_is(text)) {
+        *ret = r < 0 ? NULL : text;
+        return r;
+    }
+    r = getcwd(here, sizeof(here))
+            ? orderplan_parse(text, here, &plan, err)
+            : error_set(err, -errno, "cannot find the current folder: %s", strerror(errno));
+    free(text);
+    if (r < 0)
+        return r;
+    *ret = strdup(plan->text);
+    orderplan_free(plan);
+    return *ret ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err)
 {
-    int r;
+    char *text;
+    int r = read_plan(name, &text, err);
 
+    if (r < 0)
+        return r;
     options->progress = ctl_show_progress;
-    r = dataset_open(name, options, ret, err);
+    r = dataset_open(text, options, ret, err);
     ctl_end_progress();
+    free(text);
     return r;
 }
 
@@ -141,6 +168,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
     struct order_subset subset = {0};
+    bool shuffled = strcmp(args->shuffle, "global") != 0;
     int r;
 
     r = views_parse(args->pipeline, &s.spec.views, err);
@@ -178,7 +206,13 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return r;
     }
     order->seed = args->seed;
-    r = order_init(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
+    r = dataset_set_order(s.dataset, order, err);
+    if (r == 0 && order->mixture && (args->subset || args->repeat > 1 || shuffled))
+        r = error_set(err, -EINVAL,
+                      "a plan has its own shuffle, subset and repeat: write them in the lines of "
+                      "sets");
+    if (r == 0 && !order->mixture)
+        r = order_init(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
     if (r < 0) {
         ctl_stream_close(&s);
         return r;
@@ -187,6 +221,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         (struct order_steps){.n = order_positions(order),
                              .per_step = args->replicas * args->micro_batch,
                              .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
+    s.steps.num_gaps = dataset_get_skips(s.dataset, &s.steps.gaps);
     if (s.steps.last == ORDER_DROP && s.steps.per_step > s.steps.n) {
         r = error_set(
             err, -EINVAL,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
@@ -101,6 +102,13 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         goto fail;
     }
     d->scope.cancel = options->cancel;
+    if (orderplan_is(name)) {
+        r = mixed_open(d, name, options, err);
+        if (r < 0)
+            goto fail;
+        *ret = d;
+        return 0;
+    }
     r = name_check_scope(&d->scope, name, err);
     if (r < 0)
         goto fail;
@@ -180,7 +188,7 @@ void dataset_unref(struct dataset *dataset)
     io_close(&dataset->table_hold);
     remote_destroy(dataset);
     archive_forget(dataset);
-    if (!dataset_is_generated(dataset))
+    if (dataset->index.header != &dataset->generated)
         index_close(&dataset->index);
     pattern_list_fini(&dataset->files);
     if (dataset->format && dataset->format->release)
@@ -192,6 +200,7 @@ void dataset_unref(struct dataset *dataset)
     class_list_destroy(dataset->classes);
     scope_fini(&dataset->scope);
     dataset_unref(dataset->inner);
+    mixed_close(dataset->mixed);
     fields_close(dataset->field_table);
     hint_cache_close(dataset->hints);
     checksums_close(dataset->checksums);
@@ -273,11 +282,24 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset)
 
 bool dataset_is_generated(const struct dataset *dataset)
 {
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset->mixed ? dataset_get_sets(dataset, sets) : 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (!dataset_is_generated(sets[i].dataset))
+            return false;
     return dataset->index.header == &dataset->generated;
+}
+
+const struct dataset *dataset_find_set(const struct dataset *dataset, uint32_t *sample)
+{
+    return dataset->mixed ? mixed_find(dataset->mixed, sample) : dataset;
 }
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample)
 {
+    if (dataset->mixed)
+        return mixed_label(dataset->mixed, sample);
     if (dataset->inner)
         return dataset_get_label(dataset->inner, sample);
     if (dataset_is_generated(dataset))
@@ -291,11 +313,14 @@ const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label
 
     if (dataset->inner)
         return dataset_get_class_name(dataset->inner, label);
+    if (dataset->mixed && label < index->header->class_names)
+        return mixed_class_name(dataset->mixed, label);
     return label < index->header->class_names ? index_name(index, index->classes[label]) : "";
 }
 
 uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample)
 {
+    dataset = dataset_find_set(dataset, &sample);
     return dataset_is_generated(dataset) ? 0 : sample_at(dataset, sample)->len;
 }
 
@@ -306,12 +331,15 @@ uint32_t dataset_get_containers(const struct dataset *dataset)
 
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample)
 {
+    if (dataset->mixed)
+        return mixed_container(dataset->mixed, sample);
     return dataset_is_generated(dataset) ? 0 : sample_at(dataset, sample)->container;
 }
 
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size)
 {
+    dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset))
         (void)snprintf(ret, size, "%s, sample %u", dataset->name, sample);
     else
@@ -322,6 +350,7 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
 char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size)
 {
+    dataset = dataset_find_set(dataset, &sample);
     if (dataset->format->path)
         dataset->format->path(dataset, sample_at(dataset, sample), ret, size);
     else
@@ -450,6 +479,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     const struct dataset_bad *bad;
     struct sample_reading reading;
 
+    dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset))
         return 0;
     if (!dataset_has_images(dataset))
@@ -466,6 +496,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err)
 {
+    dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset) || !dataset->format->fields)
         return 0;
     return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
@@ -475,6 +506,7 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample)
 {
     const struct index_sample *s;
 
+    dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset))
         return;
     s = sample_at(dataset, sample);

@@ -12,6 +12,7 @@
 
 #include "common/data/datasum.h"
 #include "common/data/fields.h"
+#include "common/pipeline/order.h"
 
 /** An open data set with its index. Opaque, reference counted, constant once open. Threads: any. */
 struct dataset;
@@ -71,7 +72,8 @@ struct dataset_options {
 
 /**
  * Open FORMAT[,KEY=VALUE...]:WHERE, or a plain path whose format is detected. Builds the index
- * first unless a fresh one exists. docs/datasets.md describes formats and settings.
+ * first unless a fresh one exists. docs/datasets.md describes formats and settings. The text of a
+ * plan (common/order/orderplan.h) opens all its data sets as one.
  *
  * Errors: -EINVAL no such format or setting, or fields that this format does not have; -ENOENT,
  * -EACCES, -ENOTDIR from the file system; -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it
@@ -120,6 +122,24 @@ uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample
 uint32_t dataset_get_containers(const struct dataset *dataset);
 /** The number of a sample's container. */
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
+/** One data set of a plan. */
+struct dataset_set {
+    const char *name;              /* borrowed */
+    const struct dataset *dataset; /* borrowed */
+    uint32_t first;                /* the number of its first sample among those of all sets */
+    uint32_t positions;            /* of one pass of its own order */
+    uint8_t hash[16];              /* of its fingerprint and everything that its order depends on */
+};
+
+/** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX]; returns their number, 0 if it is none. */
+uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret);
+/** The data set of a plan that a sample belongs to, and its number there; otherwise both stay. */
+const struct dataset *dataset_find_set(const struct dataset *dataset, uint32_t *sample);
+/** The global positions that a plan skips: their number, and where they are. Borrowed. */
+uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap **ret);
+/** Give an order with a seed what a plan says: its positions and `mixture`, which the data set owns.
+ * Without a plan, the order stays. 0 or -errno with `err` set. */
+int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err);
 /** Returns whether the data set has no files, and its pixels are generated (generated:). */
 bool dataset_is_generated(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
@@ -218,7 +238,8 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
-/** The data set's hint cache, or NULL if it has none. Borrowed. Threads: any. */
+/** The data set's hint cache, or NULL if it has none; each set of a plan has its own. Borrowed.
+ * Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
 /** The reason why there is no hint cache although options.hints was set; 0: there is one. */

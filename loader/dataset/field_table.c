@@ -258,6 +258,8 @@ uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned thread
 {
     const struct field_memory *memory;
 
+    if (dataset->mixed)
+        return mixed_field_memory(dataset->mixed, threads);
     if (!dataset->field_table)
         return 0;
     memory = &dataset->field_table->header->memory;
@@ -273,5 +275,7 @@ const uint8_t *dataset_get_fields_hash(const struct dataset *dataset)
 {
     static const uint8_t none[16];
 
+    if (dataset->mixed)
+        return mixed_fields_hash(dataset->mixed);
     return dataset->field_table ? dataset->field_table->header->hash : none;
 }

@@ -14,6 +14,7 @@
 #include "loader/dataset/field_table.h"
 #include "loader/dataset/index_builder.h"
 #include "loader/dataset/label.h"
+#include "loader/dataset/mixed.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/scope.h"
 #include "loader/dataset/skipped.h"
@@ -57,6 +58,7 @@ struct dataset {
     uint8_t fingerprint[16];            /* hash of sum */
     struct index_header generated;      /* generated: index.header points to it */
     struct dataset *inner;              /* generated: the data set that labels come from, or NULL */
+    struct mixed *mixed;                /* the data sets of a plan (format is NULL), or NULL */
     struct fields fields;               /* requested when it was opened */
     struct field_table *field_table;    /* or NULL */
     int index_hold, table_hold;         /* from cache_hold(), or -1 */

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
@@ -132,7 +133,12 @@ const char *dataset_get_bad_path(const struct dataset *dataset)
 
 uint32_t dataset_get_known_bad(const struct dataset *dataset)
 {
-    return dataset->bad.count;
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset_get_sets(dataset, sets), bad = dataset->bad.count;
+
+    for (uint32_t i = 0; i < count; i++)
+        bad += dataset_get_known_bad(sets[i].dataset);
+    return bad;
 }
 
 const struct dataset_bad *known_bad_find(const struct dataset *d, uint32_t sample)
@@ -165,7 +171,9 @@ void known_bad_forget(const struct dataset *d, uint32_t sample)
 
 const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
 {
-    const struct dataset_bad *bad = known_bad_find(dataset, sample);
+    const struct dataset_bad *bad;
 
+    dataset = dataset_find_set(dataset, &sample);
+    bad = known_bad_find(dataset, sample);
     return bad ? bad->reason : NULL;
 }

@@ -30,6 +30,11 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/mds.c \
 	%D%/mds_index.c %D%/mds_index.h \
 	%D%/mds_shard.c %D%/mds_shard.h \
+	%D%/mixed.c %D%/mixed.h \
+	%D%/beside.c %D%/beside.h \
+	%D%/selection.c %D%/selection.h \
+	%D%/set_table.c %D%/set_table.h \
+	%D%/weighing.c %D%/weighing.h \
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/npy.c %D%/npy.h \

@@ -19,6 +19,7 @@ static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 struct npy_text {
     const char *at, *end;
+    uint32_t most; /* bytes of the array */
 };
 
 static int damaged(struct plenum_error *err)
@@ -85,11 +86,11 @@ static int take_shape(struct npy_text *t, struct field_shape *ret, struct plenum
         if (ret->dims == PLENUM_FIELD_DIMS_MAX)
             return error_set(err, -EBADMSG, "its array has more than %d dimensions",
                              PLENUM_FIELD_DIMS_MAX);
-        bytes = n > FIELD_BYTES_MAX ? UINT64_MAX : bytes * n;
-        if (bytes == 0 || bytes > FIELD_BYTES_MAX)
+        bytes = n > t->most ? UINT64_MAX : bytes * n;
+        if (bytes == 0 || bytes > t->most)
             return error_set(err, -EBADMSG, "its array %s",
                              bytes == 0 ? "is empty" : "has more than 1 MiB");
-        assert(n > 0 && n <= FIELD_BYTES_MAX);
+        assert(n > 0 && n <= t->most);
         ret->shape[ret->dims++] = (uint32_t)n;
     }
     assert(bytes > 0 && bytes <= UINT32_MAX);
@@ -155,6 +156,12 @@ static int parse_header(struct npy_text *t, struct field_shape *ret, struct plen
 int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *ret_at,
               struct plenum_error *err)
 {
+    return npy_parse_most(bytes, len, FIELD_BYTES_MAX, ret, ret_at, err);
+}
+
+int npy_parse_most(const void *bytes, size_t len, uint32_t most, struct field_shape *ret,
+                   size_t *ret_at, struct plenum_error *err)
+{
     const uint8_t *p = bytes;
     size_t begin, header;
     struct npy_text text;
@@ -169,7 +176,7 @@ int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *re
         header |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (header > len - begin)
         return damaged(err);
-    text = (struct npy_text){(const char *)p + begin, (const char *)p + begin + header};
+    text = (struct npy_text){(const char *)p + begin, (const char *)p + begin + header, most};
     r = parse_header(&text, ret, err);
     if (r < 0)
         return r;

@@ -17,4 +17,8 @@
 int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *ret_at,
               struct plenum_error *err);
 
+/** Like npy_parse(), for arrays of up to `most` bytes. */
+int npy_parse_most(const void *bytes, size_t len, uint32_t most, struct field_shape *ret,
+                   size_t *ret_at, struct plenum_error *err);
+
 #endif

@@ -292,6 +292,8 @@ int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
 
     if (count == 0)
         return 0;
+    if (dataset->mixed)
+        return mixed_read_fields(dataset, sample, buffer, err);
     r = fields_read_stored(dataset, sample, all, NULL, err);
     if (r < 0)
         goto out;

@@ -106,13 +106,11 @@ static struct render_try partner_of(const struct render_spec *spec, const struct
 static uint32_t find_candidate(const struct render_spec *spec, const struct render_try *try)
 {
     struct image_draw draw = draw_of(spec, try);
-    struct philox_block block;
 
     assert(try->bad <= PROBES_MAX);
     if (try->bad == 0)
         return render_sample_at(spec, try->epoch, try->position);
-    block = philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, try->bad - 1);
-    return spec->order.first + philox_below(block.word[0], spec->order.n);
+    return order_substitute(&spec->order, draw.epoch, draw.position, try->bad - 1);
 }
 
 uint32_t render_candidate(const struct render_spec *spec, struct render_try *try)
@@ -229,9 +227,9 @@ static int decode(const struct render_job *job, struct image_view *views, uint32
 {
     const struct render_spec *spec = job->spec;
     struct render_scratch *scratch = job->scratch;
-    struct hint_cache *hints = dataset_get_hints(spec->dataset);
     const struct image_file file = {job->files->own.bytes, job->files->own.len};
-    uint32_t sample = render_candidate(spec, job->try);
+    uint32_t sample = render_candidate(spec, job->try), number = sample;
+    struct hint_cache *hints = dataset_get_hints(dataset_find_set(spec->dataset, &number));
     struct image_tiles tiles = {0};
     char name[400];
     int r;
@@ -244,14 +242,14 @@ static int decode(const struct render_job *job, struct image_view *views, uint32
     image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
     image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
     if (hints)
-        (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
+        (void)hint_cache_get(hints, number, &scratch->hint, &tiles.hint, &tiles.len);
     r = image_render_views(scratch->decoder, views, count, &spec->store, &file, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r < 0)
         return error_prefix(err, r, "%s",
                             dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
     if (tiles.found)
-        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max,
+        (void)hint_cache_put(hints, number, tiles.found, tiles.found_len, tiles.found_max,
                              tiles.len);
     return job->dst->field[0] ? put_followers(job, views, count, err) : 0;
 }
@@ -319,14 +317,14 @@ static int render_slices(const struct render_job *job, struct image_view *views,
 static int render_alone(const struct render_job *job, struct plenum_error *err)
 {
     struct image_view views[VIEWS_IMAGES_MAX];
-    uint32_t images = list_views(job, views);
+    uint32_t images = list_views(job, views), sample = render_candidate(job->spec, job->try);
     int r = 0;
 
     assert(job->count == 1 || (job->try->bad == 0 && render_run(job->spec, job->try->position,
                                                                 job->count) == job->count));
     if (!views_have_images(&job->spec->views))
         r = 0;
-    else if (dataset_is_generated(job->spec->dataset))
+    else if (dataset_is_generated(dataset_find_set(job->spec->dataset, &sample)))
         r = render_slices(job, views, images, err);
     else
         r = decode(job, views, images, err);

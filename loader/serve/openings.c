@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "common/data/dataname.h"
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "common/util/log.h"
@@ -94,12 +95,18 @@ static struct opening *opening_of(struct list *link)
 /* Reject relative paths: the loader's working directory is not its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
 {
-    if (dataname_is_absolute(text))
-        return 0;
+    if (orderplan_is(text) || dataname_is_absolute(text))
+        return 0; /* a plan's paths are checked when it is parsed */
     return error_set(err, -EINVAL,
                      "data set '%s': a loader needs an absolute path, because its working "
                      "directory differs from its clients'",
                      text);
+}
+
+/* The name for logs. */
+static const char *shown_name(const struct opening *o)
+{
+    return orderplan_is(o->name) ? "the data sets of a plan" : o->name;
 }
 
 /* Set the progress that waiting clients receive. Threads: any. */
@@ -127,9 +134,10 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     if (o->logged_ns == 0)
         o->logged_ns = now;
     if (now - o->logged_ns >= log_progress_ns) {
-        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO,
-                  (struct log_field[]){{"dataset", o->name}, {"client_uid", o->user}, {NULL, NULL}},
-                  "indexing %s: %s", o->name, text);
+        log_about(
+            total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO,
+            (struct log_field[]){{"dataset", shown_name(o)}, {"client_uid", o->user}, {NULL, NULL}},
+            "indexing %s: %s", shown_name(o), text);
         o->logged_ns = now;
     }
     tell(o, text, done, total);
@@ -340,9 +348,9 @@ static void begin(struct opening *o, enum stage stage)
 static void give_up(struct opening *o)
 {
     struct plenum_error err;
-    int r =
-        error_set(&err, -ETIMEDOUT, "data set '%s': its storage has not responded for %llu minutes",
-                  o->name, (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
+    int r = error_set(
+        &err, -ETIMEDOUT, "data set '%s': its storage has not responded for %llu minutes",
+        shown_name(o), (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
     atomic_store(&o->cancel, true); /* no later opening inherits it */

@@ -204,7 +204,7 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     if (r->next > 0 && in_step == 0) /* the batch's next step begins */
         r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     try = (struct render_try){.epoch = r->place.epoch,
-                              .position = r->place.position + wire_step_position(s->open, in_step)};
+                              .position = wire_step_position(s->open, s->steps, r->place, in_step)};
     count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
     queue_item_add_part(item, r->next, count, &try);
     r->next += count;

@@ -61,7 +61,7 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
             continue;
         *sample =
             render_sample_at(s->spec, s->ahead.step.epoch,
-                             s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
+                             wire_step_position(s->open, s->steps, s->ahead.step, s->ahead.index));
         walk_on(s, &s->ahead, 1);
         assert(s->ahead.ordinal > s->taken);
         return s;

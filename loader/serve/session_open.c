@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
@@ -122,6 +123,18 @@ static int check_fields(const struct session *s, struct plenum_error *err)
                      dataset_get_name(s->dataset));
 }
 
+/* Set order and steps; that of a plan is known already, with its positions. */
+static int set_steps(struct session *s, struct plenum_error *err)
+{
+    const struct mixture *mixture = s->spec.order.mixture;
+    uint32_t n = mixture ? s->spec.order.n : dataset_get_samples(s->dataset);
+    int r = wire_order(&s->open, n, &s->spec.order, &s->steps, err);
+
+    s->spec.order.mixture = mixture;
+    s->steps.num_gaps = dataset_get_skips(s->dataset, &s->steps.gaps);
+    return r;
+}
+
 static int start_stream(struct session *s, struct plenum_error *err)
 {
     int r = check_fields(s, err);
@@ -133,8 +146,11 @@ static int start_stream(struct session *s, struct plenum_error *err)
                                dataset_get_field_memory(s->dataset, s->server->io_threads), err);
     if (r < 0)
         return r;
-    r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);
-
+    s->spec.order.seed = s->open.seed;
+    r = dataset_set_order(s->dataset, &s->spec.order, err);
+    if (r < 0)
+        return r;
+    r = set_steps(s, err);
     if (r < 0)
         return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
     if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
@@ -184,7 +200,7 @@ static void tell_about_index(struct session *s)
 {
     char folder[4096] = "";
 
-    if (dataset_get_index_path(s->dataset) || dataset_is_generated(s->dataset) ||
+    if (dataset_get_index_path(s->dataset) || dataset_is_generated(s->dataset) || s->open.plan[0] ||
         !session_may_log(s, LOG_LEVEL_WARN))
         return;
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
@@ -193,6 +209,19 @@ static void tell_about_index(struct session *s)
               "the data set is opened: check that this is a folder with free space that the loader "
               "may write to, or name another one with PLENUM_CACHE_DIR or --cache-dir",
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
+}
+
+/* Tell the client what it needs to know of a plan: it does not compute the order. */
+static void tell_sets(const struct session *s, struct wire_opened *m)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+
+    m->sets = dataset_get_sets(s->dataset, sets);
+    m->positions = m->sets > 0 ? s->spec.order.n : 0;
+    for (uint32_t i = 0; i < m->sets; i++) {
+        m->set[i].samples = dataset_get_samples(sets[i].dataset);
+        memcpy(m->set[i].hash, sets[i].hash, sizeof(m->set[i].hash));
+    }
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
@@ -223,6 +252,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
+    tell_sets(s, &m);
     session_move(s, STATE_OPEN);
     snapshot_forget(s->server);
     tell_about_index(s);
@@ -331,8 +361,8 @@ static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
     struct plenum_error err;
-    int r = ask_for_dataset(s, s->open.dataset, s->open.fields, views_forgive_junk(&s->spec.views),
-                            on_dataset_open, &err);
+    int r = ask_for_dataset(s, wire_dataset(s->open.dataset, s->open.plan), s->open.fields,
+                            views_forgive_junk(&s->spec.views), on_dataset_open, &err);
 
     if (r < 0) {
         session_refuse(s, request, r, err.text);
@@ -406,7 +436,7 @@ void session_handle_fields(struct session *s, uint64_t request, struct frame_rea
         return;
     }
     s->open_request = request;
-    r = ask_for_dataset(s, m.dataset, m.fields, false, on_fields_known, &err);
+    r = ask_for_dataset(s, wire_dataset(m.dataset, m.plan), m.fields, false, on_fields_known, &err);
     if (r < 0) {
         session_refuse(s, request, r, err.text);
         return;

@@ -96,6 +96,10 @@ class CInfo(Structure):
     ]
 
 
+class CSet(Structure):
+    _fields_ = [("name", c_char_p), ("first", c_uint64), ("num_samples", c_uint64)]
+
+
 class CBatch(Structure):
     _fields_ = [
         ("pixels", c_void_p),
@@ -134,6 +138,7 @@ class CView(Structure):
 
 
 VIEWS_MAX = 4
+SETS_MAX = 64
 
 
 class CField(Structure):
@@ -273,6 +278,9 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),
     "plenum_stream_get_dataset": (c_char_p, [c_void_p]),
     "plenum_stream_cursor": (c_int, [c_void_p, POINTER(CCursor)]),
+    "plenum_stream_cursor_at": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(CCursor)]),
+    "plenum_stream_get_sets": (c_uint32, [c_void_p, POINTER(CSet)]),
+    "plenum_batch_get_sets": (c_int, [POINTER(CBatch), c_void_p]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),

@@ -10,15 +10,17 @@ import re
 import threading
 import warnings
 from decimal import Decimal
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union, cast
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional, Tuple,
+                    Union, cast)
 
 import numpy as np
 import numpy.typing as npt
 
 from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing,
-                   CRingCall, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, VIEWS_MAX, byref, c_void_p, caller,
-                   check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
+                   CRingCall, CSet, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, SETS_MAX, VIEWS_MAX, byref,
+                   c_void_p, caller, check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
+from .mix import Mix, labels_plan, plan_of
 
 __all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
@@ -40,7 +42,6 @@ _ELSEWHERE = {
     "timeout": "use 'loader_timeout'",
     "num_replicas": "use 'world_size', with 'rank'",
     "root": "the first argument is the data set",
-    "weights": "all samples are drawn equally often; 'repeat' shows each of them several times per epoch",
     "limit": "use 'subset', such as subset=\"0:1000\"",
     "num_samples": "use 'subset', such as subset=\"0:1000\"",
     "target_transform": "labels are those of the data set: map them in the loop, as in table[labels]",
@@ -216,7 +217,11 @@ class Batch:
         or uint16 [S, R, M, H, W], or with views a dict of arrays [S, R, M, COUNT, H, W]. ``batch["caption"]`` is
         ``batch.fields["caption"]``.
     ``samples``
-        uint32 [S, R, M], the sample's index in the data set.
+        uint32 [S, R, M], the sample's index in the data set. In a mixture, the sets' samples are numbered one
+        set after the other.
+    ``sets``
+        With a plan of data sets, a new uint8 array [S, R, M]: the set of each sample, as an index of ``stream.sets``.
+        Otherwise None.
     ``positions``
         uint64 [S, R, M], position in the epoch's order.
     ``valid``
@@ -337,6 +342,12 @@ class Batch:
         mix = CMix()
         lib.plenum_batch_get_mix(byref(self._held().batch), byref(mix))
         return mix
+
+    @property
+    def sets(self) -> "Optional[npt.NDArray[np.uint8]]":
+        b = self._held().batch
+        numbers = np.empty((b.steps, b.replicas, b.micro_batch), np.uint8)
+        return numbers if lib.plenum_batch_get_sets(byref(b), numbers.ctypes.data) else None
 
     @property
     def labels2(self) -> "Optional[npt.NDArray[np.int64]]":
@@ -550,6 +561,16 @@ def _has_offset(dataset: str) -> bool:
     return offset is not None and offset.group(1).lstrip("+-").strip("0") != ""
 
 
+def _sets_of(dataset: Any, own: Dict[str, Any], shuffle: Any,
+             repeat: Any) -> Dict[str, Tuple[Any, str, Dict[str, Any]]]:
+    """The sets of a Mix, or the one data set; what is asked of all of them is asked of each that does not differ."""
+    order = {key: value for key, value in (("shuffle", shuffle_of(shuffle)), ("repeat", repeat))
+             if value not in ("global", 1)}
+    sets = dataset.sets if isinstance(dataset, Mix) else {"data": (1, dataset, {})}
+    return {name: (weight, with_home(path_of(path)), {**order, **own, **options})
+            for name, (weight, path, options) in sets.items()}
+
+
 def with_home(dataset: str) -> str:
     """The data set's name with ``~`` or ``~user`` expanded at the beginning of its path and of its settings.
 
@@ -655,6 +676,21 @@ class Stream:
         one folder per class, or "numbers", which means that the names are the numbers. A data set that contains any
         other class is rejected; a class without samples keeps its number. None means the data set's own classes, in
         byte order. docs/datasets.md, section 3, has the rules.
+    select, weights, draw, stratify, balance, each, block, epoch, at, labels, skip
+        Which samples are shown, and how often: docs/sampling.md has examples. ``dataset`` may then also be a
+        :class:`Mix` of several data sets, or the text of a plan.
+
+        - ``select="label 0..9 and not fold 0/5"`` shows only these samples;
+        - ``weights="class"``, ``"class:1/2"``, ``"lvis:0.001"``, ``"file:w.npy"``, ``"column:NAME"`` or
+          ``"json.NAME"`` shows samples by weight: each the floor or ceiling of its expected number in each epoch of
+          ``epoch`` positions. ``draw="independent"`` draws each position by itself;
+        - ``stratify="label", block=B``: each sample once per epoch, and each class by its share in each B samples;
+        - ``balance="label", block=B``: equal classes in each B samples; ``balance="label", classes=P, each=K``: blocks
+          of K samples of each of P classes;
+        - with a Mix, ``block`` is the number of positions that sets share, ``epoch`` a number of positions or the set
+          that an epoch shows completely, ``at={position: {name: weight}}`` new weights from a position on
+          (``(first, last)`` for a ramp), and ``labels`` "names" (default), "numbers" or "stack";
+        - ``skip=[(first, end)]`` never shows these positions, counted since the beginning of the run.
     on_ring
         Called as ``on_ring(address, size, present)`` when memory for batches appears (True) or is about to go away
         (False), for programs that pin this memory; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for
@@ -686,7 +722,12 @@ class Stream:
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
                  split: str = "sample", deal: str = "consecutive", together: bool = False,
                  fields: Union[str, Iterable[str], None] = None,
-                 classes: "Union[str, os.PathLike[str], Iterable[str], None]" = None,
+                 classes: "Union[str, os.PathLike[str], Iterable[str], int, None]" = None,
+                 select: Optional[str] = None, weights: Optional[str] = None, draw: Optional[str] = None,
+                 stratify: Optional[str] = None, balance: Optional[str] = None, each: Optional[int] = None,
+                 block: Optional[int] = None, epoch: Union[int, str, None] = None,
+                 at: "Optional[Mapping[Any, Mapping[str, Any]]]" = None, labels: Optional[str] = None,
+                 skip: Optional[Iterable[Tuple[int, int]]] = None,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None, **unknown: Any) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
@@ -696,14 +737,28 @@ class Stream:
         self._targets: Optional["npt.NDArray[np.int64]"] = None  # not requested yet
         # maps the data set's labels to the numbers of the names that the program gave
         self._renumbered: Optional[Callable[["npt.NDArray[np.int64]"], "npt.NDArray[np.int64]"]] = None
-        given_names = _names_of(classes)
-        if classes is not None and given_names is None:
-            dataset = _with_setting(path_of(dataset), "classes", os.fspath(cast(str, classes)))
+        number = classes if isinstance(classes, int) else None  # with balance
+        given_names = _names_of(classes) if number is None else None
+        self._named = f"{dataset if isinstance(dataset, Mix) else path_of(dataset)!r} {pipeline!r}"
+        sets = _sets_of(dataset, {"select": select, "weights": weights, "draw": draw}, shuffle, repeat)
+        if classes is not None and given_names is None and number is None:
+            sets = {name: (weight, _with_setting(path, "classes", os.fspath(cast(str, classes))), options)
+                    for name, (weight, path, options) in sets.items()}
+        wanted = (select, weights, draw, stratify, balance, each, block, epoch, at, labels, skip, number)
+        if isinstance(dataset, Mix) or any(value is not None for value in wanted):
+            if not isinstance(dataset, Mix) and balance is None:  # a single set has its own epochs
+                (weight, path, own), = sets.values()
+                sets, epoch = {"data": (weight, path, {**own, "epoch": epoch})}, None
+            text = plan_of(sets, block=block, epoch=epoch, labels=labels, stratify=stratify, balance=balance,
+                           classes=number, each=each, at=at, skip=skip)
+            shuffle, repeat = "global", 1  # in the lines of sets
+        else:
+            (_, text, _), = sets.values()
         for name in unknown:
             raise TypeError(f"there is no option '{name}'" + (f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""))
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
-        o.dataset = text_of(with_home(path_of(dataset)), "dataset")
+        o.dataset = text_of(text, "dataset")
         o.pipeline = text_of(pipeline, "pipeline")
         o.shuffle = text_of(shuffle_of(shuffle), "shuffle")
         o.loader = text_of(loader, "loader") if loader is not None else None
@@ -749,7 +804,6 @@ class Stream:
         else:
             self._share = info_as(rank, world_size) if told else self._share_of(job)
             self._open(lambda *to: lib.plenum_stream_open(byref(self._share), byref(o), *to))
-        self._named = f"{path_of(dataset)!r} {pipeline!r}"
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
@@ -760,6 +814,9 @@ class Stream:
         self.fingerprint: bytes = bytes(info.fingerprint)
         self.identity: bytes = bytes(info.identity)
         self.slots: int = info.slots
+        found = (CSet * SETS_MAX)()
+        #: the names of the sets of a mixture, in the order of ``batch.sets``
+        self.sets: List[str] = [s.name.decode() for s in found[:lib.plenum_stream_get_sets(self._handle, found)]]
         self._batches: int = info.batches
         self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence}
         self._first = int((subset or "").partition(":")[0] or 0)  # index of the subset's first sample
@@ -993,8 +1050,10 @@ class Stream:
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
         """Continue from a position in this stream."""
-        self.seek(self.identity + whole(epoch, "epoch", 0, 2**64 - 1).to_bytes(8, "little")
-                  + whole(position, "position", 0, 2**64 - 1).to_bytes(8, "little"))
+        cursor = CCursor()
+        check(lib.plenum_stream_cursor_at(self._open_handle(), whole(epoch, "epoch", 0, 2**64 - 1),
+                                          whole(position, "position", 0, 2**64 - 1), byref(cursor)), CError())
+        self.seek(bytes(cursor))
 
     def seek(self, cursor: bytes) -> None:
         """Continue from a cursor, which may come from a run with a different number of replicas or a different
@@ -1048,11 +1107,13 @@ class Stream:
         self._open_handle()
         begin, end = self._first, self._first + self.num_samples
         batches = -(-self.num_samples // 65536)
+        plan = labels_plan(self._dataset) if self.sets else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LoaderWarning)  # this stream shows them
-            with Stream(self._dataset, "none", rank=0, world_size=1, epochs=1, shuffle="none",
-                        micro_batch=-(-self.num_samples // batches), **self._reopened) as labels:
-                if labels.fingerprint != self.fingerprint:
+            with Stream(plan or self._dataset, "none", rank=0, world_size=1, epochs=1,
+                        shuffle="global" if plan else "none", micro_batch=-(-self.num_samples // batches),
+                        **self._reopened) as labels:
+                if labels.fingerprint != self.fingerprint and not plan:
                     raise PlenumError(errno.ESTALE, f"{self._named}: the data set has changed since the stream was "
                                       "opened, so its targets may not be the labels of the batches: open another "
                                       "stream")

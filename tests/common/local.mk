@@ -13,6 +13,11 @@ common_tests = \
 	%D%/net/test_status \
 	%D%/net/test_wire \
 	%D%/options/test_program \
+	%D%/order/test_mixture \
+	%D%/order/test_orderplan \
+	%D%/order/test_sampler \
+	%D%/order/test_shares \
+	%D%/order/test_shares_small \
 	%D%/pipeline/test_identity \
 	%D%/pipeline/test_laws \
 	%D%/pipeline/test_order \
@@ -86,6 +91,16 @@ TESTS += $(common_tests)
 %C%_pipeline_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_util_test_progress_CFLAGS = $(test_cflags)
 %C%_util_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_order_test_mixture_CFLAGS = $(test_cflags)
+%C%_order_test_mixture_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
+%C%_order_test_orderplan_CFLAGS = $(test_cflags)
+%C%_order_test_orderplan_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_order_test_sampler_CFLAGS = $(test_cflags)
+%C%_order_test_sampler_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
+%C%_order_test_shares_CFLAGS = $(test_cflags)
+%C%_order_test_shares_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_order_test_shares_small_CFLAGS = $(AM_CFLAGS)
+%C%_order_test_shares_small_LDADD = common/libcommon.la
 # The module itself, and the OpenSSL functions it uses.
 %C%_net_test_refuser_SOURCES = %D%/net/test_refuser.c common/net/tls_openssl.c
 %C%_net_test_refuser_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* mixture.h - the order of a plan: several data sets with weights that may change, or one.
+ *
+ * Several sets share blocks of K positions by quota (shares.h), counted from the beginning of the
+ * run: global position g = epoch * N + position. Pieces, each from a position on, have their own
+ * weights. Each set runs through its own order (sampler.h) pass after pass, whatever the epoch. A
+ * single set has passes that are the epochs. */
+#ifndef COMMON_MIXTURE_H
+#define COMMON_MIXTURE_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "common/pipeline/philox.h"
+#include "common/order/sampler.h"
+
+enum {
+    MIXTURE_SETS_MAX = 64,
+    MIXTURE_PIECES_MAX = 1024,
+    MIXTURE_WEIGHTS_MAX = 16384, /* pieces * sets */
+    MIXTURE_BLOCK = 64,          /* positions of a block unless the plan names another number */
+};
+
+/** Weights from a global position on. */
+struct mixture_piece {
+    uint64_t start;          /* a multiple of the block; 0 for the first */
+    const uint32_t *weights; /* [sets]; their sum is 1 to 2^32 - 1 */
+};
+
+/** One set. */
+struct mixture_set {
+    const char *name;
+    const struct sampler_table *table;
+    uint32_t first; /* the number of its first sample among those of all sets */
+};
+
+/** What a mixture is made of. All is borrowed, and the tables must outlive the mixture. */
+struct mixture_parts {
+    const struct mixture_set *sets;
+    uint32_t num_sets;
+    const struct mixture_piece *pieces;
+    uint32_t num_pieces;
+    uint32_t block;     /* K */
+    uint32_t positions; /* N of an epoch */
+};
+
+/** Opaque and constant. Threads: any. */
+struct mixture;
+
+/** Returns 0 or -ENOMEM. */
+int mixture_create(const struct mixture_parts *parts, uint64_t seed, struct mixture **ret);
+/** NULL is ignored. */
+void mixture_destroy(struct mixture *mixture);
+
+/** A place in the order of a set: the t-th sample that it shows in the run, from 0. */
+struct mixture_turn {
+    uint32_t set;
+    uint64_t t;
+};
+
+/** What global position g shows. */
+struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
+/** The inverse: the global position that shows this turn. It must exist: UINT64_MAX if the set has
+ *  weight 0 from there on. */
+uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
+/** How many samples of a set are shown at positions below g, a multiple of the block. */
+uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g);
+
+/** The number, among the samples of all sets, that a position of an epoch shows. */
+uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t position);
+/** A substitute for a bad one, by the words of a draw: see sampler_substitute(). */
+uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint32_t position,
+                            const struct philox_block *block);
+
+/**
+ * The positions N of an epoch that shows all of set `named` by the first piece's weights; UINT32_MAX
+ * for `named`: of every set that has a weight there. 0: they are more than 2^32 - 2, and `ret_set`
+ * is the set that needs them.
+ */
+uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,
+                       uint32_t *ret_set);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* orderplan.h - the text that says which samples a stream shows, and how often: a plan.
+ *
+ * A plan takes the place of a data set's name. It has a line for each data set and one for each
+ * setting; docs/sampling.md describes them for users:
+ *
+ *     set NAME WEIGHT [KEY=VALUE ...] DATASET
+ *     at POSITION NAME WEIGHT [NAME WEIGHT ...]
+ *     ramp FROM TO STEPS NAME WEIGHT [NAME WEIGHT ...]
+ *     block K
+ *     epoch N or NAME
+ *     labels names, numbers or stack
+ *     skip FROM TO
+ *     stratify label or set
+ *     balance label [classes=P each=K] */
+#ifndef COMMON_ORDERPLAN_H
+#define COMMON_ORDERPLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "common/order/mixture.h"
+#include "common/pipeline/order.h"
+
+enum {
+    ORDERPLAN_TEXT_MAX = 16384, /* bytes of a plan with its NUL */
+    ORDERPLAN_NAME_MAX = 64,    /* bytes of a set's name with its NUL */
+    ORDERPLAN_SKIPS_MAX = 64,
+};
+
+/** How a plan numbers the classes of its sets. */
+enum orderplan_labels {
+    ORDERPLAN_NAMES, /* classes of one name are one class; numbers stay */
+    ORDERPLAN_NUMBERS,
+    ORDERPLAN_STACK, /* the classes of each set behind those of the one before */
+};
+
+/** Whether the sets have orders of their own. */
+enum orderplan_order {
+    ORDERPLAN_MIX,          /* they have, and are mixed by weight; or there is one */
+    ORDERPLAN_STRATA_LABEL, /* one order of all samples, in which classes have their shares */
+    ORDERPLAN_STRATA_SET,   /* one order of all samples, in which sets have their shares */
+    ORDERPLAN_BALANCE,      /* one order of all samples, in which classes are equal */
+};
+
+/** One data set. */
+struct orderplan_set {
+    char name[ORDERPLAN_NAME_MAX];
+    char *dataset;  /* its name, with absolute paths */
+    char *select;   /* which samples, or NULL: all; paths are absolute */
+    char *weights;  /* the rule by which samples have weights, or NULL; paths are absolute */
+    bool drawn;     /* samples are drawn independently by weight */
+    uint32_t epoch; /* positions of a pass with weights; 0: as many as the rule says */
+    enum order_shuffle shuffle;
+    uint32_t block;  /* ORDER_BLOCK */
+    uint32_t repeat; /* at least 1 */
+};
+
+/** A parsed plan. */
+struct orderplan {
+    char text[ORDERPLAN_TEXT_MAX]; /* in canonical form */
+    struct orderplan_set sets[MIXTURE_SETS_MAX];
+    uint32_t num_sets;
+    uint32_t block; /* K */
+    bool block_given;
+    uint32_t epoch;     /* positions, or 0 */
+    uint32_t epoch_set; /* the set that an epoch shows, or UINT32_MAX */
+    enum orderplan_labels labels;
+    enum orderplan_order order;
+    uint32_t classes, each; /* BALANCE: classes in a block and samples of each, or 0 */
+    struct mixture_piece pieces[MIXTURE_PIECES_MAX]; /* weights lie in `weights` */
+    uint32_t num_pieces;
+    struct order_gap skips[ORDERPLAN_SKIPS_MAX]; /* global positions that are not shown */
+    uint32_t num_skips;
+    uint32_t weights[MIXTURE_WEIGHTS_MAX]; /* [pieces][sets] */
+};
+
+/** Is this the text of a plan, and not the name of a data set? A plan has a line feed. */
+bool orderplan_is(const char *text);
+
+/**
+ * Read "@FILE": a plan's text, malloc. Any other name is copied. Errors: -EINVAL it is longer than
+ * a plan may be; another -errno of the file system.
+ */
+int orderplan_read(const char *name, char **ret, struct plenum_error *err);
+
+/**
+ * Parse a plan. Relative paths are made absolute below `folder`; NULL: relative paths are rejected.
+ * The result is freed with orderplan_free(). Errors: -EINVAL with a message that names the line;
+ * -ENOMEM.
+ */
+int orderplan_parse(const char *text, const char *folder, struct orderplan **ret,
+                    struct plenum_error *err);
+/** NULL is ignored. */
+void orderplan_free(struct orderplan *plan);
+
+/** Make every data set "generated:" instead of reading it (PLENUM_SOURCE=generated). */
+int orderplan_generate(struct orderplan *plan, struct plenum_error *err);
+
+/** A short name for messages and logs: "mixture of photos, art, web". Returns `ret`. */
+char *orderplan_describe(const struct orderplan *plan, char *ret, size_t size);
+
+/** Where the last piece begins that begins before global position g; 0 if there is none. */
+static inline unsigned long long orderplan_last_start(const struct orderplan *plan, uint64_t g)
+{
+    unsigned long long start = 0;
+
+    for (uint32_t j = 0; j < plan->num_pieces && plan->pieces[j].start < g; j++)
+        start = plan->pieces[j].start;
+    return start;
+}
+
+/** The number of the set with this name, or UINT32_MAX. */
+uint32_t orderplan_find(const struct orderplan *plan, const char *name, size_t len);
+
+#endif

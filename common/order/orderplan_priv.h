@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* orderplan_priv.h - the parser of plans, shared by orderplan.c (lines and the canonical form),
+ * orderplan_words.c (words of a line), orderplan_pieces.c (weights, at, ramp) and orderplan_set.c
+ * (the line of a set). */
+#ifndef COMMON_ORDERPLAN_PRIV_H
+#define COMMON_ORDERPLAN_PRIV_H
+
+#include "common/order/orderplan.h"
+#include "common/util/error_set.h"
+
+enum { PLAN_WORD_MAX = 4096 };
+
+/* What the parser knows. */
+struct plan_parser {
+    struct orderplan *plan;
+    const char *folder;
+    const char *at;  /* in the current line */
+    const char *end; /* of the line */
+    unsigned line;
+    size_t len; /* of the canonical text */
+    struct plenum_error *err;
+};
+
+/** A weight as it is written, reduced. */
+struct plan_fraction {
+    uint64_t up, down;
+};
+
+/** Insert the line's number before the message; returns `r`. */
+int plan_line_error(const struct plan_parser *p, int r);
+
+/* A macro like error_set(), for the current line. */
+#define plan_fail(p, ...) plan_line_error((p), error_set((p)->err, -EINVAL, __VA_ARGS__))
+
+/* ---- orderplan_words.c ---- */
+
+bool plan_is_blank(char c);
+void plan_skip_blanks(struct plan_parser *p);
+/** Read the next word into `ret` [PLAN_WORD_MAX]. Blanks may stand between double quotes, in which a
+ *  backslash protects the next character. Returns its length; 0: the line is over; -EINVAL. */
+int plan_next_word(struct plan_parser *p, char *ret);
+/** A word that must be there; `what` names it. 0 or -EINVAL, as below. */
+int plan_need_word(struct plan_parser *p, const char *what, char *ret);
+int plan_need_number(struct plan_parser *p, const char *what, uint64_t most, uint64_t *ret);
+int plan_need_end(struct plan_parser *p);
+
+/* ---- orderplan_pieces.c ---- */
+
+/** Parse "7", "0.25" or "1/3". */
+int plan_parse_weight(struct plan_parser *p, const char *word, struct plan_fraction *ret);
+/** Reduce the weights of all sets to the smallest integers with the same proportions. */
+int plan_reduce(struct plan_parser *p, const struct plan_fraction *from, uint32_t *ret);
+/** Append a piece; its weights are then filled in. */
+int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret);
+int plan_parse_at(struct plan_parser *p);
+int plan_parse_ramp(struct plan_parser *p);
+
+/* ---- orderplan_set.c ---- */
+
+/** The line of a set; its weight is stored in `weights`. */
+int plan_parse_set(struct plan_parser *p, struct plan_fraction weights[MIXTURE_SETS_MAX]);
+
+#endif

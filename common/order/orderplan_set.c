@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/order/orderplan_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/data/dataname.h"
+#include "common/util/util.h"
+
+static int parse_name(struct plan_parser *p, struct orderplan_set *set)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    char word[PLAN_WORD_MAX];
+    int r = plan_need_word(p, "the name of a set", word);
+
+    if (r < 0)
+        return r;
+    if (strlen(word) >= sizeof(set->name) || word[strspn(word, letters)])
+        return plan_fail(
+            p, "a set's name has at most %zu letters, digits and the characters _ . - : '%s'",
+            sizeof(set->name) - 1, word);
+    if (orderplan_find(p->plan, word, strlen(word)) != UINT32_MAX)
+        return plan_fail(p, "there are two sets named '%s'", word);
+    memcpy(set->name, word, strlen(word) + 1);
+    return 0;
+}
+
+static int set_shuffle(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    int r = order_parse_shuffle(value, &set->shuffle, &set->block, p->err);
+
+    return r < 0 ? plan_line_error(p, r) : 0;
+}
+
+static int set_repeat(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    uint64_t repeat;
+
+    if (parse_u64(value, UINT32_MAX - 1, &repeat) < 0 || repeat == 0)
+        return plan_fail(p, "repeat=%s: a number of at least 1 is needed", value);
+    set->repeat = (uint32_t)repeat;
+    return 0;
+}
+
+/* A path that is absolute, malloc: -errno with an error. */
+static int make_path(struct plan_parser *p, const char *path, char **ret)
+{
+    if (*path != '/' && !p->folder)
+        return plan_fail(p, "the path '%s' is not absolute", path);
+    *ret = *path == '/' ? strdup(path) : str_format("%s/%s", p->folder, path);
+    return *ret ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+}
+
+/* Append a word of a selection, in quotes if it has blanks. */
+static int add_select_word(struct plan_parser *p, const char *word, char *text)
+{
+    size_t len = strlen(text);
+    const char *quote = strpbrk(word, " \t") ? "'" : "";
+    int n = snprintf(text + len, PLAN_WORD_MAX - len, "%s%s%s%s", len > 0 ? " " : "", quote, word,
+                     quote);
+
+    return n < 0 || (size_t)n >= PLAN_WORD_MAX - len ? plan_fail(p, "a selection is too long") : 0;
+}
+
+/* Read the next word of a selection, in which 'single quotes' protect blanks. */
+static const char *select_word(const char *at, char *ret)
+{
+    bool quoted = false;
+    size_t len = 0;
+
+    for (; *at && (quoted || (*at != ' ' && *at != '\t')); at++) {
+        quoted = quoted != (*at == '\'');
+        if (*at != '\'')
+            ret[len++] = *at;
+    }
+    ret[len] = '\0';
+    return at + strspn(at, " \t");
+}
+
+/* One spelling of a selection: single blanks, and the path after "names" absolute. */
+static int set_select(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    const char *at = value + strspn(value, " \t");
+    char text[PLAN_WORD_MAX] = "", word[PLAN_WORD_MAX];
+    bool path = false;
+
+    while (*at) {
+        char *made = NULL;
+        int r;
+
+        at = select_word(at, word);
+        r = path ? make_path(p, word, &made) : 0;
+        if (r == 0)
+            r = add_select_word(p, made ? made : word, text);
+        free(made);
+        if (r < 0)
+            return r;
+        path = strcmp(word, "names") == 0;
+    }
+    if (!*text)
+        return plan_fail(p, "select= is empty");
+    set->select = strdup(text);
+    return set->select ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+}
+
+static int set_weights(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    const char *repeat = str_after(value, "repeat:"), *rule = repeat ? repeat : value,
+               *file = str_after(rule, "file:");
+    char *path;
+    int r;
+
+    if (!*value)
+        return plan_fail(p, "weights= is empty");
+    if (!file) {
+        set->weights = strdup(value);
+        return set->weights ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+    }
+    r = make_path(p, file, &path);
+    if (r < 0)
+        return r;
+    set->weights = str_format("%sfile:%s", repeat ? "repeat:" : "", path);
+    free(path);
+    return set->weights ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+}
+
+static int set_draw(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    if (strcmp(value, "quota") != 0 && strcmp(value, "independent") != 0)
+        return plan_fail(p, "draw must be quota or independent, not '%s'", value);
+    set->drawn = *value == 'i';
+    return 0;
+}
+
+static int set_epoch(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    uint64_t positions;
+
+    if (parse_u64(value, UINT32_MAX - 1, &positions) < 0 || positions == 0)
+        return plan_fail(p, "epoch=%s: a number of positions is needed", value);
+    set->epoch = (uint32_t)positions;
+    return 0;
+}
+
+static const struct {
+    const char *key;
+    int (*set)(struct plan_parser *p, struct orderplan_set *set, const char *value);
+} set_keys[] = {
+    {"shuffle=", set_shuffle}, {"repeat=", set_repeat}, {"select=", set_select},
+    {"weights=", set_weights}, {"draw=", set_draw},     {"epoch=", set_epoch},
+};
+
+/* KEY=VALUE ..., up to a word that begins with no key: the data set. */
+static int parse_keys(struct plan_parser *p, struct orderplan_set *set)
+{
+    unsigned seen = 0;
+
+    for (;;) {
+        const char *key = NULL;
+        char word[PLAN_WORD_MAX];
+        size_t i;
+        int r;
+
+        plan_skip_blanks(p);
+        for (i = 0; i < ARRAY_LEN(set_keys); i++) {
+            key = set_keys[i].key;
+            if ((size_t)(p->end - p->at) > strlen(key) && memcmp(p->at, key, strlen(key)) == 0)
+                break;
+        }
+        if (i == ARRAY_LEN(set_keys))
+            return 0;
+        if (seen & 1U << i)
+            return plan_fail(p, "%.*s is given twice", (int)strlen(key) - 1, key);
+        seen |= 1U << i;
+        r = plan_next_word(p, word);
+        if (r >= 0)
+            r = set_keys[i].set(p, set, word + strlen(key));
+        if (r < 0)
+            return r;
+    }
+}
+
+/* The rest of the line is the data set's name. */
+static int parse_dataset(struct plan_parser *p, struct orderplan_set *set)
+{
+    char text[PLAN_WORD_MAX], made[PLAN_WORD_MAX];
+    size_t len;
+    int r;
+
+    while (p->end > p->at && plan_is_blank(p->end[-1]))
+        p->end--;
+    len = (size_t)(p->end - p->at);
+    if (len == 0)
+        return plan_fail(p, "the data set of '%s' is missing", set->name);
+    if (len >= sizeof(text))
+        return plan_fail(p, "the data set's name is longer than %zu bytes", sizeof(text) - 1);
+    memcpy(text, p->at, len);
+    text[len] = '\0';
+    if (!p->folder && !dataname_is_absolute(text))
+        return plan_fail(p, "the path of data set '%s' is not absolute", text);
+    r = dataname_make_absolute(text, p->folder ? p->folder : "/", made, sizeof(made), p->err);
+    if (r < 0)
+        return plan_line_error(p, r);
+    set->dataset = strdup(made);
+    return set->dataset ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+}
+
+int plan_parse_set(struct plan_parser *p, struct plan_fraction weights[MIXTURE_SETS_MAX])
+{
+    struct orderplan *plan = p->plan;
+    struct orderplan_set *set = &plan->sets[plan->num_sets];
+    char word[PLAN_WORD_MAX];
+    int r;
+
+    if (plan->num_sets == MIXTURE_SETS_MAX)
+        return plan_fail(p, "a mixture has at most %d sets", MIXTURE_SETS_MAX);
+    *set = (struct orderplan_set){.shuffle = ORDER_GLOBAL, .repeat = 1};
+    r = parse_name(p, set);
+    if (r == 0)
+        r = plan_need_word(p, "the weight", word);
+    if (r == 0)
+        r = plan_parse_weight(p, word, &weights[plan->num_sets]);
+    if (r == 0)
+        r = parse_keys(p, set);
+    if (r == 0)
+        r = parse_dataset(p, set);
+    plan->num_sets += r == 0;
+    return r;
+}

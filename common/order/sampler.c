@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "common/order/sampler.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "common/pipeline/philox.h"
+#include "common/order/shares.h"
+#include "common/util/util.h"
+
+typedef unsigned __int128 u128;
+
+static uint32_t member_of(const struct sampler_table *t, uint32_t i)
+{
+    assert(i < t->n);
+    return t->member ? t->member[i] : i;
+}
+
+/* ---- weights ---- */
+
+/* The member at unit x of a pass: N points at equal distances on the sum of the weights, shifted by
+ * the phase of the pass. */
+static uint32_t quota_unit(const struct sampler *s, uint64_t pass, uint32_t x)
+{
+    const struct sampler_table *t = s->table;
+    u128 up = (u128)(((uint64_t)x + 1) << 32) - shares_phase(pass, s->shift);
+    u128 down = (u128)t->positions << 32;
+    uint64_t y = (uint64_t)((up * t->sums[t->n - 1] + down - 1) / down);
+    uint32_t low = 0, high = t->n - 1;
+
+    while (low < high) { /* the first member whose sum is at least y */
+        uint32_t middle = low + (high - low) / 2;
+
+        if (t->sums[middle] >= y)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static uint32_t drawn(const struct sampler_table *t, const struct philox_block *block)
+{
+    uint32_t i = philox_below(block->word[0], t->n);
+
+    return block->word[1] < t->columns[i].threshold ? i : t->columns[i].other;
+}
+
+/* ---- classes ---- */
+
+/* The class that has place y of the sorted members. */
+static uint32_t class_of(const struct sampler_table *t, uint32_t y)
+{
+    uint32_t low = 0, high = t->classes - 1;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+
+        if (t->start[middle] <= y)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static uint32_t class_size(const struct sampler_table *t, uint32_t c)
+{
+    assert(t->start[c] < t->start[c + 1]);
+    return t->start[c + 1] - t->start[c];
+}
+
+/* Place y of the sorted members that position `position` of a pass shows, before classes are
+ * shuffled. Whole blocks take equal strides; the rest takes what these leave out. */
+static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t position)
+{
+    const struct sampler_table *t = s->table;
+    uint32_t blocks = t->n / t->block, rest = t->n % t->block, block = position / t->block;
+    uint64_t cut = philox_below(philox_draw(s->seed, 0, pass, DRAW_CUT, 0).word[0], t->n);
+    uint32_t len = block < blocks ? t->block : rest;
+    uint64_t j = order_permute(s->seed, pass, DRAW_PLACES, block, len, position % t->block);
+    uint64_t whole = t->n - rest, k;
+
+    if (block >= blocks)
+        return (uint32_t)(((j + 1) * t->n - cut + rest - 1) / rest - 1);
+    k = order_permute(s->seed, pass, DRAW_BLOCKS, 0, blocks, block);
+    return (uint32_t)(((u128)(j * blocks + k) * t->n + cut) / whole);
+}
+
+/* What a position of a class is: a class, and which of the samples that it shows one after the
+ * other. */
+struct turn {
+    uint32_t class;
+    uint64_t number;
+};
+
+static uint32_t class_place(const struct sampler *s, uint64_t epoch, uint32_t place)
+{
+    return order_permute(s->seed, (uint32_t)epoch, DRAW_CLASSES, 0, s->table->classes, place);
+}
+
+/* Is a class among the last `count` of a class epoch? */
+static bool is_late(const struct sampler *s, uint64_t epoch, uint32_t count, uint32_t class)
+{
+    uint32_t place =
+        order_unpermute(s->seed, (uint32_t)epoch, DRAW_CLASSES, 0, s->table->classes, class);
+
+    return place >= s->table->classes - count;
+}
+
+/* The class at a place of a class epoch that begins within a block, after `old` slots of the last
+ * epoch: places that would repeat one of these classes change with the next ones that do not. */
+static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t old, uint32_t place)
+{
+    uint32_t per_block = s->table->per_block, fresh = per_block - old, spare = fresh;
+
+    for (uint32_t at = 0; at < fresh; at++) {
+        if (!is_late(s, epoch - 1, old, class_place(s, epoch, at))) {
+            if (at == place)
+                break;
+            continue;
+        }
+        while (is_late(s, epoch - 1, old, class_place(s, epoch, spare)))
+            spare++;
+        assert(spare < 2 * per_block);
+        if (place == at)
+            return class_place(s, epoch, spare);
+        if (place == spare)
+            return class_place(s, epoch, at);
+        spare++;
+    }
+    return class_place(s, epoch, place);
+}
+
+/* The class of a class slot. */
+static struct turn class_slot(const struct sampler *s, uint64_t slot)
+{
+    const struct sampler_table *t = s->table;
+    uint64_t epoch = slot / t->classes;
+    uint32_t place = (uint32_t)(slot % t->classes);
+    uint32_t old = (uint32_t)(((u128)epoch * t->classes) % t->per_block);
+
+    if (epoch == 0 || old == 0 || place >= 2 * t->per_block)
+        return (struct turn){class_place(s, epoch, place), epoch};
+    return (struct turn){class_at_seam(s, epoch, old, place), epoch};
+}
+
+static uint32_t shuffle_block(const struct sampler *s, uint64_t block, uint32_t len, uint32_t slot)
+{
+    return order_permute(s->seed, (uint32_t)(block >> 32), DRAW_PLACES, (uint32_t)block, len, slot);
+}
+
+/* The class of the g-th position of all passes. */
+static struct turn class_turn(const struct sampler *s, uint64_t g)
+{
+    const struct sampler_table *t = s->table;
+    uint32_t len = t->kind == SAMPLER_CLASSES ? t->per_block * t->each : t->block;
+    uint64_t block = g / len;
+    uint32_t x = shuffle_block(s, block, len, (uint32_t)(g % len));
+    struct shares shares = {.parts = t->classes, .shift = s->shift, .edges = s->edges};
+    struct turn turn;
+
+    if (t->kind == SAMPLER_CLASSES) {
+        turn = class_slot(s, block * t->per_block + x / t->each);
+        turn.number = turn.number * t->each + x % t->each;
+        return turn;
+    }
+    turn.class = shares_part(&shares, block, x);
+    turn.number =
+        shares_before(&shares, turn.class, block) + x - shares_edge(&shares, turn.class, block);
+    return turn;
+}
+
+static uint32_t turn_member(const struct sampler *s, const struct turn *turn)
+{
+    uint32_t n = class_size(s->table, turn->class);
+
+    return s->table->start[turn->class] + order_permute(s->seed, (uint32_t)(turn->number / n),
+                                                        DRAW_MEMBER, turn->class, n,
+                                                        (uint32_t)(turn->number % n));
+}
+
+static uint32_t stratum_member(const struct sampler *s, uint32_t pass, uint32_t y)
+{
+    uint32_t class = class_of(s->table, y), begin = s->table->start[class];
+
+    return begin +
+           order_permute(s->seed, pass, DRAW_MEMBER, class, class_size(s->table, class), y - begin);
+}
+
+/* ---- all kinds ---- */
+
+int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed)
+{
+    uint32_t *equal;
+
+    assert(table->n > 0 && table->positions > 0);
+    *sampler = (struct sampler){.table = table, .seed = seed};
+    sampler->shift = philox_draw(seed, 0, 0, DRAW_PHASE, table->kind == SAMPLER_QUOTA).word[0];
+    if (table->kind != SAMPLER_BALANCED)
+        return 0;
+    sampler->edges = malloc(((size_t)table->classes + 1) * sizeof(*sampler->edges));
+    equal = malloc(table->classes * sizeof(*equal));
+    for (uint32_t i = 0; equal && i < table->classes; i++)
+        equal[i] = 1;
+    if (sampler->edges && equal)
+        shares_fill(sampler->edges, table->block, equal, table->classes);
+    free(equal);
+    return sampler->edges && equal ? 0 : -ENOMEM;
+}
+
+void sampler_fini(struct sampler *sampler)
+{
+    free(sampler->edges);
+    *sampler = (struct sampler){0};
+}
+
+static struct turn turn_at(const struct sampler *s, uint64_t pass, uint32_t position)
+{
+    return class_turn(s, pass * s->table->positions + position);
+}
+
+static uint32_t plain_at(const struct sampler *s, uint32_t pass, uint32_t position)
+{
+    struct order order = s->table->plain;
+
+    order.seed = s->seed;
+    return order_sample(&order, pass, position);
+}
+
+uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position)
+{
+    const struct sampler *s = sampler;
+    const struct sampler_table *t = s->table;
+    uint32_t epoch = (uint32_t)pass, i = 0;
+    struct philox_block block;
+    struct turn turn;
+
+    assert(position < t->positions);
+    switch (t->kind) {
+    case SAMPLER_PLAIN:
+        i = plain_at(s, epoch, position);
+        break;
+    case SAMPLER_QUOTA:
+        i = quota_unit(s, pass,
+                       order_permute(s->seed, epoch, DRAW_WEIGHT, 0, t->positions, position));
+        break;
+    case SAMPLER_DRAWN:
+        block = philox_draw(s->seed, position, epoch, DRAW_WEIGHT, 0);
+        i = drawn(t, &block);
+        break;
+    case SAMPLER_STRATA:
+        i = stratum_member(s, epoch, stratum(s, epoch, position));
+        break;
+    case SAMPLER_BALANCED:
+    case SAMPLER_CLASSES:
+        turn = turn_at(s, pass, position);
+        i = turn_member(s, &turn);
+        break;
+    }
+    return member_of(t, i);
+}
+
+/* The class whose share a position belongs to. */
+static uint32_t class_at(const struct sampler *s, uint64_t pass, uint32_t position)
+{
+    if (s->table->kind == SAMPLER_STRATA)
+        return class_of(s->table, stratum(s, (uint32_t)pass, position));
+    return turn_at(s, pass, position).class;
+}
+
+uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
+                            const struct philox_block *block)
+{
+    const struct sampler_table *t = sampler->table;
+    uint32_t i, class;
+
+    switch (t->kind) {
+    case SAMPLER_QUOTA:
+        i = quota_unit(sampler, pass, philox_below(block->word[0], t->positions));
+        break;
+    case SAMPLER_DRAWN:
+        i = drawn(t, block);
+        break;
+    case SAMPLER_PLAIN:
+        i = philox_below(block->word[0], t->n);
+        break;
+    default:
+        class = class_at(sampler, pass, position);
+        i = t->start[class] + philox_below(block->word[0], class_size(t, class));
+        break;
+    }
+    return member_of(t, i);
+}
+
+/* ---- tables ---- */
+
+/* Two stacks in one array: columns with less than the mean from the left, others from the right. */
+struct stacks {
+    uint32_t *at;
+    uint32_t small, large, n;
+};
+
+static void push(struct stacks *s, uint32_t i, bool small)
+{
+    if (small)
+        s->at[s->small++] = i;
+    else
+        s->at[s->n - ++s->large] = i;
+}
+
+int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights, uint32_t n)
+{
+    u128 *left = malloc(n * sizeof(*left));
+    struct stacks s = {.at = malloc(n * sizeof(*s.at)), .n = n};
+    uint64_t sum = 0;
+
+    if (!left || !s.at) {
+        free(left);
+        free(s.at);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sum += weights[i];
+    assert(sum > 0);
+    for (uint32_t i = n; i-- > 0;) { /* the lowest column ends on top of its stack */
+        left[i] = (u128)weights[i] * n;
+        columns[i] = (struct sampler_column){UINT32_MAX, i};
+        push(&s, i, left[i] < sum);
+    }
+    while (s.small > 0 && s.large > 0) {
+        uint32_t low = s.at[--s.small], high = s.at[s.n - s.large];
+
+        columns[low] = (struct sampler_column){(uint32_t)((left[low] << 32) / sum), high};
+        left[high] -= sum - left[low];
+        if (left[high] < sum) {
+            s.large--;
+            push(&s, high, true);
+        }
+    }
+    free(left);
+    free(s.at);
+    return 0;
+}
+
+uint64_t sampler_root(uint64_t x)
+{
+    uint64_t root = 0;
+
+    for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit >>= 1)
+        if ((root + bit) * (root + bit) <= x)
+            root += bit;
+    return root;
+}

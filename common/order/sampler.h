@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* sampler.h - the order of one data set of a plan: which of its samples it shows, and how often.
+ *
+ * A sampler has passes of `positions` positions. It is a function of (seed, pass, position), and
+ * has no state. docs/order.md, section 8, has the formulas. */
+#ifndef COMMON_SAMPLER_H
+#define COMMON_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "common/pipeline/order.h"
+
+enum sampler_kind {
+    SAMPLER_PLAIN,    /* each member `repeat` times a pass, shuffled like a stream */
+    SAMPLER_QUOTA,    /* by weight: the floor or the ceiling of the expected number, each pass */
+    SAMPLER_DRAWN,    /* by weight: an independent draw for each position */
+    SAMPLER_STRATA,   /* each member once a pass, and each class by its share in each block */
+    SAMPLER_BALANCED, /* equal classes in each block of at least as many positions as classes */
+    SAMPLER_CLASSES,  /* blocks of `per_block` different classes with `each` samples */
+};
+
+/** A column of an alias table. */
+struct sampler_column {
+    uint32_t threshold; /* `other` is shown if the second word is not below it */
+    uint32_t other;     /* the column itself if it is never replaced */
+};
+
+/** What the order needs to know of a set's samples: the same for all seeds. Its arrays are
+ *  borrowed. */
+struct sampler_table {
+    enum sampler_kind kind;
+    uint32_t n;             /* members: the selected samples */
+    const uint32_t *member; /* [n] sample numbers; strata and classes: sorted by class. NULL: all */
+    uint32_t positions;     /* of a pass, N */
+    struct order plain;     /* PLAIN: n, shuffle, block, repeat */
+    const uint64_t *sums;   /* QUOTA [n]: the sum of the weights up to and including each member */
+    const struct sampler_column *columns; /* DRAWN [n] */
+    uint32_t classes;                     /* STRATA, BALANCED, CLASSES: those with members */
+    const uint32_t *start;                /* [classes + 1] of each class, in `member` */
+    uint32_t block;                       /* STRATA, BALANCED: positions of a block, G */
+    uint32_t per_block, each;             /* CLASSES: P and k */
+};
+
+/** A table with a seed. */
+struct sampler {
+    const struct sampler_table *table; /* borrowed */
+    uint64_t seed;
+    uint32_t shift;  /* of its phase */
+    uint64_t *edges; /* BALANCED [classes + 1]; owned */
+};
+
+/** Returns 0 or -ENOMEM. */
+int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed);
+void sampler_fini(struct sampler *sampler);
+
+/** The sample at a position, 0 ... N - 1, of a pass. Threads: any. */
+uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position);
+
+/** A substitute for a bad sample at this position, by the words of a draw: one that the position
+ *  could have shown, so of the same class where classes have their shares. */
+uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
+                            const struct philox_block *block);
+
+/** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns
+ *  0 or -ENOMEM. */
+int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights, uint32_t n);
+
+/** The largest integer whose square is at most x. */
+uint64_t sampler_root(uint64_t x);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/dataset/beside.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/util/error_set.h"
+
+static int read_all(const struct dataset *with, beside_call *call, void *arg,
+                    const struct dataset_options *options, struct plenum_error *err)
+{
+    struct dataset_buffer buffer = {0};
+    uint32_t n = dataset_get_samples(with);
+    int r = 0;
+
+    for (uint32_t i = 0; i < n && r >= 0; i++) {
+        const uint32_t *len;
+
+        if (options->cancel && atomic_load_explicit(options->cancel, memory_order_relaxed)) {
+            r = -ECANCELED;
+            break;
+        }
+        r = dataset_read_fields(with, i, &buffer, err);
+        if (r < 0 && r != -EBADMSG)
+            break;
+        len = (const void *)buffer.bytes;
+        r = r < 0 ? call(arg, i, NULL, 0, err) : call(arg, i, len + 1, *len, err);
+        if (i % 65536 == 0 && options->progress)
+            options->progress(options->progress_arg, "samples", i, n);
+    }
+    dataset_buffer_fini(&buffer);
+    return r;
+}
+
+int beside_read(const struct dataset *dataset, const char *source, const char *kind,
+                const struct dataset_options *options, beside_call *call, void *arg,
+                struct plenum_error *err)
+{
+    struct dataset_options with_field = *options;
+    char field[FIELD_SOURCE_MAX + 32];
+    struct dataset *with;
+    int r;
+
+    (void)snprintf(field, sizeof(field), "value:%s:%s", source, kind);
+    with_field.fields = field;
+    with_field.hints = false;
+    r = dataset_open(dataset_get_name(dataset), &with_field, &with, err);
+    if (r < 0)
+        return r;
+    r = read_all(with, call, arg, options, err);
+    dataset_unref(with);
+    return r;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* beside.h - one field of all samples of a data set, for selections and weights. */
+#ifndef LOADER_DATASET_BESIDE_H
+#define LOADER_DATASET_BESIDE_H
+
+#include "common/data/fields.h"
+#include "loader/dataset/dataset.h"
+
+/** Receives the field of a sample: `value` [len], aligned; NULL: it has none, or a damaged one.
+ * Returns 0, or -errno with `err` set to stop. */
+typedef int beside_call(void *arg, uint32_t sample, const void *value, uint32_t len,
+                        struct plenum_error *err);
+
+/**
+ * Read a field of each sample, in order.
+ *
+ * @param source  as in "NAME:SOURCE:KIND" of a stream's fields
+ * @param kind    "text", "float32" or "boxes", whose value is an array of struct plenum_box
+ */
+int beside_read(const struct dataset *dataset, const char *source, const char *kind,
+                const struct dataset_options *options, beside_call *call, void *arg,
+                struct plenum_error *err);
+
+#endif

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: MIT */
+/* mixed.c - the data sets of a plan as one data set: samples of the sets one behind the other,
+ * classes united, fields with room for those of each set.
+ *
+ * Each set is opened as usual, with its own index, list of bad samples and hints. Only the numbers
+ * of samples, labels and containers change. */
+#include "config.h"
+
+#include "loader/dataset/mixed.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/order/orderplan.h"
+#include "common/util/error_set.h"
+#include "common/util/lock.h"
+#include "loader/dataset/dataset_priv.h"
+#include "loader/dataset/set_table.h"
+
+/* The order of the sets under one seed. */
+struct seeded {
+    struct seeded *next;
+    uint64_t seed;
+    uint32_t positions;
+    struct mixture *mixture;
+};
+
+/* One set, beside what the plan says about it. */
+struct mixed_set {
+    struct dataset *dataset;
+    uint32_t first, first_container; /* of its own among those of all sets */
+    int64_t *labels;                 /* [classes]: their numbers among those of all sets; or NULL */
+    struct set_table table;
+    uint8_t hash[16]; /* see struct dataset_set */
+};
+
+struct mixed {
+    struct orderplan *plan;
+    struct mixed_set set[MIXTURE_SETS_MAX];
+    uint32_t count;       /* of sets that are open */
+    const char **classes; /* [classes] names of all sets, borrowed from them; or NULL */
+    uint8_t fields_hash[16];
+    struct set_table whole; /* of all samples, if the plan has one order for them */
+    struct lock mu;
+    struct seeded *orders; /* holding mu */
+};
+
+/* ---- numbers ---- */
+
+static uint32_t set_of(const struct mixed *m, uint32_t sample)
+{
+    uint32_t low = 0, high = m->count - 1;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+
+        if (m->set[middle].first <= sample)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+const struct dataset *mixed_find(const struct mixed *mixed, uint32_t *sample)
+{
+    const struct mixed_set *set = &mixed->set[set_of(mixed, *sample)];
+
+    assert(*sample - set->first < dataset_get_samples(set->dataset));
+    *sample -= set->first;
+    return set->dataset;
+}
+
+int64_t mixed_label(const struct mixed *mixed, uint32_t sample)
+{
+    const struct mixed_set *set = &mixed->set[set_of(mixed, sample)];
+    int64_t label = dataset_get_label(set->dataset, sample - set->first);
+
+    return set->labels && label >= 0 && label < dataset_get_classes(set->dataset)
+               ? set->labels[label]
+               : label;
+}
+
+const char *mixed_class_name(const struct mixed *mixed, uint32_t label)
+{
+    return mixed->classes ? mixed->classes[label] : "";
+}
+
+uint32_t mixed_container(const struct mixed *mixed, uint32_t sample)
+{
+    const struct mixed_set *set = &mixed->set[set_of(mixed, sample)];
+
+    return set->first_container + dataset_get_container(set->dataset, sample - set->first);
+}
+
+/* ---- classes ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+/* Give each set room for the numbers of its classes. */
+static int make_label_maps(struct mixed *m, struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        size_t classes = dataset_get_classes(m->set[i].dataset);
+
+        m->set[i].labels = calloc(classes + 1, sizeof(*m->set[i].labels));
+        if (!m->set[i].labels)
+            return error_set(err, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+/* labels = stack: the classes of each set behind those of the one before. */
+static int stack_classes(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    struct index_header *h = &d->generated;
+    uint64_t all = 0, named = 0;
+    int r = make_label_maps(m, err);
+
+    for (uint32_t i = 0; i < m->count; i++) {
+        all += dataset_get_classes(m->set[i].dataset);
+        named += dataset_get_class_names(m->set[i].dataset);
+    }
+    if (r < 0)
+        return r;
+    if (all > INT32_MAX)
+        return error_set(err, -EINVAL, "the sets have %llu classes together, which are too many",
+                         (unsigned long long)all);
+    m->classes = named == all ? calloc(all + 1, sizeof(*m->classes)) : NULL;
+    if (named == all && !m->classes)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < m->count; i++)
+        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++) {
+            if (m->classes)
+                m->classes[h->classes] = dataset_get_class_name(m->set[i].dataset, c);
+            m->set[i].labels[c] = h->classes++;
+        }
+    h->class_names = m->classes ? h->classes : 0;
+    return 0;
+}
+
+/* List the names of all classes once, in byte order. */
+static int list_names(struct dataset *d, size_t all)
+{
+    struct mixed *m = d->mixed;
+    size_t n = 0, unique = 0;
+
+    m->classes = calloc(all + 1, sizeof(*m->classes));
+    if (!m->classes)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < m->count; i++)
+        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++)
+            m->classes[n++] = dataset_get_class_name(m->set[i].dataset, c);
+    assert(n == all);
+    qsort(m->classes, n, sizeof(*m->classes), by_name);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(m->classes[i], m->classes[unique - 1]) != 0)
+            m->classes[unique++] = m->classes[i];
+    d->generated.classes = d->generated.class_names = (uint32_t)unique;
+    return 0;
+}
+
+/* Classes of one name in several sets are one class. */
+static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    int r = make_label_maps(m, err);
+
+    if (r < 0)
+        return r;
+    if (list_names(d, all) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < m->count; i++)
+        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++) {
+            const char *name = dataset_get_class_name(m->set[i].dataset, c);
+            const char **at =
+                bsearch(&name, m->classes, d->generated.classes, sizeof(*m->classes), by_name);
+
+            assert(at);
+            m->set[i].labels[c] = at - m->classes;
+        }
+    return 0;
+}
+
+static int set_classes(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    struct index_header *h = &d->generated;
+    const char *with = NULL, *without = NULL;
+    size_t all = 0;
+
+    if (m->plan->labels == ORDERPLAN_STACK)
+        return stack_classes(d, err);
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct dataset *set = m->set[i].dataset;
+
+        h->classes = h->classes > dataset_get_classes(set) ? h->classes : dataset_get_classes(set);
+        all += dataset_get_classes(set);
+        if (dataset_get_class_names(set) > 0)
+            with = m->plan->sets[i].name;
+        else if (dataset_get_classes(set) > 0)
+            without = m->plan->sets[i].name;
+    }
+    if (!with || m->plan->labels == ORDERPLAN_NUMBERS)
+        return 0;
+    if (without)
+        return error_set(err, -EINVAL,
+                         "the classes of set '%s' have names and the labels of set '%s' are "
+                         "numbers: write 'labels numbers' to use all as numbers, or 'labels stack'",
+                         with, without);
+    return unite_classes(d, all, err);
+}
+
+/* ---- fields ---- */
+
+/* Make room for the fields of one more set. */
+static int join_fields(struct dataset *d, uint32_t i, struct plenum_error *err)
+{
+    struct fields *all = &d->fields;
+    const struct fields *own = dataset_get_fields(d->mixed->set[i].dataset);
+    const struct orderplan *plan = d->mixed->plan;
+
+    if (i == 0) {
+        *all = *own;
+        return 0;
+    }
+    for (uint32_t k = 0; k < all->count; k++) {
+        struct field_shape *a = &all->shape[k], b = own->shape[k];
+        bool grows = field_varies(a) || a->type == PLENUM_FIELD_BOXES;
+        uint32_t room = a->room;
+
+        a->room = grows ? b.room : room;
+        if (memcmp(a, &b, sizeof(b)) != 0)
+            return error_set(err, -EINVAL,
+                             "field '%s' has another type or shape in set '%s' than in set '%s'",
+                             all->spec[k].name, plan->sets[i].name, plan->sets[0].name);
+        a->room = room > b.room ? room : b.room;
+        if (own->stored[k] > all->stored[k])
+            all->stored[k] = own->stored[k];
+    }
+    return 0;
+}
+
+int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
+                      struct plenum_error *err)
+{
+    const struct fields *all = &dataset->fields;
+    uint32_t number = sample;
+    const struct dataset *set = mixed_find(dataset->mixed, &number);
+    const struct fields *own = dataset_get_fields(set);
+    size_t from = dataset_get_record_bytes(set), to = dataset_get_record_bytes(dataset);
+    int r = all->count > 0 ? dataset_buffer_reserve(buffer, to) : 0; /* a smaller size keeps it */
+
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    r = dataset_read_fields(set, number, buffer, err);
+    if (r < 0 || from == to)
+        return r;
+    (void)dataset_buffer_reserve(buffer, to); /* there is room */
+    for (uint32_t i = all->count; i-- > 0;) { /* from the last one on: rooms only grow */
+        from -= own->stored[i];
+        to -= all->stored[i];
+        memmove(buffer->bytes + to, buffer->bytes + from, own->stored[i]);
+        memset(buffer->bytes + to + own->stored[i], 0, all->stored[i] - own->stored[i]);
+    }
+    return 0;
+}
+
+uint64_t mixed_field_memory(const struct mixed *mixed, unsigned threads)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < mixed->count; i++)
+        most = max_u64(most, dataset_get_field_memory(mixed->set[i].dataset, threads));
+    return most;
+}
+
+const uint8_t *mixed_fields_hash(const struct mixed *mixed)
+{
+    return mixed->fields_hash;
+}
+
+/* ---- opening ---- */
+
+/* Describe the whole: what the index's header says of other data sets. */
+static int describe(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    struct index_header *h = &d->generated;
+    uint8_t hashes[MIXTURE_SETS_MAX][16];
+    XXH128_canonical_t hash;
+    uint64_t samples = 0, containers = 0;
+
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct dataset *set = m->set[i].dataset;
+
+        m->set[i].first = (uint32_t)samples;
+        m->set[i].first_container = (uint32_t)containers;
+        samples += dataset_get_samples(set);
+        containers += dataset_get_containers(set);
+        h->bytes += set->index.header->bytes;
+        h->skipped += set->index.header->skipped;
+        if (samples >= UINT32_MAX || containers >= UINT32_MAX)
+            return error_set(err, -EINVAL, "the sets have more than 2^32 - 2 samples together");
+        memcpy(hashes[i], dataset_get_fields_hash(set), 16);
+    }
+    h->samples = (uint32_t)samples;
+    h->containers = (uint32_t)containers;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(hashes, 16 * (size_t)m->count));
+    memcpy(m->fields_hash, hash.digest, 16);
+    return set_classes(d, err);
+}
+
+/* The hash of everything that a cursor depends on: samples, their order, and the numbers of
+ * classes. */
+static void set_hash(struct mixed *m, uint32_t i)
+{
+    struct mixed_set *set = &m->set[i];
+    uint64_t table = set_table_hash(&set->table);
+    XXH128_canonical_t hash;
+    XXH3_state_t state;
+
+    (void)XXH3_128bits_reset(&state);
+    (void)XXH3_128bits_update(&state, dataset_get_fingerprint(set->dataset), 16);
+    (void)XXH3_128bits_update(&state, &table, sizeof(table));
+    if (set->labels)
+        (void)XXH3_128bits_update(&state, set->labels,
+                                  dataset_get_classes(set->dataset) * sizeof(*set->labels));
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
+    memcpy(set->hash, hash.digest, 16);
+}
+
+/* The sum by which two loaders find that their mixtures differ: that of the sets' sums. */
+static void set_sum(struct dataset *d)
+{
+    const struct mixed *m = d->mixed;
+    struct index_header *h = &d->generated;
+    XXH3_state_t state;
+    XXH128_canonical_t hash;
+
+    d->sum = (struct datasum){.samples = h->samples, .classes = h->classes, .bytes = h->bytes};
+    (void)XXH3_128bits_reset(&state);
+    (void)XXH3_128bits_update(&state, m->plan->text, strlen(m->plan->text));
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct datasum *sum = dataset_get_sum(m->set[i].dataset);
+        struct datasum_segment *segment = &d->sum.segments[i];
+
+        segment->names = XXH3_64bits(sum, sizeof(*sum));
+        set_hash(d->mixed, i);
+        (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
+    }
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
+    memcpy(d->fingerprint, hash.digest, 16);
+}
+
+static int open_set(struct dataset *d, uint32_t i, const struct dataset_options *options,
+                    struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    const struct orderplan_set *plan = &m->plan->sets[i];
+    struct mixed_set *set = &m->set[i];
+    int r = dataset_open(plan->dataset, options, &set->dataset, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "set '%s'", plan->name);
+    m->count++;
+    if (dataset_get_warning(set->dataset)[0]) {
+        char name[ORDERPLAN_NAME_MAX + 2];
+
+        (void)snprintf(name, sizeof(name), "%s: ", plan->name);
+        dataset_add_warning(d, name, dataset_get_warning(set->dataset));
+    }
+    if (dataset_has_images(set->dataset) != dataset_has_images(m->set[0].dataset))
+        return error_set(err, -EINVAL, "set '%s' has images, and set '%s' has none",
+                         m->plan->sets[dataset_has_images(set->dataset) ? i : 0].name,
+                         m->plan->sets[dataset_has_images(set->dataset) ? 0 : i].name);
+    return join_fields(d, i, err);
+}
+
+/* ---- one order of all samples ---- */
+
+static int64_t class_of_label(void *arg, uint32_t sample)
+{
+    const struct dataset *d = arg;
+    int64_t label = mixed_label(d->mixed, sample);
+
+    return label < d->generated.classes ? label : -1;
+}
+
+static int64_t class_of_set(void *arg, uint32_t sample)
+{
+    const struct dataset *d = arg;
+
+    return set_of(d->mixed, sample);
+}
+
+/* A batch shows a sample of a small class several times. */
+static void warn_of_class(struct dataset *d, uint32_t class)
+{
+    const char *name = mixed_class_name(d->mixed, class);
+    const struct sampler_table *t = &d->mixed->whole.table;
+    char number[16], text[300];
+    uint32_t c = 0;
+
+    while (class_of_label(d, t->member[t->start[c]]) != class)
+        c++;
+    (void)snprintf(number, sizeof(number), "%u", class);
+    (void)snprintf(text, sizeof(text),
+                   "class '%.100s' has %u samples, fewer than each = %u: blocks show some of them "
+                   "more than once",
+                   *name ? name : number, t->start[c + 1] - t->start[c], t->each);
+    dataset_add_warning(d, text, "");
+}
+
+/* stratify and balance: the selected samples of all sets, by class or set. */
+static int join_sets(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    bool by_set = m->plan->order == ORDERPLAN_STRATA_SET;
+    struct set_table_joined joined = {.plan = m->plan,
+                                      .classes = by_set ? m->count : d->generated.classes,
+                                      .class_of = by_set ? class_of_set : class_of_label,
+                                      .arg = d};
+    uint32_t small;
+    int r;
+
+    joined.member = malloc(d->generated.samples * sizeof(*joined.member));
+    if (!joined.member)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < m->count; i++)
+        for (uint32_t k = 0; k < m->set[i].table.table.n; k++)
+            joined.member[joined.n++] =
+                m->set[i].first + (m->set[i].table.member ? m->set[i].table.member[k] : k);
+    r = set_table_join(&joined, &m->whole, &small, err);
+    if (r == 0 && small != UINT32_MAX)
+        warn_of_class(d, small);
+    return r;
+}
+
+/* Make the tables of all sets that are shown at any time. */
+static int make_tables(struct mixed *m, const struct dataset_options *options,
+                       struct plenum_error *err)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; i < m->count && r == 0; i++) {
+        r = set_table_make(&m->plan->sets[i], m->set[i].dataset, options, &m->set[i].table, err);
+        if (r < 0)
+            r = error_prefix(err, r, "set '%s'", m->plan->sets[i].name);
+    }
+    return r;
+}
+
+int mixed_open(struct dataset *dataset, const char *text, const struct dataset_options *options,
+               struct plenum_error *err)
+{
+    struct dataset *d = dataset;
+    struct mixed *m = calloc(1, sizeof(*m));
+    char name[sizeof("mixture of ") + MIXTURE_SETS_MAX * (ORDERPLAN_NAME_MAX + 2)];
+    int r;
+
+    if (!m)
+        return error_set(err, -ENOMEM, "out of memory");
+    d->mixed = m;
+    lock_init(&m->mu);
+    r = orderplan_parse(text, NULL, &m->plan, err);
+    for (uint32_t i = 0; r == 0 && i < m->plan->num_sets; i++)
+        r = open_set(d, i, options, err);
+    if (r == 0)
+        r = make_tables(m, options, err);
+    if (r == 0)
+        r = describe(d, err);
+    if (r == 0 && m->plan->order != ORDERPLAN_MIX)
+        r = join_sets(d, err);
+    if (r < 0)
+        return r;
+    d->name = strdup(orderplan_describe(m->plan, name, sizeof(name)));
+    d->no_images = !dataset_has_images(m->set[0].dataset);
+    d->index.header = &d->generated;
+    d->hints_code = dataset_get_hints_code(m->set[0].dataset);
+    set_sum(d);
+    return d->name ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+void mixed_close(struct mixed *mixed)
+{
+    struct mixed *m = mixed;
+
+    if (!m)
+        return;
+    while (m->orders) {
+        struct seeded *order = m->orders;
+
+        m->orders = order->next;
+        mixture_destroy(order->mixture);
+        free(order);
+    }
+    for (uint32_t i = 0; i < m->count; i++) {
+        dataset_unref(m->set[i].dataset);
+        free(m->set[i].labels);
+        set_table_fini(&m->set[i].table);
+    }
+    set_table_fini(&m->whole);
+    orderplan_free(m->plan);
+    free(m->classes);
+    lock_fini(&m->mu);
+    free(m);
+}
+
+/* ---- the order ---- */
+
+/* The parts of the order: the sets, or one set of all samples. */
+static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
+{
+    if (m->plan->order != ORDERPLAN_MIX) {
+        sets[0] = (struct mixture_set){.name = "", .table = &m->whole.table};
+        return 1;
+    }
+    for (uint32_t i = 0; i < m->count; i++)
+        sets[i] = (struct mixture_set){.name = m->plan->sets[i].name,
+                                       .table = &m->set[i].table.table,
+                                       .first = m->set[i].first};
+    return m->count;
+}
+
+static int create_order(struct mixed *m, uint64_t seed, struct seeded *ret,
+                        struct plenum_error *err)
+{
+    static const uint32_t one[] = {1};
+    static const struct mixture_piece whole = {.weights = one};
+    const struct orderplan *plan = m->plan;
+    struct mixture_set sets[MIXTURE_SETS_MAX];
+    struct mixture_parts parts = {.sets = sets,
+                                  .num_sets = list_parts(m, sets),
+                                  .pieces = plan->pieces,
+                                  .num_pieces = plan->num_pieces,
+                                  .block = plan->block,
+                                  .positions = plan->epoch};
+    uint32_t longest = 0;
+    int r;
+
+    if (parts.num_sets == 1) {
+        parts.pieces = &whole;
+        parts.num_pieces = 1;
+        parts.positions = sets[0].table->positions;
+    } else if (parts.positions == 0) {
+        parts.positions = mixture_epoch(&parts, plan->epoch_set, seed, &longest);
+    }
+    if (parts.positions == 0)
+        return error_set(err, -EINVAL,
+                         "an epoch that shows all of '%s' has more than 2^32 - 2 positions: say "
+                         "epoch = a number",
+                         plan->sets[longest].name);
+    r = mixture_create(&parts, seed, &ret->mixture);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    ret->seed = seed;
+    ret->positions = parts.positions;
+    return 0;
+}
+
+int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err)
+{
+    struct mixed *m = dataset->mixed;
+    struct seeded *at;
+    int r = 0;
+
+    if (!m)
+        return 0;
+    lock_acquire(&m->mu);
+    for (at = m->orders; at && at->seed != order->seed; at = at->next)
+        ;
+    if (!at) {
+        at = calloc(1, sizeof(*at));
+        r = at ? create_order(m, order->seed, at, err) : error_set(err, -ENOMEM, "out of memory");
+        if (r < 0) {
+            free(at);
+            at = NULL;
+        } else {
+            at->next = m->orders;
+            m->orders = at;
+        }
+    }
+    lock_release(&m->mu);
+    if (r == 0)
+        *order = (struct order){
+            .seed = order->seed, .n = at->positions, .repeat = 1, .mixture = at->mixture};
+    return r;
+}
+
+uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap **ret)
+{
+    *ret = dataset->mixed ? dataset->mixed->plan->skips : NULL;
+    return dataset->mixed ? dataset->mixed->plan->num_skips : 0;
+}
+
+uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret)
+{
+    const struct mixed *m = dataset->mixed;
+
+    for (uint32_t i = 0; m && i < m->count; i++) {
+        ret[i] = (struct dataset_set){.name = m->plan->sets[i].name,
+                                      .dataset = m->set[i].dataset,
+                                      .first = m->set[i].first,
+                                      .positions = m->set[i].table.table.positions};
+        memcpy(ret[i].hash, m->set[i].hash, 16);
+    }
+    return m ? m->count : 0;
+}

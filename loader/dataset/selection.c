@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: MIT */
+/* selection.c - evaluates the terms of a selection, joined by "and", one after the other.
+ *
+ * A sample's key is its path without what follows the first dot of the last part, so a folder and an
+ * archive of it have the same keys. Folds and random subsets are decided by the hash of the key
+ * alone: adding samples moves no other sample. */
+#include "config.h"
+
+#include "loader/dataset/selection.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util/error_set.h"
+#include "common/util/text.h"
+#include "loader/dataset/beside.h"
+#include "loader/dataset/format.h"
+#include "loader/dataset/number.h"
+
+enum { TERM_WORD_MAX = 4096 };
+
+/* A selection while it is evaluated. */
+struct selecting {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    const char *at;
+    char word[TERM_WORD_MAX];
+    uint8_t *keep; /* [n] */
+    uint8_t *hits; /* [n]: of the current term */
+    uint32_t n;
+    struct plenum_error *err;
+};
+
+static void skip_spaces(struct selecting *s)
+{
+    s->at += strspn(s->at, " \t");
+}
+
+/* Read the next word into s->word; 'single quotes' protect spaces. False: there is none. */
+static bool next_word(struct selecting *s)
+{
+    bool quoted = false;
+    size_t len = 0;
+
+    skip_spaces(s);
+    if (!*s->at)
+        return false;
+    for (; *s->at && (quoted || (*s->at != ' ' && *s->at != '\t')); s->at++) {
+        if (*s->at == '\'')
+            quoted = !quoted;
+        else if (len < sizeof(s->word) - 1)
+            s->word[len++] = *s->at;
+    }
+    s->word[len] = '\0';
+    return true;
+}
+
+static bool next_is(struct selecting *s, const char *word)
+{
+    size_t len = strlen(word);
+
+    skip_spaces(s);
+    if (strncmp(s->at, word, len) != 0 || (s->at[len] && s->at[len] != ' ' && s->at[len] != '\t'))
+        return false;
+    s->at += len;
+    return true;
+}
+
+static int need_value(struct selecting *s, const char *term)
+{
+    return next_word(s) ? 0
+                        : error_set(s->err, -EINVAL, "select: a value is missing after '%s'", term);
+}
+
+/* ---- labels and names ---- */
+
+/* A..B, or one number. */
+static int select_label(struct selecting *s)
+{
+    const char *at;
+    uint64_t low, high;
+    int r = need_value(s, "label");
+
+    if (r < 0)
+        return r;
+    at = s->word;
+    r = parse_next_u64(&at, INT32_MAX, &low);
+    high = low;
+    if (r == 0 && strncmp(at, "..", 2) == 0) {
+        at += 2;
+        r = parse_next_u64(&at, INT32_MAX, &high);
+    }
+    if (r < 0 || *at || high < low)
+        return error_set(s->err, -EINVAL, "select: 'label %s' must be label A..B or label N",
+                         s->word);
+    for (uint32_t i = 0; i < s->n; i++) {
+        int64_t label = dataset_get_label(s->dataset, i);
+
+        s->hits[i] = label >= (int64_t)low && label <= (int64_t)high;
+    }
+    return 0;
+}
+
+/* Is `name` one of a list that '|' separates? */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list;; at++) {
+        size_t n = strcspn(at, "|");
+
+        if (n == len && memcmp(at, name, n) == 0)
+            return true;
+        at += n;
+        if (!*at)
+            return false;
+    }
+}
+
+/* NAME|NAME|... */
+static int select_class(struct selecting *s)
+{
+    uint32_t classes = dataset_get_class_names(s->dataset), found = 0;
+    uint8_t *chosen;
+    int r = need_value(s, "class");
+
+    if (r < 0)
+        return r;
+    chosen = calloc(classes + 1, 1);
+    if (!chosen)
+        return error_set(s->err, -ENOMEM, "out of memory");
+    for (uint32_t c = 0; c < classes; c++)
+        found += chosen[c] = is_listed(s->word, dataset_get_class_name(s->dataset, c));
+    for (uint32_t i = 0; i < s->n; i++) {
+        int64_t label = dataset_get_label(s->dataset, i);
+
+        s->hits[i] = label >= 0 && label < classes && chosen[label];
+    }
+    free(chosen);
+    return found > 0 ? 0
+                     : error_set(s->err, -EINVAL, "select: %s has no class named '%s'",
+                                 dataset_get_name(s->dataset), s->word);
+}
+
+static int select_name(struct selecting *s)
+{
+    int r = need_value(s, "name");
+
+    for (uint32_t i = 0; r == 0 && i < s->n; i++) {
+        char path[DATASET_PATH_MAX];
+
+        s->hits[i] =
+            fnmatch(s->word, dataset_get_sample_path(s->dataset, i, path, sizeof(path)), 0) == 0;
+    }
+    return r;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+struct name_list {
+    char **names;
+    size_t count, cap;
+};
+
+static void free_names(struct name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+}
+
+/* Read a file with a name in each line. */
+static int read_names(struct selecting *s, FILE *file, struct name_list *list)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    int r;
+
+    while ((r = text_read_line(file, s->word, &line, &cap, s->err)) > 0) {
+        char *copy;
+
+        line[strcspn(line, "\r\n")] = '\0';
+        if (!*line)
+            continue;
+        copy = strdup(line);
+        if (!copy || array_grow(&list->names, &list->cap, list->count, sizeof(*list->names)) < 0) {
+            free(copy);
+            r = error_set(s->err, -ENOMEM, "out of memory");
+            break;
+        }
+        list->names[list->count++] = copy;
+    }
+    free(line);
+    if (list->count > 0)
+        qsort(list->names, list->count, sizeof(*list->names), by_text);
+    return r;
+}
+
+/* The samples whose paths a file lists. */
+static int select_names(struct selecting *s)
+{
+    struct name_list list = {0};
+    struct scope scope = {.fd = -1};
+    FILE *file = NULL;
+    int r = need_value(s, "names"), fd;
+
+    if (r < 0)
+        return r;
+    r = scope_init(&scope, s->options->roots, s->options->num_roots);
+    fd = r < 0 ? r : scope_open(&scope, s->word, 0);
+    if (fd < 0) {
+        r = scope_error(&scope, s->err, fd, s->word);
+        scope_fini(&scope);
+        return r;
+    }
+    scope_fini(&scope);
+    file = fdopen(fd, "r");
+    r = file ? read_names(s, file, &list) : error_set(s->err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; r == 0 && list.count > 0 && i < s->n; i++) {
+        char path[DATASET_PATH_MAX];
+        const char *name = dataset_get_sample_path(s->dataset, i, path, sizeof(path));
+
+        s->hits[i] = bsearch(&name, list.names, list.count, sizeof(*list.names), by_text) != NULL;
+    }
+    free_names(&list);
+    if (file)
+        (void)fclose(file);
+    else
+        (void)close(fd);
+    return r;
+}
+
+/* ---- hashes of keys ---- */
+
+static uint64_t key_hash(const struct dataset *d, uint32_t sample, bool by_folder)
+{
+    char path[DATASET_PATH_MAX], *last, *dot;
+
+    (void)dataset_get_sample_path(d, sample, path, sizeof(path));
+    last = strrchr(path, '/');
+    if (by_folder)
+        return XXH3_64bits(path, last ? (size_t)(last - path) : 0);
+    dot = strchr(last ? last : path, '.');
+    return XXH3_64bits(path, dot ? (size_t)(dot - path) : strlen(path));
+}
+
+static int hash_text(void *arg, uint32_t sample, const void *value, uint32_t len,
+                     struct plenum_error *err)
+{
+    uint64_t *hashes = arg;
+
+    (void)err;
+    hashes[sample] = value ? XXH3_64bits(value, len) : XXH3_64bits("", 0);
+    return 0;
+}
+
+/* The hash by which each sample is assigned: of its key, or of what follows "by". [n], malloc. */
+static int make_hashes(struct selecting *s, uint64_t **ret)
+{
+    uint64_t *hashes = malloc((s->n + (size_t)1) * sizeof(*hashes));
+    bool by = next_is(s, "by");
+    int r = by ? need_value(s, "by") : 0;
+
+    if (!hashes)
+        r = error_set(s->err, -ENOMEM, "out of memory");
+    if (r == 0 && by && strcmp(s->word, "folder") != 0)
+        r = beside_read(s->dataset, s->word, "text", s->options, hash_text, hashes, s->err);
+    else
+        for (uint32_t i = 0; r == 0 && i < s->n; i++)
+            hashes[i] = key_hash(s->dataset, i, by);
+    if (r < 0) {
+        free(hashes);
+        return r;
+    }
+    *ret = hashes;
+    return 0;
+}
+
+/* fold I/K [by folder|SOURCE] */
+static int select_fold(struct selecting *s)
+{
+    uint64_t fold, folds, *hashes;
+    const char *at;
+    int r = need_value(s, "fold");
+
+    if (r < 0)
+        return r;
+    at = s->word;
+    if (parse_next_u64(&at, UINT32_MAX, &fold) < 0 || *at++ != '/' ||
+        parse_next_u64(&at, 1000000, &folds) < 0 || *at || folds == 0)
+        return error_set(s->err, -EINVAL, "select: 'fold %s' must be fold I/K", s->word);
+    if (fold >= folds)
+        return error_set(s->err, -EINVAL, "fold %s: parts are numbered from 0 to %llu", s->word,
+                         (unsigned long long)folds - 1);
+    r = make_hashes(s, &hashes);
+    for (uint32_t i = 0; r == 0 && i < s->n; i++)
+        s->hits[i] = ((hashes[i] >> 32) * folds) >> 32 == fold;
+    if (r == 0)
+        free(hashes);
+    return r;
+}
+
+/* A decimal from 0 to 1 as a number of 2^64ths; 1 is 2^64 - 1. False: it is none. */
+static bool parse_share(const char **at, uint64_t *ret)
+{
+    uint64_t up = 0, down = 1;
+
+    if (!number_is_digit(**at))
+        return false;
+    for (; number_is_digit(**at); (*at)++)
+        up = up * 10 + (uint64_t)(**at - '0');
+    if (up > 1)
+        return false;
+    if (**at == '.' && number_is_digit((*at)[1]))
+        for ((*at)++; number_is_digit(**at) && down < 1000000000; (*at)++) {
+            up = up * 10 + (uint64_t)(**at - '0');
+            down *= 10;
+        }
+    if (up > down)
+        return false;
+    *ret = up == down ? UINT64_MAX : (uint64_t)(((unsigned __int128)up << 64) / down);
+    return true;
+}
+
+/* part A..B [by folder|SOURCE] */
+static int select_part(struct selecting *s)
+{
+    uint64_t low, high, *hashes;
+    const char *at;
+    int r = need_value(s, "part");
+
+    if (r < 0)
+        return r;
+    at = s->word;
+    if (!parse_share(&at, &low) || strncmp(at, "..", 2) != 0 ||
+        (at += 2, !parse_share(&at, &high)) || *at || low >= high)
+        return error_set(s->err, -EINVAL,
+                         "select: 'part %s' must be part A..B with 0 <= A < B <= 1, such as "
+                         "0.9..1",
+                         s->word);
+    r = make_hashes(s, &hashes);
+    for (uint32_t i = 0; r == 0 && i < s->n; i++)
+        s->hits[i] = hashes[i] >= low && (hashes[i] < high || high == UINT64_MAX);
+    if (r == 0)
+        free(hashes);
+    return r;
+}
+
+/* ---- random N [per class] ---- */
+
+struct ranked {
+    int64_t group;
+    uint64_t hash;
+    uint32_t sample;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+/* The N samples with the least hashes of those that the terms before this one keep. */
+static int select_random(struct selecting *s)
+{
+    struct ranked *all;
+    uint64_t most, taken = 0;
+    uint32_t n = 0;
+    bool per_class;
+    int r = need_value(s, "random");
+
+    if (r < 0)
+        return r;
+    if (parse_u64(s->word, UINT32_MAX, &most) < 0 || most == 0)
+        return error_set(s->err, -EINVAL, "select: 'random %s' needs a number of samples", s->word);
+    per_class = next_is(s, "per");
+    if (per_class && !next_is(s, "class"))
+        return error_set(s->err, -EINVAL, "select: only 'random %s per class' is possible",
+                         s->word);
+    all = malloc((s->n + (size_t)1) * sizeof(*all));
+    if (!all)
+        return error_set(s->err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->keep[i])
+            all[n++] = (struct ranked){
+                .group = per_class ? dataset_get_label(s->dataset, i) : 0,
+                .hash = key_hash(s->dataset, i, false),
+                .sample = i,
+            };
+    qsort(all, n, sizeof(*all), by_rank);
+    for (uint32_t i = 0; i < n; i++) {
+        taken = i > 0 && all[i].group != all[i - 1].group ? 0 : taken;
+        s->hits[all[i].sample] = taken++ < most;
+    }
+    free(all);
+    return 0;
+}
+
+/* ---- fields ---- */
+
+enum comparison { IS_EQUAL, IS_UNEQUAL, IS_LESS, IS_AT_MOST, IS_GREATER, IS_AT_LEAST };
+
+static const char *const comparisons[] = {"=", "!=", "<", "<=", ">", ">="};
+
+struct comparing {
+    struct selecting *s;
+    enum comparison how;
+    double number;
+    const char *text;
+};
+
+static bool holds(enum comparison how, int sign)
+{
+    switch (how) {
+    case IS_EQUAL:
+        return sign == 0;
+    case IS_UNEQUAL:
+        return sign != 0;
+    case IS_LESS:
+        return sign < 0;
+    case IS_AT_MOST:
+        return sign <= 0;
+    case IS_GREATER:
+        return sign > 0;
+    case IS_AT_LEAST:
+        return sign >= 0;
+    }
+    return false;
+}
+
+static int compare_number(void *arg, uint32_t sample, const void *value, uint32_t len,
+                          struct plenum_error *err)
+{
+    struct comparing *c = arg;
+    float number;
+
+    (void)err;
+    if (!value || len != sizeof(number))
+        return 0;
+    memcpy(&number, value, sizeof(number));
+    c->s->hits[sample] = holds(c->how, ((double)number > c->number) - ((double)number < c->number));
+    if (number != number) /* NaN is equal to nothing */
+        c->s->hits[sample] = c->how == IS_UNEQUAL;
+    return 0;
+}
+
+static int compare_text(void *arg, uint32_t sample, const void *value, uint32_t len,
+                        struct plenum_error *err)
+{
+    struct comparing *c = arg;
+
+    (void)err;
+    if (value)
+        c->s->hits[sample] =
+            holds(c->how, len != strlen(c->text) || memcmp(value, c->text, len) != 0);
+    return 0;
+}
+
+/* SOURCE OP VALUE: as numbers if VALUE is one, otherwise as texts. */
+static int select_field(struct selecting *s, const char *source)
+{
+    struct comparing c = {.s = s};
+    char name[FIELD_SOURCE_MAX], *end;
+    size_t how = 0;
+    int r;
+
+    (void)snprintf(name, sizeof(name), "%s", source);
+    r = need_value(s, name);
+    if (r < 0)
+        return r;
+    while (how < ARRAY_LEN(comparisons) && strcmp(s->word, comparisons[how]) != 0)
+        how++;
+    if (how == ARRAY_LEN(comparisons))
+        return error_set(s->err, -EINVAL,
+                         "select: after '%s', one of = != < <= > >= is needed, not '%s'", name,
+                         s->word);
+    c.how = (enum comparison)how;
+    r = need_value(s, name);
+    if (r < 0)
+        return r;
+    c.number = parse_real(s->word, &end);
+    if (*s->word && !*end)
+        return beside_read(s->dataset, name, "float32", s->options, compare_number, &c, s->err);
+    if (c.how > IS_UNEQUAL)
+        return error_set(s->err, -EINVAL, "select: '%s' is no number: only = and != compare texts",
+                         s->word);
+    c.text = s->word;
+    return beside_read(s->dataset, name, "text", s->options, compare_text, &c, s->err);
+}
+
+static int select_column(struct selecting *s)
+{
+    int r = need_value(s, "column");
+
+    return r < 0 ? r : select_field(s, s->word);
+}
+
+/* ---- terms ---- */
+
+static const struct {
+    const char *word;
+    int (*make)(struct selecting *s);
+} terms[] = {
+    {"label", select_label},   {"class", select_class},   {"name", select_name},
+    {"names", select_names},   {"fold", select_fold},     {"part", select_part},
+    {"random", select_random}, {"column", select_column},
+};
+
+/* One term, with what follows its word. Returns 1 after "not", otherwise 0; or -errno. */
+static int evaluate_term(struct selecting *s)
+{
+    bool not = next_is(s, "not");
+    int r;
+
+    memset(s->hits, 0, s->n);
+    if (!next_word(s))
+        return error_set(s->err, -EINVAL, "select: a term is missing");
+    for (size_t i = 0; i < ARRAY_LEN(terms); i++)
+        if (strcmp(s->word, terms[i].word) == 0) {
+            r = terms[i].make(s);
+            return r < 0 ? r : (int)not ;
+        }
+    if (strchr(s->word, '.')) {
+        r = select_field(s, s->word);
+        return r < 0 ? r : (int)not ;
+    }
+    return error_set(s->err, -EINVAL,
+                     "select: a term begins with label, class, name, names, fold, part, random, "
+                     "column or json.NAME, not '%s'",
+                     s->word);
+}
+
+static int evaluate(struct selecting *s)
+{
+    int r;
+
+    do {
+        r = evaluate_term(s);
+        for (uint32_t i = 0; r >= 0 && i < s->n; i++)
+            s->keep[i] = s->keep[i] && s->hits[i] != r;
+        if (r < 0)
+            return r;
+    } while (next_is(s, "and"));
+    skip_spaces(s);
+    return *s->at ? error_set(s->err, -EINVAL, "select: 'and' is missing before '%s'", s->at) : 0;
+}
+
+int selection_make(const struct dataset *dataset, const char *text,
+                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   struct plenum_error *err)
+{
+    uint32_t n = dataset_get_samples(dataset), count = 0;
+    struct selecting s = {.dataset = dataset, .options = options, .at = text, .n = n, .err = err};
+    uint32_t *made = malloc((n + (size_t)1) * sizeof(*made));
+    int r;
+
+    s.keep = malloc(n + (size_t)1);
+    s.hits = malloc(n + (size_t)1);
+    if (made && s.keep && s.hits) {
+        memset(s.keep, 1, n);
+        r = evaluate(&s);
+    } else {
+        r = error_set(err, -ENOMEM, "out of memory");
+    }
+    for (uint32_t i = 0; r == 0 && i < n; i++)
+        if (s.keep[i])
+            made[count++] = i;
+    free(s.keep);
+    free(s.hits);
+    if (r < 0) {
+        free(made);
+        return r;
+    }
+    *ret = made;
+    *ret_count = count;
+    return 0;
+}

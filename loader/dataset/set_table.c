@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/dataset/set_table.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util/error_set.h"
+#include "common/util/util.h"
+#include "loader/dataset/selection.h"
+#include "loader/dataset/weighing.h"
+
+void set_table_fini(struct set_table *table)
+{
+    free(table->member);
+    free(table->start);
+    free(table->sums);
+    free(table->columns);
+    *table = (struct set_table){0};
+}
+
+/* ---- weights ---- */
+
+/* Independent draws need weights of 32 bits: shares of the largest. */
+static int make_columns(struct set_table *t, const uint64_t *weights, struct plenum_error *err)
+{
+    uint32_t n = t->table.n, *small = malloc(n * sizeof(*small));
+    uint64_t most = 0;
+    int r = -ENOMEM;
+
+    t->columns = malloc(n * sizeof(*t->columns));
+    for (uint32_t i = 0; i < n; i++)
+        most = max_u64(most, weights[i]);
+    for (uint32_t i = 0; small && i < n; i++)
+        small[i] =
+            (uint32_t)(most <= UINT32_MAX ? weights[i]
+                                          : (unsigned __int128)weights[i] * UINT32_MAX / most);
+    if (small && t->columns)
+        r = sampler_fill_columns(t->columns, small, n);
+    free(small);
+    t->table.kind = SAMPLER_DRAWN;
+    t->table.columns = t->columns;
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+static int weigh_members(const struct orderplan_set *plan, const struct weighing *of,
+                         struct set_table *t, struct plenum_error *err)
+{
+    uint64_t positions = t->table.n;
+    int r;
+
+    t->sums = malloc(t->table.n * sizeof(*t->sums));
+    if (!t->sums)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = weighing_make(of, plan->weights, t->sums, &positions, err);
+    if (r < 0)
+        return r;
+    if (plan->epoch > 0)
+        positions = plan->epoch;
+    if (positions >= UINT32_MAX)
+        return error_set(err, -EINVAL, "an epoch would have %llu positions, more than 2^32 - 2",
+                         (unsigned long long)positions);
+    t->table.positions = (uint32_t)positions;
+    if (plan->drawn) {
+        r = make_columns(t, t->sums, err);
+        free(t->sums);
+        t->sums = NULL;
+        return r;
+    }
+    for (uint32_t i = 1; i < t->table.n; i++)
+        t->sums[i] += t->sums[i - 1];
+    t->table.kind = SAMPLER_QUOTA;
+    t->table.sums = t->sums;
+    return 0;
+}
+
+int set_table_make(const struct orderplan_set *plan, const struct dataset *dataset,
+                   const struct dataset_options *options, struct set_table *ret,
+                   struct plenum_error *err)
+{
+    struct set_table *t = ret;
+    struct weighing of = {.dataset = dataset, .options = options};
+    uint32_t n = dataset_get_samples(dataset);
+    int r = 0;
+
+    *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
+    if (plan->select)
+        r = selection_make(dataset, plan->select, options, &t->member, &n, err);
+    if (r < 0)
+        return r;
+    if (n == 0)
+        return error_set(err, -EINVAL, "it has no samples that select leaves");
+    t->table.member = of.member = t->member;
+    t->table.n = of.n = n;
+    t->table.plain = (struct order){.shuffle = plan->shuffle, .block = plan->block};
+    r = order_init(&t->table.plain, n, &(struct order_subset){0}, plan->repeat, err);
+    if (r < 0)
+        return r;
+    t->table.positions = order_positions(&t->table.plain);
+    return plan->weights ? weigh_members(plan, &of, t, err) : 0;
+}
+
+/* ---- classes ---- */
+
+/* Sort the members by class, and leave out classes without members. */
+static int sort_members(const struct set_table_joined *joined, struct set_table *t,
+                        struct plenum_error *err)
+{
+    size_t *at = calloc(joined->classes + (size_t)1, sizeof(*at));
+    uint32_t *sorted = malloc(joined->n * sizeof(*sorted)), classes = 0;
+
+    t->start = malloc((joined->classes + (size_t)1) * sizeof(*t->start));
+    if (!at || !sorted || !t->start) {
+        free(at);
+        free(sorted);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    for (uint32_t i = 0; i < joined->n; i++)
+        at[joined->class_of(joined->arg, joined->member[i]) + 1]++;
+    t->start[0] = 0;
+    for (uint32_t c = 0; c < joined->classes; c++) {
+        if (at[c + 1] > 0)
+            t->start[classes + 1] = t->start[classes] + (uint32_t)at[c + 1];
+        classes += at[c + 1] > 0;
+        at[c + 1] += at[c];
+    }
+    for (uint32_t i = 0; i < joined->n; i++)
+        sorted[at[joined->class_of(joined->arg, joined->member[i])]++] = joined->member[i];
+    assert(classes > 0 && t->start[classes] == joined->n);
+    free(t->member);
+    free(at);
+    t->member = sorted;
+    t->table.member = sorted;
+    t->table.start = t->start;
+    t->table.classes = classes;
+    return 0;
+}
+
+/* The classes of a block: as many as asked for; or one sample each if a block is too small for
+ * all. */
+static int set_balance(const struct orderplan *plan, struct sampler_table *t,
+                       struct plenum_error *err)
+{
+    uint32_t per_block = plan->classes ? plan->classes : plan->block;
+
+    t->positions = plan->epoch > 0 ? plan->epoch : t->n;
+    if (plan->classes == 0 && t->classes <= plan->block) {
+        t->kind = SAMPLER_BALANCED;
+        t->block = plan->block;
+        return 0;
+    }
+    if (per_block > t->classes || (t->classes % per_block != 0 && per_block > t->classes / 3))
+        return error_set(err, -EINVAL,
+                         "%u classes a batch of %u: classes must be a divisor of them, or at most "
+                         "%u",
+                         per_block, t->classes, t->classes / 3);
+    t->kind = SAMPLER_CLASSES;
+    t->per_block = per_block;
+    t->each = plan->classes ? plan->each : 1;
+    return (uint64_t)t->per_block * t->each >= UINT32_C(1) << 28
+               ? error_set(err, -EINVAL, "a block of %u classes and %u samples each is too large",
+                           t->per_block, t->each)
+               : 0;
+}
+
+/* A class that is smaller than what a block shows of it, or UINT32_MAX. */
+static uint32_t small_class(const struct set_table_joined *joined, const struct sampler_table *t)
+{
+    for (uint32_t c = 0; t->kind == SAMPLER_CLASSES && c < t->classes; c++)
+        if (t->start[c + 1] - t->start[c] < t->each)
+            return (uint32_t)joined->class_of(joined->arg, t->member[t->start[c]]);
+    return UINT32_MAX;
+}
+
+int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
+                   uint32_t *ret_small, struct plenum_error *err)
+{
+    struct set_table *t = ret;
+    int r;
+
+    *t = (struct set_table){.member = joined->member};
+    t->table =
+        (struct sampler_table){.kind = SAMPLER_STRATA, .n = joined->n, .positions = joined->n};
+    for (uint32_t i = 0; i < joined->n; i++)
+        if (joined->class_of(joined->arg, joined->member[i]) < 0)
+            return error_set(err, -EINVAL,
+                             "sample %u has no label, which stratify and balance need",
+                             joined->member[i]);
+    r = sort_members(joined, t, err);
+    if (r < 0)
+        return r;
+    t->table.block = joined->plan->block;
+    if (joined->plan->order == ORDERPLAN_BALANCE)
+        r = set_balance(joined->plan, &t->table, err);
+    *ret_small = r == 0 ? small_class(joined, &t->table) : UINT32_MAX;
+    return r;
+}
+
+uint64_t set_table_hash(const struct set_table *table)
+{
+    const struct sampler_table *t = &table->table;
+    uint32_t numbers[] = {(uint32_t)t->kind,          t->n,           t->positions,
+                          (uint32_t)t->plain.shuffle, t->plain.block, t->plain.repeat};
+    XXH3_state_t state;
+
+    (void)XXH3_64bits_reset(&state);
+    (void)XXH3_64bits_update(&state, numbers, sizeof(numbers));
+    if (table->member)
+        (void)XXH3_64bits_update(&state, table->member, t->n * sizeof(*table->member));
+    if (table->sums)
+        (void)XXH3_64bits_update(&state, table->sums, t->n * sizeof(*table->sums));
+    if (table->columns)
+        (void)XXH3_64bits_update(&state, table->columns, t->n * sizeof(*table->columns));
+    return XXH3_64bits_digest(&state);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* set_table.h - what a plan's order needs to know of a set's samples: which are selected, their
+ * weights, their classes. */
+#ifndef LOADER_DATASET_SET_TABLE_H
+#define LOADER_DATASET_SET_TABLE_H
+
+#include "common/order/orderplan.h"
+#include "common/order/sampler.h"
+#include "loader/dataset/dataset.h"
+
+/** A sampler's table with the memory of its arrays. Zeros: there is none. */
+struct set_table {
+    struct sampler_table table;
+    uint32_t *member, *start;
+    uint64_t *sums;
+    struct sampler_column *columns;
+};
+
+/** Make the table of one set. Errors: those of selection_make() and weighing_make(); -EINVAL no
+ *  sample is selected. */
+int set_table_make(const struct orderplan_set *plan, const struct dataset *dataset,
+                   const struct dataset_options *options, struct set_table *ret,
+                   struct plenum_error *err);
+
+/** The class of a sample, 0 ... classes - 1, or -1: it has none. */
+typedef int64_t set_table_class(void *arg, uint32_t sample);
+
+/** The samples that strata or balanced classes are made of. */
+struct set_table_joined {
+    const struct orderplan *plan;
+    uint32_t *member; /* [n], of all sets; taken */
+    uint32_t n, classes;
+    set_table_class *class_of;
+    void *arg;
+};
+
+/** Make the table of all samples in one order. `ret_small` is a class with fewer samples than a block
+ *  shows of it (balance with each=K), or UINT32_MAX. */
+int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
+                   uint32_t *ret_small, struct plenum_error *err);
+
+/** Hash what the order depends on besides the plan's text. */
+uint64_t set_table_hash(const struct set_table *table);
+
+void set_table_fini(struct set_table *table);
+
+#endif

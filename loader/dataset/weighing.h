@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* weighing.h - the weights of a set's samples, by a rule of a plan: integers, the same everywhere. */
+#ifndef LOADER_DATASET_WEIGHING_H
+#define LOADER_DATASET_WEIGHING_H
+
+#include <stdint.h>
+
+#include "loader/dataset/dataset.h"
+
+/** The samples to weigh. */
+struct weighing {
+    const struct dataset *dataset;
+    const uint32_t *member; /* [n]; NULL: all */
+    uint32_t n;
+    const struct dataset_options *options; /* that the data set was opened with */
+};
+
+/**
+ * Compute the weights [n] of the members.
+ *
+ * @param rule       "class", "class:1/2", "lvis:T", "lvis:T:SOURCE", "file:W.npy", "column:NAME" or
+ *                   "json.NAME"; "repeat:" before one of the last three
+ * @param positions  if the rule says how many positions a pass has, becomes that number; otherwise
+ *                   it stays
+ * Errors: -EINVAL the rule, a weight below 0, all weights 0, another number of weights than samples,
+ * or sums beyond 2^63; those of the file system and of fields; -ENOMEM.
+ */
+int weighing_make(const struct weighing *of, const char *rule, uint64_t *weights,
+                  uint64_t *positions, struct plenum_error *err);
+
+#endif

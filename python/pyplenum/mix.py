@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Which samples, how often: mixtures of data sets, and the options that become a plan (docs/sampling.md)."""
+
+import os
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+__all__ = ["Mix"]
+
+_SET_OPTIONS = ("shuffle", "repeat", "select", "weights", "draw", "epoch")
+# the line of a set in the form that the library writes: name, weight, options, data set
+_SET_LINE = re.compile(r'set (\S+) \d+((?: [a-z]+=(?:"(?:\\.|[^"\\])*"|[^ "]+))*) (.*)', re.DOTALL)
+
+
+class Mix:
+    """Several data sets, each with a weight: its share of the samples of each block of 64 positions.
+
+    A set is ``name=(weight, dataset)`` or ``name=(weight, dataset, {option: value})``. Options of a set are ``select``,
+    ``weights``, ``draw``, ``shuffle``, ``repeat`` and ``epoch``; docs/sampling.md describes them. Names that are not
+    identifiers are passed as ``Mix({"name": (weight, dataset)})``.
+
+    >>> Mix(photos=(7, "folder:/data/photos"), art=(3, "tar:/data/art.tar", {"repeat": 2})).names
+    ['photos', 'art']
+    """
+
+    def __init__(self, sets: Optional[Mapping[str, Tuple[Any, ...]]] = None, **more: Tuple[Any, ...]) -> None:
+        self.sets: Dict[str, Tuple[Any, Any, Dict[str, Any]]] = {}
+        for name, value in {**(sets or {}), **more}.items():
+            if not isinstance(value, tuple) or not 2 <= len(value) <= 3:
+                raise TypeError(f"set {name!r} must be (weight, dataset) or (weight, dataset, options), not {value!r}")
+            options = dict(value[2]) if len(value) == 3 else {}
+            for option in options:
+                if option not in _SET_OPTIONS:
+                    raise TypeError(f"set {name!r}: there is no option {option!r}; its options: "
+                                    f"{', '.join(_SET_OPTIONS)}")
+            self.sets[name] = (value[0], value[1], options)
+        if not self.sets:
+            raise ValueError("a Mix needs at least one set")
+
+    @property
+    def names(self) -> List[str]:
+        return list(self.sets)
+
+    def __repr__(self) -> str:
+        return f"Mix({', '.join(f'{name}=({weight!r}, {where!r})' for name, (weight, where, _) in self.sets.items())})"
+
+
+def _quoted(value: Any) -> str:
+    text = os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
+    if "\n" in text:
+        raise ValueError(f"{text!r} contains a line feed")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _weight(value: Any) -> str:
+    """A weight as a plan spells it: floats have at most nine digits after the point."""
+    if isinstance(value, float):
+        return f"{value:.9f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) -> str:
+    if "\n" in dataset:
+        raise ValueError(f"the data set {dataset!r} contains a line feed")
+    words = [f"{key}={_quoted(value)}" for key, value in options.items() if value is not None]
+    return " ".join(["set", name, _weight(weight), *words, dataset])
+
+
+def _weights_line(begin: str, weights: Mapping[str, Any]) -> str:
+    return " ".join([begin] + [f"{name} {_weight(weight)}" for name, weight in weights.items()])
+
+
+def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
+    """Pieces by their positions; a ramp has (from, to) or (from, to, steps) instead of a position."""
+    def begin(item: Tuple[Any, Any]) -> int:
+        return int(item[0][0] if isinstance(item[0], tuple) else item[0])
+
+    for where, weights in sorted(at.items(), key=begin):
+        if isinstance(where, tuple):
+            steps = where[2] if len(where) > 2 else 64
+            yield _weights_line(f"ramp {where[0]} {where[1]} {steps}", weights)
+        else:
+            yield _weights_line(f"at {where}", weights)
+
+
+def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Optional[int] = None,
+            epoch: Union[int, str, None] = None, labels: Optional[str] = None, stratify: Optional[str] = None,
+            balance: Optional[str] = None, classes: Optional[int] = None, each: Optional[int] = None,
+            at: Optional[Mapping[Any, Mapping[str, Any]]] = None,
+            skip: Optional[Iterable[Tuple[int, int]]] = None) -> str:
+    """The text of a plan."""
+    lines = [_set_line(name, *rest) for name, rest in sets.items()]
+    for word, value in (("block", block), ("epoch", epoch), ("labels", labels), ("stratify", stratify)):
+        if value is not None:
+            lines.append(f"{word} {value}")
+    if balance is not None:
+        lines.append(f"balance {balance}" + "".join(f" {key}={value}" for key, value in
+                                                    (("classes", classes), ("each", each)) if value is not None))
+    elif each is not None:
+        raise ValueError("each= belongs to balance=")
+    lines.extend(_piece_lines(at or {}))
+    lines.extend(f"skip {begin} {end}" for begin, end in sorted(skip or ()))
+    return "".join(line + "\n" for line in lines)
+
+
+def labels_plan(text: str) -> str:
+    """A plan that shows each sample of another plan's sets once, with the same labels."""
+    lines = []
+    for line in text.splitlines():
+        found = _SET_LINE.fullmatch(line)
+        if found is not None:
+            lines.append(f"set {found[1]} 1 {found[3]}\n")
+        elif line.startswith("labels "):
+            lines.append(line + "\n")
+    return "".join(lines) + "block 65536\nstratify set\n"

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* test_mixture.c - mixtures of sets: every set's order is gapless, whatever the pieces. */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/order/mixture.h"
+#include "common/pipeline/order.h"
+#include "common/util/util.h"
+
+enum { SETS_MAX = 4, PIECES = 8 };
+
+/* A mixture of plain sets. */
+struct made {
+    struct sampler_table tables[SETS_MAX];
+    struct mixture_set sets[SETS_MAX];
+    struct mixture_piece pieces[PIECES];
+    struct mixture_parts parts;
+    struct mixture *mixture;
+};
+
+static const char *const names[] = {"a", "b", "c", "d"};
+
+static void make(struct made *m, uint64_t seed, const uint32_t *sizes, uint32_t sets,
+                 uint32_t block, uint32_t positions)
+{
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < sets; i++) {
+        m->tables[i] = (struct sampler_table){.kind = SAMPLER_PLAIN,
+                                              .n = sizes[i],
+                                              .positions = sizes[i],
+                                              .plain = {.n = sizes[i], .shuffle = ORDER_GLOBAL}};
+        m->sets[i] = (struct mixture_set){names[i], &m->tables[i], first};
+        first += sizes[i];
+    }
+    m->parts.sets = m->sets;
+    m->parts.num_sets = sets;
+    m->parts.pieces = m->pieces;
+    m->parts.block = block;
+    m->parts.positions = positions;
+    cr_assert(eq(int, mixture_create(&m->parts, seed, &m->mixture), 0));
+}
+
+static void add_piece(struct made *m, uint64_t start, const uint32_t *weights)
+{
+    m->pieces[m->parts.num_pieces++] = (struct mixture_piece){start, weights};
+}
+
+/* Of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8, N 40. */
+Test(mixture, known_answers)
+{
+    static const uint32_t want[][2] = {
+        {0, 4}, {0, 1},  {1, 1},  {1, 0}, {0, 0}, {0, 2},  {2, 0},  {0, 3}, {2, 1},  {0, 8}, {0, 6},
+        {0, 7}, {0, 9},  {0, 10}, {1, 2}, {0, 5}, {0, 11}, {2, 4},  {1, 4}, {0, 12}, {2, 2}, {1, 3},
+        {2, 3}, {0, 13}, {1, 7},  {1, 5}, {2, 6}, {0, 14}, {0, 15}, {2, 5}, {1, 6},  {0, 16}};
+    struct made m = {0};
+
+    add_piece(&m, 0, (uint32_t[]){7, 2, 1});
+    add_piece(&m, 16, (uint32_t[]){1, 1, 1});
+    make(&m, 5, (uint32_t[]){10, 4, 6}, 3, 8, 40);
+    for (uint64_t g = 0; g < ARRAY_LEN(want); g++) {
+        struct mixture_turn turn = mixture_locate(m.mixture, g);
+
+        cr_expect(eq(u32, turn.set, want[g][0]), "position %u", (unsigned)g);
+        cr_expect(eq(u64, turn.t, want[g][1]), "position %u", (unsigned)g);
+    }
+    mixture_destroy(m.mixture);
+}
+
+/* Each set's t runs through 0, 1, 2 ... within each block; find is the inverse; and counts are known
+ * in constant time. */
+static void check_turns(const struct made *m, uint64_t begin, uint64_t end)
+{
+    uint64_t told[SETS_MAX];
+
+    for (uint32_t i = 0; i < m->parts.num_sets; i++)
+        told[i] = mixture_before(m->mixture, i, begin);
+    for (uint64_t g = begin; g < end; g += m->parts.block) {
+        uint64_t sum[SETS_MAX] = {0}, count[SETS_MAX] = {0};
+
+        for (uint64_t p = g; p < g + m->parts.block; p++) {
+            struct mixture_turn turn = mixture_locate(m->mixture, p);
+
+            cr_assert(eq(u64, mixture_find(m->mixture, &turn), p));
+            cr_assert(turn.t >= told[turn.set]);
+            sum[turn.set] += turn.t - told[turn.set];
+            count[turn.set]++;
+        }
+        for (uint32_t i = 0; i < m->parts.num_sets; i++) {
+            /* find() has shown that they differ, so these are 0 ... count - 1 */
+            cr_assert(eq(u64, sum[i] * 2, count[i] * (count[i] - (count[i] > 0))));
+            told[i] += count[i];
+            cr_assert(eq(u64, mixture_before(m->mixture, i, g + m->parts.block), told[i]));
+        }
+    }
+}
+
+Test(mixture, turns_have_no_gaps)
+{
+    static const uint32_t blocks[] = {1, 4, 16, 32};
+
+    for (size_t k = 0; k < ARRAY_LEN(blocks); k++) {
+        struct made m = {0};
+        uint64_t block = blocks[k];
+
+        add_piece(&m, 0, (uint32_t[]){7, 2, 1, 0});
+        add_piece(&m, 2 * block, (uint32_t[]){1, 1, 1, 0});
+        add_piece(&m, 6 * block, (uint32_t[]){0, 3, 5, 2});
+        add_piece(&m, 10 * block, (uint32_t[]){1, 0, 0, 0});
+        make(&m, k, (uint32_t[]){50, 20, 11, 3}, 4, blocks[k], 1000);
+        check_turns(&m, 0, 40 * block);
+        mixture_destroy(m.mixture);
+    }
+}
+
+Test(mixture, positions_have_63_bits)
+{
+    struct made m = {0};
+    uint64_t far = (UINT64_C(1) << 62) + 32 * 7;
+
+    add_piece(&m, 0, (uint32_t[]){70000, 29999, 1});
+    add_piece(&m, UINT64_C(32000000000), (uint32_t[]){1, 1, 1});
+    make(&m, 3, (uint32_t[]){500000000, 1000000000, 3}, 3, 32, 1000000000);
+    check_turns(&m, UINT64_C(32000000000) - 64, UINT64_C(32000000000) + 64);
+    check_turns(&m, far, far + 128);
+    mixture_destroy(m.mixture);
+}
+
+/* Every pass of every set shows each of its samples once. */
+Test(mixture, passes_are_complete)
+{
+    static const uint32_t sizes[] = {17, 40, 5};
+    struct made m = {0};
+    uint32_t shown[62] = {0}, count[3] = {0};
+
+    add_piece(&m, 0, (uint32_t[]){3, 2, 1});
+    make(&m, 8, sizes, 3, 16, 160);
+    for (uint32_t e = 0; e < 8; e++)
+        for (uint32_t p = 0; p < 160; p++) {
+            uint32_t sample = mixture_sample(m.mixture, e, p);
+
+            cr_assert(sample < 62);
+            shown[sample]++;
+            count[sample < 17 ? 0 : sample < 57 ? 1 : 2]++;
+        }
+    for (uint32_t i = 0, first = 0; i < 3; first += sizes[i++]) {
+        uint32_t least = count[i] / sizes[i];
+
+        for (uint32_t s = first; s < first + sizes[i]; s++)
+            cr_expect(shown[s] >= least && shown[s] <= least + 1);
+    }
+    mixture_destroy(m.mixture);
+}
+
+/* A set that is first used later changes nothing before, nor what the others show afterwards. */
+Test(mixture, a_later_set_changes_nothing_before)
+{
+    struct made before = {0}, after = {0};
+
+    add_piece(&before, 0, (uint32_t[]){3, 2});
+    add_piece(&before, 64, (uint32_t[]){1, 1});
+    make(&before, 2, (uint32_t[]){50, 20}, 2, 16, 1000);
+    add_piece(&after, 0, (uint32_t[]){3, 2, 0});
+    add_piece(&after, 64, (uint32_t[]){1, 1, 1});
+    make(&after, 2, (uint32_t[]){50, 20, 9}, 3, 16, 1000);
+    for (uint32_t p = 0; p < 64; p++)
+        cr_assert(
+            eq(u32, mixture_sample(before.mixture, 0, p), mixture_sample(after.mixture, 0, p)));
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint64_t t = 0; t < 60; t++) {
+            struct mixture_turn turn = {i, t};
+            uint64_t a = mixture_find(before.mixture, &turn),
+                     b = mixture_find(after.mixture, &turn);
+
+            cr_assert(eq(u32, mixture_sample(before.mixture, a / 1000, (uint32_t)(a % 1000)),
+                         mixture_sample(after.mixture, b / 1000, (uint32_t)(b % 1000))));
+        }
+    mixture_destroy(before.mixture);
+    mixture_destroy(after.mixture);
+}
+
+/* A set of weight 0 is shown no more. */
+Test(mixture, find_says_that_a_set_is_over)
+{
+    struct made m = {0};
+    struct mixture_turn turn = {.set = 1};
+
+    add_piece(&m, 0, (uint32_t[]){1, 1});
+    add_piece(&m, 64, (uint32_t[]){1, 0});
+    make(&m, 2, (uint32_t[]){50, 20}, 2, 16, 1000);
+    for (turn.t = 0; turn.t < 32; turn.t++)
+        cr_expect(mixture_find(m.mixture, &turn) < 64);
+    cr_expect(eq(u64, mixture_find(m.mixture, &turn), UINT64_MAX));
+    mixture_destroy(m.mixture);
+}
+
+/* The places of a block show a set equally often, and neighbours do not tell. */
+Test(mixture, places_are_not_predictable)
+{
+    enum { K = 16, BLOCKS = 1000 };
+    static const double share[] = {3.0 / 16, 8.0 / 16, 5.0 / 16};
+    struct made m = {0};
+    uint32_t at[K][3] = {{0}};
+    static uint8_t line[K * BLOCKS];
+    double mean = 0;
+
+    add_piece(&m, 0, (uint32_t[]){3, 8, 5});
+    make(&m, 77, (uint32_t[]){100, 100, 100}, 3, K, K);
+    for (uint32_t g = 0; g < K * BLOCKS; g++) {
+        uint32_t set = mixture_locate(m.mixture, g).set;
+
+        at[g % K][set]++;
+        line[g] = set == 0;
+        mean += line[g];
+    }
+    mean /= K * BLOCKS;
+    for (uint32_t x = 0; x < K; x++) {
+        double chi = 0;
+
+        for (uint32_t i = 0; i < 3; i++)
+            chi += pow(at[x][i] - BLOCKS * share[i], 2) / (BLOCKS * share[i]);
+        cr_expect(chi < 2 + 5 * 2 + 5, "place %u: chi-square %.1f", x, chi);
+    }
+    for (uint32_t lag = 1; lag <= 2 * K; lag++) {
+        double sum = 0, inside = lag < K ? (double)(K - lag) / K : 0;
+
+        for (uint32_t g = 0; g + lag < K * BLOCKS; g++)
+            sum += (line[g] - mean) * (line[g + lag] - mean);
+        sum /= (K * BLOCKS - lag) * mean * (1 - mean);
+        cr_expect(fabs(sum + inside / (K - 1)) < 5 / sqrt(K * BLOCKS), "lag %u: %.4f", lag, sum);
+    }
+    mixture_destroy(m.mixture);
+}
+
+Test(mixture, an_epoch_shows_the_set_that_it_is_named_after)
+{
+    static const uint32_t sizes[] = {100, 999};
+    struct made m = {0};
+    uint32_t set, one, all;
+
+    add_piece(&m, 0, (uint32_t[]){1, 4});
+    make(&m, 0, sizes, 2, 32, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t n = mixture_epoch(&m.parts, i, 0, &set);
+
+        cr_expect(eq(u32, n % 32, 0));
+        cr_expect(mixture_before(m.mixture, i, n) >= sizes[i]);
+        cr_expect(mixture_before(m.mixture, i, n - 32) < sizes[i]);
+    }
+    one = mixture_epoch(&m.parts, 1, 0, &set);
+    all = mixture_epoch(&m.parts, UINT32_MAX, 0, &set);
+    cr_expect(eq(u32, all, one)); /* 999 / 4 is more than 100 / 1 */
+    mixture_destroy(m.mixture);
+}
+
+Test(mixture, an_epoch_may_be_too_long)
+{
+    struct made m = {0};
+    uint32_t set = 0;
+
+    add_piece(&m, 0, (uint32_t[]){1000000, 1});
+    make(&m, 0, (uint32_t[]){10, 41000}, 2, 64, 1);
+    cr_expect(eq(u32, mixture_epoch(&m.parts, UINT32_MAX, 0, &set), 0));
+    cr_expect(eq(u32, set, 1));
+    mixture_destroy(m.mixture);
+}
+
+/* One set is shown as without a plan. */
+Test(mixture, a_single_set_has_the_order_of_a_stream)
+{
+    struct made m = {0};
+    struct order order = {.seed = 12, .n = 977, .shuffle = ORDER_GLOBAL};
+
+    add_piece(&m, 0, (uint32_t[]){1});
+    make(&m, 12, (uint32_t[]){977}, 1, 64, 977);
+    for (uint32_t p = 0; p < 977; p++)
+        cr_assert(eq(u32, mixture_sample(m.mixture, 3, p), order_sample(&order, 3, p)));
+    mixture_destroy(m.mixture);
+}

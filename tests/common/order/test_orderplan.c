@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* test_orderplan.c - the text of a plan: its canonical form, and every sentence about it. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/order/orderplan.h"
+#include "common/util/util.h"
+
+static struct orderplan *parse(const char *text)
+{
+    struct plenum_error err = {.text = ""};
+    struct orderplan *plan = NULL;
+
+    cr_assert(eq(int, orderplan_parse(text, "/here", &plan, &err), 0), "%s", err.text);
+    return plan;
+}
+
+/* Does a text have this canonical form, which is its own? */
+static void becomes(const char *text, const char *want)
+{
+    struct orderplan *plan = parse(text), *again;
+
+    cr_expect(eq(str, plan->text, (char *)want));
+    again = parse(plan->text);
+    cr_expect(eq(str, again->text, plan->text));
+    orderplan_free(again);
+    orderplan_free(plan);
+}
+
+/* Is a text refused with a message that contains `want`? */
+static void refused(const char *text, const char *want)
+{
+    struct plenum_error err = {.text = ""};
+    struct orderplan *plan;
+
+    cr_expect(eq(int, orderplan_parse(text, "/here", &plan, &err), -EINVAL), "%s", text);
+    cr_expect(ne(ptr, strstr(err.text, want), NULL), "'%s' is not in '%s'", want, err.text);
+}
+
+Test(orderplan, has_one_spelling_for_each_meaning)
+{
+    becomes("set photos 7 folder:photos\nset art 2 tar:/data/art.tar\n",
+            "set photos 7 folder:/here/photos\nset art 2 tar:/data/art.tar\n");
+    becomes("# weights are shares\n\nset a 0.7 /x\n set b  1/5  /y  \r\nset c 0.1 /z\n",
+            "set a 7 /x\nset b 2 /y\nset c 1 /z\n");
+    becomes("set a 14 /x\nset b 4 /y\nset c 2 /z\nblock 64\nlabels names\n",
+            "set a 7 /x\nset b 2 /y\nset c 1 /z\n");
+    becomes("epoch b\nblock 8\nset a 1 repeat=3 shuffle=block:16 /x\nset b 1 shuffle=none "
+            "repeat=1 /y y\nat 16 b 2\nat 24 b 0.5 a 1.5\nlabels stack\n",
+            "set a 1 shuffle=block:16 repeat=3 /x\nset b 1 shuffle=none /y y\nblock 8\nepoch b\n"
+            "labels stack\nat 16 b 1\nat 24 a 3 b 1\n");
+    becomes("set a 1 /x\nset b 1 /y\nskip 10 20\nskip 30 31\n",
+            "set a 1 /x\nset b 1 /y\nskip 10 20\nskip 30 31\n");
+}
+
+Test(orderplan, samples_have_selections_and_weights)
+{
+    becomes("set a 1 select=\"label  0..9 and not names list.txt\" /x\n",
+            "set a 1 select=\"label 0..9 and not names /here/list.txt\" /x\n");
+    becomes("set a 1 weights=file:w.npy draw=independent epoch=100 /x\n",
+            "set a 1 weights=\"file:/here/w.npy\" draw=independent epoch=100 /x\n");
+    becomes("set a 1 select=\"class 'guinea pig'\" weights=class:1/2 draw=quota /x\n",
+            "set a 1 select=\"class 'guinea pig'\" weights=\"class:1/2\" /x\n");
+    becomes("set a 1 select=\"name \\\"x\\\"\" /x\n", "set a 1 select=\"name \\\"x\\\"\" /x\n");
+    becomes("set a 1 /x\nset b 1 /y\nstratify set\nblock 32\n",
+            "set a 1 /x\nset b 1 /y\nblock 32\nstratify set\n");
+    becomes("set a 1 /x\nbalance label each=4 classes=32\n",
+            "set a 1 /x\nbalance label classes=32 each=4\n");
+}
+
+/* A ramp is pieces: each begins at a multiple of the block, and the last has the final weights. */
+Test(orderplan, ramps_are_pieces)
+{
+    struct orderplan *plan =
+        parse("set a 1 /x\nset b 1 /y\nblock 10\nramp 100 205 4 a 1 b 3\nat 300 b 1\n");
+
+    cr_assert(eq(u32, plan->num_pieces, 6));
+    for (uint32_t j = 1; j < 5; j++) {
+        const uint32_t *w = plan->pieces[j].weights;
+        double share = (double)w[0] / ((double)w[0] + w[1]);
+
+        cr_expect(eq(u64, plan->pieces[j].start % 10, 0));
+        cr_expect(share > 0.5 - 0.0625 * j - 1e-6 && share < 0.5 - 0.0625 * j + 1e-6);
+    }
+    cr_expect(eq(u64, plan->pieces[1].start, 100));
+    cr_expect(eq(u32, plan->pieces[4].weights[0], 1));
+    cr_expect(eq(u32, plan->pieces[4].weights[1], 3));
+    becomes(plan->text, plan->text);
+    orderplan_free(plan);
+}
+
+Test(orderplan, refuses_what_it_does_not_understand)
+{
+    refused("block 8\n", "no line 'set'");
+    refused("sets a 1 /x\n", "a line begins with set, block");
+    refused("set a 1 /x\nset b -1 /y\n", "plan, line 2: a weight must be a number");
+    refused("set a 1 /x\nset b 1/0 /y\n", "a weight must be a number");
+    refused("set a 0.1234567890 /x\n", "at most nine digits");
+    refused("set a 0 /x\nset b 0 /y\n", "all weights are 0");
+    refused("set a 4294967295 /x\nset b 4294967294 /y\n", "exceed 2^32");
+    refused("set a 1 /x\nset a 1 /y\n", "two sets named 'a'");
+    refused("set a/b 1 /x\n", "a set's name has at most 63 letters");
+    refused("set a 1\n", "the data set of 'a' is missing");
+    refused("set a 1 s3://bucket/x\n", "URL");
+    refused("set a 1 repeat=0 /x\n", "repeat=0");
+    refused("set a 1 repeat=2 repeat=3 /x\n", "repeat is given twice");
+    refused("set a 1 shuffle=some /x\n", "shuffle 'some'");
+    refused("set a 1 select=\"label 1 /x\n", "a quotation mark is missing");
+    refused("set a 1 /x\nset b 1 /y\nblock 0\n", "block must be at least 1");
+    refused("set a 1 /x\nset b 1 /y\nepoch c\n", "epoch must be the name of a set");
+    refused("set a 1 /x\nset b 1 /y\nepoch 4294967295\n", "of 1 to 4294967294 positions");
+    refused("set a 1 /x\nset b 1 /y\nlabels none\n", "labels must be");
+    refused("set a 1 /x\nset b 1 /y\nat 64 c 1\n", "no set named 'c'");
+    refused("set a 1 /x\nset b 1 /y\nat 64 a 1 a 2\n", "named twice");
+    refused("set a 1 /x\nset b 1 /y\nat 64\n", "all weights are 0");
+    refused("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 64 b 1\n", "pieces must be in order");
+    refused("set a 1 /x\nset b 1 /y\nramp 64 100 3 a 1\n", "a ramp needs steps");
+    refused("set a 1 /x\nset b 1 /y\nskip 5 5\n", "A < B");
+    refused("set a 1 /x\nset b 1 /y\nskip 5 9\nskip 9 12\n", "in order and apart");
+}
+
+Test(orderplan, a_piece_begins_with_a_block)
+{
+    refused(
+        "set a 1 /x\nset b 1 /y\nat 1000 a 1\n",
+        "a piece begins at position 1000, which is no multiple of block = 64: the next is 1024");
+}
+
+Test(orderplan, refuses_what_does_not_go_together)
+{
+    refused("set a 1 draw=independent /x\n", "draw= and epoch= need weights=");
+    refused("set a 1 weights=class repeat=2 /x\n", "repeat= and shuffle= cannot be used");
+    refused("set a 1 weights=class /x\nstratify label\nblock 8\n",
+            "weights= cannot be used with stratify and balance");
+    refused("set a 1 weights=class /x\nbalance label\nblock 8\n",
+            "weights= cannot be used with stratify and balance");
+    refused("set a 1 /x\nstratify label\nbalance label\nblock 8\n", "cannot be used together");
+    refused("set a 1 /x\nset b 2 /y\nstratify set\nblock 8\n", "weights must be equal");
+    refused("set a 1 /x\nset b 1 /y\nstratify set\nblock 8\nat 64 a 1\n", "'at' and 'ramp'");
+    refused("set a 1 /x\nstratify label\n", "need block");
+    refused("set a 1 /x\nbalance label classes=4\n", "both classes=P and each=K");
+    refused("set a 1 /x\nbalance label classes=4 each=2\nblock 8\n", "leave block out");
+    refused("set a 1 /x\nstratify label\nblock 8\nepoch 100\n", "each sample once");
+    refused("set a 1 /x\nat 64 a 1\n", "one set has no weights to change");
+    refused("set a 1 /x\nblock 8\n", "block is for mixtures");
+    refused("set a 1 /x\nepoch 8\n", "write epoch=N in its line");
+}
+
+/* A loader accepts only absolute paths. */
+Test(orderplan, loaders_need_absolute_paths)
+{
+    struct plenum_error err;
+    struct orderplan *plan;
+
+    cr_expect(eq(int, orderplan_parse("set a 1 folder:x\n", NULL, &plan, &err), -EINVAL));
+    cr_expect(ne(ptr, strstr(err.text, "not absolute"), NULL));
+    cr_expect(
+        eq(int, orderplan_parse("set a 1 weights=file:w.npy /x\n", NULL, &plan, &err), -EINVAL));
+    cr_assert(eq(int, orderplan_parse("set a 1 folder:/x\n", NULL, &plan, &err), 0));
+    orderplan_free(plan);
+}
+
+Test(orderplan, is_read_from_a_file)
+{
+    char path[] = "/tmp/plenum-plan-XXXXXX", name[64], *text = NULL;
+    int fd = mkstemp(path);
+    struct plenum_error err;
+
+    cr_assert(fd >= 0 && io_write_all(fd, "set a 1 /x", 10) == 0);
+    (void)snprintf(name, sizeof(name), "@%s", path);
+    cr_assert(eq(int, orderplan_read(name, &text, &err), 0));
+    cr_expect(eq(str, text, (char *)"set a 1 /x\n"));
+    free(text);
+    (void)unlink(path);
+    cr_expect(eq(int, orderplan_read(name, &text, &err), -ENOENT));
+    cr_assert(eq(int, orderplan_read("folder:/x", &text, &err), 0));
+    cr_expect(not(orderplan_is(text)));
+    free(text);
+    io_close(&fd);
+}
+
+Test(orderplan, has_a_short_name)
+{
+    struct orderplan *plan = parse("set photos 7 /x\nset art 2 /y\n");
+    char text[16];
+
+    cr_expect(eq(str, orderplan_describe(plan, text, sizeof(text)), (char *)"mixture of phot"));
+    orderplan_free(plan);
+}

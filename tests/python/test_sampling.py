@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: MIT
+"""Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from bisect import bisect_right
+from fractions import Fraction
+from math import isqrt
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+import tap  # noqa: E402
+from test_order import Order, below, draw, permute  # noqa: E402
+
+WORD = 2**32
+
+
+def hash_of(name):
+    """XXH3-64 of 1 to 3 bytes."""
+    text = name.encode()
+    first, middle, last = text[0], text[len(text) // 2], text[-1]
+    h = (first << 16 | middle << 24 | last | len(text) << 8) ^ (0x396CFEB8 ^ 0xBE4BA423)
+    h ^= h >> 33
+    h = h * 0xC2B2AE3D27D4EB4F % 2**64
+    h ^= h >> 29
+    h = h * 0x165667B19E3779F9 % 2**64
+    return h ^ h >> 32
+
+
+def phase(k, shift):
+    return int(format(k % WORD, "032b")[::-1], 2) ^ shift
+
+
+class Plain:
+    def __init__(self, seed, n, **choice):
+        self.order = Order(seed, n, **choice)
+        self.positions = self.order.positions
+
+    def sample(self, p_pass, position):
+        return self.order.sample(p_pass % WORD, position)
+
+
+class Mixture:
+    """Sets [(name, weight, order of a seed)], pieces [(start, {name: weight})]."""
+
+    def __init__(self, seed, sets, pieces, block, positions=None):
+        self.seed, self.block, self.sets = seed, block, []
+        self.first = 0
+        for name, _, make in sets:
+            h = hash_of(name)
+            w = draw(seed, h % WORD, 0, 40, h // WORD)
+            self.sets.append(make(w[1] * WORD + w[0]))
+        self.pieces = []
+        for j, (start, weights) in enumerate([(0, {name: w for name, w, _ in sets})] + pieces):
+            shares = [Fraction(weights.get(name, 0)) for name, _, _ in sets]
+            total = sum(shares)
+            edges = [int(block * WORD * sum(shares[:i]) / total) for i in range(len(sets) + 1)]
+            self.pieces.append((start, edges, draw(seed, j, 0, 41, 0)[0]))
+        self.positions = positions
+
+    def turns(self, end):
+        """[(set, t)] of all positions below `end`, by counting: slow and obvious."""
+        told, found = [0] * len(self.sets), []
+        for begin in range(0, end, self.block):
+            start, edges, shift = [p for p in self.pieces if p[0] <= begin][-1]
+            u = phase((begin - start) // self.block, shift)
+            cut = [(q + u) // WORD for q in edges]
+            block = begin // self.block
+            for slot in range(self.block):
+                x = permute(self.seed, block // WORD, 42, block % WORD, self.block, slot)
+                i = bisect_right(cut, x) - 1
+                while cut[i + 1] <= x:
+                    i += 1
+                found.append((i, told[i] + x - cut[i]))
+            told = [t + cut[i + 1] - cut[i] for i, t in enumerate(told)]
+        return found
+
+
+class Quota:
+    """Weights of samples."""
+
+    def __init__(self, seed, weights, positions):
+        self.seed, self.positions, self.sums = seed, positions, []
+        for w in weights:
+            self.sums.append(w + (self.sums[-1] if self.sums else 0))
+        self.shift = draw(seed, 0, 0, 41, 1)[0]
+
+    def sample(self, epoch, p):
+        x = permute(self.seed, epoch, 43, 0, self.positions, p)
+        y = -(-((x + 1) * WORD - phase(epoch, self.shift)) * self.sums[-1] // (self.positions * WORD))
+        return min(s for s, w in enumerate(self.sums) if w >= y)
+
+
+class Strata:
+    def __init__(self, seed, labels, block):
+        self.seed, self.block, self.n = seed, block, len(labels)
+        self.classes = [[s for s, c in enumerate(labels) if c == k] for k in sorted(set(labels))]
+
+    def sample(self, e, p):
+        n, G = self.n, self.block
+        B, rest = n // G, n % G
+        f = below(draw(self.seed, 0, e, 44, 0)[0], n)
+        k = p // G
+        j = permute(self.seed, e, 42, k, G if k < B else rest, p % G)
+        if k < B:
+            y = ((j * B + permute(self.seed, e, 45, 0, B, k)) * n + f) // (n - rest)
+        else:
+            y = -(-((j + 1) * n - f) // rest) - 1
+        for c, members in enumerate(self.classes):
+            if y < len(members):
+                return members[permute(self.seed, e, 46, c, len(members), y)]
+            y -= len(members)
+        raise AssertionError(p)
+
+
+def order_of(plan, seed, epoch=0, positions=":", more=()):
+    """[(position, sample, label)] by plenumctl"""
+    done = subprocess.run([CTL, "order", plan, "--seed", str(seed), "--epoch", str(epoch), "--positions", positions,
+                           *more], capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    return [tuple(map(int, row)) for row in re.findall(r"^(\d+)\t(\d+)\t(-?\d+)\t", done.stdout, re.M)]
+
+
+def refusal(*command):
+    done = subprocess.run([CTL, *command], capture_output=True, text=True)
+    assert done.returncode == 1, (command, done.stdout)
+    return done.stderr
+
+
+class PlanTest(unittest.TestCase):
+    def test_mixture(self):
+        """a mixture with a schedule"""
+        plan = ("set a 7 generated:50\nset bc 2 shuffle=block:3 repeat=2 generated:20\nset d 1 generated:11\n"
+                "block 16\nepoch 160\nat 64 a 1 bc 1 d 1\nat 240 bc 3 d 5\n")
+        model = Mixture(9, [("a", 7, lambda s: Plain(s, 50)),
+                            ("bc", 2, lambda s: Plain(s, 20, shuffle="block:3", repeat=2)),
+                            ("d", 1, lambda s: Plain(s, 11))],
+                        [(64, {"a": 1, "bc": 1, "d": 1}), (240, {"bc": 3, "d": 5})], 16)
+        turns, first = model.turns(480), [0, 50, 70]
+        for epoch in range(3):
+            want = []
+            for p in range(160):
+                i, t = turns[epoch * 160 + p]
+                own = model.sets[i]
+                want.append((p, first[i] + own.sample(t // own.positions, t % own.positions)))
+            self.assertEqual([row[:2] for row in order_of(plan, 9, epoch)], want)
+
+    def test_weights_by_class(self):
+        """weights by class: equal shares of an epoch, by the rule of the page"""
+        labels = [s % 7 for s in range(30)]
+        for rule, weight in (("class", lambda n: 2**40 // n), ("class:1/2", lambda n: isqrt(2**64 // n))):
+            model = Quota(3, [weight(labels.count(c)) for c in labels], 30)
+            for epoch in range(3):
+                got = [row[1] for row in order_of(f"set x 1 weights={rule} generated,classes=7:30\n", 3, epoch)]
+                self.assertEqual(got, [model.sample(epoch, p) for p in range(30)], rule)
+
+    def test_lvis(self):
+        """LVIS' repeat factors: an epoch is as long as their sum"""
+        labels = [s % 7 for s in range(30)]
+        r = [max(2**16, isqrt(3 * 30 * WORD // (10 * labels.count(c)))) for c in labels]
+        n = (sum(r) + 2**15) // 2**16
+        model = Quota(4, r, n)
+        got = order_of("set x 1 weights=lvis:0.3 generated,classes=7:30\n", 4, 1)
+        self.assertEqual([row[1] for row in got], [model.sample(1, p) for p in range(n)])
+
+    def test_strata(self):
+        """stratified orders, also of several sets"""
+        labels = [s % 5 for s in range(33)]
+        for block in (4, 11, 40):
+            model = Strata(6, labels, block)
+            got = order_of(f"set x 1 generated,classes=5:33\nstratify label\nblock {block}\n", 6, 2)
+            self.assertEqual([row[1] for row in got], [model.sample(2, p) for p in range(33)])
+        model = Strata(6, [0] * 20 + [1] * 7, 9)
+        got = order_of("set x 1 generated:20\nset y 1 generated:7\nstratify set\nblock 9\n", 6)
+        self.assertEqual([row[1] for row in got], [model.sample(0, p) for p in range(27)])
+
+    def test_single_plain(self):
+        """a plan of one set without more is the data set"""
+        self.assertEqual(order_of("set x 1 generated:100\n", 8, 3), order_of("generated:100", 8, 3))
+
+    def test_stacked_labels(self):
+        """labels are numbers as they are, or stacked"""
+        sets = "set a 1 generated,classes=3:6\nset b 1 generated,classes=2:4\n"
+        for text, want in (("", lambda s: s % 3 if s < 6 else (s - 6) % 2),
+                           ("labels stack\n", lambda s: s % 3 if s < 6 else 3 + (s - 6) % 2)):
+            rows = order_of(sets + text, 1)
+            self.assertEqual({s for _, s, _ in rows}, set(range(10)))
+            for _, sample, label in rows:
+                self.assertEqual(label, want(sample))
+
+    def test_balance(self):
+        """balanced blocks, and blocks of P classes with k samples each"""
+        rows = order_of("set x 1 generated,classes=4:90\nbalance label\nblock 8\nepoch 64\n", 2)
+        for b in range(0, 64, 8):
+            self.assertEqual([[row[2] for row in rows[b:b + 8]].count(c) for c in range(4)], [2] * 4)
+        rows = order_of("set x 1 generated,classes=12:90\nbalance label classes=4 each=3\n", 2)
+        for b in range(0, 84, 12):
+            found = [row[2] for row in rows[b:b + 12]]
+            self.assertEqual((len(set(found)), {found.count(c) for c in set(found)}), (4, {3}))
+
+    def test_refusals(self):
+        """what cannot be is refused in one sentence"""
+        one = "set x 1 generated,classes=40:90\n"
+        self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
+                      refusal("order", one + "balance label classes=32 each=4\n"))
+        self.assertIn("has no samples that select leaves",
+                      refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
+        self.assertIn("fold 5/5: parts are numbered from 0 to 4",
+                      refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
+        self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: say epoch = a number",
+                      refusal("order", "set a 4000000 generated:9\nset b 1 generated:5000\n"))
+        self.assertIn("weights=some: one of class", refusal("order", "set x 1 weights=some generated:90\n"))
+        self.assertIn("a plan has its own shuffle",
+                      refusal("order", "set x 1 generated:90\n", "--shuffle", "none"))
+        self.assertIn("select: a term begins with", refusal("order", "set x 1 select=\"all\" generated:90\n"))
+        self.assertIn("/nonexistent.npy", refusal("order", "set x 1 weights=file:/nonexistent.npy generated:90\n"))
+
+
+@unittest.skipIf(os.environ.get("PLENUM_SANITIZED"), "a sanitized library cannot be loaded into an ordinary Python")
+@unittest.skipUnless(tap.find("numpy"), "NumPy is not installed")
+class StreamTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import numpy
+        import pyplenum
+
+        cls.np, cls.pyplenum = numpy, pyplenum
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.data = {}
+        for name, images, seed in (("red", 6, 1), ("blu", 4, 2)):
+            cls.data[name] = os.path.join(cls.folder.name, name)
+            subprocess.run([CTL, "make-sample", cls.data[name], "--images", str(images), "--size", "32", "--seed",
+                            str(seed)], check=True, stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def mix(self, **more):
+        return self.pyplenum.Mix({"red": (3, self.data["red"]), "blu": (1, self.data["blu"], more)})
+
+    def hash_of(self, text, epochs):
+        done = subprocess.run([CTL, "hash", text, "--pipeline", "rrc(16) flip(0.5)", "--seed", "5", "--epochs",
+                               str(epochs)], check=True, capture_output=True, text=True)
+        return int(done.stdout.split()[0], 16)
+
+    def open(self, dataset, **more):
+        return self.pyplenum.Stream(dataset, "rrc(16) flip(0.5)", seed=5, **more)
+
+    def test_hash(self):
+        """for each kind of order, the hash delivered is that of one thread, whatever R and M"""
+        kinds = [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
+                 dict(dataset=self.mix(repeat=2), epoch=64),
+                 dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
+                      stratify="label", block=8),
+                 dict(dataset=self.data["red"], weights="class:1/2", epoch=40),
+                 dict(dataset=self.data["red"], weights="class", draw="independent"),
+                 dict(dataset=self.data["red"], select="label 0..3 and not fold 0/3"),
+                 dict(dataset=self.data["red"], balance="label", block=16),
+                 dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
+        for kind in kinds:
+            hashes = set()
+            for replicas, micro_batch in ((1, 5), (3, 2), (2, 16)):
+                with self.open(job=replicas, micro_batch=micro_batch, epochs=2, **kind) as stream:
+                    text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+                    hashes.add(sum(batch.hash() for batch in stream) % 2**64)
+            self.assertEqual(hashes, {self.hash_of(text, 2)}, kind)
+
+    def test_sets(self):
+        """batch.sets names the set of each sample; shares of blocks are exact"""
+        with self.open(self.mix(), block=8, micro_batch=8, epochs=2) as stream:
+            self.assertEqual(stream.sets, ["red", "blu"])
+            reds = len(self.labels_of("red"))
+            self.assertEqual(stream.num_samples, reds + len(self.labels_of("blu")))
+            for batch in stream:
+                valid = batch.valid.reshape(-1)
+                self.assertEqual((batch.sets == (batch.samples >= reds)).all(), True)
+                self.assertEqual(int((batch.sets.reshape(-1)[valid] == 0).sum()), 6 * int(valid.sum()) // 8)
+            self.assertEqual(list(stream.targets), self.labels_of("red") + self.labels_of("blu"))
+        with self.open(self.data["red"], micro_batch=4) as stream:
+            self.assertIsNone(next(stream).sets)
+            self.assertEqual(stream.sets, [])
+
+    def labels_of(self, name):
+        return [int(s) for s in re.findall(r"^\d+\t\d+\t(\d+)", subprocess.run(
+            [CTL, "order", self.data[name], "--shuffle", "none", "--positions", ":"], check=True, capture_output=True,
+            text=True).stdout, re.M)]
+
+    def test_resume(self):
+        """a cursor resumes with another world size; later pieces may change, earlier ones may not"""
+        later = {640: {"red": 1, "blu": 1}}
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at=later) as stream:
+            for _ in range(9):
+                next(stream)
+            cursor, rest = stream.cursor, [next(stream).samples.reshape(-1).copy() for _ in range(6)]
+        want = self.np.concatenate(rest)
+        for more in (dict(at=later), dict(at={128: {"blu": 1}}), dict(), dict(at={72: {"red": 2, "blu": 1}})):
+            with self.open(self.mix(), block=8, job=3, micro_batch=2, epoch=160, **more) as stream:
+                stream.seek(cursor)
+                got = self.np.concatenate([next(stream).samples.reshape(-1).copy() for _ in range(8)])
+            if more.get("at", {}).keys() != {72}:
+                self.assertEqual(got.tolist(), want.tolist(), more)
+        refused = [(dict(dataset=self.pyplenum.Mix({"red": (2, self.data["red"]), "blu": (1, self.data["blu"])})),
+                    "the weights from position 0 on are not those that the cursor at 72 was made with: write the new "
+                    "ones as a piece that begins there"),
+                   (dict(dataset=self.mix(), at={64: {"red": 1}}), "the weights from position 64 on"),
+                   (dict(dataset=self.mix(repeat=2)), "other samples or classes in a set that was shown before"),
+                   (dict(dataset=self.mix(), epoch=320), "another pipeline, seed, block or epoch")]
+        for change, sentence in refused:
+            with self.open(**{"epoch": 160, "block": 8, "micro_batch": 8, **change}) as stream:
+                with self.assertRaises(OSError) as caught:
+                    stream.seek(cursor)
+                self.assertIn(sentence, str(caught.exception))
+
+    def test_new_set(self):
+        """a set that is first shown later may be added, and its class names may not move others"""
+        first, second = self.data["red"], self.data["blu"]
+        with self.open(self.pyplenum.Mix(red=(1, first), twi=(1, first)), block=8, epoch=160, micro_batch=8) as stream:
+            next(stream)
+            cursor = stream.cursor
+        with self.open(self.pyplenum.Mix(red=(1, first), twi=(1, first), blu=(0, second)), block=8, epoch=160,
+                       micro_batch=8, at={8: {"red": 1, "twi": 1, "blu": 2}}) as stream:
+            stream.seek(cursor)
+            self.assertIn(2, next(stream).sets)
+
+    def test_skip(self):
+        """skipped positions are never shown, and the rest is, once, for any world size and cursor"""
+        plain = []
+        with self.open(self.data["red"], micro_batch=1, epochs=2) as stream:
+            n = stream.num_positions
+            plain = [int(batch.samples[0, 0, 0]) for batch in stream]
+        skips = [(3, 9), (11, 12), (n - 2, n + 3)]
+        want = [s for g, s in enumerate(plain) if not any(a <= g < b for a, b in skips)]
+        for replicas, micro_batch, steps in ((1, 1, 1), (1, 4, 1), (3, 2, 2), (1, 64, 1)):
+            got = []
+            with self.open(self.data["red"], job=replicas, micro_batch=micro_batch, steps=steps, epochs=2,
+                           skip=skips) as stream:
+                hashed = 0
+                for batch in stream:
+                    valid = batch.valid.reshape(-1)
+                    got += batch.samples.reshape(-1)[valid].tolist()
+                    hashed += batch.hash()
+                text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+            self.assertEqual(got, want, (replicas, micro_batch, steps))
+            self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+
+    def test_skip_is_not_in_the_identity(self):
+        """a cursor from before a spike goes on behind it"""
+        text = f"set data 1 {self.data['red']}\n"
+        with self.open(text, micro_batch=2) as stream:
+            next(stream)
+            cursor = stream.cursor
+        with self.open(self.data["red"], micro_batch=2, skip=[(2, 6)]) as stream:
+            stream.seek(cursor)
+            self.assertEqual(next(stream).positions.reshape(-1).tolist(), [6, 7])
+
+    def test_selection(self):
+        """selections, by labels and names, and folds that are the same for a folder and an archive"""
+        tar = os.path.join(self.folder.name, "red.tar")
+        subprocess.run(["tar", "-C", self.data["red"], "-cf", tar, "."], check=True)
+        labels = self.labels_of("red")
+        for text, keeps in (("label 1..2", lambda c: c in (1, 2)), ("not label 0", lambda c: c != 0)):
+            with self.open(self.data["red"], micro_batch=1, epochs=1, select=text) as stream:
+                self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream),
+                                 [s for s, c in enumerate(labels) if keeps(c)])
+        with self.open(self.data["red"], micro_batch=1, epochs=1, select="random 2 per class") as stream:
+            self.assertEqual(sorted(labels[int(b.samples[0, 0, 0])] for b in stream), sorted(2 * sorted(set(labels))))
+        folds = {}
+        for fold in range(3):
+            for kind, where in (("folder", self.data["red"]), ("tar", f"tar,label=folder:{tar}")):
+                with self.open(where, micro_batch=1, epochs=1, select=f"fold {fold}/3") as stream:
+                    shown = [int(b.samples[0, 0, 0]) for b in stream]
+                    folds[kind, fold] = sorted(os.path.basename(name) for name in stream.names(shown))
+            self.assertEqual(folds["folder", fold], folds["tar", fold])
+        self.assertEqual(sorted(sum((folds["folder", f] for f in range(3)), [])),
+                         sorted(f for _, _, files in os.walk(self.data["red"]) for f in files))
+
+    def test_weights_of_a_file(self):
+        """weights from a file: expected numbers, a sentence about each mistake"""
+        np, path = self.np, os.path.join(self.folder.name, "w.npy")
+        n = len(self.labels_of("red"))
+        weights = np.zeros(n, np.float32)
+        weights[3], weights[5] = 1, 2
+        np.save(path, weights)
+        with self.open(self.data["red"], weights=f"file:{path}", epoch=30, micro_batch=1, epochs=1) as stream:
+            shown = [int(b.samples[0, 0, 0]) for b in stream]
+        self.assertEqual((shown.count(3), shown.count(5)), (10, 20))
+        np.save(path, weights)
+        with self.open(self.data["red"], weights=f"repeat:file:{path}", micro_batch=1, epochs=1) as stream:
+            self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), [3, 5, 5])
+        for bad, sentence in ((weights[:10], f"weights of {n} samples are needed, {path} has 10"),
+                              (-weights, "weight of sample 3 ("), (weights * 0, "all weights are 0"),
+                              (weights.astype(np.float64), "an array of float32 in one dimension is needed")):
+            np.save(path, bad)
+            with self.assertRaises(OSError) as caught:
+                self.open(self.data["red"], weights=f"file:{path}")
+            self.assertIn(sentence, str(caught.exception))
+
+    def test_refused(self):
+        """combinations that cannot be are refused when the stream is opened"""
+        for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
+                               (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
+                                "split = file"),
+                               (dict(dataset=self.data["red"], select="label 99"), "no samples that select leaves"),
+                               (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used")):
+            with self.assertRaises(OSError) as caught:
+                self.open(**more)
+            self.assertIn(sentence, str(caught.exception))
+
+    def test_substitutes(self):
+        """a bad sample is replaced by one of its own set"""
+        data = os.path.join(self.folder.name, "bad")
+        subprocess.run([CTL, "make-sample", data, "--images", "4", "--size", "32"], check=True,
+                       stdout=subprocess.DEVNULL)
+        files = sorted(os.path.join(d, f) for d, _, names in os.walk(data) for f in names)
+        for path in files[::2]:
+            with open(path, "wb") as f:
+                f.write(b"this is not JPEG")
+        with self.open(self.pyplenum.Mix(red=(1, self.data["red"]), bad=(1, data)), block=4, micro_batch=4,
+                       epochs=1) as stream:
+            substituted = 0
+            for batch in stream:
+                self.assertEqual(batch.sets.reshape(-1).tolist().count(1), 2)
+                substituted += batch.num_substituted
+        self.assertGreater(substituted, 0)
+
+
+if __name__ == "__main__":
+    tap.main()
