@@ -162,6 +162,19 @@ uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g)
            shares_before(&piece->shares, set, (g - piece->start) / mixture->block);
 }
 
+uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t position,
+                       uint64_t ret[MIXTURE_SETS_MAX])
+{
+    const struct mixture *m = mixture;
+    uint64_t g = epoch * m->positions + position;
+
+    if (is_single(m))
+        return 0;
+    for (uint32_t i = 0; i < m->num_sets; i++)
+        ret[i] = mixture_before(m, i, g - g % m->block);
+    return m->num_sets;
+}
+
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn)
 {
     const struct mixture *m = mixture;
@@ -215,6 +228,49 @@ uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint3
 
     return mixture->first[at.set] +
            sampler_substitute(&mixture->samplers[at.set], at.pass, at.position, block);
+}
+
+/* A pass of a set, some of whose positions belong to the epoch. */
+struct finding {
+    const struct mixture *mixture;
+    uint64_t epoch, pass;
+    uint32_t set;
+    sampler_found *found;
+    void *arg;
+};
+
+static void found_in_set(void *arg, uint32_t position)
+{
+    const struct finding *f = arg;
+    const struct mixture *m = f->mixture;
+    struct mixture_turn turn = {.set = f->set,
+                                .t = f->pass * m->samplers[f->set].table->positions + position};
+    uint64_t g = mixture_find(m, &turn), begin = f->epoch * m->positions;
+
+    if (g >= begin && g - begin < m->positions)
+        f->found(f->arg, (uint32_t)(g - begin));
+}
+
+void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t sample,
+                         sampler_found *found, void *arg)
+{
+    const struct mixture *m = mixture;
+    struct finding f = {.mixture = m, .epoch = epoch, .found = found, .arg = arg};
+    uint64_t begin, end, n;
+
+    if (is_single(m)) {
+        sampler_find(&m->samplers[0], epoch, sample, found, arg);
+        return;
+    }
+    while (f.set + 1 < m->num_sets && m->first[f.set + 1] <= sample)
+        f.set++;
+    n = m->samplers[f.set].table->positions;
+    begin = epoch * m->positions / m->block * m->block;
+    end = (epoch + 1) * m->positions + m->block - 1;
+    begin = mixture_before(m, f.set, begin);
+    end = mixture_before(m, f.set, end / m->block * m->block);
+    for (f.pass = begin / n; f.pass * n < end; f.pass++)
+        sampler_find(&m->samplers[f.set], f.pass, sample - m->first[f.set], found_in_set, &f);
 }
 
 uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,

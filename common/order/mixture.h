@@ -67,11 +67,21 @@ uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *
 /** How many samples of a set are shown at positions below g, a multiple of the block. */
 uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g);
 
+/** How many samples of each set of a mixture are shown before a position, but for the last block:
+ *  `ret` [sets]. Returns the number of sets, or 0 if there is one order of all samples. */
+uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t position,
+                       uint64_t ret[MIXTURE_SETS_MAX]);
+
 /** The number, among the samples of all sets, that a position of an epoch shows. */
 uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t position);
 /** A substitute for a bad one, by the words of a draw: see sampler_substitute(). */
 uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint32_t position,
                             const struct philox_block *block);
+
+/** Call `found` for each position of an epoch that shows a sample, numbered through all sets, in any
+ *  order. See sampler_find(). */
+void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t sample,
+                         sampler_found *found, void *arg);
 
 /**
  * The positions N of an epoch that shows all of set `named` by the first piece's weights; UINT32_MAX

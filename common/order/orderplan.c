@@ -327,25 +327,26 @@ static int put_plan(struct plan_parser *p)
                : 0;
 }
 
-#define refuse(p, ...) error_set((p)->err, -EINVAL, __VA_ARGS__)
-
 /* What one set's words exclude. */
 static int check_set(struct plan_parser *p, const struct orderplan_set *set)
 {
     if ((set->drawn || set->epoch > 0) && !set->weights)
-        return refuse(p, "set '%s': draw= and epoch= need weights=", set->name);
+        return error_set(p->err, -EINVAL, "set '%s': draw= and epoch= need weights=", set->name);
     if (set->weights && (set->repeat > 1 || set->shuffle != ORDER_GLOBAL))
-        return refuse(p,
-                      "set '%s': weights= says how often samples are shown and in which order, so "
-                      "repeat= and shuffle= cannot be used with it",
-                      set->name);
+        return error_set(
+            p->err, -EINVAL,
+            "set '%s': weights= says how often samples are shown and in which order, so "
+            "repeat= and shuffle= cannot be used with it",
+            set->name);
     if (p->plan->order == ORDERPLAN_MIX)
         return 0;
     if (set->weights)
-        return refuse(p, "set '%s': weights= cannot be used with stratify and balance", set->name);
+        return error_set(p->err, -EINVAL,
+                         "set '%s': weights= cannot be used with stratify and balance", set->name);
     if (set->repeat > 1 || set->shuffle != ORDER_GLOBAL)
-        return refuse(p, "set '%s': repeat= and shuffle= cannot be used with stratify and balance",
-                      set->name);
+        return error_set(p->err, -EINVAL,
+                         "set '%s': repeat= and shuffle= cannot be used with stratify and balance",
+                         set->name);
     return 0;
 }
 
@@ -357,16 +358,21 @@ static int check_order(struct plan_parser *p)
 
     for (uint32_t i = 1; i < plan->num_sets; i++)
         if (plan->weights[i] != plan->weights[0])
-            return refuse(p, "stratify and balance show all sets as one, so weights must be equal");
+            return error_set(p->err, -EINVAL,
+                             "stratify and balance show all sets as one, so weights must be equal");
     if (plan->num_pieces > 1)
-        return refuse(p,
-                      "stratify and balance show all sets as one: 'at' and 'ramp' cannot be used");
+        return error_set(
+            p->err, -EINVAL,
+            "stratify and balance show all sets as one: 'at' and 'ramp' cannot be used");
     if (counted && plan->block_given)
-        return refuse(p, "balance with classes=P each=K has blocks of P x K: leave block out");
+        return error_set(p->err, -EINVAL,
+                         "balance with classes=P each=K has blocks of P x K: leave block out");
     if (!counted && !plan->block_given)
-        return refuse(p, "stratify and balance need block = the samples of a batch");
+        return error_set(p->err, -EINVAL,
+                         "stratify and balance need block = the samples of a batch");
     if (plan->epoch_set != UINT32_MAX || (plan->epoch > 0 && plan->order != ORDERPLAN_BALANCE))
-        return refuse(p, "epoch cannot be used with stratify, which shows each sample once, and "
+        return error_set(p->err, -EINVAL,
+                         "epoch cannot be used with stratify, which shows each sample once, and "
                          "must be a number with balance");
     return 0;
 }
@@ -377,12 +383,14 @@ static int check_single(struct plan_parser *p)
     const struct orderplan *plan = p->plan;
 
     if (plan->num_pieces > 1)
-        return refuse(p,
-                      "a plan of one set has no weights to change: 'at' and 'ramp' need several");
+        return error_set(
+            p->err, -EINVAL,
+            "a plan of one set has no weights to change: 'at' and 'ramp' need several");
     if (plan->block_given)
-        return refuse(p, "block is for mixtures, stratify and balance");
+        return error_set(p->err, -EINVAL, "block is for mixtures, stratify and balance");
     if (plan->epoch > 0 || plan->epoch_set != UINT32_MAX)
-        return refuse(p, "a plan of one set has the set's epochs: with weights=, write epoch=N in "
+        return error_set(p->err, -EINVAL,
+                         "a plan of one set has the set's epochs: with weights=, write epoch=N in "
                          "its line");
     return 0;
 }

@@ -115,7 +115,7 @@ int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret)
     if (start % plan->block)
         return plan_fail(
             p,
-            "a piece begins at position %llu, which is no multiple of block = %u: the next "
+            "a piece begins at position %llu, which is not a multiple of block = %u: the next "
             "is %llu",
             (unsigned long long)start, plan->block,
             (unsigned long long)(start / plan->block + 1) * plan->block);

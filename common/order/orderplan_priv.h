@@ -7,6 +7,7 @@
 
 #include "common/order/orderplan.h"
 #include "common/util/error_set.h"
+#include "common/util/message.h"
 
 enum { PLAN_WORD_MAX = 4096 };
 
@@ -28,9 +29,9 @@ struct plan_fraction {
 
 /** Insert the line's number before the message; returns `r`. */
 int plan_line_error(const struct plan_parser *p, int r);
-
-/* A macro like error_set(), for the current line. */
-#define plan_fail(p, ...) plan_line_error((p), error_set((p)->err, -EINVAL, __VA_ARGS__))
+/** Set the error for the current line; returns -EINVAL. */
+MESSAGE_FORMAT(2, 3)
+int plan_fail(const struct plan_parser *p, const char *format, ...);
 
 /* ---- orderplan_words.c ---- */
 

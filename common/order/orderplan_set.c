@@ -60,7 +60,7 @@ static int make_path(struct plan_parser *p, const char *path, char **ret)
 static int add_select_word(struct plan_parser *p, const char *word, char *text)
 {
     size_t len = strlen(text);
-    const char *quote = strpbrk(word, " \t") ? "'" : "";
+    const char *quote = !*word || strpbrk(word, " \t") ? "'" : "";
     int n = snprintf(text + len, PLAN_WORD_MAX - len, "%s%s%s%s", len > 0 ? " " : "", quote, word,
                      quote);
 

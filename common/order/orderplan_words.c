@@ -4,12 +4,25 @@
 #include "common/order/orderplan_priv.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "common/util/util.h"
 
 int plan_line_error(const struct plan_parser *p, int r)
 {
     return error_prefix(p->err, r, "plan, line %u", p->line);
+}
+
+int plan_fail(const struct plan_parser *p, const char *format, ...)
+{
+    char text[sizeof(p->err->text)];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return plan_line_error(p, error_set(p->err, -EINVAL, "%s", text));
 }
 
 bool plan_is_blank(char c)
@@ -23,8 +36,6 @@ void plan_skip_blanks(struct plan_parser *p)
         p->at++;
 }
 
-/* Read the next word into `ret` [PLAN_WORD_MAX]. Blanks may stand between double quotes, in which \
- * protects a quote. Returns its length; 0: the line is over; -EINVAL. */
 int plan_next_word(struct plan_parser *p, char *ret)
 {
     bool quoted = false;
@@ -46,7 +57,6 @@ int plan_next_word(struct plan_parser *p, char *ret)
     return quoted ? plan_fail(p, "a quotation mark is missing") : (int)len;
 }
 
-/* A word that must be there. */
 int plan_need_word(struct plan_parser *p, const char *what, char *ret)
 {
     int r = plan_next_word(p, ret);

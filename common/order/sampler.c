@@ -12,6 +12,8 @@
 #include "common/order/shares.h"
 #include "common/util/util.h"
 
+enum { GUIDE_MAX = 1 << 18 };
+
 typedef unsigned __int128 u128;
 
 static uint32_t member_of(const struct sampler_table *t, uint32_t i)
@@ -32,6 +34,10 @@ static uint32_t quota_unit(const struct sampler *s, uint64_t pass, uint32_t x)
     uint64_t y = (uint64_t)((up * t->sums[t->n - 1] + down - 1) / down);
     uint32_t low = 0, high = t->n - 1;
 
+    if (t->guide) {
+        low = t->guide[(y - 1) >> t->guide_shift];
+        high = t->guide[((y - 1) >> t->guide_shift) + 1];
+    }
     while (low < high) { /* the first member whose sum is at least y */
         uint32_t middle = low + (high - low) / 2;
 
@@ -297,6 +303,78 @@ uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32
     return member_of(t, i);
 }
 
+/* ---- the inverse ---- */
+
+/* The place of a sample among ascending members, or UINT32_MAX. */
+static uint32_t place_of(const struct sampler_table *t, uint32_t sample)
+{
+    uint32_t low = 0, high = t->n;
+
+    if (!t->member)
+        return sample < t->n ? sample : UINT32_MAX;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (t->member[middle] < sample)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->n && t->member[low] == sample ? low : UINT32_MAX;
+}
+
+/* The first unit of a pass that shows member i or a later one. */
+static uint32_t first_unit(const struct sampler *s, uint64_t pass, uint32_t i)
+{
+    uint32_t low = 0, high = s->table->positions;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (quota_unit(s, pass, middle) < i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void find_plain(const struct sampler *s, uint32_t pass, uint32_t i, sampler_found *found,
+                       void *arg)
+{
+    const struct order *plain = &s->table->plain;
+    uint32_t repeat = plain->repeat ? plain->repeat : 1;
+
+    if (plain->shuffle == ORDER_GLOBAL)
+        i = order_unpermute(s->seed, pass, DRAW_ORDER, 0, s->table->n, i);
+    for (uint32_t k = 0; k < repeat; k++)
+        found(arg, i * repeat + k);
+}
+
+void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
+                  sampler_found *found, void *arg)
+{
+    const struct sampler *s = sampler;
+    const struct sampler_table *t = s->table;
+    uint32_t i;
+
+    if (t->kind == SAMPLER_QUOTA || (t->kind == SAMPLER_PLAIN && t->plain.shuffle != ORDER_BLOCK)) {
+        i = place_of(t, sample);
+        if (i == UINT32_MAX)
+            return;
+        if (t->kind == SAMPLER_PLAIN) {
+            find_plain(s, (uint32_t)pass, i, found, arg);
+            return;
+        }
+        for (uint32_t x = first_unit(s, pass, i); x < first_unit(s, pass, i + 1); x++)
+            found(arg, order_unpermute(s->seed, (uint32_t)pass, DRAW_WEIGHT, 0, t->positions, x));
+        return;
+    }
+    for (uint32_t p = 0; p < t->positions; p++)
+        if (sampler_at(s, pass, p) == sample)
+            found(arg, p);
+}
+
 /* ---- tables ---- */
 
 /* Two stacks in one array: columns with less than the mean from the left, others from the right. */
@@ -345,6 +423,26 @@ int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights
     free(left);
     free(s.at);
     return 0;
+}
+
+uint32_t *sampler_make_guide(struct sampler_table *table)
+{
+    uint64_t sum = table->sums[table->n - 1], entries;
+    unsigned shift = 0;
+    uint32_t *guide, i = 0;
+
+    while ((sum - 1) >> shift >= GUIDE_MAX)
+        shift++;
+    entries = ((sum - 1) >> shift) + 2;
+    guide = malloc(entries * sizeof(*guide));
+    for (uint64_t k = 0; guide && k < entries; k++) { /* the member that has unit k << shift */
+        while (i + 1 < table->n && table->sums[i] <= k << shift)
+            i++;
+        guide[k] = i;
+    }
+    table->guide = guide;
+    table->guide_shift = shift;
+    return guide;
 }
 
 uint64_t sampler_root(uint64_t x)

@@ -37,6 +37,8 @@ struct sampler_table {
     uint32_t positions;     /* of a pass, N */
     struct order plain;     /* PLAIN: n, shuffle, block, repeat */
     const uint64_t *sums;   /* QUOTA [n]: the sum of the weights up to and including each member */
+    const uint32_t *guide;  /* QUOTA, or NULL: see sampler_make_guide() */
+    unsigned guide_shift;
     const struct sampler_column *columns; /* DRAWN [n] */
     uint32_t classes;                     /* STRATA, BALANCED, CLASSES: those with members */
     const uint32_t *start;                /* [classes + 1] of each class, in `member` */
@@ -63,6 +65,18 @@ uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t posit
  *  could have shown, so of the same class where classes have their shares. */
 uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
                             const struct philox_block *block);
+
+/** Receives a position. */
+typedef void sampler_found(void *arg, uint32_t position);
+
+/** Call `found` for each position of a pass that shows a sample, in any order. Takes microseconds for
+ *  plain orders without blocks and for weights by quota, otherwise the time of a whole pass. */
+void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
+                  sampler_found *found, void *arg);
+
+/** Make the guide by which a member is found among many sums in a few steps: malloc, or NULL. Sets
+ *  the table's guide and shift. */
+uint32_t *sampler_make_guide(struct sampler_table *table);
 
 /** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns
  *  0 or -ENOMEM. */

@@ -58,10 +58,22 @@ static word narrow(wide x)
     return (word)x;
 }
 
-/* One pass of the network over [0, 2^bits), or of its inverse. `tweak` distinguishes permutations of
- * one purpose. */
-static inline word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
-                           unsigned bits, word x, bool backwards)
+/* What selects a permutation; `tweak` distinguishes those of one purpose. */
+struct permutation {
+    uint64_t seed;
+    uint32_t epoch;
+    enum draw_purpose purpose;
+    word tweak;
+};
+
+static inline uint32_t round_of(const struct permutation *k, uint32_t half, uint32_t round)
+{
+    /* A half has at most 16 bits, so the round's number fits beside it. */
+    return philox_draw(k->seed, half | round << 16, k->epoch, k->purpose, k->tweak).word[0];
+}
+
+/* One pass of the network over [0, 2^bits), or of its inverse. */
+static inline word feistel(const struct permutation *k, unsigned bits, word x, bool backwards)
 {
     unsigned low_bits = bits / 2, high_bits = bits - low_bits;
     uint32_t low_mask = (uint32_t)((UINT64_C(1) << low_bits) - 1);
@@ -71,14 +83,12 @@ static inline word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purp
 
     assert(bits >= 1 && bits <= WORD_BITS);
     for (uint32_t i = rounds; backwards && i > 0; i -= 2) {
-        low ^= philox_draw(seed, high | (i - 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
-        high ^= philox_draw(seed, low | (i - 2) << 16, epoch, purpose, tweak).word[0] & high_mask;
+        low ^= round_of(k, high, i - 1) & low_mask;
+        high ^= round_of(k, low, i - 2) & high_mask;
     }
     for (uint32_t round = 0; !backwards && round < rounds; round += 2) {
-        /* A half has at most 16 bits, so the round's number fits beside it. */
-        high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
-        low ^=
-            philox_draw(seed, high | (round + 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
+        high ^= round_of(k, low, round) & high_mask;
+        low ^= round_of(k, high, round + 1) & low_mask;
     }
     return narrow((wide)high << low_bits | low);
 }
@@ -95,8 +105,7 @@ static unsigned bits_below(word n)
  * It terminates: a walk never meets a point twice before it is back at x, so it takes at most one
  * pass more than there are points in [n, 2^bits). This requires x < n: the cycle of a point beyond
  * n need not lead below n at all. */
-static inline word walk(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
-                        word n, word x, bool backwards)
+static inline word walk(const struct permutation *k, word n, word x, bool backwards)
 {
     unsigned bits;
     wide left;
@@ -110,7 +119,7 @@ static inline word walk(uint64_t seed, uint32_t epoch, enum draw_purpose purpose
     do {
         assert(left > 0);
         left--;
-        x = feistel(seed, epoch, purpose, tweak, bits, x, backwards);
+        x = feistel(k, bits, x, backwards);
     } while (x >= n);
     return x;
 }
@@ -118,19 +127,20 @@ static inline word walk(uint64_t seed, uint32_t epoch, enum draw_purpose purpose
 static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
                     word x)
 {
-    return walk(seed, epoch, purpose, tweak, n, x, false);
+    return walk(&(struct permutation){seed, epoch, purpose, tweak}, n, x, false);
 }
 
 uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                        uint32_t n, uint32_t x)
 {
-    return permute(seed, epoch, purpose, narrow(tweak), narrow(n), narrow(x));
+    return permute(seed, epoch, purpose, (word)tweak, narrow(n), narrow(x));
 }
 
 uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                          uint32_t n, uint32_t x)
 {
-    return walk(seed, epoch, purpose, narrow(tweak), narrow(n), narrow(x), true);
+    return walk(&(struct permutation){seed, epoch, purpose, (word)tweak}, narrow(n), narrow(x),
+                true);
 }
 
 static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
@@ -297,7 +307,7 @@ static uint64_t run_of(const struct order_steps *steps, struct order_place place
         return left;
     g = global_of(steps, place);
     gap = gap_after(steps, g);
-    if (!gap || gap->begin <= g || gap->begin - g >= left) /* a loader may be asked for any place */
+    if (!gap || gap->begin <= g || gap->begin - g >= left) /* a client may name any place */
         return left;
     *ends_at_gap = true;
     return gap->begin - g;

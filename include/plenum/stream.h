@@ -591,7 +591,7 @@ PLENUM_API const char *plenum_stream_get_dataset(const struct plenum_stream *str
 
 /** A data set of a plan. */
 struct plenum_set {
-    const char *name;     /**< As the plan names it; borrowed until plenum_stream_destroy(). */
+    const char *name;     /**< Its name in the plan; borrowed until plenum_stream_destroy(). */
     uint64_t first;       /**< Number of its first sample among those of all sets. */
     uint64_t num_samples; /**< Samples that it has. */
 };

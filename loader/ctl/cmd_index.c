@@ -262,7 +262,7 @@ static int run(int argc, char **argv)
     options.threads = a.threads;
     options.rebuild = a.rebuild;
     options.hints = a.tiles;
-    r = ctl_dataset_open(argv[1], &options, &dataset, &err);
+    r = ctl_files_open(argv[1], &options, &dataset, &err);
     if (r < 0)
         return ctl_fail("index", &err);
     tiles.dataset = dataset;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/order/mixture.h"
 #include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/text.h"
@@ -18,9 +19,21 @@ struct order_arguments {
     struct ctl_stream_args stream;
     uint64_t epoch;
     uint32_t instances, hosts, count;
-    const char *positions, *split, *deal;
+    const char *positions, *split, *deal, *sample;
+    uint64_t step;
+    bool has_step;
     bool json;
 };
+
+static int parse_step(void *target, const char *value, struct plenum_error *err)
+{
+    struct order_arguments *a = target;
+
+    if (parse_u64(value, INT64_MAX, &a->step) < 0)
+        return error_set(err, -EINVAL, "--step %s: the number of a step is needed, from 0", value);
+    a->has_step = true;
+    return 0;
+}
 
 #define AT(field) offsetof(struct order_arguments, field)
 
@@ -30,6 +43,11 @@ static const struct option_def defs[] = {
      .help = "list the samples at these positions of the epoch"},
     {"count", 0, "N", OPTION_U32, AT(count), 1, UINT32_MAX,
      .help = "list the first N positions, like --positions 0:N"},
+    {"step", 0, "N", OPTION_CALL, .call = parse_step,
+     .help = "list the samples of the N-th step of a run, counted from 0"},
+    {"sample", 0, "NAME", OPTION_TEXT, AT(sample),
+     .help = "list the positions of the epoch that show this sample: its path in the data set, or "
+             "its number"},
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "epoch (default 0)"},
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
      .help = "replicas in the job (default 1)"},
@@ -60,13 +78,42 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Returns the replica that a position of a step belongs to. */
+/* Returns the replica that a position with this distance from the first of a step belongs to. */
 static uint32_t replica_of(const struct order_steps *steps, const struct order_arguments *a,
-                           uint64_t position)
+                           uint64_t from)
 {
-    uint32_t at = (uint32_t)(position % steps->per_step), m = a->stream.micro_batch;
+    uint32_t at = (uint32_t)(from % steps->per_step), m = a->stream.micro_batch;
 
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
+}
+
+static bool is_skipped(const struct order_steps *steps, uint64_t epoch, uint64_t position)
+{
+    uint64_t g = epoch * steps->n + position;
+
+    for (uint32_t i = 0; i < steps->num_gaps; i++)
+        if (g >= steps->gaps[i].begin && g < steps->gaps[i].end)
+            return true;
+    return false;
+}
+
+/* The step of an epoch that a position belongs to, and where it begins. */
+static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
+                        uint64_t *begin)
+{
+    struct order_place place = order_place_settle(steps, (struct order_place){.epoch = epoch}),
+                       next;
+    uint64_t step = 0;
+
+    *begin = position - position % steps->per_step;
+    if (steps->num_gaps == 0)
+        return position / steps->per_step;
+    for (;; place = next, step++) {
+        next = order_place_settle(steps, order_place_after(steps, place));
+        *begin = place.position;
+        if (next.epoch != epoch || next.position > position)
+            return step;
+    }
 }
 
 /* ---- positions ---- */
@@ -75,8 +122,8 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
                            uint64_t position, const struct order_arguments *a)
 {
     uint32_t sample = render_sample_at(&s->spec, epoch, position);
-    uint64_t step = position / s->steps.per_step;
-    uint32_t replica = replica_of(&s->steps, a, position);
+    uint64_t begin, step = step_of(&s->steps, epoch, position, &begin);
+    uint32_t replica = replica_of(&s->steps, a, position - begin);
     int64_t label = dataset_get_label(s->dataset, sample);
     char name[4096];
 
@@ -96,6 +143,111 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
     json_end_object(j);
 }
 
+static void begin_list(struct json *j, const struct order_arguments *a)
+{
+    if (a->json)
+        json_begin_array(j, NULL, false);
+    else
+        printf("position\tsample\tlabel\tstep\treplica\tname\n");
+}
+
+/* The N-th step of a run: its positions that count. */
+static void list_step(const struct ctl_stream *s, const struct order_arguments *a)
+{
+    struct order_place place = order_place_skip(&s->steps, (struct order_place){0}, a->step);
+    struct json j = {.file = stdout};
+
+    if (!a->json)
+        printf("epoch %llu\n", (unsigned long long)place.epoch);
+    begin_list(&j, a);
+    for (uint32_t at = 0; at < s->steps.per_step; at++)
+        if (order_step_counts(&s->steps, place, at))
+            print_position(a->json ? &j : NULL, s, place.epoch,
+                           order_step_position(&s->steps, place, at), a);
+    if (a->json)
+        json_end_array(&j);
+}
+
+/* The positions that show a sample. */
+struct found_positions {
+    uint32_t *at;
+    size_t count, cap;
+    uint32_t first; /* of a subset */
+};
+
+static void note_position(void *arg, uint32_t position)
+{
+    struct found_positions *found = arg;
+
+    if (array_grow(&found->at, &found->cap, found->count, sizeof(*found->at)) == 0)
+        found->at[found->count++] = position;
+}
+
+static int by_position(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* The number of a sample that is named by its path or number. */
+static int find_named(const struct dataset *d, const char *name, uint32_t *ret,
+                      struct plenum_error *err)
+{
+    uint64_t number;
+    char path[4096];
+
+    if (parse_u64(name, UINT32_MAX, &number) == 0 && number < dataset_get_samples(d)) {
+        *ret = (uint32_t)number;
+        return 0;
+    }
+    for (uint32_t i = 0; !dataset_is_generated(d) && i < dataset_get_samples(d); i++)
+        if (strcmp(dataset_get_sample_path(d, i, path, sizeof(path)), name) == 0) {
+            *ret = i;
+            return 0;
+        }
+    return error_set(err, -ENOENT, "the data set has no sample %s", name);
+}
+
+/* Find the positions in an order without a plan. */
+static void find_plain(const struct order *order, uint64_t epoch, uint32_t sample,
+                       struct found_positions *found)
+{
+    struct sampler_table table = {
+        .kind = SAMPLER_PLAIN, .n = order->n, .positions = order_positions(order), .plain = *order};
+    struct sampler sampler = {.table = &table, .seed = order->seed};
+
+    table.plain.first = 0;
+    if (sample >= order->first)
+        sampler_find(&sampler, epoch, sample - order->first, note_position, found);
+}
+
+static int list_sample(const struct ctl_stream *s, const struct order_arguments *a,
+                       struct plenum_error *err)
+{
+    struct found_positions found = {0};
+    struct json j = {.file = stdout};
+    uint32_t sample;
+    int r = find_named(s->dataset, a->sample, &sample, err);
+
+    if (r < 0)
+        return r;
+    if (s->spec.order.mixture)
+        mixture_find_sample(s->spec.order.mixture, a->epoch, sample, note_position, &found);
+    else
+        find_plain(&s->spec.order, a->epoch, sample, &found);
+    if (found.count > 0)
+        qsort(found.at, found.count, sizeof(*found.at), by_position);
+    begin_list(&j, a);
+    for (size_t i = 0; i < found.count; i++)
+        if (!is_skipped(&s->steps, a->epoch, found.at[i]))
+            print_position(a->json ? &j : NULL, s, a->epoch, found.at[i], a);
+    if (a->json)
+        json_end_array(&j);
+    free(found.at);
+    return 0;
+}
+
 static int list_positions(const struct ctl_stream *s, const struct order_arguments *a,
                           struct plenum_error *err)
 {
@@ -113,12 +265,10 @@ static int list_positions(const struct ctl_stream *s, const struct order_argumen
     if (end > s->steps.n || range.first >= end)
         return error_set(err, -EINVAL, "--positions %s: an epoch has only %u positions",
                          a->positions, s->steps.n);
-    if (a->json)
-        json_begin_array(&j, NULL, false);
-    else
-        printf("position\tsample\tlabel\tstep\treplica\tname\n");
+    begin_list(&j, a);
     for (uint64_t p = range.first; p < end; p++)
-        print_position(a->json ? &j : NULL, s, a->epoch, p, a);
+        if (!is_skipped(&s->steps, a->epoch, p))
+            print_position(a->json ? &j : NULL, s, a->epoch, p, a);
     if (a->json)
         json_end_array(&j);
     return 0;
@@ -130,20 +280,40 @@ struct host {
     uint64_t samples, padded, bytes;
 };
 
-/* Amounts that a run reads from a data set, or from all of its parts. */
+/* What an epoch shows of one set of a plan. */
+struct set_share {
+    char name[64];
+    uint32_t first, positions; /* its first sample, and positions of a pass */
+    uint64_t samples, shown;
+};
+
+/* The data that a run reads from a data set, or from all parts of it. */
 struct run {
     const struct order_arguments *args;
     struct host *hosts;
     uint64_t steps, positions, left_out, samples; /* per epoch; all parts together */
     uint32_t parts;
+    struct set_share sets[MIXTURE_SETS_MAX];
+    uint32_t num_sets;
 };
 
-/* Count what the instances [first, first + count) read in an epoch. */
+static void count_set(struct run *run, uint32_t sample)
+{
+    uint32_t set = 0;
+
+    if (run->num_sets == 0)
+        return;
+    while (set + 1 < run->num_sets && run->sets[set + 1].first <= sample)
+        set++;
+    run->sets[set].shown++;
+}
+
+/* Count how much the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {
     const struct order_arguments *a = run->args;
-    uint64_t end = steps * s->steps.per_step;
+    uint64_t end = s->steps.num_gaps > 0 ? s->steps.n : steps * s->steps.per_step;
     uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
     for (uint64_t p = 0; p < end; p++) {
@@ -151,7 +321,11 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
         struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
         uint32_t sample = render_sample_at(&s->spec, a->epoch, p);
 
+        if (is_skipped(&s->steps, a->epoch, p))
+            continue;
         host->samples++;
+        if (p < s->steps.n)
+            count_set(run, sample);
         host->padded += p >= s->steps.n;
         host->bytes += dataset_get_sample_bytes(s->dataset, sample);
         if (p % 65536 == 0)
@@ -159,7 +333,7 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
     }
     run->positions += s->steps.n;
     run->left_out += s->steps.n > end ? s->steps.n - end : 0;
-    run->samples += s->spec.order.n;
+    run->samples += s->spec.order.mixture ? dataset_get_samples(s->dataset) : s->spec.order.n;
     ctl_end_progress();
 }
 
@@ -193,6 +367,20 @@ out:
     return r;
 }
 
+static void print_json_sets(struct json *j, const struct run *run)
+{
+    json_begin_array(j, "sets", false);
+    for (uint32_t i = 0; i < run->num_sets; i++) {
+        json_begin_object(j, NULL, true);
+        json_text(j, "name", run->sets[i].name);
+        json_number(j, "samples", run->sets[i].samples);
+        json_number(j, "pass", run->sets[i].positions);
+        json_number(j, "shown", run->sets[i].shown);
+        json_end_object(j);
+    }
+    json_end_array(j);
+}
+
 static void print_json(const struct run *run, const uint64_t *padded)
 {
     struct json j = {.file = stdout};
@@ -205,6 +393,8 @@ static void print_json(const struct run *run, const uint64_t *padded)
                 (uint64_t)run->args->stream.replicas * run->args->stream.micro_batch);
     json_number(&j, "padded", *padded);
     json_number(&j, "left_out", run->left_out);
+    if (run->num_sets > 0)
+        print_json_sets(&j, run);
     json_begin_array(&j, "hosts", false);
     for (uint32_t h = 0; h < run->args->hosts; h++) {
         json_begin_object(&j, NULL, true);
@@ -230,13 +420,35 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)*padded);
     if (run->left_out)
         printf("left out    %llu positions\n", (unsigned long long)run->left_out);
+    for (uint32_t i = 0; i < run->num_sets; i++) {
+        const struct set_share *set = &run->sets[i];
+
+        printf("set %s shows %llu positions an epoch (%.2f %%), %.3f passes through %u\n",
+               set->name, (unsigned long long)set->shown,
+               100 * (double)set->shown / (double)max_u64(run->positions, 1),
+               (double)set->shown / set->positions, set->positions);
+    }
     for (uint32_t h = 0; h < run->args->hosts; h++)
         printf("host %-6u reads %s for %llu samples\n", h,
                format_bytes(run->hosts[h].bytes, bytes, sizeof(bytes)),
                (unsigned long long)run->hosts[h].samples);
 }
 
-/* Count the reads of a data set that all instances share. */
+/* The sets of a plan; walk() counts the positions of each. */
+static void note_sets(const struct ctl_stream *s, struct run *run)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+
+    run->num_sets = dataset_get_sets(s->dataset, sets);
+    for (uint32_t i = 0; i < run->num_sets; i++) {
+        (void)snprintf(run->sets[i].name, sizeof(run->sets[i].name), "%s", sets[i].name);
+        run->sets[i].first = sets[i].first;
+        run->sets[i].samples = dataset_get_samples(sets[i].dataset);
+        run->sets[i].positions = sets[i].positions;
+    }
+}
+
+/* Walk through a data set that all instances share. */
 static int walk_whole(const char *name, struct run *run, struct plenum_error *err)
 {
     const struct order_arguments *a = run->args;
@@ -245,6 +457,7 @@ static int walk_whole(const char *name, struct run *run, struct plenum_error *er
 
     if (r < 0)
         return r;
+    note_sets(&stream, run);
     run->steps = order_steps_left(&stream.steps, (struct order_place){0});
     walk(&stream, run, run->steps, 0, a->instances);
     ctl_stream_close(&stream);
@@ -275,6 +488,12 @@ out:
     return r;
 }
 
+/* Is a part of the order listed, rather than a run summarised? */
+static bool lists(const struct order_arguments *a)
+{
+    return a->positions || a->count || a->has_step || a->sample;
+}
+
 static int check(struct order_arguments *a, struct plenum_error *err)
 {
     if (a->instances == 0)
@@ -284,12 +503,13 @@ static int check(struct order_arguments *a, struct plenum_error *err)
     if (strcmp(a->deal, "consecutive") != 0 && strcmp(a->deal, "round-robin") != 0)
         return error_set(err, -EINVAL, "--deal must be consecutive or round-robin, not '%s'",
                          a->deal);
-    if (a->positions && a->count)
-        return error_set(err, -EINVAL, "--positions and --count cannot be used together");
+    if (!!a->positions + !!a->count + a->has_step + !!a->sample > 1)
+        return error_set(err, -EINVAL,
+                         "--positions, --count, --step and --sample cannot be used together");
     if (a->instances % a->hosts != 0)
         return error_set(err, -EINVAL, "%u instances cannot be shared evenly by %u hosts",
                          a->instances, a->hosts);
-    if (!a->positions && !a->count && a->stream.replicas % a->instances != 0)
+    if (!lists(a) && a->stream.replicas % a->instances != 0)
         return error_set(err, -EINVAL, "%u replicas cannot be shared evenly by %u instances",
                          a->stream.replicas, a->instances);
     return 0;
@@ -310,14 +530,17 @@ static int run(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", program.name, err.text);
         return 2;
     }
-    if (!a.positions && !a.count) {
+    if (!lists(&a)) {
         r = summarise(argv[1], &a, &err);
         return r < 0 ? ctl_fail("order", &err) : 0;
     }
     r = ctl_stream_open(argv[1], &a.stream, &stream, &err);
     if (r < 0)
         return ctl_fail("order", &err);
-    r = list_positions(&stream, &a, &err);
+    if (a.has_step)
+        list_step(&stream, &a);
+    else
+        r = a.sample ? list_sample(&stream, &a, &err) : list_positions(&stream, &a, &err);
     ctl_stream_close(&stream);
     return r < 0 ? ctl_fail("order", &err) : 0;
 }

@@ -302,7 +302,7 @@ static int run(int argc, char **argv)
     }
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
-    r = ctl_dataset_open(argv[1], &options, &source, &err);
+    r = ctl_files_open(argv[1], &options, &source, &err);
     if (r < 0)
         return ctl_fail("pack", &err);
     r = dataset_has_images(source) ? pack(&a, source, argv[2], &err)

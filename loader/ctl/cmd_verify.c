@@ -551,7 +551,7 @@ static int run(int argc, char **argv)
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
     options.fields = a.fields;
-    r = ctl_dataset_open(argv[1], &options, &v.dataset, &err);
+    r = ctl_files_open(argv[1], &options, &v.dataset, &err);
     if (r >= 0 && dataset_is_generated(v.dataset))
         r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
                       dataset_get_name(v.dataset));

@@ -160,6 +160,14 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
     return r;
 }
 
+int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
+                   struct plenum_error *err)
+{
+    if (name[0] == '@' || orderplan_is(name))
+        return error_set(err, -EINVAL, "this is a plan: run the command on each of its data sets");
+    return ctl_dataset_open(name, options, ret, err);
+}
+
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {

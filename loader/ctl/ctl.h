@@ -116,6 +116,10 @@ int ctl_start(const struct options_program *program, void *target, int argc, cha
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
+/** Like ctl_dataset_open(), for commands about the files of one data set: rejects a plan. */
+int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
+                   struct plenum_error *err);
+
 /** Print "plenumctl NAME: text" and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 

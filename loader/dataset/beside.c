@@ -34,22 +34,21 @@ static int read_all(const struct dataset *with, beside_call *call, void *arg,
     return r;
 }
 
-int beside_read(const struct dataset *dataset, const char *source, const char *kind,
-                const struct dataset_options *options, beside_call *call, void *arg,
+int beside_read(const struct beside_field *field, beside_call *call, void *arg,
                 struct plenum_error *err)
 {
-    struct dataset_options with_field = *options;
-    char field[FIELD_SOURCE_MAX + 32];
+    struct dataset_options with_field = *field->options;
+    char text[FIELD_SOURCE_MAX + 32];
     struct dataset *with;
     int r;
 
-    (void)snprintf(field, sizeof(field), "value:%s:%s", source, kind);
-    with_field.fields = field;
+    (void)snprintf(text, sizeof(text), "value:%s:%s", field->source, field->kind);
+    with_field.fields = text;
     with_field.hints = false;
-    r = dataset_open(dataset_get_name(dataset), &with_field, &with, err);
+    r = dataset_open(dataset_get_name(field->dataset), &with_field, &with, err);
     if (r < 0)
         return r;
-    r = read_all(with, call, arg, options, err);
+    r = read_all(with, call, arg, field->options, err);
     dataset_unref(with);
     return r;
 }

@@ -11,14 +11,16 @@
 typedef int beside_call(void *arg, uint32_t sample, const void *value, uint32_t len,
                         struct plenum_error *err);
 
-/**
- * Read a field of each sample, in order.
- *
- * @param source  as in "NAME:SOURCE:KIND" of a stream's fields
- * @param kind    "text", "float32" or "boxes", whose value is an array of struct plenum_box
- */
-int beside_read(const struct dataset *dataset, const char *source, const char *kind,
-                const struct dataset_options *options, beside_call *call, void *arg,
+/** The field: "NAME:SOURCE:KIND" of a stream's fields without the name. */
+struct beside_field {
+    const struct dataset *dataset;
+    const struct dataset_options *options; /* that it was opened with */
+    const char *source;
+    const char *kind; /* "text", "float32", or "boxes": an array of struct plenum_box */
+};
+
+/** Read a field of each sample, in order. Errors: those of dataset_open() and of `call`. */
+int beside_read(const struct beside_field *field, beside_call *call, void *arg,
                 struct plenum_error *err);
 
 #endif

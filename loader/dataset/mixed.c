@@ -468,7 +468,7 @@ int mixed_open(struct dataset *dataset, const char *text, const struct dataset_o
 {
     struct dataset *d = dataset;
     struct mixed *m = calloc(1, sizeof(*m));
-    char name[sizeof("mixture of ") + MIXTURE_SETS_MAX * (ORDERPLAN_NAME_MAX + 2)];
+    char name[16 + MIXTURE_SETS_MAX * (ORDERPLAN_NAME_MAX + 2)];
     int r;
 
     if (!m)

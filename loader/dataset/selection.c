@@ -81,6 +81,15 @@ static int need_value(struct selecting *s, const char *term)
                         : error_set(s->err, -EINVAL, "select: a value is missing after '%s'", term);
 }
 
+static int read_field(const struct selecting *s, const char *source, const char *kind,
+                      beside_call *call, void *arg)
+{
+    return beside_read(
+        &(struct beside_field){
+            .dataset = s->dataset, .options = s->options, .source = source, .kind = kind},
+        call, arg, s->err);
+}
+
 /* ---- labels and names ---- */
 
 /* A..B, or one number. */
@@ -278,7 +287,7 @@ static int make_hashes(struct selecting *s, uint64_t **ret)
     if (!hashes)
         r = error_set(s->err, -ENOMEM, "out of memory");
     if (r == 0 && by && strcmp(s->word, "folder") != 0)
-        r = beside_read(s->dataset, s->word, "text", s->options, hash_text, hashes, s->err);
+        r = read_field(s, s->word, "text", hash_text, hashes);
     else
         for (uint32_t i = 0; r == 0 && i < s->n; i++)
             hashes[i] = key_hash(s->dataset, i, by);
@@ -499,12 +508,12 @@ static int select_field(struct selecting *s, const char *source)
         return r;
     c.number = parse_real(s->word, &end);
     if (*s->word && !*end)
-        return beside_read(s->dataset, name, "float32", s->options, compare_number, &c, s->err);
+        return read_field(s, name, "float32", compare_number, &c);
     if (c.how > IS_UNEQUAL)
-        return error_set(s->err, -EINVAL, "select: '%s' is no number: only = and != compare texts",
-                         s->word);
+        return error_set(s->err, -EINVAL,
+                         "select: '%s' is not a number: only = and != compare texts", s->word);
     c.text = s->word;
-    return beside_read(s->dataset, name, "text", s->options, compare_text, &c, s->err);
+    return read_field(s, name, "text", compare_text, &c);
 }
 
 static int select_column(struct selecting *s)

@@ -16,10 +16,13 @@
 #include "loader/dataset/selection.h"
 #include "loader/dataset/weighing.h"
 
+enum { MEMBER_BYTES = 48 }; /* memory for each sample while a table is made, at most */
+
 void set_table_fini(struct set_table *table)
 {
     free(table->member);
     free(table->start);
+    free(table->guide);
     free(table->sums);
     free(table->columns);
     *table = (struct set_table){0};
@@ -77,6 +80,7 @@ static int weigh_members(const struct orderplan_set *plan, const struct weighing
         t->sums[i] += t->sums[i - 1];
     t->table.kind = SAMPLER_QUOTA;
     t->table.sums = t->sums;
+    t->guide = sampler_make_guide(&t->table); /* without it, the search takes longer */
     return 0;
 }
 
@@ -90,6 +94,12 @@ int set_table_make(const struct orderplan_set *plan, const struct dataset *datas
     int r = 0;
 
     *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
+    if ((plan->select || plan->weights) && options->memory &&
+        options->memory / MEMBER_BYTES < n) /* a client must not exhaust the loader's memory */
+        return error_set(
+            err, -ENOMEM,
+            "its selection and weights would take more memory than this loader may use "
+            "for them");
     if (plan->select)
         r = selection_make(dataset, plan->select, options, &t->member, &n, err);
     if (r < 0)

@@ -11,7 +11,7 @@
 /** A sampler's table with the memory of its arrays. Zeros: there is none. */
 struct set_table {
     struct sampler_table table;
-    uint32_t *member, *start;
+    uint32_t *member, *start, *guide;
     uint64_t *sums;
     struct sampler_column *columns;
 };

@@ -137,6 +137,7 @@ static int weigh_boxes(const struct weighing *of, const char *source, const uint
                        uint64_t *weights, struct plenum_error *err)
 {
     uint32_t *place = calloc(dataset_get_samples(of->dataset), sizeof(*place));
+    const struct beside_field boxes = {of->dataset, of->options, source, "boxes"};
     struct boxed b = {.of = of, .place = place, .weights = weights, .counts = true};
     int r = place ? 0 : error_set(err, -ENOMEM, "out of memory");
 
@@ -145,13 +146,13 @@ static int weigh_boxes(const struct weighing *of, const char *source, const uint
         weights[i] = REPEAT_ONE;
     }
     if (r == 0)
-        r = beside_read(of->dataset, source, "boxes", of->options, visit_boxes, &b, err);
+        r = beside_read(&boxes, visit_boxes, &b, err);
     for (size_t c = 0; r == 0 && c < b.cap; c++)
         if (b.count[c] > 0)
             b.count[c] = lvis_factor(of, b.count[c], threshold);
     b.counts = false;
     if (r == 0)
-        r = beside_read(of->dataset, source, "boxes", of->options, visit_boxes, &b, err);
+        r = beside_read(&boxes, visit_boxes, &b, err);
     free(b.count);
     free(place);
     return r;
@@ -286,8 +287,9 @@ static int weigh_numbers(const struct weighing *of, const char *rule, bool repea
     else if (path)
         r = read_file(&numbers, path, err);
     else
-        r = beside_read(of->dataset, column ? column : rule, "float32", of->options, take_number,
-                        &numbers, err);
+        r = beside_read(
+            &(struct beside_field){of->dataset, of->options, column ? column : rule, "float32"},
+            take_number, &numbers, err);
     if (r == 0)
         r = scale(&numbers, repeats, weights, err);
     free(numbers.values);

@@ -7,9 +7,11 @@
 
 #include <time.h>
 
+#include "common/order/mixture.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/serve/server_priv.h"
+#include "loader/serve/session_facts.h"
 
 static void head(FILE *f, const char *name, const char *type, const char *help)
 {
@@ -123,6 +125,33 @@ static void put_streams(FILE *f, const struct status *status)
         }
 }
 
+/* The shares of a plan's sets in what its stream has shown: a function of its position. */
+static void put_sets(FILE *f, const struct server *server)
+{
+    static const char metric[] = "plenum_stream_set_samples";
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint64_t shown[MIXTURE_SETS_MAX];
+    struct session_facts s;
+
+    head(f, metric, "gauge",
+         "Samples of each set of a plan that a run has shown before the stream's position, all "
+         "replicas together.");
+    for (const struct session *at = session_first(server); at; at = session_next(at)) {
+        uint32_t count;
+
+        session_get_facts(at, &s);
+        if (!s.streams || !s.spec->order.mixture)
+            continue;
+        count = mixture_shown(s.spec->order.mixture, s.asked->epoch, s.asked->position, shown);
+        (void)dataset_get_sets(s.dataset, sets);
+        for (uint32_t i = 0; i < count; i++) {
+            (void)fprintf(f, "%s{stream=\"%llu\",", metric, (unsigned long long)s.id);
+            put_label(f, "set", sets[i].name);
+            (void)fprintf(f, "} %llu\n", (unsigned long long)shown[i]);
+        }
+    }
+}
+
 void metrics_write(FILE *file, const struct status *status, const struct server *server)
 {
     const struct wire_status *l = &status->loader;
@@ -183,6 +212,7 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
         (void)fprintf(file, "plenum_node_ring_bytes{node=\"%u\"} %llu\n", i,
                       (unsigned long long)l->lane[i].ring_bytes);
     put_streams(file, status);
+    put_sets(file, server);
     put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory of the loader.",
             (double)l->memory_bytes);
     put_one(file, "process_open_fds", "gauge", "Number of open file descriptors of the loader.",

@@ -563,7 +563,7 @@ def _has_offset(dataset: str) -> bool:
 
 def _sets_of(dataset: Any, own: Dict[str, Any], shuffle: Any,
              repeat: Any) -> Dict[str, Tuple[Any, str, Dict[str, Any]]]:
-    """The sets of a Mix, or the one data set; what is asked of all of them is asked of each that does not differ."""
+    """The sets of a Mix, or the one data set; options for all of them, unless a set has its own."""
     order = {key: value for key, value in (("shuffle", shuffle_of(shuffle)), ("repeat", repeat))
              if value not in ("global", 1)}
     sets = dataset.sets if isinstance(dataset, Mix) else {"data": (1, dataset, {})}

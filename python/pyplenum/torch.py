@@ -33,7 +33,7 @@ _GEOMETRY = ("boxes", "flips", "sizes")
 _FLOATS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 _FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_labels", "valid", "samples",
-           "positions", "epochs", "hash")
+           "sets", "positions", "epochs", "hash")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -60,7 +60,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
     "samples" (int32 [N]), "positions" (int64 [N]), "boxes" (float32 [N, 4]), "flips" (uint8 [N]), "sizes" (int32
     [N, 2]) or "epochs" (int64 [S]). If the pipeline ends with mixup, cutmix or mix, it can also be "labels2" (int64
-    [N]) or "weights" (float32 [N], the weights of "labels"). The tensor is a view of the ring and may be changed in
+    [N]) or "weights" (float32 [N], the weights of "labels"). With a :class:`pyplenum.Mix`, it can also be "sets" (uint8
+    [N], an index of ``stream.sets``). The tensor is a view of the ring and may be changed in
     place; the slot is free once the last view of it is gone.
     """
     if field == "images":
@@ -76,6 +77,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     array = getattr(batch, field)
     if array is None and field in _GEOMETRY:
         raise ValueError(f"a batch has '{field}' only from a loader with protocol version 1.9 or later")
+    if array is None and field == "sets":
+        raise ValueError("a batch has 'sets' only if the data set is a Mix, or a plan")
     if array is None:
         raise ValueError(f"a batch has '{field}' only if the pipeline ends with mixup, cutmix or mix")
     if isinstance(array, dict):

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/net/address.h"
 #include "common/data/dataname.h"
 #include "common/data/fields.h"
+#include "common/net/address.h"
+#include "common/order/orderplan.h"
 #include "common/pipeline/order.h"
 #include "common/pipeline/views.h"
 #include "common/util/util.h"
@@ -68,6 +69,24 @@ static void try_pipeline(const char *text)
     require(one.flip.den > 0 && one.flip.num <= one.flip.den);
     require(pipeline_parse(one.text, &two, &err) == 0);
     require(memcmp(&one, &two, sizeof(one)) == 0);
+}
+
+/* A plan's canonical form is its own, and has absolute paths. */
+static void try_plan(const char *text)
+{
+    struct plenum_error err = {""};
+    struct orderplan *one, *two;
+
+    if (orderplan_parse(text, "/here", &one, &err) < 0) {
+        require_sentence(&err);
+        return;
+    }
+    require(one->num_sets > 0 && one->num_pieces > 0);
+    require(orderplan_parse(one->text, NULL, &two, &err) == 0);
+    require(strcmp(one->text, two->text) == 0);
+    require(one->num_pieces == two->num_pieces);
+    orderplan_free(one);
+    orderplan_free(two);
 }
 
 /* Making the name of a data set absolute must work, and keep its format and settings. */
@@ -145,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     try_pipeline(text);
+    try_plan(text);
     try_dataname(text);
     try_pattern(text);
     try_fields(text);

@@ -353,7 +353,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
 
     def test_skip_is_not_in_the_identity(self):
-        """a cursor from before a spike goes on behind it"""
+        """a cursor from before a spike resumes behind it"""
         text = f"set data 1 {self.data['red']}\n"
         with self.open(text, micro_batch=2) as stream:
             next(stream)
@@ -403,6 +403,20 @@ class StreamTest(unittest.TestCase):
             with self.assertRaises(OSError) as caught:
                 self.open(self.data["red"], weights=f"file:{path}")
             self.assertIn(sentence, str(caught.exception))
+
+    def test_example(self):
+        """examples/balance.py: a rare class is recognised once its samples are shown more often"""
+        data = os.path.join(self.folder.name, "imbalanced")
+        subprocess.run([CTL, "make-sample", data, "--images", "60", "--size", "48", "--seed", "1"], check=True,
+                       stdout=subprocess.DEVNULL)
+        for name in sorted(os.listdir(os.path.join(data, "waves")))[8:]:
+            os.remove(os.path.join(data, "waves", name))
+        out = subprocess.run([sys.executable, os.path.join(SOURCE, "examples", "balance.py"), data], check=True,
+                             capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")}).stdout
+        self.assertIn("waves has 8 of", out)
+        without, weighted = map(float, re.findall(r"waves ([0-9.]+)$", out, re.M))
+        self.assertGreater(weighted, without)
 
     def test_refused(self):
         """combinations that cannot be are refused when the stream is opened"""

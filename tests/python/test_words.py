@@ -66,7 +66,7 @@ class WordsTest(unittest.TestCase):
 
     def test_options(self):
         """options of other loaders are explained"""
-        for name, words in (("weights", "repeat"), ("limit", "subset"), ("num_samples", "subset"),
+        for name, words in (("limit", "subset"), ("num_samples", "subset"),
                             ("target_transform", "in the loop"), ("return_paths", "stream.names"),
                             ("batch_size", "micro_batch")):
             self.refused(TypeError, f"there is no option '{name}'", words, **{name: 1})

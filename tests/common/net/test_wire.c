@@ -42,8 +42,11 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .num_fields = 1,
                                       .field = {{.type = PLENUM_FIELD_TEXT, .room = 300}}};
 
-/* Bytes of OPEN that came with 1.10, and with 1.9 and later, in `good`. */
-enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) };
+/* Bytes of OPEN that came with 1.13, with 1.10 and later, and with 1.9 and later, in `good`; and those
+ * of OPENED and FIELDS that came with 1.13. */
+enum { PLAN_BYTES = 4 };
+enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
+enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
@@ -74,12 +77,14 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         /* truncated anywhere, it is rejected */                                                   \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
             /* except where an older version ends */                                               \
-            size_t later = type_number == WIRE_OPEN              ? 32 + VIEWS_BYTES                \
-                           : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12     \
+            size_t later = type_number == WIRE_OPEN     ? 32 + VIEWS_BYTES                         \
+                           : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
                                                                  : SIZE_MAX / 2;                   \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
+                (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
+                (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + PLAN_BYTES == b.len) ||      \
                 (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
                                               n + FRAME_HEADER_BYTES + FIELDS_BYTES == b.len ||    \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 4 == b.len || \
@@ -104,7 +109,10 @@ Test(wire, every_message_is_read_as_written)
         .fingerprint = {1, 2, 255},
         .sum = {.samples = 1281167, .bad = 1, .segments = {[63] = {.labels = 99}}},
         .class_names = 1000,
-        .warning = "left"};
+        .warning = "left",
+        .positions = 640,
+        .sets = 2,
+        .set = {{.samples = 1281160, .hash = {7}}, {.samples = 7, .hash = {[15] = 9}}}};
     struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4, .waited_ns = 77};
     struct wire_done done = {.status = -EBADMSG,
                              .substituted = 3,
@@ -117,7 +125,8 @@ Test(wire, every_message_is_read_as_written)
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
     struct wire_ask_name ask_name = {.number = 4000000000, .of = WIRE_NAMED_CLASS};
     struct wire_name name = {.text = "/data/train/n01440764/a b.JPEG"};
-    struct wire_ask_fields ask_fields = {.dataset = "tar:/data", .fields = "a:txt,m:png:mask"};
+    struct wire_ask_fields ask_fields = {
+        .dataset = "tar:/data", .fields = "a:txt,m:png:mask", .plan = "set a 1 /x\n"};
     struct wire_fields fields = {
         .count = 2,
         .field = {{.type = PLENUM_FIELD_FLOAT32, .dims = 2, .shape = {3, 5}, .room = 60},
@@ -198,9 +207,42 @@ Test(wire, every_message_is_read_as_written)
     ROUND_TRIP_SINCE(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name,
                      4);
     ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
-    ROUND_TRIP(wire_put_ask_fields(&b, 6, &ask_fields), wire_get_ask_fields, WIRE_FIELDS,
-               ask_fields);
+    ROUND_TRIP_SINCE(wire_put_ask_fields(&b, 6, &ask_fields), wire_get_ask_fields, WIRE_FIELDS,
+                     ask_fields, b.len - FRAME_HEADER_BYTES - ASKED_BYTES);
     ROUND_TRIP(wire_put_fields(&b, 6, &fields), wire_get_fields, WIRE_FIELDS, fields);
+}
+
+/* Each sample of a plan belongs to a set. */
+Test(wire, sets_without_all_samples_are_refused)
+{
+    struct wire_opened opened = {
+        .samples = 10, .positions = 20, .sets = 1, .set = {{.samples = 9}}};
+    struct frame_buffer b = {0};
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_opened(&b, 1, &opened), 0));
+    r = only_frame(&b, WIRE_OPENED);
+    cr_expect(eq(int, wire_get_opened(&r, &opened), -EPROTO));
+    frame_buffer_fini(&b);
+}
+
+/* A plan excludes an order of the stream's own. */
+Test(wire, a_plan_has_its_own_order)
+{
+    struct wire_open open = good;
+    struct wire_slot slot;
+    struct plenum_error err;
+
+    cr_assert(eq(int, wire_slot_init(&open, &slot), 0));
+    open.slot_bytes = slot.bytes;
+    strcpy(open.plan, "set a 1 /x\n");
+    cr_expect(eq(int, wire_open_check(&open, &err), -EINVAL));
+    cr_expect(ne(ptr, strstr(err.text, "a plan has its own shuffle"), NULL));
+    open.shuffle = ORDER_GLOBAL;
+    open.subset = (struct order_subset){0};
+    open.repeat = 1;
+    open.span = 0;
+    cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
 }
 
 /* The result of a message's reader. */

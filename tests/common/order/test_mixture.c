@@ -52,7 +52,7 @@ static void add_piece(struct made *m, uint64_t start, const uint32_t *weights)
     m->pieces[m->parts.num_pieces++] = (struct mixture_piece){start, weights};
 }
 
-/* Of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8, N 40. */
+/* The values of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8, N 40. */
 Test(mixture, known_answers)
 {
     static const uint32_t want[][2] = {
@@ -268,6 +268,46 @@ Test(mixture, an_epoch_may_be_too_long)
     make(&m, 0, (uint32_t[]){10, 41000}, 2, 64, 1);
     cr_expect(eq(u32, mixture_epoch(&m.parts, UINT32_MAX, 0, &set), 0));
     cr_expect(eq(u32, set, 1));
+    mixture_destroy(m.mixture);
+}
+
+static void count_position(void *arg, uint32_t position)
+{
+    uint8_t *seen = arg;
+
+    cr_assert(position < 200);
+    seen[position]++;
+}
+
+/* Each position of an epoch is found by its sample, and by no other, for each kind of set. */
+static void check_samples(const struct made *m, uint32_t samples)
+{
+    for (uint32_t e = 0; e < 3; e++)
+        for (uint32_t s = 0; s < samples; s++) {
+            uint8_t seen[200] = {0};
+
+            mixture_find_sample(m->mixture, e, s, count_position, seen);
+            for (uint32_t p = 0; p < m->parts.positions; p++)
+                cr_assert(eq(u32, seen[p], mixture_sample(m->mixture, e, p) == s));
+        }
+}
+
+Test(mixture, samples_are_found)
+{
+    static const uint32_t member[] = {1, 4, 5, 9};
+    static const uint64_t sums[] = {3, 3, 10, 11};
+    struct made m = {0};
+
+    add_piece(&m, 0, (uint32_t[]){3, 2, 1});
+    add_piece(&m, 160, (uint32_t[]){1, 1, 4});
+    make(&m, 4, (uint32_t[]){17, 10, 5}, 3, 16, 100); /* epochs do not end with a block */
+    mixture_destroy(m.mixture);
+    m.tables[1] = (struct sampler_table){
+        .kind = SAMPLER_QUOTA, .n = 4, .positions = 11, .member = member, .sums = sums};
+    m.tables[2].plain.shuffle = ORDER_BLOCK;
+    m.tables[2].plain.block = 2;
+    cr_assert(eq(int, mixture_create(&m.parts, 4, &m.mixture), 0));
+    check_samples(&m, 32);
     mixture_destroy(m.mixture);
 }
 

@@ -131,7 +131,7 @@ Test(orderplan, a_piece_begins_with_a_block)
 {
     refused(
         "set a 1 /x\nset b 1 /y\nat 1000 a 1\n",
-        "a piece begins at position 1000, which is no multiple of block = 64: the next is 1024");
+        "a piece begins at position 1000, which is not a multiple of block = 64: the next is 1024");
 }
 
 Test(orderplan, refuses_what_does_not_go_together)

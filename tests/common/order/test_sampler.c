@@ -49,7 +49,7 @@ static void check_answers(const struct sampler_table *table, uint64_t pass, cons
     sampler_fini(&s);
 }
 
-/* Of the reference model of docs/order.md. */
+/* The values of the reference model of docs/order.md. */
 Test(sampler, known_answers)
 {
     uint64_t sums[4];
@@ -117,6 +117,31 @@ Test(sampler, weights_are_kept_in_every_pass)
         check_quota(weights, n, n, round);
         check_quota(weights, n, 3 * n + 1, round);
         check_quota(weights, n, n / 2 + 1, round);
+    }
+}
+
+/* A guide changes no result. */
+Test(sampler, guides_lead_to_the_same_members)
+{
+    static const uint64_t scales[] = {1, 1000, UINT64_C(1) << 40};
+
+    srand(5);
+    for (size_t k = 0; k < ARRAY_LEN(scales); k++) {
+        uint64_t weights[MOST], sums[MOST];
+        struct sampler_table table, guided;
+        struct sampler one, two;
+        uint32_t *guide;
+
+        for (uint32_t i = 0; i < MOST; i++)
+            weights[i] = (uint64_t)(rand() % 5) * scales[k] + (uint64_t)(i == 7);
+        table = guided = by_weight(weights, sums, MOST, 500);
+        guide = sampler_make_guide(&guided);
+        cr_assert(ne(ptr, guide, NULL));
+        cr_assert(eq(int, sampler_init(&one, &table, k), 0));
+        cr_assert(eq(int, sampler_init(&two, &guided, k), 0));
+        for (uint32_t p = 0; p < 500; p++)
+            cr_assert(eq(u32, sampler_at(&one, 3, p), sampler_at(&two, 3, p)));
+        free(guide);
     }
 }
 

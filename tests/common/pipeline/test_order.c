@@ -389,7 +389,7 @@ Test(steps, are_those_that_counting_gives)
         for (uint32_t per_step = 1; per_step < 45; per_step++)
             for (int last = ORDER_PAD; last <= ORDER_DROP; last++)
                 for (uint64_t from = 0; from <= n; from++) {
-                    struct order_steps steps = {n, per_step, last, 0};
+                    struct order_steps steps = {.n = n, .per_step = per_step, .last = last};
                     struct order_place place = {7, from};
 
                     cr_assert(eq(u64, order_steps_left(&steps, place),
@@ -408,8 +408,10 @@ Test(steps, skipping_is_going_step_by_step)
     for (uint32_t n = 1; n < 25; n++)
         for (uint32_t per_step = 1; per_step < 8; per_step++)
             for (int i = 0; i < 6; i++) {
-                struct order_steps steps = {n, per_step, i % 2 ? ORDER_DROP : ORDER_PAD,
-                                            (uint64_t[]){0, n + 9, n / 2 + 1}[i / 2]};
+                struct order_steps steps = {.n = n,
+                                            .per_step = per_step,
+                                            .last = i % 2 ? ORDER_DROP : ORDER_PAD,
+                                            .span = (uint64_t[]){0, n + 9, n / 2 + 1}[i / 2]};
 
                 if (order_steps_left(&steps, (struct order_place){0}) == 0)
                     continue;
@@ -433,7 +435,8 @@ Test(steps, a_run_that_changes_its_step_visits_each_position_once)
     for (uint32_t n = 1; n < 30; n++)
         for (uint32_t a = 1; a < 12; a++)
             for (uint32_t b = 1; b < 12; b++) {
-                struct order_steps first = {n, a, ORDER_PAD, 0}, second = {n, b, ORDER_PAD, 0};
+                struct order_steps first = {.n = n, .per_step = a, .last = ORDER_PAD},
+                                   second = {.n = n, .per_step = b, .last = ORDER_PAD};
                 struct order_place place = {0, 0};
                 unsigned seen[2][32] = {{0}};
 
@@ -480,11 +483,72 @@ Test(steps, are_exact_near_2_to_the_64)
 
 Test(steps, drop_keeps_its_rest_for_smaller_steps)
 {
-    struct order_steps large = {10, 4, ORDER_DROP, 0}, small = {10, 2, ORDER_DROP, 0};
+    struct order_steps large = {.n = 10, .per_step = 4, .last = ORDER_DROP},
+                       small = {.n = 10, .per_step = 2, .last = ORDER_DROP};
     struct order_place after = order_place_after(&large, (struct order_place){3, 4});
 
     cr_expect(eq(u64, after.epoch, 3));
     cr_expect(eq(u64, after.position, 8));
     cr_expect(eq(u64, order_place_settle(&large, after).epoch, 4), "no step of 4 is left");
     cr_expect(eq(u64, order_place_settle(&small, after).position, 8), "but one of 2");
+}
+
+/* Positions of epochs of 40 that are skipped: at the beginning, apart by one, and across an end. */
+static const struct order_gap gaps[] = {{0, 2}, {16, 32}, {34, 36}, {37, 43}, {80, 120}};
+
+static bool is_in_gap(uint64_t g)
+{
+    for (size_t i = 0; i < ARRAY_LEN(gaps); i++)
+        if (g >= gaps[i].begin && g < gaps[i].end)
+            return true;
+    return false;
+}
+
+/* From any position on, whatever the size of a step: each position that is not skipped counts once, in
+ * order, and what fills up a step is a position that the step shows anyway. */
+Test(steps, gaps_are_never_shown)
+{
+    enum { N = 40, END = 4 * N };
+
+    for (uint32_t per_step = 1; per_step <= 17; per_step++)
+        for (uint64_t cut = 0; cut < END; cut++) {
+            struct order_steps steps = {
+                .n = N, .per_step = per_step, .gaps = gaps, .num_gaps = ARRAY_LEN(gaps)};
+            struct order_place place =
+                order_place_settle(&steps, (struct order_place){cut / N, cut % N});
+            uint64_t next = cut;
+
+            while (place.epoch < END / N) {
+                for (uint32_t at = 0; at < per_step; at++) {
+                    uint64_t position = order_step_position(&steps, place, at);
+                    uint64_t g = place.epoch * N + position % N;
+
+                    if (!order_step_counts(&steps, place, at)) {
+                        cr_assert(position >= N || !is_in_gap(g));
+                        continue;
+                    }
+                    while (is_in_gap(next))
+                        next++;
+                    cr_assert(eq(u64, g, next));
+                    next++;
+                }
+                place = order_place_settle(&steps, order_place_after(&steps, place));
+            }
+            while (is_in_gap(next))
+                next++;
+            cr_assert(eq(u64, next, END));
+        }
+}
+
+Test(steps, gaps_end_steps)
+{
+    struct order_steps steps = {.n = 40, .per_step = 10, .gaps = gaps, .num_gaps = ARRAY_LEN(gaps)};
+    struct order_place place = {0};
+    uint64_t left = order_steps_left(&steps, place);
+
+    cr_expect(eq(u64, left, 4)); /* 2-11, 12-15, 32-33, 36, and from 43 on the next epoch */
+    cr_expect(eq(u64, order_steps_left(&steps, (struct order_place){2, 0}), 0));
+    place = order_place_skip(&steps, place, 4);
+    cr_expect(eq(u64, place.epoch, 1));
+    cr_expect(eq(u64, place.position, 3));
 }
