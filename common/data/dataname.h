@@ -48,8 +48,8 @@ bool dataname_is_absolute(const char *text);
 int dataname_refuse_url(const char *text, struct plenum_error *err);
 
 /**
- * Make the paths in a name absolute: relative ones are below `folder`; names in stores stay. This includes the path in
- * "classes=", unless it is the word "numbers".
+ * Make the paths in a name absolute: relative ones are below `folder`; names in stores stay. This
+ * includes the path in "classes=", unless it is the word "numbers".
  *
  * Returns 0, or -EINVAL with a message: no name, a URL, or longer than `size` allows.
  */

@@ -4,6 +4,7 @@
 #ifndef LOADER_DATASET_ARCHIVE_H
 #define LOADER_DATASET_ARCHIVE_H
 
+#include "common/util/message.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/source.h"
 
@@ -79,8 +80,8 @@ void archive_close(const struct dataset *dataset, const struct index_sample *sam
                    const struct source *source);
 /** Set the error for a failed read of an archive: `shorter` is a clause for -ENODATA, which becomes
  * -ESTALE. An object's error is set already. */
-int archive_read_failed(const struct dataset *dataset, const struct index_sample *sample, int code,
-                        const char *shorter, struct plenum_error *err);
+MESSAGE int archive_read_failed(const struct dataset *dataset, const struct index_sample *sample,
+                                int code, const char *shorter, struct plenum_error *err);
 /** Prefix a message with the archive's path, unless it begins with it. */
 int archive_prefix(struct archive *archive, int code);
 /** Threads that scan archives. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* remote.c - finds the objects that a data set names.
  *
- * Sizes and ETags come from listings, a thousand objects a request, rather than from one request per
- * object. Without the right to list, or behind HTTP, each object is requested instead, many at the
- * same time. This happens whenever a data set is opened, so a changed object is noticed then. */
+ * Sizes and ETags come from listings, a thousand objects a request, rather than from one request
+ * per object. Without the right to list, or behind HTTP, each object is requested instead, many at
+ * the same time. This happens whenever a data set is opened, so a changed object is noticed then.
+ * */
 #include "config.h"
 
 #include "loader/dataset/remote.h"

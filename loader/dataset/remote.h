@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* remote.h - data sets whose files are objects in a store: finds them, and keeps what the store says
- * about them. */
+/* remote.h - data sets whose files are objects in a store: finds them, and keeps what the store
+ * says about them. */
 #ifndef LOADER_DATASET_REMOTE_H
 #define LOADER_DATASET_REMOTE_H
 

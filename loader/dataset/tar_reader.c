@@ -3,8 +3,8 @@
  *
  * libarchive reads all kinds of tar archives: ustar, pax, GNU's long names and sparse files,
  * numbers in base 256, the format of 1979. Here it reads through a small window by pread(), because
- * only headers are needed; the bytes of members are skipped. In a store each window is a request, so
- * there it is larger where members are small.
+ * only headers are needed; the bytes of members are skipped. In a store each window is a request,
+ * so there it is larger where members are small.
  *
  * This file adds what libarchive lacks: the offset of a member's bytes, and detection of archives
  * that are truncated after a member or have data after their end mark. */

@@ -5,8 +5,9 @@
  *        |                          `------------> FAILED --'
  *        `--read before it starts: the reader fetches it--> (removed)
  *
- * Ranges wait in the queue for a while, so that neighbours of one object, as block shuffle has them,
- * are found in it and fetched by one request (a block). If neighbours are rare, they hardly wait.
+ * Ranges wait in the queue for a while, so that neighbours of one object, as block shuffle has
+ * them, are found in it and fetched by one request (a block). If neighbours are rare, they hardly
+ * wait.
  *
  * A request of the look-ahead is tried once. Retries, renewed credentials and errors belong to the
  * thread that reads the range: there they have someone to wait for them. */
@@ -27,7 +28,7 @@ enum {
     RANGE_MAX = 16 << 20,  /* larger ranges are not announced */
     GAP_MAX = 64 << 10,    /* bytes between neighbours that are fetched and dropped */
     BLOCK_MAX = 8 << 20,
-    ABANDONED_S = 30, /* a range that nobody read for so long gives way to others */
+    ABANDONED_S = 30, /* a range that was not read for this long gives way to others */
     TABLE = 4096,
     HOLD = 768,            /* ranges in the queue while neighbours are found */
     HOLD_FEW = 16,         /* ... and otherwise */
@@ -299,7 +300,7 @@ static void pump(size_t hold)
 
 /* ---- announcing ---- */
 
-/* Forget ranges that nobody has read for long, the oldest first. */
+/* Forget ranges that were not read for long, the oldest first. */
 static void drop_abandoned(uint64_t now_ns)
 {
     struct list *next;

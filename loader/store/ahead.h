@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ahead.h - the look-ahead: fetches ranges before they are read, many at once, and neighbours of one
- * object with one request. Threads: any. */
+/* ahead.h - the look-ahead: fetches ranges before they are read, many at once, and neighbours of
+ * one object with one request. Threads: any. */
 #ifndef LOADER_STORE_AHEAD_H
 #define LOADER_STORE_AHEAD_H
 
@@ -17,8 +17,8 @@ struct ahead_range {
     uint64_t offset, len;
 };
 
-/** Fetch a range soon. Has no effect if the memory for the look-ahead is in use; nothing fails here,
- * because whoever reads the range repeats a request that failed. */
+/** Fetch a range soon. Has no effect if the memory for the look-ahead is in use; nothing fails
+ * here, because the reader of the range repeats a request that failed. */
 void ahead_announce(const struct ahead_range *range);
 
 /**

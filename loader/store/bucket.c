@@ -352,7 +352,7 @@ static int get_credentials(const struct bucket_query *query, const struct creden
     if (!query->at_once)
         return credentials_get(query->bad, ret, err);
     *ret = credentials_get_current();
-    return *ret ? 0 : error_set(err, -EAGAIN, "credentials are being renewed");
+    return *ret ? 0 : -EAGAIN; /* the reader of the range waits for them */
 }
 
 int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucket_request *ret,

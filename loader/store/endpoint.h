@@ -19,8 +19,8 @@ struct endpoint {
 };
 
 /**
- * Find the endpoint of a bucket: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the profile,
- * or AWS in the configured region.
+ * Find the endpoint of a bucket: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the
+ * profile, or AWS in the configured region.
  *
  * AWS is used only if a region is configured, and a configured endpoint that is empty or malformed
  * is an error: requests meant for another store must not go to AWS.

@@ -31,6 +31,7 @@
 
 #include <plenum/plenum.h>
 
+#include "common/util/message.h"
 #include "common/util/util.h"
 
 enum {
@@ -293,7 +294,7 @@ static int code_of(const struct flight *f, CURLcode code)
 }
 
 /* End a flight. */
-static void land(struct flight *f, int code, const char *why)
+MESSAGE static void land(struct flight *f, int code, const char *why)
 {
     struct transfer *t = f->transfer;
     char text[CURL_ERROR_SIZE];

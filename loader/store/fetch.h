@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch.h - a GET request that is repeated until it succeeds, or until repeating it is of no use. */
+/* fetch.h - a GET request that is repeated until it succeeds, or until repeating it is of no use.
+ * */
 #ifndef LOADER_STORE_FETCH_H
 #define LOADER_STORE_FETCH_H
 
@@ -45,8 +46,8 @@ struct fetch {
  * Errors: -ENOENT there is no such object or bucket; -EACCES it may not be read; -ESTALE it is
  * another version; -ERANGE (only without facts) the range is beyond its end; -EOPNOTSUPP the server
  * cannot serve ranges; -EREMOTEIO it did not succeed in time; -EKEYREJECTED its certificate is not
- * valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and says what
- * to do.
+ * valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and says
+ * what to do.
  */
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);

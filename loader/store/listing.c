@@ -34,7 +34,8 @@ static const char *find(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what));
 }
 
-/* Skip a comment, a declaration or a processing instruction at `x->at`: 1; 0 it is none; -EBADMSG. */
+/* Skip a comment, a declaration or a processing instruction at `x->at`: 1; 0 it is none; -EBADMSG.
+ * */
 static int skip_declaration(struct xml_reader *x)
 {
     const char *close;
@@ -150,7 +151,8 @@ static size_t decode_entity(const char *name, char *to)
     return 0;
 }
 
-/* Copy a text with its entities decoded: its length, or -EBADMSG if it does not fit or is invalid. */
+/* Copy a text with its entities decoded: its length, or -EBADMSG if it does not fit or is invalid.
+ * */
 static int copy_text(const char *text, size_t len, char *ret, size_t size)
 {
     size_t at = 0;

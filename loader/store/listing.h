@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.h - reads the XML answers of S3: listings (ListObjectsV2) and errors. Pure; the text comes
- * from a server that may be wrong or hostile. */
+/* listing.h - reads the XML answers of S3: listings (ListObjectsV2) and errors. Pure; the text
+ * comes from a server that may be wrong or hostile. */
 #ifndef LOADER_STORE_LISTING_H
 #define LOADER_STORE_LISTING_H
 

@@ -29,7 +29,7 @@ typedef int store_found(void *arg, const char *name, const struct object_facts *
  * List the objects whose names begin with `prefix`, "s3://BUCKET/KEY...", in byte order. Those that
  * the policy does not allow are left out.
  *
- * @param most  end after about so many objects with -E2BIG; 0: no limit
+ * @param most  end with -E2BIG after this number of objects; 0: no limit
  * Errors: like store_stat(); -EOPNOTSUPP the place is not in S3.
  */
 int store_list(const char *prefix, uint64_t most, const struct store_policy *policy,
@@ -58,8 +58,8 @@ void store_announce(const struct store_object *object, uint64_t offset, size_t l
 /** Forget what was announced for an owner, before it is freed. */
 void store_forget(const void *owner);
 
-/** Read a whole small object of at most `most` bytes, NUL-terminated, malloc: 0, -EFBIG, or an error
- * of store_stat(). */
+/** Read a whole small object of at most `most` bytes, NUL-terminated, malloc: 0, -EFBIG, or an
+ * error of store_stat(). */
 int store_read_whole(const char *name, uint64_t most, const struct store_policy *policy, char **ret,
                      struct object_facts *facts, struct plenum_error *err);
 

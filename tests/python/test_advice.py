@@ -131,12 +131,15 @@ class AdviceTest(unittest.TestCase):
 
     def test_urls(self):
         """a URL or a command instead of a path is reported as such"""
-        for name in ("s3://bucket/train", "gs://b/x-{000..009}.tar", "https://host/x.tar", "http://host/x-{0..9}.tar",
-                     "hf://datasets/x", "tar:s3://bucket/x-{000..009}.tar", "tfrecord:gs://bucket/x", "S3://Bucket/x",
-                     "tar,label=none:https://host/x.tar"):
-            self.assertIn("Plenum reads files, not URLs", self.refused(name), name)
-            with self.assertRaisesRegex(pyplenum.PlenumError, "Plenum reads files, not URLs"):
+        for name in ("az://bucket/train", "hf://datasets/x", "tar:hf://datasets/x-{000..009}.tar",
+                     "tfrecord:ftp://host/x", "AZ://Bucket/x", "tar,label=none:gopher://host/x.tar"):
+            self.assertIn("but no other URLs", self.refused(name), name)
+            with self.assertRaisesRegex(pyplenum.PlenumError, "but no other URLs"):
                 pyplenum.Stream(name, "eval")
+        self.assertIn("use s3:// for a bucket of Google Cloud Storage", self.refused("tar:gs://bucket/x-{0..9}.tar"))
+        for name in ("folder:s3://bucket/train", "list:https://host/train.csv"):
+            self.assertIn("reads only files; in an object store, tar: and tfrecord: read archives", self.refused(name))
+        self.assertIn("its name does not tell its format", self.refused("S3://Bucket/x"))
         for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
             self.assertIn("does not run commands (pipe:)", self.refused(name), name)
         self.assertIn("give only the path", self.refused("file:///data/train"))

@@ -223,8 +223,8 @@ class Faults:
              "stall", "html", "garbage")
 
     def __init__(self, store, seed, share, kinds=KINDS, stall_s=0.6):
-        self.store, self.random, self.share, self.kinds, self.stall_s = store, random.Random(seed), share, kinds, stall_s
-        self.counts = {}
+        self.store, self.random, self.share = store, random.Random(seed), share
+        self.kinds, self.stall_s, self.counts = kinds, stall_s, {}
 
     def __call__(self, request, path):
         with self.store.lock:

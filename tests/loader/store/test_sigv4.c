@@ -10,8 +10,8 @@
 
 #include "loader/store/sigv4.h"
 
-/* Examples that Amazon publishes: the suite aws-sig-v4-test-suite (service "service"), and "Examples:
- * Signature Calculations in AWS Signature Version 4" of the S3 API reference. */
+/* Examples that Amazon publishes: the suite aws-sig-v4-test-suite (service "service"), and
+ * "Examples: Signature Calculations in AWS Signature Version 4" of the S3 API reference. */
 struct sigv4_case {
     char why[40], path[24], query[48], range[16], signature[72];
     bool s3;

@@ -154,7 +154,8 @@ class Stores(unittest.TestCase):
     def test_endpoints(self):
         """an endpoint that is missing or malformed never becomes AWS"""
         name = "tar:s3://data/sets/train-000.tar"
-        for url, message in (("", "AWS_ENDPOINT_URL is set, but empty"), ("minio:9000", "is not the URL of an endpoint"),
+        for url, message in (("", "AWS_ENDPOINT_URL is set, but empty"),
+                             ("minio:9000", "is not the URL of an endpoint"),
                              ("ftp://minio", "is not the URL of an endpoint"),
                              ("s3://minio", "is not the URL of an endpoint")):
             self.env["AWS_ENDPOINT_URL"] = url
@@ -272,7 +273,7 @@ class Stores(unittest.TestCase):
         self.assertRegex(self.hash(name), r"s3://data/sets/train-00\d.tar has changed since the data set was indexed")
 
     def test_ignored_range(self):
-        """a server without ranges is used for what is near, and refused for the rest"""
+        """a server without ranges is used near the beginning of an object, and refused beyond"""
         self.store.fault = store_server.Faults(self.store, SEED, 1, ["whole"])
         self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
         self.store.put("/data/big.tar", self.store.objects["/data/sets/train-000.tar"] + bytes(9 << 20))
@@ -361,7 +362,7 @@ class Stores(unittest.TestCase):
         self.assertGreater(self.store.faults, 5)
 
     def test_allowed(self):
-        """a loader opens only what is below its roots"""
+        """a loader opens only names below its roots"""
         refused = "is not below a --root of this loader"
         name = "tar:s3://data/sets/train-000.tar"
         before = self.store.count
