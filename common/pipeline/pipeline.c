@@ -132,7 +132,7 @@ static int parse_end(struct parser *p)
 int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op)
 {
     if (op->kind == PIPELINE_BLUR &&
-        (op->number / 2 >= ret->width || op->number / 2 >= ret->height))
+        (op->blur.size / 2 >= ret->width || op->blur.size / 2 >= ret->height))
         return parser_error(p,
                             "a blur's kernel can be at most twice as large as the image, minus 1");
     if (ret->ops_count == PIPELINE_OPS_MAX)

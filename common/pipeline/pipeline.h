@@ -77,7 +77,28 @@ struct pipeline_shape {
     struct rational scale_min, scale_max, ratio_min, ratio_max;
 };
 
-/** Operations on the resized window: docs/pixels.md, 10. */
+/** What an operation is given. This says how its arguments are parsed and written
+ * (pipeline_ops.c), how its values are drawn (augment_draw.c), how it is described
+ * (augment_text.c), and which member of a pipeline_op's union is valid. */
+enum pipeline_arguments {
+    PIPELINE_PLAIN,     /* (p) */
+    PIPELINE_TURNED,    /* (p): a flip, for which no pixels have to be computed */
+    PIPELINE_FACTORS,   /* (low:high, p=): factors */
+    PIPELINE_HUES,      /* (low:high, p=): turns */
+    PIPELINE_JITTER,    /* (brightness, contrast, saturation, hue, p=), spreads or ranges: jitter */
+    PIPELINE_KERNEL,    /* (size, low:high, p=): blur */
+    PIPELINE_NUMBER,    /* (number, p=): number */
+    PIPELINE_SQUARE,    /* (number, p=): number, the side */
+    PIPELINE_RECTANGLE, /* (p, scale=, ratio=, value=): erase */
+    PIPELINE_LISTS,     /* (operations | operations, p=): one_of */
+    PIPELINE_MAP,       /* pipeline_map.c: map */
+    PIPELINE_POLICY,    /* pipeline_policy.c: policy */
+    PIPELINE_SHARE,     /* of a step that has no word in a text: number */
+    PIPELINE_ARGUMENTS, /* number of kinds */
+};
+
+/** Operations on the resized window: docs/pixels.md, 10. Each has a row in pipeline_ops.c, and in
+ * augment_loops.inc or augment.c if it computes pixels. */
 enum pipeline_op_kind {
     PIPELINE_FLIP, /* left to right */
     PIPELINE_VERTICAL_FLIP,
@@ -96,18 +117,18 @@ enum pipeline_op_kind {
     PIPELINE_POSTERIZE,
     PIPELINE_ERASE,
     PIPELINE_CUTOUT,
+    PIPELINE_ONE_OF, /* one of several lists of operations, which follow it */
     PIPELINE_ROTATE,
     PIPELINE_TRANSLATE,
     PIPELINE_SHEAR,
     PIPELINE_AFFINE,
     PIPELINE_PERSPECTIVE,
-    PIPELINE_ONE_OF, /* one of several lists of operations, which follow it */
     PIPELINE_RAND_AUGMENT,
     PIPELINE_TRIVIAL_AUGMENT_WIDE,
     PIPELINE_AUTO_AUGMENT,
     PIPELINE_AUGMIX,
-    /* Steps of policies that cannot be written in a pipeline: */
-    PIPELINE_SOLARIZE_ADD,
+    PIPELINE_WORDS, /* number of operations that have a word in a text; steps of policies: */
+    PIPELINE_SOLARIZE_ADD = PIPELINE_WORDS,
     PIPELINE_MIX_BEGIN,
     PIPELINE_MIX_NEXT,
     PIPELINE_MIX_END,
@@ -129,19 +150,16 @@ enum pipeline_reading {
     PIPELINE_READING_BILINEAR,
 };
 
-/** Parameters of one_of and of the policies. */
+/** Parameters of the policies. */
 struct pipeline_policy {
     enum pipeline_auto_augment table;
-    /** one_of: the operations of all its lists, which follow it; rand_augment: operations per
-     *  sample; augmix: chains. */
-    uint32_t count;
-    uint32_t lists;     /* one_of */
+    uint32_t count;     /* rand_augment: operations per sample; augmix: chains */
     uint32_t magnitude; /* rand_augment; augmix: the severity */
     uint32_t depth;     /* augmix: operations per chain; 0: drawn */
     bool timm;          /* rand_augment: timm's variant, with the fields below */
     bool increasing;
     struct rational deviation; /* of the magnitude */
-    /** Not for one_of. The usual interpolation is always stored as PIPELINE_READING_USUAL. */
+    /** The usual interpolation is always stored as PIPELINE_READING_USUAL. */
     enum pipeline_reading reading;
 };
 
@@ -163,31 +181,57 @@ struct pipeline_map {
     uint8_t fill[3];
 };
 
+/** Factors of a colour operation, or sigmas of a blur. */
+struct pipeline_factors {
+    struct rational low, high;
+};
+
+/** Turns of the hue. */
+struct pipeline_turns {
+    struct rational_signed low, high;
+};
+
 struct pipeline_op {
     enum pipeline_op_kind kind;
     struct rational p; /* probability; above 0, except within one_of */
-    /** [0] factors of one colour operation, sigma of a blur; [0] to [2] of a jitter's brightness,
-     * contrast and saturation. */
-    struct rational low[3], high[3];
-    struct rational_signed hue_low, hue_high; /* hue of hue and jitter, in turns; 0: none */
-    struct pipeline_shape shape;              /* erase: ratios are height / width */
-    enum pipeline_fill fill;                  /* erase */
-    uint32_t list;                            /* within one_of: index of its list, from 0 */
-    struct pipeline_policy policy;
-    struct pipeline_map map;
-    /** solarize: the threshold; posterize: remaining bits; blur: the kernel's size; erase: the
-     *  levels, with red in the low byte; cutout: the side */
-    uint32_t number;
+    uint32_t list;     /* within one_of: index of its list, from 0 */
+    /** pipeline_op_arguments() says which member is valid. */
+    union {
+        struct pipeline_factors factors;
+        struct pipeline_turns turns;
+        struct {
+            struct pipeline_factors part[3]; /* brightness, contrast, saturation */
+            struct pipeline_turns hue;       /* both 0: none */
+        } jitter;
+        struct {
+            uint32_t size; /* of the kernel */
+            struct pipeline_factors sigma;
+        } blur;
+        uint32_t number; /* solarize: the threshold; posterize: remaining bits; cutout: the side */
+        struct {
+            struct pipeline_shape shape; /* ratios are height / width */
+            enum pipeline_fill fill;
+            uint8_t levels[3];
+        } erase;
+        struct {
+            uint32_t count; /* the operations of all lists, which follow this one */
+            uint32_t lists;
+        } one_of;
+        struct pipeline_map map;
+        struct pipeline_policy policy;
+    };
 };
 
 /** Does a jitter have a hue part? */
 static inline bool pipeline_has_hue(const struct pipeline_op *op)
 {
-    return op->hue_low.num != 0 || op->hue_high.num != 0;
+    return op->jitter.hue.low.num != 0 || op->jitter.hue.high.num != 0;
 }
 
-/** The operation's name in a pipeline, such as "color_jitter", or NULL. */
+/** The operation's word in a text or in a description, "color_jitter"; NULL: none. */
 const char *pipeline_op_name(enum pipeline_op_kind kind);
+
+enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);
 
 /** Mixing with the sample at another position, after all operations: docs/pixels.md, 11. */
 struct pipeline_mix {

@@ -120,7 +120,7 @@ int parser_levels(struct parser *p, uint8_t ret[3])
 }
 
 /* Parse the named arguments. */
-static int parse_named(struct parser *p, const char *takes, struct pipeline_op *op)
+static int parse_named(struct parser *p, struct pipeline_op *op)
 {
     struct pipeline_map *map = &op->map;
     bool affine = op->kind == PIPELINE_AFFINE;
@@ -137,10 +137,10 @@ static int parse_named(struct parser *p, const char *takes, struct pipeline_op *
         return parse_scale(p, map);
     if (affine && parser_key(p, "shear"))
         return parse_shear(p, map);
-    return parser_error(p, takes);
+    return parser_error(p, p->takes);
 }
 
-int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *op)
+int pipeline_parse_map(struct parser *p, struct pipeline_op *op)
 {
     const struct rational_signed none = {0, 1};
     int r;
@@ -168,7 +168,7 @@ int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *
         break;
     }
     while (r == 0 && parser_char(p, ','))
-        r = parse_named(p, takes, op);
+        r = parse_named(p, op);
     return r;
 }
 

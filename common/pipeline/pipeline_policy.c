@@ -25,14 +25,14 @@ static const char *const table_names[PIPELINE_AUTO_AUGMENTS] = {
     [PIPELINE_SVHN] = "svhn",
 };
 
-static int parse_table(struct parser *p, const char *takes, struct pipeline_policy *policy)
+static int parse_table(struct parser *p, struct pipeline_policy *policy)
 {
     for (int i = 0; i < PIPELINE_AUTO_AUGMENTS; i++)
         if (parser_word(p, table_names[i])) {
             policy->table = (enum pipeline_auto_augment)i;
             return 0;
         }
-    return parser_error(p, takes);
+    return parser_error(p, p->takes);
 }
 
 static int parse_deviation(struct parser *p, struct pipeline_policy *policy)
@@ -48,7 +48,7 @@ static int parse_deviation(struct parser *p, struct pipeline_policy *policy)
     return 0;
 }
 
-static int parse_rand_key(struct parser *p, const char *takes, struct pipeline_policy *policy)
+static int parse_rand_key(struct parser *p, struct pipeline_policy *policy)
 {
     uint32_t increasing;
     int r;
@@ -56,28 +56,28 @@ static int parse_rand_key(struct parser *p, const char *takes, struct pipeline_p
     if (parser_key(p, "mstd"))
         return parse_deviation(p, policy);
     if (!parser_key(p, "inc"))
-        return parser_error(p, takes);
-    r = parser_number(p, 0, 1, takes, &increasing);
+        return parser_error(p, p->takes);
+    r = parser_number(p, 0, 1, p->takes, &increasing);
     policy->timm = true;
     policy->increasing = increasing;
     return r;
 }
 
-static int parse_augmix_key(struct parser *p, const char *takes, struct pipeline_policy *policy)
+static int parse_augmix_key(struct parser *p, struct pipeline_policy *policy)
 {
     if (parser_key(p, "severity"))
-        return parser_number(p, 1, SEVERITY_MAX, takes, &policy->magnitude);
+        return parser_number(p, 1, SEVERITY_MAX, p->takes, &policy->magnitude);
     if (parser_key(p, "width"))
-        return parser_number(p, 1, WIDTH_MAX, takes, &policy->count);
+        return parser_number(p, 1, WIDTH_MAX, p->takes, &policy->count);
     if (!parser_key(p, "depth"))
-        return parser_error(p, takes);
+        return parser_error(p, p->takes);
     if (!parser_char(p, '-'))
-        return parser_number(p, 1, DEPTH_MAX, takes, &policy->depth);
+        return parser_number(p, 1, DEPTH_MAX, p->takes, &policy->depth);
     policy->depth = 0;
-    return parser_char(p, '1') ? 0 : parser_error(p, takes);
+    return parser_char(p, '1') ? 0 : parser_error(p, p->takes);
 }
 
-static int parse_key_of(struct parser *p, const char *takes, struct pipeline_op *op)
+static int parse_key_of(struct parser *p, struct pipeline_op *op)
 {
     if (parser_key(p, "p"))
         return parser_probability(p, &op->p);
@@ -89,25 +89,25 @@ static int parse_key_of(struct parser *p, const char *takes, struct pipeline_op 
         return r;
     }
     if (op->kind == PIPELINE_RAND_AUGMENT)
-        return parse_rand_key(p, takes, &op->policy);
+        return parse_rand_key(p, &op->policy);
     if (op->kind == PIPELINE_AUGMIX)
-        return parse_augmix_key(p, takes, &op->policy);
-    return parser_error(p, takes);
+        return parse_augmix_key(p, &op->policy);
+    return parser_error(p, p->takes);
 }
 
 /* Parse the first argument, which has no key. */
-static int parse_first(struct parser *p, const char *takes, struct pipeline_op *op)
+static int parse_first(struct parser *p, struct pipeline_op *op)
 {
     int r;
 
     if (op->kind == PIPELINE_AUTO_AUGMENT)
-        return parse_table(p, takes, &op->policy);
-    r = parser_number(p, 1, RAND_OPS_MAX, takes, &op->policy.count);
+        return parse_table(p, &op->policy);
+    r = parser_number(p, 1, RAND_OPS_MAX, p->takes, &op->policy.count);
     if (r < 0)
         return r;
     if (!parser_char(p, ','))
-        return parser_error(p, takes);
-    return parser_number(p, 0, BINS - 1, takes, &op->policy.magnitude);
+        return parser_error(p, p->takes);
+    return parser_number(p, 0, BINS - 1, p->takes, &op->policy.magnitude);
 }
 
 bool pipeline_policy_is_bare(enum pipeline_op_kind kind)
@@ -137,14 +137,12 @@ bool pipeline_policy_is_empty(const struct pipeline_op *op)
 
 void pipeline_default_policy(struct pipeline_op *op)
 {
-    op->policy.deviation = (struct rational){0, 1};
-    if (op->kind == PIPELINE_AUGMIX) {
-        op->policy.magnitude = 3;
-        op->policy.count = 3;
-    }
+    uint32_t three = op->kind == PIPELINE_AUGMIX ? 3 : 0;
+
+    op->policy = (struct pipeline_policy){.magnitude = three, .count = three, .deviation = {0, 1}};
 }
 
-int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_op *op)
+int pipeline_parse_policy(struct parser *p, struct pipeline_op *op)
 {
     int r = 0;
 
@@ -152,11 +150,11 @@ int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_o
     if (*p->at == ')' && pipeline_policy_is_bare(op->kind))
         return 0;
     if (pipeline_policy_is_bare(op->kind))
-        r = parse_key_of(p, takes, op);
+        r = parse_key_of(p, op);
     else
-        r = parse_first(p, takes, op);
+        r = parse_first(p, op);
     while (r == 0 && parser_char(p, ','))
-        r = parse_key_of(p, takes, op);
+        r = parse_key_of(p, op);
     if (r < 0)
         return r;
     if (op->policy.timm && op->policy.magnitude > TIMM_MAGNITUDE_MAX)
@@ -196,15 +194,15 @@ void pipeline_write_policy(FILE *f, const struct pipeline_op *op)
 /* Parse the operations of one list, up to its end. */
 static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op *one_of)
 {
-    const uint32_t before = one_of->policy.count;
+    const uint32_t before = one_of->one_of.count;
 
     for (;;) {
         struct pipeline_op op;
         int r;
 
         parser_skip_space(p);
-        if (strchr("|,)", *p->at) && one_of->policy.count > before) { /* or the text's end */
-            one_of->policy.lists++;
+        if (strchr("|,)", *p->at) && one_of->one_of.count > before) { /* or the text's end */
+            one_of->one_of.lists++;
             return 0;
         }
         p->stage = p->at;
@@ -217,8 +215,8 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
             return pipeline_refuse_op(p);
         if (r < 0)
             return r;
-        op.list = one_of->policy.lists;
-        one_of->policy.count++;
+        op.list = one_of->one_of.lists;
+        one_of->one_of.count++;
         r = pipeline_add_op(p, ret, &op);
         if (r < 0)
             return r;
@@ -249,7 +247,7 @@ static int parse_lists(struct parser *p, struct pipeline *ret)
         if (r < 0)
             return r;
     }
-    if (one_of.policy.lists < 2)
+    if (one_of.one_of.lists < 2)
         return parser_error(p, takes);
     ret->ops[at] = one_of;
     if (one_of.p.num == 0) { /* as if it were not there */

@@ -18,6 +18,7 @@ struct parser {
     const char *text;
     const char *at;
     const char *stage; /* start of the current stage */
+    const char *takes; /* the message if the arguments of the current operation cannot be parsed */
     struct plenum_error *err;
 };
 
@@ -77,8 +78,8 @@ void pipeline_write_crop(FILE *f, const struct pipeline *p);
 /** Parse one operation: 0, -ENOENT if the next word is not an operation, -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 
-/** Parse a policy's parameters, without ")": 0, or -EINVAL with `takes`. */
-int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_op *op);
+/** Parse a policy's parameters, without ")": 0, or -EINVAL. */
+int pipeline_parse_policy(struct parser *p, struct pipeline_op *op);
 /** Parse the word after interpolation=: nearest or bilinear. */
 int parser_map_interpolation(struct parser *p, bool *bilinear);
 void pipeline_default_policy(struct pipeline_op *op);
@@ -96,7 +97,7 @@ int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipelin
 /** Report that no operation begins here: -EINVAL, with the allowed words and a similar one. */
 int pipeline_refuse_op(struct parser *p);
 /** Parse the parameters of an operation that moves pixels. */
-int pipeline_parse_map(struct parser *p, const char *takes, struct pipeline_op *op);
+int pipeline_parse_map(struct parser *p, struct pipeline_op *op);
 void pipeline_write_map(FILE *f, const struct pipeline_op *op);
 /** An operation's name in pipelines, and its names in other libraries. */
 void pipeline_try_name(struct str_nearest *near, const char *name);

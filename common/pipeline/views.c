@@ -183,14 +183,6 @@ uint64_t views_pixels(const struct views *views)
     return pixels;
 }
 
-static bool moves_pixels(enum pipeline_op_kind kind)
-{
-    return kind == PIPELINE_ROTATE || kind == PIPELINE_TRANSLATE || kind == PIPELINE_SHEAR ||
-           kind == PIPELINE_AFFINE || kind == PIPELINE_PERSPECTIVE ||
-           kind == PIPELINE_RAND_AUGMENT || kind == PIPELINE_TRIVIAL_AUGMENT_WIDE ||
-           kind == PIPELINE_AUTO_AUGMENT || kind == PIPELINE_AUGMIX;
-}
-
 int views_check_followers(const struct views *views, struct plenum_error *err)
 {
     if (!views_have_images(views))
@@ -204,12 +196,15 @@ int views_check_followers(const struct views *views, struct plenum_error *err)
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
-        for (uint32_t k = 0; k < p->ops_count; k++)
-            if (moves_pixels(p->ops[k].kind))
+        for (uint32_t k = 0; k < p->ops_count; k++) {
+            enum pipeline_arguments arguments = pipeline_op_arguments(p->ops[k].kind);
+
+            if (arguments == PIPELINE_MAP || arguments == PIPELINE_POLICY)
                 return error_set(err, -EINVAL,
                                  "masks and boxes cannot be used with %s, which moves pixels: they "
                                  "follow only crops and flips",
                                  pipeline_op_name(p->ops[k].kind));
+        }
     }
     return 0;
 }

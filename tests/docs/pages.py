@@ -23,6 +23,12 @@ def blocks(text):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
 
 
+def operations():
+    """The words of operations that may follow a pipeline's crop."""
+    rows = read("common/pipeline/pipeline_ops.c").split("    OP(SOLARIZE_ADD,")[0]
+    return re.findall(r'^    OP\([A-Z_]+, "(\w+)",', rows, re.M)
+
+
 class Page:
     """A page's programs, written to a folder, and its shell lines, run there from top to bottom."""
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from pages import BUILD, Page, blocks, read
+from pages import BUILD, Page, blocks, operations, read
 import tap
 
 SOURCE_TEXT = "".join(read(f"common/pipeline/{part}.c")
@@ -31,7 +31,7 @@ class PipelinesTest(unittest.TestCase):
         fills = {"random", "pixel"}
         known |= {"scale", "ratio", "interpolation", "fill"} & set(re.findall(r'parser_key\(p, "(\w+)"\)', SOURCE_TEXT))
         known -= {"fast-v1", "p", "value"} | fills
-        known |= set(re.findall(r'^    \{"(\w+)", PIPELINE_\w+, [A-Z]+, ', SOURCE_TEXT, re.M))
+        known |= set(operations())
         known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
         heads = re.findall(r"^\| (`[a-z_0-9]+`(?:, `[a-z_]+`)*) \|", TEXT.split("## 2.")[0], re.M)
         explained = {name for head in heads for name in re.findall(r"`(\w+)`", head)} - PRESETS

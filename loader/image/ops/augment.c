@@ -154,14 +154,19 @@ static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256]
     return true;
 }
 
-static void remap(struct augment *a, enum pipeline_op_kind kind, uint8_t *planes, size_t n)
+/* Each step that needs the whole window has a function with these parameters. */
+
+/* Equalize and autocontrast. */
+static void remap(struct augment *a, const struct augment_step *step, uint8_t *planes,
+                  uint32_t width, uint32_t height)
 {
+    size_t n = (size_t)width * height;
     uint32_t counts[256];
     uint8_t table[256], low, high;
     bool changes;
 
     for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        if (kind == PIPELINE_EQUALIZE) {
+        if (step->kind == PIPELINE_EQUALIZE) {
             count_levels(v, n, counts);
             changes = equal_table(counts, n, table);
         } else {
@@ -181,15 +186,15 @@ static void swap_windows(struct augment *a)
     a->other = window;
 }
 
-static void sharpen(struct augment *a, uint8_t *planes, uint32_t width, uint32_t height,
-                    uint32_t factor)
+static void sharpen(struct augment *a, const struct augment_step *step, uint8_t *planes,
+                    uint32_t width, uint32_t height)
 {
     size_t n = (size_t)width * height;
 
     if (width < 3 || height < 3)
         return;
     for (size_t at = 0; at < 3 * n; at += n)
-        a->loops->sharpen(planes + at, (uint8_t *)a->other.bytes + at, width, height, factor);
+        a->loops->sharpen(planes + at, (uint8_t *)a->other.bytes + at, width, height, step->number);
     swap_windows(a);
 }
 
@@ -199,8 +204,8 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     size_t n = (size_t)width * height;
     struct blur_kernel kernel;
 
-    blur_kernel_make(step->size, step->number, &kernel);
-    if (kernel.radius == 0) /* nothing changes */
+    blur_kernel_make(step->blur.size, step->blur.sigma, &kernel);
+    if (kernel.radius == 0) /* which changes nothing */
         return;
     for (size_t at = 0; at < 3 * n; at += n) {
         struct blur_plane plane = {planes + at, width, height};
@@ -210,167 +215,97 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     swap_windows(a);
 }
 
-/* Write row y of a channel of the noise. Noise is generated in whole 4-byte words, so the row may
- * have surplus bytes. A mirrored row is in reverse byte order: its surplus is at the front, where
- * the copy skips it. */
+static void move(struct augment *a, const struct augment_step *step, uint8_t *planes,
+                 uint32_t width, uint32_t height)
+{
+    affine_apply(a->loops->affine, &step->map, width, height, planes, a->other.bytes);
+    swap_windows(a);
+}
+
+/* Write row y of a channel of the noise. If mirrored, the values after the last pixel come first,
+ * and are left out. */
 static void write_noise(const struct augment *a, const struct augment_step *step, uint32_t c,
                         uint32_t y, uint8_t *to)
 {
-    const struct rect *rect = &step->rect;
+    const struct rect *rect = &step->erase.rect;
+    const uint32_t *key = step->erase.key;
     uint32_t words = (rect->width + 3) / 4;
-    uint32_t at = step->upside_down ? rect->height - 1 - y : y;
+    uint32_t at = step->erase.upside_down ? rect->height - 1 - y : y;
     uint32_t first = (c * rect->height + at) * words;
+    bool mirror = step->erase.mirror;
 
-    a->loops->noise(a->row.bytes, words, step->key[0] + first * step->key[1], step->key[1],
-                    step->mirror);
-    memcpy(to, (uint8_t *)a->row.bytes + (step->mirror ? 4 * words - rect->width : 0), rect->width);
+    a->loops->noise(a->row.bytes, words, key[0] + first * key[1], key[1], mirror);
+    memcpy(to, (uint8_t *)a->row.bytes + (mirror ? 4 * words - rect->width : 0), rect->width);
 }
 
-static void erase(const struct augment *a, const struct augment_step *step, uint8_t *planes,
+static void erase(struct augment *a, const struct augment_step *step, uint8_t *planes,
                   uint32_t width, uint32_t height)
 {
-    const struct rect *rect = &step->rect;
+    const struct rect *rect = &step->erase.rect;
 
     assert(rect->left + rect->width <= width && rect->top + rect->height <= height);
     for (uint32_t c = 0; c < 3; c++)
         for (uint32_t y = 0; y < rect->height; y++) {
             uint8_t *to = planes + ((size_t)c * height + rect->top + y) * width + rect->left;
 
-            if (step->fill == PIPELINE_FILL_PIXEL)
+            if (step->erase.fill == PIPELINE_FILL_PIXEL)
                 write_noise(a, step, c, y, to);
             else
-                memset(to, (int)(step->number >> 8 * c & 255), rect->width);
+                memset(to, step->erase.levels[c], rect->width);
         }
 }
 
-/* Returns whether a step changes each pixel by a rule that depends only on the pixel and the
- * step. */
-static bool is_pointwise(enum pipeline_op_kind kind)
+/* A step of augmix: each of the windows to mix is saved in turn. */
+static void mix(struct augment *a, const struct augment_step *step, uint8_t *planes, uint32_t width,
+                uint32_t height)
 {
-    switch (kind) {
-    case PIPELINE_BRIGHTNESS:
-    case PIPELINE_SATURATION:
-    case PIPELINE_HUE:
-    case PIPELINE_GRAYSCALE:
-    case PIPELINE_INVERT:
-    case PIPELINE_SOLARIZE:
-    case PIPELINE_POSTERIZE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Apply a step to one of the three channels. */
-static void do_levels(const struct augment *a, const struct augment_step *step, uint8_t *v,
-                      size_t n)
-{
-    const struct augment_loops *loops = a->loops;
-
-    switch (step->kind) {
-    case PIPELINE_BRIGHTNESS:
-        loops->scale(v, n, step->number);
-        break;
-    case PIPELINE_CONTRAST:
-        loops->blend_level(v, n, a->mean, step->number);
-        break;
-    case PIPELINE_INVERT:
-        loops->invert(v, n);
-        break;
-    case PIPELINE_SOLARIZE:
-        loops->solarize(v, n, step->number);
-        break;
-    case PIPELINE_POSTERIZE:
-        loops->mask(v, n, 0xFF00u >> step->number & 0xFF);
-        break;
-    default:
-        assert(false);
-    }
-}
-
-/* Apply a step to n pixels of planes that are `plane` bytes apart. */
-static void do_pixels(const struct augment *a, const struct augment_step *step, uint8_t *v,
-                      size_t plane, size_t n)
-{
-    switch (step->kind) {
-    case PIPELINE_SATURATION:
-        a->loops->blend_gray(v, plane, n, step->number);
-        break;
-    case PIPELINE_HUE:
-        a->loops->hue(v, plane, n, step->number);
-        break;
-    case PIPELINE_GRAYSCALE:
-        a->loops->gray(v, plane, n);
-        break;
-    default:
-        for (uint32_t c = 0; c < 3; c++)
-            do_levels(a, step, v + c * plane, n);
-    }
-}
-
-/* Make dark levels brighter. */
-static void solarize_add(struct augment *a, uint8_t *v, size_t n, uint32_t by)
-{
-    uint8_t table[256];
-
-    for (uint32_t level = 0; level < 256; level++)
-        table[level] = (uint8_t)(level < 128 ? min_u64(level + by, 255) : level);
-    a->loops->table(v, n, table);
-}
-
-/* Do a step of augmix: save one of the windows to mix, or mix them. */
-static void mix(struct augment *a, const struct augment_step *step, uint8_t *v, size_t n)
-{
+    size_t n = 3 * (size_t)width * height;
     uint8_t *kept = a->mixed.bytes;
 
     assert(step->kind == PIPELINE_MIX_BEGIN || a->mixed_count > 0);
     if (step->kind == PIPELINE_MIX_END) {
-        a->loops->sum_windows(kept, n, a->weights, a->mixed_count, v);
+        a->loops->sum_windows(kept, n, a->weights, a->mixed_count, planes);
         return;
     }
     if (step->kind == PIPELINE_MIX_BEGIN)
         a->mixed_count = 0;
     assert(a->mixed_count < AUGMENT_MIXED_MAX);
-    memcpy(kept + a->mixed_count * n, v, n);
+    memcpy(kept + a->mixed_count * n, planes, n);
     a->weights[a->mixed_count++] = step->number;
     if (step->kind == PIPELINE_MIX_NEXT)
-        memcpy(v, kept, n); /* the original, for the next chain */
+        memcpy(planes, kept, n); /* the original, for the next chain */
 }
 
-/* Apply a step that needs the whole window. */
-static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v,
-                      uint32_t width, uint32_t height)
+/* The steps that need the whole window. Those that use each pixel alone are in the loops'
+ * `pointwise`. */
+static void (*const windows[PIPELINE_OPS])(struct augment *a, const struct augment_step *step,
+                                           uint8_t *planes, uint32_t width, uint32_t height) = {
+    [PIPELINE_SHARPNESS] = sharpen,  [PIPELINE_BLUR] = blur,     [PIPELINE_EQUALIZE] = remap,
+    [PIPELINE_AUTOCONTRAST] = remap, [PIPELINE_ERASE] = erase,   [PIPELINE_CUTOUT] = erase,
+    [PIPELINE_AFFINE] = move,        [PIPELINE_MIX_BEGIN] = mix, [PIPELINE_MIX_NEXT] = mix,
+    [PIPELINE_MIX_END] = mix,
+};
+
+static bool is_pointwise(const struct augment *a, enum pipeline_op_kind kind)
 {
-    switch (step->kind) {
-    case PIPELINE_SHARPNESS:
-        sharpen(a, v, width, height, step->number);
-        break;
-    case PIPELINE_BLUR:
-        blur(a, step, v, width, height);
-        break;
-    case PIPELINE_EQUALIZE:
-    case PIPELINE_AUTOCONTRAST:
-        remap(a, step->kind, v, (size_t)width * height);
-        break;
-    case PIPELINE_ERASE:
-    case PIPELINE_CUTOUT:
-        erase(a, step, v, width, height);
-        break;
-    case PIPELINE_AFFINE:
-        affine_apply(a->loops->affine, &step->map, width, height, v, a->other.bytes);
-        swap_windows(a);
-        break;
-    case PIPELINE_SOLARIZE_ADD:
-        solarize_add(a, v, 3 * (size_t)width * height, step->number);
-        break;
-    case PIPELINE_MIX_BEGIN:
-    case PIPELINE_MIX_NEXT:
-    case PIPELINE_MIX_END:
-        mix(a, step, v, 3 * (size_t)width * height);
-        break;
-    default:
-        assert(false);
+    return a->loops->pointwise[kind].levels || a->loops->pointwise[kind].pixels;
+}
+
+/* Apply a pointwise step, or a contrast, to n pixels of planes that are `plane` bytes apart. */
+static void do_pixels(const struct augment *a, const struct augment_step *step, uint8_t *v,
+                      size_t plane, size_t n)
+{
+    const struct augment_pointwise *loop = &a->loops->pointwise[step->kind];
+
+    if (loop->pixels) {
+        loop->pixels(v, plane, n, step->number);
+        return;
     }
+    for (uint32_t c = 0; c < 3; c++, v += plane)
+        if (step->kind == PIPELINE_CONTRAST)
+            a->loops->blend_level(v, n, a->mean, step->number);
+        else
+            loop->levels(v, n, step->number);
 }
 
 /* One pass through the window, band by band: some steps that use each pixel alone, then the
@@ -436,7 +371,7 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
     for (;;) {
         if (pass.sums) /* the contrast, whose mean is now known */
             step++;
-        while (step < end && is_pointwise(step->kind))
+        while (step < end && is_pointwise(a, step->kind))
             step++;
         pass.count = (uint32_t)(step - pass.steps);
         pass.sums = step < end && step->kind == PIPELINE_CONTRAST;
@@ -445,8 +380,11 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
             do_pass(a, &pass, width, height);
         if (pass.store)
             break;
-        if (!pass.sums)
-            do_window(a, step++, a->window.bytes, width, height);
+        if (!pass.sums) {
+            assert(windows[step->kind]);
+            windows[step->kind](a, step, a->window.bytes, width, height);
+            step++;
+        }
         pass.steps = step;
     }
 }

@@ -18,15 +18,24 @@
 
 /** One operation applied to a sample. */
 struct augment_step {
-    enum pipeline_op_kind kind; /* one of the parts of a jitter */
-    /* Factor or sigma at 2^14, sixths of a turn at 2^13, threshold, bits or levels. */
-    uint32_t number;
-    uint32_t size;            /* size of a blur's kernel */
-    struct affine map;        /* PIPELINE_AFFINE: used for all operations that move pixels */
-    struct rect rect;         /* the erased part of the window as stored in memory */
-    enum pipeline_fill fill;  /* how to fill it; `number` is its levels */
-    bool mirror, upside_down; /* orientation in which its noise is written */
-    uint32_t key[2];          /* key of the noise */
+    enum pipeline_op_kind kind; /* for a jitter, one of its parts */
+    union {
+        /** All others: a factor at 2^14, sixths of a turn at 2^13, a threshold, bits, levels to
+         * add, or a share at 2^16. */
+        uint32_t number;
+        struct {
+            uint32_t size;  /* of the kernel */
+            uint32_t sigma; /* at 2^14 */
+        } blur;
+        struct affine map; /* PIPELINE_AFFINE: used for all operations that move pixels */
+        struct {
+            struct rect rect; /* the part of the window as stored in memory */
+            enum pipeline_fill fill;
+            uint8_t levels[3];
+            bool mirror, upside_down; /* the orientation in which noise is written */
+            uint32_t key[2];          /* for the noise */
+        } erase;                      /* and cutout */
+    };
 };
 
 enum {

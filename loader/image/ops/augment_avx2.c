@@ -155,7 +155,7 @@ AVX2 static void blend_gray_wide(uint8_t *v, size_t plane, size_t n, uint32_t fa
     blend_gray(v + done, plane, n - done, factor);
 }
 
-AVX2 static void gray_wide(uint8_t *v, size_t plane, size_t n)
+AVX2 static void gray_wide(uint8_t *v, size_t plane, size_t n, uint32_t unused)
 {
     size_t i = 0;
 
@@ -165,7 +165,7 @@ AVX2 static void gray_wide(uint8_t *v, size_t plane, size_t n)
         for (size_t c = 0; c < 3; c++)
             store(v + c * plane + i, x);
     }
-    gray(v + i, plane, n - i);
+    gray(v + i, plane, n - i, unused);
 }
 
 AVX2 static uint32_t sum_gray_wide(const uint8_t *v, size_t plane, size_t n)
@@ -316,17 +316,13 @@ AVX2 static void store_pixels_wide(const uint8_t *from, size_t plane, size_t n, 
 const struct augment_loops augment_avx2 = {
     .name = "avx2",
     .affine = &affine_avx2,
-    .scale = scale_wide,
+    .pointwise = {PLAIN_POINTWISE, [PIPELINE_BRIGHTNESS] = {.levels = scale_wide},
+                  [PIPELINE_SATURATION] = {.pixels = blend_gray_wide},
+                  [PIPELINE_GRAYSCALE] = {.pixels = gray_wide}},
     .blend_level = blend_level_wide,
-    .blend_gray = blend_gray_wide,
-    .hue = hue,
-    .gray = gray_wide,
     .sum_gray = sum_gray_wide,
     .find_range = find_range,
     .noise = noise,
-    .invert = invert,
-    .solarize = solarize,
-    .mask = mask,
     .sharpen = sharpen_wide,
     .table = table_wide,
     .sum_windows = sum_windows,

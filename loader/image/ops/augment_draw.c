@@ -25,12 +25,12 @@ static uint32_t to_factor(struct rational r)
 }
 
 /* Draw a factor from a range; both ends are included. */
-static uint32_t draw_factor(struct rational low, struct rational high, uint32_t word)
+static uint32_t draw_factor(const struct pipeline_factors *range, uint32_t word)
 {
-    uint32_t from = to_factor(low);
+    uint32_t from = to_factor(range->low), to = to_factor(range->high);
 
-    assert(from <= to_factor(high));
-    return from + philox_below(word, to_factor(high) - from + 1);
+    assert(from <= to);
+    return from + philox_below(word, to - from + 1);
 }
 
 static int32_t to_turn(struct rational_signed r)
@@ -41,10 +41,10 @@ static int32_t to_turn(struct rational_signed r)
     return r.num < 0 ? -v : v;
 }
 
-/* Draw a turn from a range, both ends included; negative turns become the equal positive ones. */
-static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
+/* Draw a turn from a range, both ends included, as a non-negative one. */
+static uint32_t draw_turn(const struct pipeline_turns *range, uint32_t word)
 {
-    int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
+    int32_t from = to_turn(range->low), count = to_turn(range->high) - from + 1;
     int32_t v;
 
     assert(count > 0);
@@ -52,14 +52,87 @@ static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
     return (uint32_t)(v < 0 ? v + AUGMENT_TURN : v);
 }
 
+static bool is_erased(const struct augment_step *step)
+{
+    return step->kind == PIPELINE_ERASE || step->kind == PIPELINE_CUTOUT;
+}
+
+static void mirror_step(struct augment_step *step, uint32_t width)
+{
+    if (is_erased(step)) {
+        assert(step->erase.rect.left + step->erase.rect.width <= width);
+        step->erase.rect.left = width - step->erase.rect.left - step->erase.rect.width;
+        step->erase.mirror = !step->erase.mirror;
+    } else if (step->kind == PIPELINE_AFFINE) {
+        affine_mirror(&step->map, width);
+    }
+}
+
+static void turn_step(struct augment_step *step, uint32_t height)
+{
+    if (is_erased(step)) {
+        assert(step->erase.rect.top + step->erase.rect.height <= height);
+        step->erase.rect.top = height - step->erase.rect.top - step->erase.rect.height;
+        step->erase.upside_down = !step->erase.upside_down;
+    } else if (step->kind == PIPELINE_AFFINE) {
+        affine_turn_upside_down(&step->map, height);
+    }
+}
+
+/* An operation that is drawn for a sample. */
+struct drawing {
+    const struct pipeline *pipeline;
+    const struct image_draw *draw;
+    struct crop_tables *ratios; /* kept from image to image */
+    struct augment_plan *plan;
+    uint32_t at; /* its number in the text */
+    const struct pipeline_op *op;
+    struct philox_block d; /* its first draw, whose first word decides whether it is applied */
+};
+
+static void draw_plain(const struct drawing *to)
+{
+    add_step(to->plan, to->op->kind, 0);
+}
+
+static void draw_turned(const struct drawing *to)
+{
+    bool *turned = to->op->kind == PIPELINE_FLIP ? &to->plan->mirror : &to->plan->upside_down;
+
+    *turned = !*turned;
+}
+
+static void draw_factors(const struct drawing *to)
+{
+    add_step(to->plan, to->op->kind, draw_factor(&to->op->factors, to->d.word[1]));
+}
+
+static void draw_hues(const struct drawing *to)
+{
+    add_step(to->plan, to->op->kind, draw_turn(&to->op->turns, to->d.word[1]));
+}
+
+static void draw_number(const struct drawing *to)
+{
+    add_step(to->plan, to->op->kind, to->op->number);
+}
+
+static void draw_kernel(const struct drawing *to)
+{
+    struct augment_step *step = add_step(to->plan, to->op->kind, 0);
+
+    step->blur.size = to->op->blur.size;
+    step->blur.sigma = draw_factor(&to->op->blur.sigma, to->d.word[1]);
+}
+
 /* Draw brightness, contrast, saturation and possibly hue, in one of the orders of these parts. The
  * orders are numbered lexicographically. */
-static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                        const struct philox_block *d, struct augment_plan *plan)
+static void draw_jitter(const struct drawing *to)
 {
     static const enum pipeline_op_kind kinds[4] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
                                                    PIPELINE_SATURATION, PIPELINE_HUE};
-    struct philox_block more = draw_words(draw, at, 1);
+    const struct pipeline_op *op = to->op;
+    struct philox_block more = draw_words(to->draw, to->at, 1);
     uint32_t count = pipeline_has_hue(op) ? 4 : 3, orders = count == 4 ? 24 : 6;
     uint32_t order = philox_below(more.word[0], orders);
     uint8_t left[4] = {0, 1, 2, 3};
@@ -72,25 +145,38 @@ static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct 
         order %= orders;
         part = left[next];
         memmove(left + next, left + next + 1, count - next - 1);
-        number = part == 3 ? draw_turn(op, more.word[1])
-                           : draw_factor(op->low[part], op->high[part], d->word[1 + part]);
-        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* otherwise nothing changes */
-            add_step(plan, kinds[part], number);
+        number = part == 3 ? draw_turn(&op->jitter.hue, more.word[1])
+                           : draw_factor(&op->jitter.part[part], to->d.word[1 + part]);
+        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* which changes nothing */
+            add_step(to->plan, kinds[part], number);
     }
 }
 
-/* Like torchvision's RandomErasing: up to ten tries for a rectangle smaller than the window. */
-static bool draw_erased(const struct pipeline *pipeline, uint32_t at, const struct image_draw *draw,
-                        struct crop_tables *ratios, struct rect *ret)
+/* Returns the added step, whose levels are 0. */
+static struct augment_step *add_erased(const struct drawing *to, struct rect rect,
+                                       enum pipeline_fill fill, const struct philox_block *d)
 {
-    const uint32_t window_width = pipeline->width, window_height = pipeline->height;
+    struct augment_step *step = add_step(to->plan, to->op->kind, 0);
+
+    memset(&step->erase, 0, sizeof(step->erase));
+    step->erase.rect = rect;
+    step->erase.fill = fill;
+    step->erase.key[0] = d->word[0];
+    step->erase.key[1] = d->word[1] | 1;
+    return step;
+}
+
+/* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
+static bool draw_rect(const struct drawing *to, struct rect *ret)
+{
+    const uint32_t window_width = to->pipeline->width, window_height = to->pipeline->height;
 
     for (uint32_t try = 0; try < ERASE_TRIES; try++) {
-        struct philox_block d = draw_words(draw, at, 1 + try);
+        struct philox_block d = draw_words(to->draw, to->at, 1 + try);
         uint64_t height, width;
 
-        crop_draw_sides(&pipeline->ops[at].shape, (uint64_t)window_width * window_height, &d,
-                        ratios, &height, &width);
+        crop_draw_sides(&to->op->erase.shape, (uint64_t)window_width * window_height, &d,
+                        to->ratios, &height, &width);
         if (height == 0 || width == 0 || height >= window_height || width >= window_width)
             continue;
         *ret = (struct rect){
@@ -104,172 +190,120 @@ static bool draw_erased(const struct pipeline *pipeline, uint32_t at, const stru
     return false;
 }
 
-static bool is_erased(const struct augment_step *step)
+static void draw_rectangle(const struct drawing *to)
 {
-    return step->kind == PIPELINE_ERASE || step->kind == PIPELINE_CUTOUT;
+    struct philox_block d = draw_words(to->draw, to->at, 1 + ERASE_TRIES);
+    enum pipeline_fill fill = to->op->erase.fill;
+    struct augment_step *step;
+    struct rect rect;
+
+    if (!draw_rect(to, &rect))
+        return;
+    step = add_erased(to, rect, fill, &d);
+    for (int c = 0; c < 3; c++)
+        step->erase.levels[c] =
+            fill == PIPELINE_FILL_RANDOM ? (uint8_t)(d.word[c] >> 24) : to->op->erase.levels[c];
 }
 
-static void mirror_step(struct augment_step *step, uint32_t width)
+/* A square around a pixel, clipped to the window. */
+static void draw_square(const struct drawing *to)
 {
-    assert(!is_erased(step) || step->rect.left + step->rect.width <= width);
-    step->mirror = !step->mirror;
-    if (is_erased(step))
-        step->rect.left = width - step->rect.left - step->rect.width;
-    else if (step->kind == PIPELINE_AFFINE)
-        affine_mirror(&step->map, width);
-}
-
-static void turn_step(struct augment_step *step, uint32_t height)
-{
-    assert(!is_erased(step) || step->rect.top + step->rect.height <= height);
-    step->upside_down = !step->upside_down;
-    if (is_erased(step))
-        step->rect.top = height - step->rect.top - step->rect.height;
-    else if (step->kind == PIPELINE_AFFINE)
-        affine_turn_upside_down(&step->map, height);
-}
-
-/* Returns a square around a pixel, clipped to the window. */
-static struct rect cut_out(uint32_t side, const struct philox_block *d,
-                           const struct pipeline *pipeline)
-{
-    int64_t top = (int64_t)philox_below(d->word[1], pipeline->height) - side / 2;
-    int64_t left = (int64_t)philox_below(d->word[2], pipeline->width) - side / 2;
+    const struct pipeline *pipeline = to->pipeline;
+    const uint32_t side = to->op->number;
+    int64_t top = (int64_t)philox_below(to->d.word[1], pipeline->height) - side / 2;
+    int64_t left = (int64_t)philox_below(to->d.word[2], pipeline->width) - side / 2;
     int64_t bottom = top + side < pipeline->height ? top + side : pipeline->height;
     int64_t right = left + side < pipeline->width ? left + side : pipeline->width;
+    struct rect rect;
 
     top = top < 0 ? 0 : top;
     left = left < 0 ? 0 : left;
     assert(top <= bottom && left <= right);
-    return (struct rect){
+    rect = (struct rect){
         .left = (uint32_t)left,
         .top = (uint32_t)top,
         .width = (uint32_t)(right - left),
         .height = (uint32_t)(bottom - top),
     };
+    (void)add_erased(to, rect, PIPELINE_FILL_LEVELS, &to->d);
 }
 
-static void add_erased(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                       struct rect rect, struct augment_plan *plan)
+static void draw_map(const struct drawing *to)
 {
-    struct philox_block d = draw_words(draw, at, 1 + ERASE_TRIES);
-    uint32_t levels = op->kind == PIPELINE_CUTOUT ? 0 : op->number;
-    struct augment_step *step;
-
-    if (op->fill == PIPELINE_FILL_RANDOM)
-        levels = d.word[0] >> 24 | d.word[1] >> 24 << 8 | d.word[2] >> 24 << 16;
-    add_step(plan, op->kind, levels);
-    step = &plan->steps[plan->count - 1];
-    step->rect = rect;
-    step->fill = op->fill;
-    step->key[0] = d.word[0];
-    step->key[1] = d.word[1] | 1;
-}
-
-static void draw_steps(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
-                       const struct image_draw *draw, struct augment_plan *plan)
-{
-    const struct pipeline_op *op = &pipeline->ops[at];
-    struct philox_block d = draw_words(draw, at, 0);
     struct affine map;
-    struct rect rect;
 
-    if (!rational_happens(op->p, d.word[0]))
-        return;
-    switch (op->kind) {
-    case PIPELINE_FLIP:
-        plan->mirror = !plan->mirror;
-        return;
-    case PIPELINE_VERTICAL_FLIP:
-        plan->upside_down = !plan->upside_down;
-        return;
-    case PIPELINE_COLOR_JITTER:
-        draw_jitter(op, at, draw, &d, plan);
-        return;
-    case PIPELINE_BRIGHTNESS:
-    case PIPELINE_CONTRAST:
-    case PIPELINE_SATURATION:
-    case PIPELINE_SHARPNESS:
-        add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
-        return;
-    case PIPELINE_BLUR:
-        add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
-        plan->steps[plan->count - 1].size = op->number;
-        return;
-    case PIPELINE_HUE:
-        add_step(plan, op->kind, draw_turn(op, d.word[1]));
-        return;
-    case PIPELINE_ERASE:
-        if (draw_erased(pipeline, at, draw, ratios, &rect))
-            add_erased(op, at, draw, rect, plan);
-        return;
-    case PIPELINE_CUTOUT:
-        add_erased(op, at, draw, cut_out(op->number, &d, pipeline), plan);
-        return;
-    case PIPELINE_ROTATE:
-    case PIPELINE_TRANSLATE:
-    case PIPELINE_SHEAR:
-    case PIPELINE_AFFINE:
-    case PIPELINE_PERSPECTIVE:
-        if (!affine_draw(op, DRAWS * at, draw, pipeline->width, pipeline->height, &map))
-            return;
-        add_step(plan, PIPELINE_AFFINE, 0);
-        plan->steps[plan->count - 1].map = map;
-        return;
-    case PIPELINE_RAND_AUGMENT:
-    case PIPELINE_TRIVIAL_AUGMENT_WIDE:
-    case PIPELINE_AUTO_AUGMENT:
-    case PIPELINE_AUGMIX:
-        policy_draw(op, at, draw, pipeline->width, pipeline->height, plan);
-        return;
-    default:
-        add_step(plan, op->kind, op->number);
-        return;
-    }
+    if (affine_draw(to->op, DRAWS * to->at, to->draw, to->pipeline->width, to->pipeline->height,
+                    &map))
+        add_step(to->plan, PIPELINE_AFFINE, 0)->map = map;
+}
+
+static void draw_policy(const struct drawing *to)
+{
+    policy_draw(to->op, to->at, to->draw, to->pipeline->width, to->pipeline->height, to->plan);
+}
+
+static void (*const draws[PIPELINE_ARGUMENTS])(const struct drawing *to) = {
+    [PIPELINE_PLAIN] = draw_plain,         [PIPELINE_TURNED] = draw_turned,
+    [PIPELINE_FACTORS] = draw_factors,     [PIPELINE_HUES] = draw_hues,
+    [PIPELINE_JITTER] = draw_jitter,       [PIPELINE_KERNEL] = draw_kernel,
+    [PIPELINE_NUMBER] = draw_number,       [PIPELINE_SQUARE] = draw_square,
+    [PIPELINE_RECTANGLE] = draw_rectangle, [PIPELINE_MAP] = draw_map,
+    [PIPELINE_POLICY] = draw_policy,
+};
+
+/* Is operation `at` of the text applied? */
+static bool begin(struct drawing *to, uint32_t at)
+{
+    to->at = at;
+    to->op = &to->pipeline->ops[at];
+    to->d = draw_words(to->draw, at, 0);
+    return rational_happens(to->op->p, to->d.word[0]);
 }
 
 /* Draw an operation as if all flips came before it; later flips are corrected at the end. */
-static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
-                    const struct image_draw *draw, struct augment_plan *plan)
+static void draw_op(struct drawing *to, uint32_t at)
 {
-    uint32_t first = plan->count;
+    uint32_t first = to->plan->count;
 
-    draw_steps(ratios, pipeline, at, draw, plan);
-    for (uint32_t i = first; i < plan->count; i++) {
-        if (plan->mirror)
-            mirror_step(&plan->steps[i], pipeline->width);
-        if (plan->upside_down)
-            turn_step(&plan->steps[i], pipeline->height);
+    if (!begin(to, at))
+        return;
+    draws[pipeline_op_arguments(to->op->kind)](to);
+    for (struct augment_step *step = &to->plan->steps[first];
+         step < &to->plan->steps[to->plan->count]; step++) {
+        if (to->plan->mirror)
+            mirror_step(step, to->pipeline->width);
+        if (to->plan->upside_down)
+            turn_step(step, to->pipeline->height);
     }
 }
 
 /* Draw one of the lists of one_of. */
-static void draw_one_of(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
-                        const struct image_draw *draw, struct augment_plan *plan)
+static void draw_one_of(struct drawing *to, uint32_t at)
 {
-    const struct pipeline_op *op = &pipeline->ops[at];
-    struct philox_block d = draw_words(draw, at, 0);
-    uint32_t list = philox_below(d.word[1], op->policy.lists);
+    uint32_t last = at + to->pipeline->ops[at].one_of.count, list;
 
-    if (!rational_happens(op->p, d.word[0]))
+    if (!begin(to, at))
         return;
-    for (uint32_t i = at + 1; i <= at + op->policy.count; i++)
-        if (pipeline->ops[i].list == list)
-            draw_op(ratios, pipeline, i, draw, plan);
+    list = philox_below(to->d.word[1], to->op->one_of.lists);
+    for (uint32_t i = at + 1; i <= last; i++)
+        if (to->pipeline->ops[i].list == list)
+            draw_op(to, i);
 }
 
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret)
 {
+    struct drawing to = {.pipeline = pipeline, .draw = draw, .ratios = ratios, .plan = ret};
+
     ret->count = 0;
     ret->mixed = 0;
     ret->mirror = ret->upside_down = false;
     for (uint32_t i = 0; i < pipeline->ops_count; i++)
         if (pipeline->ops[i].kind == PIPELINE_ONE_OF) {
-            draw_one_of(ratios, pipeline, i, draw, ret);
-            i += pipeline->ops[i].policy.count;
+            draw_one_of(&to, i);
+            i += pipeline->ops[i].one_of.count;
         } else {
-            draw_op(ratios, pipeline, i, draw, ret);
+            draw_op(&to, i);
         }
     /* In memory, left and right are already in their final order; top and bottom are not yet. */
     for (uint32_t i = 0; ret->mirror && i < ret->count; i++)

@@ -15,10 +15,13 @@ static inline struct philox_block draw_words(const struct image_draw *d, uint32_
     return image_draw_words(d, DRAW_OPERATION, DRAWS * op + draw);
 }
 
-static inline void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
+/* Returns the step, which may then be given other values than a number. */
+static inline struct augment_step *add_step(struct augment_plan *plan, enum pipeline_op_kind kind,
+                                            uint32_t number)
 {
     assert(plan->count < AUGMENT_STEPS_MAX);
-    plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
+    plan->steps[plan->count] = (struct augment_step){.kind = kind, .number = number};
+    return &plan->steps[plan->count++];
 }
 
 #endif

@@ -10,25 +10,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/pipeline/pipeline.h"
 #include "loader/image/ops/affine.h"
 
 /** Fraction bits of a factor. */
 enum { AUGMENT_BITS = 14 };
 
+/** An operation that changes each pixel by a rule that depends only on that pixel and the step's
+ * number: one of the two. */
+struct augment_pointwise {
+    void (*levels)(uint8_t *v, size_t n, uint32_t number); /* each channel alone */
+    /** n pixels of planes `plane` bytes apart. */
+    void (*pixels)(uint8_t *planes, size_t plane, size_t n, uint32_t number);
+};
+
 struct augment_loops {
     const char *name;
     const struct affine_loops *affine;
-    /** v * factor. */
-    void (*scale)(uint8_t *v, size_t n, uint32_t factor);
+    struct augment_pointwise pointwise[PIPELINE_OPS];
     /** level + factor * (v - level). */
     void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
-    /** Like blend_level(), with each pixel's grey as the level. n pixels of planes `plane` bytes
-     * apart. */
-    void (*blend_gray)(uint8_t *planes, size_t plane, size_t n, uint32_t factor);
-    /** Turn all hues by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. */
-    void (*hue)(uint8_t *planes, size_t plane, size_t n, uint32_t turn);
-    /** Make all three planes grey. */
-    void (*gray)(uint8_t *planes, size_t plane, size_t n);
     /** The sum of the greys of n < 2^24 pixels. */
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
     /** Find the smallest and the largest of n > 0 values. */
@@ -36,9 +37,6 @@ struct augment_loops {
     /** Write hashed words of noise: `key`, `key` + `step` and so on. `reversed`: in reverse byte
      * order. */
     void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
-    void (*invert)(uint8_t *v, size_t n);
-    void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
-    void (*mask)(uint8_t *v, size_t n, uint32_t mask);
     /** Blend one plane with its smoothed version (Pillow's SMOOTH). */
     void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
     void (*table)(uint8_t *v, size_t n, const uint8_t *table);

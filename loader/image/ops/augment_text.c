@@ -6,6 +6,7 @@
 
 #include "loader/image/ops/augment_text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,65 +100,44 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "translate %+.0f %+.0f", dx, dy);
 }
 
-/* Every kind is listed here, because compilers warn about a missing one. */
 static void add_step(struct words *w, const struct augment_plan *plan,
                      const struct augment_step *step, const struct pipeline *pipeline)
 {
     const char *name = pipeline_op_name(step->kind);
 
-    switch (step->kind) {
-    case PIPELINE_BRIGHTNESS:
-    case PIPELINE_CONTRAST:
-    case PIPELINE_SATURATION:
-    case PIPELINE_SHARPNESS:
-    case PIPELINE_BLUR:
-        add(w, "%s %.2f", name, (double)step->number / (1 << AUGMENT_BITS));
-        return;
-    case PIPELINE_HUE:
-        add(w, "%s %+.2f", name, to_turns(step->number));
-        return;
-    case PIPELINE_SOLARIZE:
-    case PIPELINE_POSTERIZE:
-        add(w, "%s %u", name, step->number);
-        return;
-    case PIPELINE_ERASE:
-    case PIPELINE_CUTOUT:
-        add(w, "%s %ux%u", name, step->rect.width, step->rect.height);
-        return;
-    case PIPELINE_GRAYSCALE:
-    case PIPELINE_INVERT:
-    case PIPELINE_EQUALIZE:
-    case PIPELINE_AUTOCONTRAST:
+    switch (pipeline_op_arguments(step->kind)) {
+    case PIPELINE_PLAIN:
         add(w, "%s", name);
-        return;
-    case PIPELINE_AFFINE:
+        break;
+    case PIPELINE_FACTORS:
+        add(w, "%s %.2f", name, (double)step->number / (1 << AUGMENT_BITS));
+        break;
+    case PIPELINE_HUES:
+        add(w, "%s %+.2f", name, to_turns(step->number));
+        break;
+    case PIPELINE_KERNEL:
+        add(w, "%s %.2f", name, (double)step->blur.sigma / (1 << AUGMENT_BITS));
+        break;
+    case PIPELINE_NUMBER:
+        add(w, "%s %u", name, step->number);
+        break;
+    case PIPELINE_SQUARE:
+    case PIPELINE_RECTANGLE:
+        add(w, "%s %ux%u", name, step->erase.rect.width, step->erase.rect.height);
+        break;
+    case PIPELINE_MAP:
         add_map(w, plan, step, pipeline);
-        return;
-    case PIPELINE_SOLARIZE_ADD:
-        add(w, "solarize_add %u", step->number);
-        return;
-    case PIPELINE_MIX_BEGIN:
-        add(w, "augmix");
-        return;
-    case PIPELINE_MIX_NEXT: /* after a chain */
-        add(w, "share %.2f", step->number / 65536.0);
-        return;
-    case PIPELINE_MIX_END:
-        return;
-    case PIPELINE_FLIP: /* the other kinds are not steps, but create steps */
-    case PIPELINE_VERTICAL_FLIP:
-    case PIPELINE_COLOR_JITTER:
-    case PIPELINE_ROTATE:
-    case PIPELINE_TRANSLATE:
-    case PIPELINE_SHEAR:
-    case PIPELINE_PERSPECTIVE:
-    case PIPELINE_ONE_OF:
-    case PIPELINE_RAND_AUGMENT:
-    case PIPELINE_TRIVIAL_AUGMENT_WIDE:
-    case PIPELINE_AUTO_AUGMENT:
-    case PIPELINE_AUGMIX:
-    case PIPELINE_OPS:
-        return;
+        break;
+    case PIPELINE_SHARE:
+        if (name)
+            add(w, "%s %.2f", name, step->number / 65536.0);
+        break;
+    case PIPELINE_TURNED: /* the rest are not steps themselves, but create steps */
+    case PIPELINE_JITTER:
+    case PIPELINE_LISTS:
+    case PIPELINE_POLICY:
+    case PIPELINE_ARGUMENTS:
+        assert(false);
     }
 }
 

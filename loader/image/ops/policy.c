@@ -90,37 +90,32 @@ static void add_geometry(const struct target *to, enum op op, int64_t amount)
     map.bilinear = to->bilinear;
     if (to->timm)
         memcpy(map.fill, mean, sizeof(mean));
-    add_step(to->plan, PIPELINE_AFFINE, 0);
-    to->plan->steps[to->plan->count - 1].map = map;
+    add_step(to->plan, PIPELINE_AFFINE, 0)->map = map;
 }
 
-static void add_factor(const struct target *to, enum pipeline_op_kind kind, int64_t factor)
-{
-    if (factor != 1 << AUGMENT_BITS) /* otherwise nothing changes */
-        add_step(to->plan, kind, (uint32_t)factor);
-}
+/* Operations that move no pixels; IDENTITY has none. */
+static const enum pipeline_op_kind kinds[] = {
+    [BRIGHTNESS] = PIPELINE_BRIGHTNESS,
+    [COLOR] = PIPELINE_SATURATION,
+    [CONTRAST] = PIPELINE_CONTRAST,
+    [SHARPNESS] = PIPELINE_SHARPNESS,
+    [AUTOCONTRAST] = PIPELINE_AUTOCONTRAST,
+    [EQUALIZE] = PIPELINE_EQUALIZE,
+    [INVERT] = PIPELINE_INVERT,
+};
 
 static void add_colour(const struct target *to, enum op op, int64_t factor)
 {
-    static const enum pipeline_op_kind kinds[] = {
-        [BRIGHTNESS] = PIPELINE_BRIGHTNESS,
-        [COLOR] = PIPELINE_SATURATION,
-        [CONTRAST] = PIPELINE_CONTRAST,
-        [SHARPNESS] = PIPELINE_SHARPNESS,
-    };
-
-    add_factor(to, kinds[op], factor);
+    if (factor != 1 << AUGMENT_BITS) /* which changes nothing */
+        add_step(to->plan, kinds[op], (uint32_t)factor);
 }
 
 /* Add an operation without a strength. */
 static void add_plain(const struct target *to, enum op op)
 {
-    if (op == AUTOCONTRAST)
-        add_step(to->plan, PIPELINE_AUTOCONTRAST, 0);
-    else if (op == EQUALIZE)
-        add_step(to->plan, PIPELINE_EQUALIZE, 0);
-    else if (op == INVERT)
-        add_step(to->plan, PIPELINE_INVERT, 0);
+    assert(op == AUTOCONTRAST || op == EQUALIZE || op == INVERT || op == IDENTITY);
+    if (op != IDENTITY)
+        add_step(to->plan, kinds[op], 0);
 }
 
 static void add_bin(const struct target *to, const struct space *space, enum op op, uint32_t bin,

@@ -686,9 +686,9 @@ Test(pipeline, long_decimals_are_spreads)
 
         (void)snprintf(text, sizeof(text), "rrc(8) color_jitter(%s, 0.1, 0.1)", spreads[i]);
         cr_assert(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
-        got = (double)p.ops[0].high[0].num / p.ops[0].high[0].den;
+        got = (double)p.ops[0].jitter.part[0].high.num / p.ops[0].jitter.part[0].high.den;
         cr_expect(got - (1 + x) < 1e-6 && 1 + x - got < 1e-6, "%s: %g", spreads[i], got);
-        got = (double)p.ops[0].low[0].num / p.ops[0].low[0].den;
+        got = (double)p.ops[0].jitter.part[0].low.num / p.ops[0].jitter.part[0].low.den;
         cr_expect(got - low < 1e-6 && low - got < 1e-6, "%s: %g", spreads[i], got);
         cr_expect(eq(int, pipeline_parse(p.text, &again, &err), 0), "%s", p.text);
         cr_expect(eq(str, again.text, p.text));

@@ -36,9 +36,10 @@ static const char *const names[PIPELINE_OPS] = {
 static void print_step(const struct augment_step *step)
 {
     const struct affine *map = &step->map;
+    bool moves = step->kind == PIPELINE_AFFINE;
 
-    printf("%s %" PRIu32, names[step->kind] ? names[step->kind] : "?", step->number);
-    if (step->kind == PIPELINE_AFFINE)
+    printf("%s %" PRIu32, names[step->kind] ? names[step->kind] : "?", moves ? 0 : step->number);
+    if (moves)
         printf(" %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %d",
                map->x[0], map->x[1], map->x[2], map->y[0], map->y[1], map->y[2], map->bilinear,
                map->fill[0]);

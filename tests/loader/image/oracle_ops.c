@@ -17,10 +17,10 @@ static uint32_t word(const struct image_draw *d, uint32_t op, uint32_t draw, int
 }
 
 /* Returns a factor times 2^14. */
-static int64_t factor(struct rational low, struct rational high, uint32_t w)
+static int64_t factor(struct pipeline_factors f, uint32_t w)
 {
-    int64_t a = (2 * 16384 * (int64_t)low.num + low.den) / (2 * (int64_t)low.den);
-    int64_t b = (2 * 16384 * (int64_t)high.num + high.den) / (2 * (int64_t)high.den);
+    int64_t a = (2 * 16384 * (int64_t)f.low.num + f.low.den) / (2 * (int64_t)f.low.den);
+    int64_t b = (2 * 16384 * (int64_t)f.high.num + f.high.den) / (2 * (int64_t)f.high.den);
 
     return a + (int64_t)(((uint64_t)w * (uint64_t)(b - a + 1)) >> 32);
 }
@@ -62,9 +62,9 @@ static int64_t turns(struct rational_signed v)
 }
 
 /* Works by sixths of the colour circle; the hue x is scaled by 32 d. */
-static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
+static void hue(struct pipeline_turns range, uint32_t w, rgb_t *v, size_t n)
 {
-    int64_t a = turns(op->hue_low), b = turns(op->hue_high);
+    int64_t a = turns(range.low), b = turns(range.high);
     int64_t f = a + (int64_t)(((uint64_t)w * (uint64_t)(b - a + 1)) >> 32);
 
     if (f < 0)
@@ -138,7 +138,7 @@ static int64_t reflect(int64_t at, int64_t n)
 static void blur(const struct pipeline_op *op, int64_t sigma, rgb_t *v, int64_t width,
                  int64_t height)
 {
-    int64_t r = op->number / 2, c[99];
+    int64_t r = op->blur.size / 2, c[99];
     int64_t *down = malloc((size_t)(width * height * 3) * sizeof(*down));
 
     gauss(r, sigma, c);
@@ -231,9 +231,9 @@ static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct imag
     uint32_t j = (uint32_t)((c * height + y) * ((width + 3) / 4) + x / 4);
     uint32_t h = word(draw, at, 11, 0) + j * (word(draw, at, 11, 1) | 1);
 
-    if (op->fill == PIPELINE_FILL_LEVELS)
-        return (uint8_t)(op->number >> 8 * c);
-    if (op->fill == PIPELINE_FILL_RANDOM)
+    if (op->erase.fill == PIPELINE_FILL_LEVELS)
+        return op->erase.levels[c];
+    if (op->erase.fill == PIPELINE_FILL_RANDOM)
         return (uint8_t)(word(draw, at, 11, c) >> 24);
     h ^= h >> 16;
     h *= 0x85EBCA6B;
@@ -265,7 +265,7 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
             philox_draw(draw->seed, draw->position, draw->epoch, DRAW_OPERATION, 16 * at + try);
         uint64_t height, width, top, left;
 
-        crop_draw_sides(&op->shape, (uint64_t)w * h, &d, &tables, &height, &width);
+        crop_draw_sides(&op->erase.shape, (uint64_t)w * h, &d, &tables, &height, &width);
         if (height == 0 || width == 0 || height >= h || width >= w)
             continue;
         top = (d.word[2] * (h - height + 1)) >> 32;
@@ -287,8 +287,9 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
                                      "sbch", "sbhc", "scbh", "schb", "shbc", "shcb",
                                      "hbcs", "hbsc", "hcbs", "hcsb", "hsbc", "hscb"};
     uint64_t drawn = word(draw, at, 1, 0);
+    const struct pipeline_turns *range = &op->jitter.hue;
     const char *order =
-        op->hue_low.num || op->hue_high.num ? four[drawn * 24 >> 32] : three[drawn * 6 >> 32];
+        range->low.num || range->high.num ? four[drawn * 24 >> 32] : three[drawn * 6 >> 32];
 
     for (; *order; order++) {
         int part = *order == 'b' ? 0 : *order == 'c' ? 1 : 2;
@@ -296,11 +297,10 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
                                                       PIPELINE_SATURATION};
 
         if (*order == 'h') {
-            hue(op, word(draw, at, 1, 1), v, (size_t)w * h);
+            hue(*range, word(draw, at, 1, 1), v, (size_t)w * h);
             continue;
         }
-        colour(kinds[part], factor(op->low[part], op->high[part], word(draw, at, 0, 1 + part)), v,
-               w, h);
+        colour(kinds[part], factor(op->jitter.part[part], word(draw, at, 0, 1 + part)), v, w, h);
     }
 }
 
@@ -308,7 +308,7 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
 static void operate(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                     uint8_t *pixels, uint32_t w, uint32_t h)
 {
-    int64_t f = op->low[0].den ? factor(op->low[0], op->high[0], word(draw, at, 0, 1)) : 0;
+    uint32_t drawn = word(draw, at, 0, 1);
     size_t n = (size_t)w * h;
     rgb_t *v = (rgb_t *)pixels;
 
@@ -323,16 +323,16 @@ static void operate(const struct pipeline_op *op, uint32_t at, const struct imag
     case PIPELINE_BRIGHTNESS:
     case PIPELINE_CONTRAST:
     case PIPELINE_SATURATION:
-        colour(op->kind, f, v, w, h);
+        colour(op->kind, factor(op->factors, drawn), v, w, h);
         break;
     case PIPELINE_HUE:
-        hue(op, word(draw, at, 0, 1), v, n);
+        hue(op->turns, drawn, v, n);
         break;
     case PIPELINE_BLUR:
-        blur(op, f, v, w, h);
+        blur(op, factor(op->blur.sigma, drawn), v, w, h);
         break;
     case PIPELINE_SHARPNESS:
-        sharpen(f, v, w, h);
+        sharpen(factor(op->factors, drawn), v, w, h);
         break;
     case PIPELINE_GRAYSCALE:
         for (size_t i = 0; i < n; i++)
@@ -392,9 +392,10 @@ static void act(const struct oracle_action *action, uint8_t *pixels, uint32_t w,
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(action->name, kinds[i].name) == 0) {
             const struct rational f = {(uint32_t)action->amount, 16384};
-            const struct pipeline_op op = {
-                .kind = kinds[i].kind, .number = (uint32_t)action->amount, .low = {f}, .high = {f}};
+            struct pipeline_op op = {.kind = kinds[i].kind, .factors = {f, f}};
 
+            if (pipeline_op_arguments(op.kind) == PIPELINE_NUMBER)
+                op.number = (uint32_t)action->amount;
             operate(&op, 0, &none, pixels, w, h);
             return;
         }
@@ -446,10 +447,10 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
         if (at < end && op->list != list) /* it belongs to another list */
             continue;
         if (!happens(op, at, draw)) {
-            at += op->kind == PIPELINE_ONE_OF ? op->policy.count : 0;
+            at += op->kind == PIPELINE_ONE_OF ? op->one_of.count : 0;
         } else if (op->kind == PIPELINE_ONE_OF) {
-            end = at + 1 + op->policy.count;
-            list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->policy.lists >> 32);
+            end = at + 1 + op->one_of.count;
+            list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->one_of.lists >> 32);
         } else if (op->kind == PIPELINE_AUGMIX) {
             mix(op, at, draw, pixels, w, h);
         } else if (oracle_policy_next(op, at, draw, w, h, 0, &action)) {

@@ -34,6 +34,10 @@ static const struct augment_loops *const *usable_sets(void)
     return one;
 }
 
+/* The loop of an operation that changes each channel alone, or each pixel. */
+#define LEVELS(loops, kind) (loops)->pointwise[PIPELINE_##kind].levels
+#define PIXELS(loops, kind) (loops)->pointwise[PIPELINE_##kind].pixels
+
 #define FOR_SETS(loops)                                                         \
     for (const struct augment_loops *const *at = usable_sets(), *loops = at[0]; \
          (loops = *at) != NULL; at++)
@@ -58,7 +62,7 @@ static void check_blend(const struct augment_loops *loops, uint32_t level, uint3
     for (uint32_t i = 0; i < BYTES; i++)
         v[i] = (uint8_t)i;
     if (level == 0) {
-        loops->scale(v, BYTES, factor);
+        LEVELS(loops, BRIGHTNESS)(v, BYTES, factor);
         for (uint32_t i = 0; i < BYTES; i++)
             cr_assert(v[i] == blend(0, i % 256, factor), "%s: %u * %u", loops->name, i, factor);
         for (uint32_t i = 0; i < BYTES; i++)
@@ -111,7 +115,7 @@ Test(augment_loops, grey_of_every_colour)
         for (uint32_t i = 0; i < COLOURS; i++)
             sum += gray(red, was[1][i], was[2][i]);
         cr_assert(eq(u32, loops->sum_gray(planes[0], sizeof(planes[0]), COLOURS), sum));
-        loops->gray(planes[0], sizeof(planes[0]), COLOURS);
+        PIXELS(loops, GRAYSCALE)(planes[0], sizeof(planes[0]), COLOURS, 0);
         for (uint32_t i = 0; i < COLOURS; i++)
             cr_assert(planes[0][i] == gray(red, was[1][i], was[2][i]), "%s: %u, %u, %u",
                       loops->name, red, was[1][i], was[2][i]);
@@ -129,7 +133,7 @@ Test(augment_loops, blends_with_grey)
     for (size_t f = 0; f < ARRAY_LEN(factors); f++)
         for (uint32_t red = 0; red < 256; red += STEP) {
             fill_colours(red, STEP);
-            loops->blend_gray(planes[0], sizeof(planes[0]), COUNT, factors[f]);
+            PIXELS(loops, SATURATION)(planes[0], sizeof(planes[0]), COUNT, factors[f]);
             for (uint32_t i = 0; i < COUNT; i++)
                 for (uint32_t c = 0; c < 3; c++)
                     cr_assert(planes[c][i] ==
@@ -155,17 +159,22 @@ Test(augment_loops, bytes_by_tables_and_thresholds)
             cr_assert(v[i] == table[i % 256], "%s: table[%u]", loops->name, i);
         for (uint32_t i = 0; i < BYTES; i++)
             v[i] = (uint8_t)i;
-        loops->solarize(v, BYTES, k);
+        LEVELS(loops, SOLARIZE)(v, BYTES, k);
         for (uint32_t i = 0; i < BYTES; i++)
             cr_assert(v[i] == (i % 256 >= k ? 255 - i % 256 : i % 256));
         for (uint32_t i = 0; i < BYTES; i++)
             v[i] = (uint8_t)i;
-        loops->mask(v, BYTES, k % 256);
+        LEVELS(loops, POSTERIZE)(v, BYTES, k % 9);
         for (uint32_t i = 0; i < BYTES; i++)
-            cr_assert(v[i] == (i & k & 255));
-        loops->invert(v, BYTES);
+            cr_assert(v[i] == (i % 256 >> (8 - k % 9) << (8 - k % 9)));
+        LEVELS(loops, INVERT)(v, BYTES, 0);
         for (uint32_t i = 0; i < BYTES; i++)
-            cr_assert(v[i] == 255 - (i & k & 255));
+            cr_assert(v[i] == 255 - (i % 256 >> (8 - k % 9) << (8 - k % 9)));
+        for (uint32_t i = 0; i < BYTES; i++)
+            v[i] = (uint8_t)i;
+        LEVELS(loops, SOLARIZE_ADD)(v, BYTES, k % 128);
+        for (uint32_t i = 0; i < BYTES; i++)
+            cr_assert(v[i] == (i % 256 < 128 ? i % 256 + k % 128 : i % 256));
     }
 }
 
