@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "common/data/crc32c.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/jpeg/jpeg_pixels.h"
 #include "loader/image/resize/resize_kernels.h"

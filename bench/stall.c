@@ -25,7 +25,7 @@
 
 #include "bench/bench.h"
 #include "common/options/options.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "tests/daemon.h"
 

@@ -40,8 +40,8 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/order/sampler.c %D%/order/sampler.h \
 	%D%/order/shares.c %D%/order/shares.h \
 	%D%/pipeline/identity.c %D%/pipeline/identity.h \
-	%D%/pipeline/order.c %D%/pipeline/order.h \
-	%D%/pipeline/philox.h \
+	%D%/order/order.c %D%/order/order.h \
+	%D%/order/philox.h \
 	%D%/pipeline/pipeline.c %D%/pipeline/pipeline.h \
 	%D%/pipeline/pipeline_crop.c \
 	%D%/pipeline/pipeline_map.c \

@@ -9,7 +9,7 @@
 #include <plenum/error.h>
 
 #include "common/net/wire.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "libdist/slot.h"
 
 /** The state of one batch; all zeros if it is not verified. */

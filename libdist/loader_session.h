@@ -14,7 +14,7 @@
 #include "common/net/address.h"
 #include "common/net/tls.h"
 #include "common/net/wire.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "common/util/lock.h"
 #include "libdist/slot.h"
 

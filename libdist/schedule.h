@@ -10,7 +10,7 @@
 #include <plenum/stream.h>
 
 #include "common/net/wire.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "libdist/slot.h"
 
 struct loader;

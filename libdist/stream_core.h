@@ -15,7 +15,7 @@
 #include "common/net/ring.h"
 #include "common/net/tls.h"
 #include "common/net/wire.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "common/pipeline/views.h"
 #include "common/util/error_set.h"
 #include "common/util/lock.h"

@@ -8,7 +8,7 @@
 #include <plenum/stream.h>
 
 #include "common/data/datasum.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 
 /** One instance's message. Sent as it is in memory, because all instances have the same build. */
 struct together {

@@ -40,7 +40,7 @@
 #include "common/data/datasum.h"
 #include "common/data/fields.h"
 #include "common/net/frame.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "common/pipeline/views.h"
 
 enum {

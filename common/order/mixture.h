@@ -12,7 +12,7 @@
 
 #include <plenum/error.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/order/sampler.h"
 
 enum {

@@ -22,7 +22,7 @@
 #include <plenum/error.h>
 
 #include "common/order/mixture.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 
 enum {
     ORDERPLAN_TEXT_MAX = 16384, /* bytes of a plan with its NUL */

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/order/shares.h"
 #include "common/util/util.h"
 

@@ -11,7 +11,7 @@
 
 #include <plenum/error.h>
 
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 
 enum sampler_kind {
     SAMPLER_PLAIN,    /* each member `repeat` times a pass, shuffled like a stream */

@@ -27,7 +27,7 @@
 #include <xxhash.h>
 
 #include "common/job/meeting.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/module.h"
 #include "common/util/util.h"

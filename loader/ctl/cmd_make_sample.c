@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "common/options/options.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "loader/render/render.h"
 
 struct ctl_command {

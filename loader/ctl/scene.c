@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 
 /* The state while painting one picture. Coordinates: the shorter side is 0 ... 1. */
 struct scene {

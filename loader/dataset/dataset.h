@@ -12,7 +12,7 @@
 
 #include "common/data/datasum.h"
 #include "common/data/fields.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 
 /** An open data set with its index. Opaque, reference counted, constant once open. Threads: any. */
 struct dataset;

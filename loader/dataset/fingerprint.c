@@ -18,7 +18,7 @@
 #include <xxhash.h>
 
 #include "common/data/png_depth.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "loader/dataset/remote.h"

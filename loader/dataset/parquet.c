@@ -357,7 +357,8 @@ static int scan_columns(struct file_scan *s)
         return r;
     for (int i = 0; i < PARTS; i++)
         if (s->column[i] >= 0) {
-            parquet_cursor_init(&s->cursor[i], s->file, s->a->source.fd, (size_t)s->column[i], i == IMAGE);
+            parquet_cursor_init(&s->cursor[i], s->file, s->a->source.fd, (size_t)s->column[i],
+                                i == IMAGE);
             s->cursor[i].source.memory = s->a->builder.memory;
         }
     r = scan_rows(s);

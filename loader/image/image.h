@@ -13,7 +13,7 @@
 
 #include <plenum/stream.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/pipeline/pipeline.h"
 
 /** The state that one thread needs to render images without allocating memory for each. Opaque.
@@ -45,7 +45,7 @@ static inline uint8_t image_store_zero(const struct image_store *store)
     return store->dtype == PLENUM_INT8 ? 0 : 128;
 }
 
-/** The numbers that determine the random draws of a sample: see common/pipeline/philox.h. */
+/** The numbers that determine the random draws of a sample: see common/order/philox.h. */
 struct image_draw {
     uint64_t seed;
     uint32_t epoch;

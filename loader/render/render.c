@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "loader/dataset/hint_cache.h"
 #include "loader/image/ops/augment.h"

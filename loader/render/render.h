@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "common/pipeline/views.h"
 #include "loader/dataset/dataset.h"
 #include "loader/image/image.h"

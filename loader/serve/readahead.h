@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "loader/serve/queue.h"
 
 enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces between reads */

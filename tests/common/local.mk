@@ -19,10 +19,10 @@ common_tests = \
 	%D%/order/test_shares \
 	%D%/order/test_shares_small \
 	%D%/pipeline/test_identity \
-	%D%/pipeline/test_laws \
-	%D%/pipeline/test_order \
-	%D%/pipeline/test_order_small \
-	%D%/pipeline/test_philox \
+	%D%/order/test_laws \
+	%D%/order/test_order \
+	%D%/order/test_order_small \
+	%D%/order/test_philox \
 	%D%/pipeline/test_pipeline \
 	%D%/util/test_cgroup \
 	%D%/util/test_list \
@@ -56,12 +56,12 @@ TESTS += $(common_tests)
 %C%_job_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_job_test_meeting_CFLAGS = $(test_cflags)
 %C%_job_test_meeting_LDADD = common/libcommon.la $(CRITERION_LIBS)
-%C%_pipeline_test_order_CFLAGS = $(test_cflags)
-%C%_pipeline_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
-%C%_pipeline_test_order_small_CFLAGS = $(AM_CFLAGS) -Wno-type-limits
-%C%_pipeline_test_order_small_LDADD = common/libcommon.la
-%C%_pipeline_test_philox_CFLAGS = $(test_cflags)
-%C%_pipeline_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_order_test_order_CFLAGS = $(test_cflags)
+%C%_order_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
+%C%_order_test_order_small_CFLAGS = $(AM_CFLAGS) -Wno-type-limits
+%C%_order_test_order_small_LDADD = common/libcommon.la
+%C%_order_test_philox_CFLAGS = $(test_cflags)
+%C%_order_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_pipeline_test_pipeline_CFLAGS = $(test_cflags)
 %C%_pipeline_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_options_test_program_CFLAGS = $(test_cflags)
@@ -87,8 +87,8 @@ TESTS += $(common_tests)
 %C%_data_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_util_test_lock_CFLAGS = $(test_cflags)
 %C%_util_test_lock_LDADD = common/libcommon.la $(CRITERION_LIBS)
-%C%_pipeline_test_laws_CFLAGS = $(test_cflags)
-%C%_pipeline_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_order_test_laws_CFLAGS = $(test_cflags)
+%C%_order_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_util_test_progress_CFLAGS = $(test_cflags)
 %C%_util_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_order_test_mixture_CFLAGS = $(test_cflags)

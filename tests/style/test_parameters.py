@@ -35,7 +35,7 @@ WIDE = {
 NOT_YET = {
     "libdist/collectives/comm_local.c": ["backend_allreduce"],
     "libdist/collectives/comm_mpi.c": ["backend_allreduce"],
-    "tests/common/pipeline/test_laws.c": ["show_step"],
+    "tests/common/order/test_laws.c": ["show_step"],
     "tests/libdist/test_job.c": ["carry_allreduce"],
     "tests/loader/image/agree.c": ["compare", "oracle_agrees"],
     "tests/loader/image/made.c": ["put_frame"],

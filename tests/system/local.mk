@@ -29,7 +29,7 @@ EXTRA_DIST += %D%/test_containers.sh
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all
 	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} PLENUM_FAILURES=$${PLENUM_FAILURES:-all} \
-		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/pipeline/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh \
+		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/order/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh \
 		tests/failures/test_failures.py'
 phony += soak
 # The wheel of scripts/wheel in minimal systems, as root: make check-wheel.

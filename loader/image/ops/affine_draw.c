@@ -5,7 +5,7 @@
 
 #include "loader/image/ops/affine_draw.h"
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "loader/image/ops/fixed.h"
 
 /* The random words of an operation, in order. */

@@ -9,7 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "loader/image/ops/affine_draw.h"
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/augment_draw.h"

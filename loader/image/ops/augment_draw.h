@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "loader/image/ops/augment.h"
 
 enum { DRAWS = 16 }; /* per operation: its draws start at this many times its number in the text */

@@ -20,7 +20,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/augment_loops.h"

@@ -19,7 +19,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/limits.h"
 

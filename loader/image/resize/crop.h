@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
 #include "loader/image/rect.h"

@@ -9,7 +9,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/net/wire.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 
 static const struct wire_open good = {.dataset = "folder:/data",

@@ -10,7 +10,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/order/mixture.h"
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 #include "common/util/util.h"
 
 enum { SETS_MAX = 4, PIECES = 8 };

@@ -14,7 +14,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "loader/dataset/dataset.h"
 #include "tests/tree.h"
 

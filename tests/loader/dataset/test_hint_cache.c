@@ -15,7 +15,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/dataset/hint_cache.h"
 #include "tests/tree.h"

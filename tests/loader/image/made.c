@@ -16,7 +16,7 @@
 #include <webp/encode.h>
 #endif
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 
 const struct made_jpeg made_kinds[] = {

@@ -22,7 +22,7 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "loader/image/exif.h"
 
 struct oracle_errors {

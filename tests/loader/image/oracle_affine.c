@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "tests/loader/image/oracle.h"
 
 __extension__ typedef __int128 wide;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "tests/loader/image/oracle.h"
 
 typedef uint8_t rgb_t[3];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "tests/loader/image/oracle.h"
 
 static uint64_t word(const struct image_draw *d, uint32_t op, uint32_t draw, int i)

@@ -11,7 +11,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/data/text_mode.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/reader.h"

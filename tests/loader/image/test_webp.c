@@ -14,7 +14,7 @@
 #include <webp/decode.h>
 #endif
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/limits.h"

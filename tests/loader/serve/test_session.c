@@ -19,7 +19,7 @@
 #include "common/net/address.h"
 #include "common/net/ring.h"
 #include "common/net/wire.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "tests/daemon.h"
 #include "tests/tree.h"

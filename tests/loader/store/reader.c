@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/store/ahead.h"

@@ -10,7 +10,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
 #include "loader/image/limits.h"

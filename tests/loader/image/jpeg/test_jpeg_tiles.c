@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/jpeg/jpeg_pixels.h"
 #include "loader/image/reader.h"

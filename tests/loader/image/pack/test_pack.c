@@ -15,7 +15,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/pack/pack.h"
 #include "loader/image/pack/splice.h"

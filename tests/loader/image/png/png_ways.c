@@ -10,7 +10,7 @@
 
 #include <plenum/error.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/png/inflate.h"
 #include "loader/image/png/png_own.h"

@@ -12,7 +12,7 @@
 
 #include <png.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/image.h"
 #include "tests/loader/image/agree.h"

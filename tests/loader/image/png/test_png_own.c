@@ -12,7 +12,7 @@
 
 #include <png.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/png/inflate.h"
 #include "loader/image/png/png_rows.h"

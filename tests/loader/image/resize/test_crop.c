@@ -8,7 +8,7 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 #include "loader/image/limits.h"
 #include "loader/image/resize/crop.h"

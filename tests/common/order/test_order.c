@@ -10,8 +10,8 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "common/pipeline/order.h"
-#include "common/pipeline/philox.h"
+#include "common/order/order.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 
 static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};

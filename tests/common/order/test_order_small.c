@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_order_small.c - the order with words of 8 bits, where every case can be tried.
  *
- * common/pipeline/order.c is compiled with narrower words, so that behaviour specific to 2^32
+ * common/order/order.c is compiled with narrower words, so that behaviour specific to 2^32
  * occurs near 2^8: every number of samples, every block length, every position. Asserts in order.c
  * check that no sum overflows and that no walk is longer than the law allows; this test checks that
  * every order is a bijection.
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define ORDER_WORD uint8_t
-#include "common/pipeline/order.c"
+#include "common/order/order.c"
 
 #include "tests/tap.h"
 

@@ -4,7 +4,7 @@
  * Philox4x32-10 is a counter-based generator: a keyed bijection of a 128-bit counter whose output
  * passes as random (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
  * SC'11). It has no state, so any loader draws the same numbers for the same position of a stream,
- * in any order. tests/common/pipeline/test_philox.c checks the published known answers.
+ * in any order. tests/common/order/test_philox.c checks the published known answers.
  *
  * A draw of Plenum: key = the stream's seed; counter = (position, epoch, purpose, draw). */
 #ifndef COMMON_PHILOX_H

@@ -13,7 +13,7 @@
  * docs/order.md specifies everything, for a second implementation.
  *
  * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
- * random (tests/common/pipeline/test_order.c counts all permutations of four and five samples).
+ * random (tests/common/order/test_order.c counts all permutations of four and five samples).
  *
  * Blocks: storage is a ring, cut open at a random sample (so that the incomplete block at the end
  * is elsewhere in each epoch) and cut into blocks of B, which are permuted. Then the samples of
@@ -25,14 +25,14 @@
  */
 #include "config.h"
 
-#include "common/pipeline/order.h"
+#include "common/order/order.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "common/order/mixture.h"
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
@@ -42,7 +42,7 @@ enum {
     SMALL_BITS = 12,
 };
 
-/* The type of positions and samples. tests/common/pipeline/test_order_small.c compiles this file
+/* The type of positions and samples. tests/common/order/test_order_small.c compiles this file
  * with 8-bit words and tries all of them. Sums and products have the type `wide`, which is large
  * enough for either. */
 #ifndef ORDER_WORD

@@ -11,8 +11,8 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
-#include "common/pipeline/order.h"
-#include "common/pipeline/philox.h"
+#include "common/order/order.h"
+#include "common/order/philox.h"
 #include "common/util/util.h"
 
 /* A job: instances with equal shares of R replicas. */

@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-#include "common/pipeline/philox.h"
+#include "common/order/philox.h"
 
 struct mixture;
 
