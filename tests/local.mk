@@ -63,4 +63,5 @@ check-system: all
 phony += check-system
 include tests/failures/local.mk
 include tests/models/local.mk
+include tests/proofs/local.mk
 include tests/system/local.mk

@@ -189,9 +189,9 @@ void frame_get_text(struct frame_reader *r, char *ret, size_t size)
         return;
     }
     p = frame_get_view(r, len);
-    if (!p)
+    if (!p || len == 0)
         return;
-    if (len > 0 && memchr(p, 0, len)) {
+    if (memchr(p, 0, len)) {
         r->bad = true;
         return;
     }
