@@ -96,6 +96,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         store = self.server.store
+        if self.path.startswith("http://"):  # it is used as a proxy
+            store.proxied += 1
+            self.path = "/" + self.path.split("/", 3)[3]
         with store.lock:
             store.count += 1
             store.log.append((self.command, self.path, self.headers.get("Range")))
@@ -140,18 +143,18 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 class Store:
     """Objects in memory: {"/bucket/key": bytes}."""
 
-    def __init__(self, context=None, address="127.0.0.1"):
+    def __init__(self, context=None, host="127.0.0.1"):
         self.objects, self.etags, self.routes = {}, {}, {}
         self.fault, self.signed, self.secret, self.token, self.page = None, True, SECRET, None, 1000
         self.may_list, self.latency = True, 0
         self.lock, self.log = threading.Lock(), []
-        self.count = self.faults = self.in_flight = self.most_in_flight = 0
-        self.server = Server((address, 0), Handler)
+        self.count = self.faults = self.proxied = self.in_flight = self.most_in_flight = 0
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.store = self
         if context:
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
-        self.url = f"{'https' if context else 'http'}://{address}:{self.port}"
+        self.url = f"{'https' if context else 'http'}://{host}:{self.port}"
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self):

@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -379,6 +380,38 @@ class Stores(unittest.TestCase):
         self.store.routes["/go/x.tar"] = lambda r: r.send(302, headers={"Location": "/data/sets/train-000.tar"})
         loader = self.start_loader("--root", f"{self.store.url}/go/")
         self.assertRegex(self.feed(f"tar:{self.store.url}/go/x.tar", loader), f"redirects to .*{refused}")
+
+    def test_tls(self):
+        """certificates are verified, against the authorities that a variable names"""
+        if not shutil.which("openssl"):
+            self.skipTest("openssl is not installed")
+        key, certificate = (os.path.join(self.folder, n) for n in ("key.pem", "certificate.pem"))
+        made = run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost",
+                   "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.store.close()
+        self.store = store_server.Store(context, host="localhost")
+        self.store.put_folder("/data/sets", self.shards)
+        self.env["AWS_ENDPOINT_URL"] = self.store.url
+        name = "tar:s3://data/sets/train-{000..002}.tar"
+        self.assertIn("the server's certificate is not valid", self.hash(name))
+        self.env["AWS_CA_BUNDLE"] = certificate
+        self.assertEqual(self.hash(name), self.local)
+        self.env["AWS_ENDPOINT_URL"] = self.store.url.replace("localhost", "127.0.0.1")  # which it does not name
+        self.assertIn("the server's certificate is not valid", self.hash(name))
+        self.store.signed = False
+        self.assertEqual(self.hash(f"tar:{self.store.url}/data/sets/train-{{000..002}}.tar"), self.local)
+
+    def test_proxy(self):
+        """requests go through a proxy, which may be on this host"""
+        self.env["http_proxy"] = self.store.url
+        self.env["AWS_ENDPOINT_URL"] = "http://store.invalid:9000"
+        self.assertEqual(self.hash("tar:s3://data/sets"), self.local)
+        self.assertEqual(self.store.proxied, self.store.count)
+        self.store.signed = False
+        self.assertEqual(self.hash("tar:http://store.invalid/data/sets/train-{000..002}.tar"), self.local)
 
     def test_secrets(self):
         """no message contains a key"""
