@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
 
+import errno
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 from bisect import bisect_right
 from fractions import Fraction
 from math import isqrt
@@ -273,6 +275,83 @@ class StreamTest(unittest.TestCase):
                     text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
                     hashes.add(sum(batch.hash() for batch in stream) % 2**64)
             self.assertEqual(hashes, {self.hash_of(text, 2)}, kind)
+
+    def loader(self, name, *options):
+        """A loader of our own; its address."""
+        address = f"unix:{self.folder.name}/{name}.sock"
+        process = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
+                                    address, "--quiet", *options])
+
+        def end():
+            process.kill()
+            process.wait()
+        self.addCleanup(end)
+        return address, end
+
+    def test_loaders(self):
+        """two loaders, one of which is killed again and again, and another world size: the same hash"""
+        text = (f"set red 3 weights=class:1/2 {self.data['red']}\nset blu 1 {self.data['blu']}\nat 128 blu 1\n"
+                "epoch 640\n")
+        (one, _), (two, end), hashed = self.loader("one"), self.loader("two"), 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self.pyplenum.LoaderWarning)
+            with self.open(text, loader=f"{one},{two}", micro_batch=8, epochs=2) as stream:
+                for i, batch in enumerate(stream):
+                    hashed += batch.hash()
+                    if i % 30 == 10:
+                        end()
+                        _, end = self.loader("two")
+                    if i == 99:
+                        cursor = stream.cursor
+                        break
+            with self.open(text, loader=f"{one},{two}", job=3, micro_batch=4, epochs=2) as stream:
+                stream.seek(cursor)
+                hashed += sum(batch.hash() for batch in stream)
+        self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+
+    def test_roots(self):
+        """a plan opens nothing outside the loader's roots: neither data sets nor files that it names"""
+        address, _ = self.loader("kept", "--root", self.data["red"])
+        names = os.path.join(self.folder.name, "names.txt")
+        with open(names, "w", encoding="utf-8") as f:
+            f.write("a.jpg\n")
+        for more in (dict(dataset=self.mix()), dict(dataset=self.data["red"], select=f"names {names}"),
+                     dict(dataset=self.data["red"], weights=f"file:{names}")):
+            with self.assertRaises(OSError) as caught:
+                self.open(loader=address, **more)
+            self.assertEqual(caught.exception.errno, errno.EACCES, caught.exception)
+        with self.open(self.data["red"], loader=address, select="label 0") as stream:
+            next(stream)
+
+    def test_fields(self):
+        """texts of several sets have room for the longest; selections and weights read numbers beside samples"""
+        lists = {}
+        for name, longest in (("one", 3), ("two", 30)):
+            lists[name] = os.path.join(self.folder.name, f"{name}.csv")
+            with open(lists[name], "w", encoding="utf-8") as f:
+                f.write("path,label,caption,score\n")
+                for i in range(20):
+                    f.write(f"{i}.jpg,{i % 4},{'x' * (1 + i % longest)},{i / 10}\n")
+        options = dict(micro_batch=1, epochs=1, fields=["caption"])
+        mix = self.pyplenum.Mix(one=(1, f"list,image=none:{lists['one']}"), two=(1, f"list,image=none:{lists['two']}"))
+        seen = set()
+        with self.pyplenum.Stream(mix, "none", block=4, **options) as stream:
+            for batch in stream:
+                set_, sample = int(batch.sets[0, 0, 0]), int(batch.samples[0, 0, 0]) % 20
+                self.assertEqual(str(batch["caption"][0]), "x" * (1 + sample % (3, 30)[set_]))
+                seen.add((set_, sample))
+        self.assertEqual(len(seen), 40)
+        one = f"list,image=none,label=label:{lists['one']}"
+        with self.pyplenum.Stream(one, "none", select="column score >= 1.5 and not column caption = xx",
+                                  **options) as stream:
+            self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), [15, 17, 18])
+        with self.pyplenum.Stream(one, "none", select="label 3", weights="column:score", epoch=45,
+                                  **options) as stream:
+            shown = [int(b.samples[0, 0, 0]) for b in stream]
+        total = sum((3, 7, 11, 15, 19))
+        self.assertEqual(len(shown), 45)
+        for sample in (3, 7, 11, 15, 19):
+            self.assertLess(abs(shown.count(sample) - 45 * sample / total), 1)
 
     def test_sets(self):
         """batch.sets names the set of each sample; shares of blocks are exact"""
