@@ -77,7 +77,7 @@ static const struct options_program program = {
 };
 
 /* The measurements of a round. */
-struct round {
+struct stream_round {
     double rate;   /* images per second */
     double cpu_us; /* per image */
 };
@@ -138,7 +138,7 @@ static int take_batch(struct bench *b, struct order_place *places, struct plenum
     return 0;
 }
 
-static int round_stream(struct bench *b, struct round *ret, struct plenum_error *err)
+static int round_stream(struct bench *b, struct stream_round *ret, struct plenum_error *err)
 {
     uint32_t images = images_of(b->args);
     struct plenum_stream_stats stats;
@@ -159,7 +159,7 @@ static int round_stream(struct bench *b, struct round *ret, struct plenum_error 
 }
 
 /* Render the positions of the stream's last round. */
-static int round_bare(struct bench *b, struct round *ret, struct plenum_error *err)
+static int round_bare(struct bench *b, struct stream_round *ret, struct plenum_error *err)
 {
     uint32_t images = images_of(b->args);
     uint64_t bytes = render_bytes(&b->spec), begin, cpu;
@@ -386,7 +386,7 @@ static int measure(struct bench *b, struct plenum_error *err)
         [GIVE_BACK] = {"give-back", "us to release it", 2, NULL, rounds * HAND_OVERS},
     };
     double *values = calloc((size_t)rounds * (HAND_OVER + 2 * HAND_OVERS), sizeof(*values));
-    struct round stream, bare;
+    struct stream_round stream, bare;
     int r = values ? 0 : error_set(err, -ENOMEM, "out of memory");
 
     for (int i = 0; i < LINES; i++)

@@ -231,7 +231,7 @@ uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint3
 }
 
 /* A pass of a set, some of whose positions belong to the epoch. */
-struct finding {
+struct mixture_finding {
     const struct mixture *mixture;
     uint64_t epoch, pass;
     uint32_t set;
@@ -241,7 +241,7 @@ struct finding {
 
 static void found_in_set(void *arg, uint32_t position)
 {
-    const struct finding *f = arg;
+    const struct mixture_finding *f = arg;
     const struct mixture *m = f->mixture;
     struct mixture_turn turn = {.set = f->set,
                                 .t = f->pass * m->samplers[f->set].table->positions + position};
@@ -255,7 +255,7 @@ void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t
                          sampler_found *found, void *arg)
 {
     const struct mixture *m = mixture;
-    struct finding f = {.mixture = m, .epoch = epoch, .found = found, .arg = arg};
+    struct mixture_finding f = {.mixture = m, .epoch = epoch, .found = found, .arg = arg};
     uint64_t begin, end, n;
 
     if (is_single(m)) {

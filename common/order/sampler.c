@@ -99,7 +99,7 @@ static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t positio
 
 /* What a position of a class is: a class, and which of the samples that it shows one after the
  * other. */
-struct turn {
+struct sampler_turn {
     uint32_t class;
     uint64_t number;
 };
@@ -143,7 +143,7 @@ static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t 
 }
 
 /* The class of a class slot. */
-static struct turn class_slot(const struct sampler *s, uint64_t slot)
+static struct sampler_turn class_slot(const struct sampler *s, uint64_t slot)
 {
     const struct sampler_table *t = s->table;
     uint64_t epoch = slot / t->classes;
@@ -151,8 +151,8 @@ static struct turn class_slot(const struct sampler *s, uint64_t slot)
     uint32_t old = (uint32_t)(((u128)epoch * t->classes) % t->per_block);
 
     if (epoch == 0 || old == 0 || place >= 2 * t->per_block)
-        return (struct turn){class_place(s, epoch, place), epoch};
-    return (struct turn){class_at_seam(s, epoch, old, place), epoch};
+        return (struct sampler_turn){class_place(s, epoch, place), epoch};
+    return (struct sampler_turn){class_at_seam(s, epoch, old, place), epoch};
 }
 
 static uint32_t shuffle_block(const struct sampler *s, uint64_t block, uint32_t len, uint32_t slot)
@@ -161,14 +161,14 @@ static uint32_t shuffle_block(const struct sampler *s, uint64_t block, uint32_t 
 }
 
 /* The class of the g-th position of all passes. */
-static struct turn class_turn(const struct sampler *s, uint64_t g)
+static struct sampler_turn class_turn(const struct sampler *s, uint64_t g)
 {
     const struct sampler_table *t = s->table;
     uint32_t len = t->kind == SAMPLER_CLASSES ? t->per_block * t->each : t->block;
     uint64_t block = g / len;
     uint32_t x = shuffle_block(s, block, len, (uint32_t)(g % len));
     struct shares shares = {.parts = t->classes, .shift = s->shift, .edges = s->edges};
-    struct turn turn;
+    struct sampler_turn turn;
 
     if (t->kind == SAMPLER_CLASSES) {
         turn = class_slot(s, block * t->per_block + x / t->each);
@@ -181,7 +181,7 @@ static struct turn class_turn(const struct sampler *s, uint64_t g)
     return turn;
 }
 
-static uint32_t turn_member(const struct sampler *s, const struct turn *turn)
+static uint32_t turn_member(const struct sampler *s, const struct sampler_turn *turn)
 {
     uint32_t n = class_size(s->table, turn->class);
 
@@ -225,7 +225,7 @@ void sampler_fini(struct sampler *sampler)
     *sampler = (struct sampler){0};
 }
 
-static struct turn turn_at(const struct sampler *s, uint64_t pass, uint32_t position)
+static struct sampler_turn turn_at(const struct sampler *s, uint64_t pass, uint32_t position)
 {
     return class_turn(s, pass * s->table->positions + position);
 }
@@ -244,7 +244,7 @@ uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t posit
     const struct sampler_table *t = s->table;
     uint32_t epoch = (uint32_t)pass, i = 0;
     struct philox_block block;
-    struct turn turn;
+    struct sampler_turn turn;
 
     assert(position < t->positions);
     switch (t->kind) {

@@ -28,7 +28,7 @@ enum {
     CODEC_SHIFT = 8, /* the page's codec */
 };
 
-enum part { IMAGE, LABEL, NAME, PARTS };
+enum column_part { IMAGE, LABEL, NAME, PARTS };
 
 /* One file, while it is scanned. */
 struct file_scan {

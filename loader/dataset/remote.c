@@ -17,7 +17,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
 

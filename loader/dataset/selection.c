@@ -426,18 +426,18 @@ static int select_random(struct selecting *s)
 
 /* ---- fields ---- */
 
-enum comparison { IS_EQUAL, IS_UNEQUAL, IS_LESS, IS_AT_MOST, IS_GREATER, IS_AT_LEAST };
+enum selection_comparison { IS_EQUAL, IS_UNEQUAL, IS_LESS, IS_AT_MOST, IS_GREATER, IS_AT_LEAST };
 
 static const char *const comparisons[] = {"=", "!=", "<", "<=", ">", ">="};
 
 struct comparing {
     struct selecting *s;
-    enum comparison how;
+    enum selection_comparison how;
     double number;
     const char *text;
 };
 
-static bool holds(enum comparison how, int sign)
+static bool holds(enum selection_comparison how, int sign)
 {
     switch (how) {
     case IS_EQUAL:
@@ -502,7 +502,7 @@ static int select_field(struct selecting *s, const char *source)
         return error_set(s->err, -EINVAL,
                          "select: after '%s', one of = != < <= > >= is needed, not '%s'", name,
                          s->word);
-    c.how = (enum comparison)how;
+    c.how = (enum selection_comparison)how;
     r = need_value(s, name);
     if (r < 0)
         return r;

@@ -24,7 +24,7 @@
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
 #include "loader/serve/roots.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 #include "loader/serve/server.h"
 
 struct plenumd_arguments {

@@ -15,7 +15,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/serve/users.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS 59

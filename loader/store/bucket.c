@@ -102,7 +102,7 @@ static int set_endpoint(struct bucket *b, struct plenum_error *err)
 }
 
 /* Add a bucket. Holding registry_mu. */
-static int add(const struct place *place, struct bucket **ret, struct plenum_error *err)
+static int add(const struct store_place *place, struct bucket **ret, struct plenum_error *err)
 {
     struct bucket *b = calloc(1, sizeof(*b));
     int r;
@@ -132,7 +132,7 @@ static int add(const struct place *place, struct bucket **ret, struct plenum_err
     return 0;
 }
 
-int bucket_get(const struct place *place, struct bucket **ret, struct plenum_error *err)
+int bucket_get(const struct store_place *place, struct bucket **ret, struct plenum_error *err)
 {
     struct bucket *b;
     int r = 0;

@@ -6,16 +6,16 @@
 
 #include <stdatomic.h>
 
-#include "loader/store/answer.h"
+#include "loader/store/store_answer.h"
 #include "loader/store/credentials.h"
 #include "loader/store/endpoint.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 /** Opaque; lives as long as the process. */
 struct bucket;
 
 /** Get the bucket or host of a place: 0; or an error of endpoint_find() with `err` set. */
-int bucket_get(const struct place *place, struct bucket **ret, struct plenum_error *err);
+int bucket_get(const struct store_place *place, struct bucket **ret, struct plenum_error *err);
 
 /** Is it a bucket of S3, rather than a server behind HTTP? */
 bool bucket_is_s3(const struct bucket *bucket);

@@ -18,7 +18,7 @@
 #include "loader/store/aws_config.h"
 #include "loader/store/exchange.h"
 #include "loader/store/listing.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 enum {
     EARLY_S = 300,        /* credentials are renewed so long before they expire */

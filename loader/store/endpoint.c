@@ -10,7 +10,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/util.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 static bool is_region(const char *text)
 {
@@ -36,7 +36,7 @@ static int use(const char *url, const char *source, const char *bucket, struct e
 {
     const char *style = aws_variable("PLENUM_S3_ADDRESSING");
     bool virtual = style && strcmp(style, "virtual") == 0;
-    struct place place;
+    struct store_place place;
     size_t len;
     int r;
 

@@ -18,7 +18,7 @@ static struct exchange *of(struct transfer *t)
     return container_of(t, struct exchange, transfer);
 }
 
-static bool is_success(const struct answer *a)
+static bool is_success(const struct store_answer *a)
 {
     return a->status == 200 || a->status == 206;
 }

@@ -3,7 +3,7 @@
 #ifndef LOADER_STORE_EXCHANGE_H
 #define LOADER_STORE_EXCHANGE_H
 
-#include "loader/store/answer.h"
+#include "loader/store/store_answer.h"
 #include "loader/store/backend.h"
 
 enum { EXCHANGE_BODY_MAX = 8 << 20 }; /* bytes of a listing, an error or credentials */
@@ -18,7 +18,7 @@ struct exchange {
 
     /* The answer. */
     int code; /* 0; or -errno with `why` set: transfer.done(), answer_check_range() */
-    struct answer answer;
+    struct store_answer answer;
     char *body; /* [body_len], owned, NUL-terminated: of an answer that is not the range */
     size_t body_len;
     struct plenum_error why;

@@ -35,8 +35,8 @@ struct fetch {
     const struct store_policy *policy;
     struct fetch_moved *moved; /* or NULL */
 
-    struct answer answer; /* the last one */
-    char *body;           /* owned */
+    struct store_answer answer; /* the last one */
+    char *body;                 /* owned */
     size_t body_len;
 };
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "loader/store/answer.h"
+#include "loader/store/store_answer.h"
 
 /** Receives one object. `key` is borrowed. 0, or an error that ends the listing. */
 typedef int listing_object(void *arg, const char *key, const struct object_facts *facts);

@@ -3,7 +3,7 @@
 noinst_LTLIBRARIES += %D%/libstore.la
 %C%_libstore_la_SOURCES = \
 	%D%/ahead.c %D%/ahead.h \
-	%D%/answer.c %D%/answer.h \
+	%D%/store_answer.c %D%/store_answer.h \
 	%D%/aws_config.c %D%/aws_config.h \
 	%D%/backend.c %D%/backend.h \
 	%D%/bucket.c %D%/bucket.h \
@@ -12,7 +12,7 @@ noinst_LTLIBRARIES += %D%/libstore.la
 	%D%/exchange.c %D%/exchange.h \
 	%D%/fetch.c %D%/fetch.h \
 	%D%/listing.c %D%/listing.h \
-	%D%/place.c %D%/place.h \
+	%D%/store_place.c %D%/store_place.h \
 	%D%/sigv4.c %D%/sigv4.h \
 	%D%/store.c %D%/store.h
 %C%_libstore_la_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)

@@ -17,7 +17,7 @@
 
 struct store_object {
     struct bucket *bucket;
-    struct place place;
+    struct store_place place;
     char *name;
     struct object_facts facts;
     uint64_t id;
@@ -28,7 +28,7 @@ struct store_object {
 
 /* A parsed name that the policy allows. */
 struct opened_place {
-    struct place place;
+    struct store_place place;
     char *name;
     struct bucket *bucket;
 };
@@ -63,7 +63,7 @@ static int open_place(const char *name, const struct store_policy *policy, struc
     return r;
 }
 
-static uint64_t total_of(const struct answer *a)
+static uint64_t total_of(const struct store_answer *a)
 {
     return a->has_range || a->has_total ? a->total : a->length;
 }

@@ -12,7 +12,7 @@
 #include "loader/store/aws_config.h"
 #include "loader/store/credentials.h"
 #include "loader/store/listing.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -70,7 +70,7 @@ static void read_header(const char *text, size_t len)
 {
     const struct object_facts facts = {.size = 1000, .etag = "v1"};
     const struct wanted_range want = {.offset = 100, .len = 100, .facts = &facts};
-    struct answer a = {0};
+    struct store_answer a = {0};
     uint64_t skip = 0;
 
     for (const char *at = text, *end = text + len; at < end;) {

@@ -110,13 +110,13 @@ static void check_form(struct trap *t, const struct jpeg_decompress_struct *d)
 }
 
 /* A file whose coefficients have been read. */
-struct source {
+struct packed_source {
     struct jpeg_decompress_struct d;
     jvirt_barray_ptr *coefficients;
     size_t compressed; /* bytes after the header */
 };
 
-static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, size_t len)
+static void source_read(struct trap *t, struct packed_source *s, const uint8_t *bytes, size_t len)
 {
     s->d.err = &t->errors;
     jpeg_create_decompress(&s->d);
@@ -131,16 +131,16 @@ static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, 
     s->coefficients = jpeg_read_coefficients(&s->d);
 }
 
-static void source_fini(struct source *s)
+static void source_fini(struct packed_source *s)
 {
     if (s->d.mem)
         jpeg_destroy_decompress(&s->d);
-    *s = (struct source){0};
+    *s = (struct packed_source){0};
 }
 
 struct transcoder {
     struct trap trap;
-    struct source from;
+    struct packed_source from;
     struct jpeg_compress_struct to;
     struct jpeg_destination_mgr destination;
     struct jpeg_transcoded result;
@@ -263,10 +263,10 @@ int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
 
 struct comparison {
     struct trap trap;
-    struct source whole, part;
+    struct packed_source whole, part;
 };
 
-static const JCOEF *block_row(struct source *s, int component, JDIMENSION row)
+static const JCOEF *block_row(struct packed_source *s, int component, JDIMENSION row)
 {
     return (*s->d.mem->access_virt_barray((j_common_ptr)&s->d, s->coefficients[component], row, 1,
                                           FALSE))[0];

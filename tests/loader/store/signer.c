@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 #include "loader/store/sigv4.h"
 
 int main(int argc, char **argv)

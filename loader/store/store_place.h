@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* place.h - names of what lies in object stores and behind HTTP: s3://BUCKET/KEY,
+/* store_place.h - names of what lies in object stores and behind HTTP: s3://BUCKET/KEY,
  * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH. Pure. */
-#ifndef LOADER_STORE_PLACE_H
-#define LOADER_STORE_PLACE_H
+#ifndef LOADER_STORE_STORE_PLACE_H
+#define LOADER_STORE_STORE_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 enum place_scheme { PLACE_S3, PLACE_HTTPS, PLACE_HTTP };
 
 /** A parsed name. Zero-initialised, or filled by place_parse(). */
-struct place {
+struct store_place {
     enum place_scheme scheme;
     char *host; /* owned: the bucket, or HOST[:PORT] in lower case without a default port */
     char *key;  /* owned: without its leading slash, not encoded; "" for the whole bucket or host */
@@ -27,11 +27,11 @@ bool place_is_remote(const char *text);
  * Errors: -EINVAL with `err` set: no bucket or host, a user name, an invalid port, control
  * characters, "." or ".." as a part of the path, an encoded slash; -ENOMEM.
  */
-int place_parse(const char *text, struct place *ret, struct plenum_error *err);
-void place_fini(struct place *place);
+int place_parse(const char *text, struct store_place *ret, struct plenum_error *err);
+void place_fini(struct store_place *place);
 
 /** The canonical name, malloc: equal places have equal names, and place_parse() accepts it. */
-char *place_name(const struct place *place);
+char *place_name(const struct store_place *place);
 /** place_name() of a text: malloc in `*ret`, or an error of place_parse(). */
 int place_canonical(const char *text, char **ret, struct plenum_error *err);
 

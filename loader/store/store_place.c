@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* place.c - parses names of remote objects.
+/* store_place.c - parses names of remote objects.
  *
  * A name is compared with the prefixes that an operator allows, so each object must have exactly
  * one canonical name, and nothing may be decoded after the comparison. */
 #include "config.h"
 
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -46,7 +46,7 @@ size_t place_root_length(const char *text)
     return slash ? (size_t)(slash + 1 - text) : 0;
 }
 
-static int parse_bucket(const char *at, size_t len, struct place *p, struct plenum_error *err)
+static int parse_bucket(const char *at, size_t len, struct store_place *p, struct plenum_error *err)
 {
     if (len == 0)
         return error_set(err, -EINVAL, "it names no bucket: s3://BUCKET/KEY");
@@ -79,7 +79,7 @@ static size_t host_length(const char *at, size_t len)
     return n;
 }
 
-static int parse_host(const char *at, size_t len, struct place *p, struct plenum_error *err)
+static int parse_host(const char *at, size_t len, struct store_place *p, struct plenum_error *err)
 {
     const uint64_t standard = p->scheme == PLACE_HTTPS ? 443 : 80;
     size_t host = host_length(at, len);
@@ -145,7 +145,7 @@ static bool has_dots(const char *key)
     }
 }
 
-static int parse_key(const char *at, struct place *p, struct plenum_error *err)
+static int parse_key(const char *at, struct store_place *p, struct plenum_error *err)
 {
     p->key = strdup(at);
     if (!p->key)
@@ -162,9 +162,9 @@ static int parse_key(const char *at, struct place *p, struct plenum_error *err)
     return 0;
 }
 
-int place_parse(const char *text, struct place *ret, struct plenum_error *err)
+int place_parse(const char *text, struct store_place *ret, struct plenum_error *err)
 {
-    struct place p = {0};
+    struct store_place p = {0};
     const char *host = after_scheme(text, &p.scheme);
     size_t len;
     int r;
@@ -183,11 +183,11 @@ int place_parse(const char *text, struct place *ret, struct plenum_error *err)
     return 0;
 }
 
-void place_fini(struct place *place)
+void place_fini(struct store_place *place)
 {
     free(place->host);
     free(place->key);
-    *place = (struct place){0};
+    *place = (struct store_place){0};
 }
 
 char *place_encode(const char *text, bool slash)
@@ -211,7 +211,7 @@ char *place_encode(const char *text, bool slash)
     return ret;
 }
 
-char *place_name(const struct place *p)
+char *place_name(const struct store_place *p)
 {
     char *key = p->scheme == PLACE_S3 ? strdup(p->key) : place_encode(p->key, false);
     char *name =
@@ -223,7 +223,7 @@ char *place_name(const struct place *p)
 
 int place_canonical(const char *text, char **ret, struct plenum_error *err)
 {
-    struct place place;
+    struct store_place place;
     int r = place_parse(text, &place, err);
 
     if (r < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "loader/store/answer.h"
+#include "loader/store/store_answer.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -130,7 +130,7 @@ static void copy_text(const char *text, size_t len, char *ret, size_t size)
 }
 
 /* "bytes 0-99/1000", "bytes 0-99/STAR", "bytes STAR/1000" (STAR is an asterisk) */
-static void add_range(struct answer *a, const char *value)
+static void add_range(struct store_answer *a, const char *value)
 {
     const char *at = str_after(value, "bytes ");
     uint64_t first, last;
@@ -159,7 +159,7 @@ static void add_number(const char *value, uint64_t *ret, bool *has)
     *has = parse_u64(value, UINT64_MAX - 1, ret) == 0;
 }
 
-static void add_field(struct answer *a, const char *name, const char *value)
+static void add_field(struct store_answer *a, const char *name, const char *value)
 {
     size_t len = strlen(value);
     bool ignored;
@@ -187,7 +187,7 @@ static void add_field(struct answer *a, const char *name, const char *value)
         (void)snprintf(a->encoding, sizeof(a->encoding), "%.31s", value);
 }
 
-void answer_add_line(struct answer *a, const char *line, size_t len)
+void answer_add_line(struct store_answer *a, const char *line, size_t len)
 {
     char text[4096], *value;
     uint64_t status;
@@ -201,7 +201,7 @@ void answer_add_line(struct answer *a, const char *line, size_t len)
     if (strncmp(text, "HTTP/", 5) == 0) {
         const char *at = text + strcspn(text, " ");
 
-        *a = (struct answer){0};
+        *a = (struct store_answer){0};
         at += strspn(at, " ");
         if (parse_next_u64(&at, 999, &status) == 0)
             a->status = (unsigned)status;
@@ -219,7 +219,8 @@ void answer_add_line(struct answer *a, const char *line, size_t len)
 /* ---- ranges ---- */
 
 /* Is the version of the answer the one that is known? */
-static bool is_version(const struct answer *a, uint64_t total, const struct object_facts *facts)
+static bool is_version(const struct store_answer *a, uint64_t total,
+                       const struct object_facts *facts)
 {
     struct object_facts now = a->facts;
 
@@ -230,8 +231,8 @@ static bool is_version(const struct answer *a, uint64_t total, const struct obje
 }
 
 /* The whole object, with status 200, instead of a range. */
-static int check_whole(const struct answer *a, const struct wanted_range *want, uint64_t *skip,
-                       struct plenum_error *err)
+static int check_whole(const struct store_answer *a, const struct wanted_range *want,
+                       uint64_t *skip, struct plenum_error *err)
 {
     uint64_t end = want->offset + want->len;
 
@@ -253,8 +254,8 @@ static int check_whole(const struct answer *a, const struct wanted_range *want, 
     return 0;
 }
 
-int answer_check_range(const struct answer *a, const struct wanted_range *want, uint64_t *skip,
-                       struct plenum_error *err)
+int answer_check_range(const struct store_answer *a, const struct wanted_range *want,
+                       uint64_t *skip, struct plenum_error *err)
 {
     if (a->encoding[0])
         return error_set(err, -EOPNOTSUPP,
@@ -282,7 +283,7 @@ int answer_check_range(const struct answer *a, const struct wanted_range *want, 
 
 /* ---- other answers ---- */
 
-enum answer_class answer_classify(const struct answer *a, const char *code)
+enum answer_class answer_classify(const struct store_answer *a, const char *code)
 {
     static const struct {
         const char *code;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* answer.h - what the header of an HTTP answer says, and whether an answer is the one that was
+/* store_answer.h - what the header of an HTTP answer says, and whether an answer is the one that was
  * requested. Pure; every byte comes from a server that may be wrong or hostile. */
-#ifndef LOADER_STORE_ANSWER_H
-#define LOADER_STORE_ANSWER_H
+#ifndef LOADER_STORE_STORE_ANSWER_H
+#define LOADER_STORE_STORE_ANSWER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ struct object_facts {
 /** Do they describe the same version of an object? ETags decide; without them, the time. */
 bool object_is_same(const struct object_facts *a, const struct object_facts *b);
 
-struct answer {
+struct store_answer {
     unsigned status; /* 0: no answer yet */
     bool has_length, has_range, has_total;
     uint64_t length;             /* Content-Length */
@@ -35,7 +35,7 @@ struct answer {
 };
 
 /** Add a line of the header; a status line starts over. */
-void answer_add_line(struct answer *a, const char *line, size_t len);
+void answer_add_line(struct store_answer *a, const char *line, size_t len);
 
 /** Seconds since 1970 of an HTTP date ("Wed, 12 Oct 2009 17:50:00 GMT") or of an ISO 8601 time as
  * in listings ("2009-10-12T17:50:30.000Z"); 0 if it is neither. */
@@ -57,8 +57,8 @@ struct wanted_range {
  * a second request may get a better one; -EOPNOTSUPP the server does not support ranges, or encodes
  * the object. `err` has a clause.
  */
-int answer_check_range(const struct answer *a, const struct wanted_range *want, uint64_t *skip,
-                       struct plenum_error *err);
+int answer_check_range(const struct store_answer *a, const struct wanted_range *want,
+                       uint64_t *skip, struct plenum_error *err);
 
 /** What to do after an answer that is not a success. */
 enum answer_class {
@@ -75,6 +75,6 @@ enum answer_class {
 };
 
 /** `code` is the code of an XML error ("SlowDown"), or "". */
-enum answer_class answer_classify(const struct answer *a, const char *code);
+enum answer_class answer_classify(const struct store_answer *a, const char *code);
 
 #endif

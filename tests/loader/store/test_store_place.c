@@ -10,7 +10,7 @@
 #include <criterion/parameterized.h>
 
 #include "loader/store/fetch.h"
-#include "loader/store/place.h"
+#include "loader/store/store_place.h"
 
 struct place_case {
     char name[80], canonical[80]; /* canonical "": rejected */

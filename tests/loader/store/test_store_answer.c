@@ -8,11 +8,11 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
-#include "loader/store/answer.h"
+#include "loader/store/store_answer.h"
 
-static struct answer answer_of(const char *const *lines)
+static struct store_answer answer_of(const char *const *lines)
 {
-    struct answer a = {0};
+    struct store_answer a = {0};
 
     for (; *lines; lines++)
         answer_add_line(&a, *lines, strlen(*lines));
@@ -106,7 +106,7 @@ ParameterizedTest(struct range_case *c, answer, ranges)
     const struct object_facts facts = {.size = 1000, .etag = "v1", .mtime_s = 100};
     const struct wanted_range want = {.offset = 100, .len = 100, .facts = &facts};
     const char *lines[] = {c->lines[0], c->lines[1], c->lines[2], c->lines[3], NULL};
-    struct answer a = answer_of(lines);
+    struct store_answer a = answer_of(lines);
     struct plenum_error err = {""};
     uint64_t skip = 0;
 
@@ -119,7 +119,7 @@ Test(answer, whole_objects_are_not_read_for_a_range_far_inside)
 {
     const struct object_facts facts = {.size = 1 << 30, .etag = "v"};
     const struct wanted_range want = {.offset = 1 << 29, .len = 1, .facts = &facts};
-    struct answer a = answer_of((const char *const[]){
+    struct store_answer a = answer_of((const char *const[]){
         "HTTP/1.1 200 OK", "Content-Length: 1073741824", "ETag: \"v\"", NULL});
     uint64_t skip;
 
@@ -128,7 +128,7 @@ Test(answer, whole_objects_are_not_read_for_a_range_far_inside)
 
 Test(answer, a_status_line_starts_over)
 {
-    struct answer a = answer_of(
+    struct store_answer a = answer_of(
         (const char *const[]){"HTTP/1.1 200 Connection established", "ETag: \"proxy\"", "",
                               "HTTP/1.1 503 Slow Down\r\n", "Retry-After: 999999", NULL});
 
@@ -180,7 +180,7 @@ ParameterizedTestParameters(answer, classes)
 
 ParameterizedTest(struct class_case *c, answer, classes)
 {
-    struct answer a = {.status = c->status};
+    struct store_answer a = {.status = c->status};
 
     cr_expect(eq(int, (int)answer_classify(&a, c->code), (int)c->class), "%u %s", c->status,
               c->code);
