@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sampling.c - how long the order of a plan takes for each position, and how exactly it keeps shares.
+/* sampling.c - how long the order of a plan takes for each position, and how exactly it keeps
+ * shares.
  *
  *     sampling [SAMPLES]        1,281,167 by default
  *

@@ -510,8 +510,8 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
-/* Does the stream of a plan show the same before the cursor's position as the stream that it was made
- * with? */
+/* Does the stream of a plan show the same before the cursor's position as the stream that it was
+ * made with? */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                       const uint8_t identity[16], struct plenum_error *err)
 {

@@ -72,7 +72,7 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
     return *at <= end;
 }
 
-/* Does a text name an object in a store (loader/store/store_place.h)? */
+/* Returns whether a string names an object in a store (loader/store/store_place.h)? */
 static bool is_remote(const char *text)
 {
     static const char *const schemes[] = {"s3://", "https://", "http://"};

@@ -160,8 +160,8 @@ struct wire_open {
     char fields[FIELDS_TEXT_MAX];
     uint32_t num_fields;
     struct field_shape field[FIELDS_MAX];
-    /* Since 1.13: a plan in canonical form, of which `dataset` is then only a description; "": there
-     * is none. */
+    /* Since 1.13: a plan in canonical form, of which `dataset` is then only a description; "":
+     * there is none. */
     char plan[WIRE_PLAN_MAX];
 };
 

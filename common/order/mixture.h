@@ -78,15 +78,15 @@ uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t 
 uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint32_t position,
                             const struct philox_block *block);
 
-/** Call `found` for each position of an epoch that shows a sample, numbered through all sets, in any
- *  order. See sampler_find(). */
+/** Call `found` for each position of an epoch that shows a sample, numbered through all sets, in
+ * any order. See sampler_find(). */
 void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t sample,
                          sampler_found *found, void *arg);
 
 /**
- * The positions N of an epoch that shows all of set `named` by the first piece's weights; UINT32_MAX
- * for `named`: of every set that has a weight there. 0: they are more than 2^32 - 2, and `ret_set`
- * is the set that needs them.
+ * The positions N of an epoch that shows all of set `named` by the first piece's weights;
+ * UINT32_MAX for `named`: of every set that has a weight there. 0: they are more than 2^32 - 2, and
+ * `ret_set` is the set that needs them.
  */
 uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,
                        uint32_t *ret_set);

@@ -45,7 +45,8 @@ static inline uint32_t order_positions(const struct order *order)
     return order->n * (order->repeat ? order->repeat : 1);
 }
 
-/** The image of x under a permutation of [0, n), n >= 1 (docs/order.md, section 2). Threads: any. */
+/** The image of x under a permutation of [0, n), n >= 1 (docs/order.md, section 2). Threads: any.
+ */
 uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                        uint32_t n, uint32_t x);
 /** Its inverse. */

@@ -37,8 +37,8 @@ int plan_fail(const struct plan_parser *p, const char *format, ...);
 
 bool plan_is_blank(char c);
 void plan_skip_blanks(struct plan_parser *p);
-/** Read the next word into `ret` [PLAN_WORD_MAX]. Blanks may stand between double quotes, in which a
- *  backslash protects the next character. Returns its length; 0: the line is over; -EINVAL. */
+/** Read the next word into `ret` [PLAN_WORD_MAX]. Blanks may stand between double quotes, in which
+ * a backslash protects the next character. Returns its length; 0: the line is over; -EINVAL. */
 int plan_next_word(struct plan_parser *p, char *ret);
 /** A word that must be there; `what` names it. 0 or -EINVAL, as below. */
 int plan_need_word(struct plan_parser *p, const char *what, char *ret);

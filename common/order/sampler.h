@@ -69,8 +69,8 @@ uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32
 /** Receives a position. */
 typedef void sampler_found(void *arg, uint32_t position);
 
-/** Call `found` for each position of a pass that shows a sample, in any order. Takes microseconds for
- *  plain orders without blocks and for weights by quota, otherwise the time of a whole pass. */
+/** Call `found` for each position of a pass that shows a sample, in any order. Takes microseconds
+ * for plain orders without blocks and for weights by quota, otherwise the time of a whole pass. */
 void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
                   sampler_found *found, void *arg);
 

@@ -6,7 +6,8 @@
  * so each part gets one of the two. U_b is the bit-reversed block number, of which 2^k consecutive
  * ones are at equal distances on the circle of 2^32, so the same holds for aligned groups.
  *
- * tests/common/test_shares_small.c compiles this file with phases of 8 bits and tries all of them. */
+ * tests/common/test_shares_small.c compiles this file with phases of 8 bits and tries all of them.
+ */
 #include "config.h"
 
 #include "common/order/shares.h"

@@ -2,9 +2,9 @@
 /* shares.h - how the parts of a mixture share the places of a block, exactly and without state.
  *
  * Blocks of K places are numbered b = 0, 1, 2 ... Part i gets the floor or the ceiling of its quota
- * K w_i / W in each block, and in each group of 2^k blocks that begins at a multiple of 2^k. So over
- * b blocks it is less than popcount(b) places away from b K w_i / W. docs/order.md, section 8, has
- * the formulas. */
+ * K w_i / W in each block, and in each group of 2^k blocks that begins at a multiple of 2^k. So
+ * over b blocks it is less than popcount(b) places away from b K w_i / W. docs/order.md, section 8,
+ * has the formulas. */
 #ifndef COMMON_SHARES_H
 #define COMMON_SHARES_H
 

@@ -93,7 +93,7 @@ enum pipeline_arguments {
     PIPELINE_LISTS,     /* (operations | operations, p=): one_of */
     PIPELINE_MAP,       /* pipeline_map.c: map */
     PIPELINE_POLICY,    /* pipeline_policy.c: policy */
-    PIPELINE_SHARE,     /* of a step that has no word in a text: number */
+    PIPELINE_SHARE,     /* of a step that has no word in texts: number */
     PIPELINE_ARGUMENTS, /* number of kinds */
 };
 
@@ -127,7 +127,7 @@ enum pipeline_op_kind {
     PIPELINE_TRIVIAL_AUGMENT_WIDE,
     PIPELINE_AUTO_AUGMENT,
     PIPELINE_AUGMIX,
-    PIPELINE_WORDS, /* number of operations that have a word in a text; steps of policies: */
+    PIPELINE_WORDS, /* number of operations that have a word in texts; steps of policies: */
     PIPELINE_SOLARIZE_ADD = PIPELINE_WORDS,
     PIPELINE_MIX_BEGIN,
     PIPELINE_MIX_NEXT,
@@ -228,7 +228,7 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->jitter.hue.low.num != 0 || op->jitter.hue.high.num != 0;
 }
 
-/** The operation's word in a text or in a description, "color_jitter"; NULL: none. */
+/** The operation's word in texts and descriptions, "color_jitter"; NULL: none. */
 const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);

@@ -11,7 +11,7 @@
 #include "common/util/util.h"
 
 /* One row for each operation: its constant, its word, its arguments, the message if they cannot be
- * parsed, and the bounds of its number. Those behind PIPELINE_WORDS have no word in a text, only a
+ * parsed, and the bounds of its number. Those behind PIPELINE_WORDS have no word in texts, only a
  * name. */
 #define OP(kind, name, arguments, ...) [PIPELINE_##kind] = {name, PIPELINE_##arguments, __VA_ARGS__}
 static const struct {

@@ -414,7 +414,8 @@ PLENUM_API int plenum_batch_get_mix(const struct plenum_batch *batch, struct ple
 #define PLENUM_SETS_MAX 64
 
 /**
- * Write the set that each sample of a batch belongs to: its number in the order of the plan's lines.
+ * Write the set that each sample of a batch belongs to: its number in the order of the plan's
+ * lines.
  *
  * @param ret  uint8 [count]; filled in only if the stream has a plan.
  * Returns the number of sets, or 0 without a plan. Threads: any.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* archive.h - shared by data sets of archives (tar:, tfrecord:, parquet:, mds:): finds files by patterns, indexes
- * several archives in parallel, and reads by offset. */
+/* archive.h - shared by data sets of archives (tar:, tfrecord:, parquet:, mds:): finds files by
+ * patterns, indexes several archives in parallel, and reads by offset. */
 #ifndef LOADER_DATASET_ARCHIVE_H
 #define LOADER_DATASET_ARCHIVE_H
 

@@ -83,7 +83,7 @@ static struct block *find(struct block_cache *c, const struct block_recipe *reci
     return NULL;
 }
 
-/* Forget a block that nobody uses. Returns it: free it outside the lock, because its destroy() may
+/* Forget an unused block. Returns it: free it outside the lock, because its destroy() may
  * release others. */
 static void forget(struct block_cache *c, struct block *b)
 {

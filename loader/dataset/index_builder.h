@@ -95,8 +95,8 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
 int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
                                 size_t len, struct plenum_error *err);
 
-/** Name the classes 0 ... count - 1 of labels that are numbers; further ones have no name. 0, -ENOMEM
- * or -EOVERFLOW. */
+/** Name the classes 0 ... count - 1 of labels that are numbers; further ones have no name. 0,
+ * -ENOMEM or -EOVERFLOW. */
 int index_builder_name_classes(struct index_builder *b, const char *const *names, uint32_t count);
 
 /** Append everything in `part` to `b`: 0, -ENOMEM or -EOVERFLOW. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* mds.c - "mds:FOLDER": data sets that MosaicML Streaming's MDSWriter has written.
  *
- * FOLDER has an index.json, which lists the shards and their columns. While indexing, the offsets of
- * samples, the sizes of their columns and the labels are read. Then an image in a shard that is not
- * compressed is read like a member of a tar archive. A compressed shard is decompressed as a whole
- * when one of its samples is read, and kept for the next one. If a shard is there in both forms, the
- * one that is not compressed is read. */
+ * FOLDER has an index.json, which lists the shards and their columns. While indexing, the offsets
+ * of samples, the sizes of their columns and the labels are read. Then an image in a shard that is
+ * not compressed is read like a member of a tar archive. A compressed shard is decompressed as a
+ * whole when one of its samples is read, and kept for the next one. If a shard is there in both
+ * forms, the one that is not compressed is read. */
 #include "config.h"
 
 #include <assert.h>
@@ -629,7 +629,7 @@ static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct
         return r;
     if (strcmp(mode, "RGB") != 0 && strcmp(mode, "L") != 0)
         return error_set(err, -EBADMSG,
-                         "its pixels have another mode than RGB and L, which are supported");
+                         "its pixels are neither RGB nor L: only these modes are supported");
     head += numbers[2];
     pixels = (uint64_t)numbers[0] * numbers[1] * (mode[0] == 'R' ? 3 : 1);
     if (numbers[0] > UINT16_MAX || numbers[1] > UINT16_MAX || head + pixels != s->len)

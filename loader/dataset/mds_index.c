@@ -32,7 +32,7 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
     return error_set(err, -EBADMSG, "its shard %zu has no valid '%s'", shard, what);
 }
 
-/* A member that is a text, malloc. NULL: it is not, or contains zero bytes. */
+/* A member that is a string, malloc. NULL: it is not, or contains zero bytes. */
 static char *get_text(struct json_at value)
 {
     size_t len;
@@ -260,10 +260,10 @@ static int read_shard(struct mds_index *index, struct json_at shard, struct mds_
 
     if (!text_is(shard, "format", "mds"))
         return error_set(err, -EBADMSG,
-                         "its shard %zu has another format than 'mds', which is not supported",
+                         "its shard %zu does not have the format 'mds': no other is supported",
                          index->count);
     if (!get_number(shard, "version", INT64_MAX, &version) || version != 2)
-        return error_set(err, -EBADMSG, "its shard %zu has another version than 2", index->count);
+        return error_set(err, -EBADMSG, "its shard %zu does not have version 2", index->count);
     if (!get_number(shard, "samples", UINT32_MAX - 1, &samples))
         return damaged(index->count, "samples", err);
     s->samples = (uint32_t)samples;

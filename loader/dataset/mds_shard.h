@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* mds_shard.h - finds samples and the values of their columns in an MDS shard, either in its file or
- * in memory.
+/* mds_shard.h - finds samples and the values of their columns in an MDS shard, either in its file
+ * or in memory.
  *
  *     u32 samples | u32 offsets [samples + 1] | JSON | samples
  *
- * An offset is that of a sample in the shard; the last one is the size of the shard. A sample has the
- * u32 sizes of those columns whose sizes vary, then the values of all columns. */
+ * An offset is that of a sample in the shard; the last one is the size of the shard. A sample has
+ * the u32 sizes of those columns whose sizes vary, then the values of all columns. */
 #ifndef LOADER_DATASET_MDS_SHARD_H
 #define LOADER_DATASET_MDS_SHARD_H
 
@@ -38,9 +38,11 @@ struct mds_value {
  * pread(). */
 int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len);
 
-/** Find a sample by its number: 0, or -EBADMSG its offsets are impossible, or errors of mds_get(). */
+/** Find a sample by its number: 0, or -EBADMSG its offsets are impossible, or errors of mds_get().
+ */
 int mds_find_sample(struct mds_reader *r, uint32_t number, struct mds_sample *ret);
-/** Find the values of all columns of a sample, in `ret` [columns]. Errors like mds_find_sample(). */
+/** Find the values of all columns of a sample, in `ret` [columns]. Errors like mds_find_sample().
+ */
 int mds_find_values(struct mds_reader *r, const struct mds_sample *sample, struct mds_value *ret);
 
 /** Write a number, stored in `size` bytes, as text to `ret` [MDS_TEXT_MAX]; returns its length. */

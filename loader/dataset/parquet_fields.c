@@ -329,7 +329,8 @@ static bool is_requested(const struct dataset *d, const char *column)
     return false;
 }
 
-/* Is each requested field a column? Otherwise all columns are told, for a message. */
+/* Returns whether each requested field is a column. If not, all columns are reported, for a
+ * message. */
 static bool are_columns(const struct dataset *d, const struct parquet_file *file)
 {
     for (uint32_t i = 0; i < d->fields.count; i++)

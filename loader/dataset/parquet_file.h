@@ -29,7 +29,7 @@ struct parquet_column {
     char *name;
     enum parquet_type type;
     bool repeated;       /* in a list or a map: a row has any number of values */
-    bool text;           /* its bytes are a text, not just bytes */
+    bool text;           /* its bytes are text */
     bool no_sign;        /* its integers are unsigned */
     unsigned max_level;  /* definition level of a value that is not null */
     unsigned list_level; /* highest repetition level */

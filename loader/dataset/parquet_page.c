@@ -60,8 +60,8 @@ static int read_at(const struct parquet_source *s, void *bytes, size_t len, uint
 
 /* ---- headers ---- */
 
-/* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but 3
- * is a boolean. */
+/* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but
+ * 3 is a boolean. */
 static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* selection.c - evaluates the terms of a selection, joined by "and", one after the other.
  *
- * A sample's key is its path without what follows the first dot of the last part, so a folder and an
- * archive of it have the same keys. Folds and random subsets are decided by the hash of the key
+ * A sample's key is its path without what follows the first dot of the last part, so a folder and
+ * an archive of it have the same keys. Folds and random subsets are decided by the hash of the key
  * alone: adding samples moves no other sample. */
 #include "config.h"
 

@@ -53,7 +53,7 @@ bool thrift_next(struct thrift *t, struct thrift_field *f);
 int64_t thrift_int(struct thrift *t, const struct thrift_field *f);
 /** The field's value, which must be a boolean. */
 bool thrift_bool(struct thrift *t, const struct thrift_field *f);
-/** The field's value, which must be a text or bytes. Borrowed; returns its length. */
+/** The field's value, which must be a string or bytes. Borrowed; returns its length. */
 size_t thrift_binary(struct thrift *t, const struct thrift_field *f, const uint8_t **ret);
 /** Is the field's value a struct? If so, read it with thrift_next(). Otherwise it is bad. */
 bool thrift_struct(struct thrift *t, const struct thrift_field *f);

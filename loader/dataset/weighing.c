@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weighing.c - integer weights. Rules about classes use integer roots, and real numbers are scaled by
- * one division in double precision, which IEEE 754 defines exactly: all loaders get the same. */
+/* weighing.c - integer weights. Rules about classes use integer roots, and real numbers are scaled
+ * by one division in double precision, which IEEE 754 defines exactly: all loaders get the same. */
 #include "config.h"
 
 #include "loader/dataset/weighing.h"

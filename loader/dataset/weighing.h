@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weighing.h - the weights of a set's samples, by a rule of a plan: integers, the same everywhere. */
+/* weighing.h - the weights of a set's samples, by a rule of a plan: integers, the same everywhere.
+ */
 #ifndef LOADER_DATASET_WEIGHING_H
 #define LOADER_DATASET_WEIGHING_H
 
@@ -22,8 +23,8 @@ struct weighing {
  *                   "json.NAME"; "repeat:" before one of the last three
  * @param positions  if the rule says how many positions a pass has, becomes that number; otherwise
  *                   it stays
- * Errors: -EINVAL the rule, a weight below 0, all weights 0, another number of weights than samples,
- * or sums beyond 2^63; those of the file system and of fields; -ENOMEM.
+ * Errors: -EINVAL the rule, a weight below 0, all weights 0, more or fewer weights than
+ * samples, or sums beyond 2^63; those of the file system and of fields; -ENOMEM.
  */
 int weighing_make(const struct weighing *of, const char *rule, uint64_t *weights,
                   uint64_t *positions, struct plenum_error *err);

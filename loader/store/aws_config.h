@@ -48,7 +48,7 @@ const char *aws_variable(const char *name);
 /** Read a small file of at most 64 KiB, NUL-terminated, malloc: 0 or -errno. */
 int aws_read_file(const char *path, char **ret, size_t *len);
 
-/** Wipe and free a text. NULL is ignored. */
+/** Wipe and free a string. NULL is ignored. */
 void aws_wipe(char *text);
 
 #endif

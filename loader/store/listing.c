@@ -21,7 +21,7 @@ enum {
 /* The rest of a document, and the tag that was read last. */
 struct xml_reader {
     const char *at, *end;
-    const char *name; /* [name_len]: borrowed, without a prefix for a name space */
+    const char *name; /* [name_len]: borrowed, without a prefix for a namespace */
     size_t name_len;
     const char *text; /* [text_len]: before the tag, since the last one */
     size_t text_len;
@@ -151,7 +151,8 @@ static size_t decode_entity(const char *name, char *to)
     return 0;
 }
 
-/* Copy a text with its entities decoded: its length, or -EBADMSG if it does not fit or is invalid.
+/* Copy a string with its entities decoded: its length, or -EBADMSG if it does not fit or is
+ * invalid.
  * */
 static int copy_text(const char *text, size_t len, char *ret, size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* store_answer.h - what the header of an HTTP answer says, and whether an answer is the one that was
- * requested. Pure; every byte comes from a server that may be wrong or hostile. */
+/* store_answer.h - what the header of an HTTP answer says, and whether an answer is the one that
+ * was requested. Pure; every byte comes from a server that may be wrong or hostile. */
 #ifndef LOADER_STORE_STORE_ANSWER_H
 #define LOADER_STORE_STORE_ANSWER_H
 

@@ -18,7 +18,7 @@ struct store_place {
     char *key;  /* owned: without its leading slash, not encoded; "" for the whole bucket or host */
 };
 
-/** Does a text begin with one of these schemes? */
+/** Returns whether a string begins with one of these schemes. */
 bool place_is_remote(const char *text);
 
 /**
@@ -32,7 +32,7 @@ void place_fini(struct store_place *place);
 
 /** The canonical name, malloc: equal places have equal names, and place_parse() accepts it. */
 char *place_name(const struct store_place *place);
-/** place_name() of a text: malloc in `*ret`, or an error of place_parse(). */
+/** place_name() of a string: malloc in `*ret`, or an error of place_parse(). */
 int place_canonical(const char *text, char **ret, struct plenum_error *err);
 
 /** Percent-encode all bytes but letters, digits and "-._~", and '/' unless `slash`: malloc. */

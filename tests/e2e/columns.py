@@ -189,7 +189,8 @@ def chunk(column, rows, at, version, page_rows):
     if column.dictionary:
         table = list(dict.fromkeys(v for v in rows if v is not None))
         dictionary_at = at
-        out += page(column, {1: 2, 7: Struct({1: len(table), 2: PLAIN, 3: False})}, b"", plain(column.form, table), version)
+        head = {1: 2, 7: Struct({1: len(table), 2: PLAIN, 3: False})}
+        out += page(column, head, b"", plain(column.form, table), version)
     for i in range(0, len(rows), page_rows):
         data_at = data_at or at + len(out)
         part = rows[i:i + page_rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Parquet files and MDS data sets: columns, fields, classes, and what is refused. If pyarrow, datasets or streaming
+"""Parquet files and MDS data sets: columns, fields, classes, and refusals. If pyarrow, datasets or streaming
 (MosaicML) is installed, the same with files that they write."""
 
 import io
@@ -101,7 +101,8 @@ class ParquetTest(Columns):
                            Column("even", BOOLEAN, [i % 2 == 0 for i in range(n)], codec)], version, 7, 3)
             self.assertEqual(sample(path, 0)["fields"], {"label": "0", "number": "0", "score": "0", "even": "1"})
             for i in (1, 6, 7, 13, n - 1):
-                fields = {"label": str(pictures[i][1]), "number": str(-i), "score": f"{i / 4:g}", "even": str(1 - i % 2)}
+                fields = {"label": str(pictures[i][1]), "number": str(-i), "score": f"{i / 4:g}",
+                          "even": str(1 - i % 2)}
                 self.assertEqual(sample(path, i)["fields"], {**fields, **({"text": f"t{i % 3}"} if i % 5 else {})})
             hashes = ctl("hash", path, *STREAM, "--fields", "number:number:int64,s:score:float32")
             self.assertNotEqual(hashes.split()[0], want)

@@ -19,7 +19,8 @@ with tempfile.TemporaryDirectory() as folder:
         for version in 1, 2:
             for dictionary in False, True:
                 parquet(path, [Column(["image", "bytes"], BYTES, images, codec, dictionary),
-                               Column("label", INT64 if dictionary else INT32, labels, codec, dictionary, required=True),
+                               Column("label", INT64 if dictionary else INT32, labels, codec, dictionary,
+                                      required=True),
                                Column("caption", BYTES, captions, codec, dictionary, text=True),
                                Column("score", DOUBLE, [1.5, None, 2, 3, 4, 5]),
                                Column("new", BOOLEAN, [True, False] * 3)], version, 4, 3, keys)

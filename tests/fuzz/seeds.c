@@ -137,7 +137,8 @@ static void text_seeds(void)
         "rrc(24) invert(0.1) mix(mixup=0.8, cutmix=1, p=0.9, switch=0.3)",
         "block:1024",
         "set a 0.7 select=\"label 0..9 and not names x.txt\" folder:x\nset b 1/3 repeat=2 "
-        "shuffle=block:8 /y\nblock 8\nepoch a\nlabels stack\nat 16 a 1\nramp 24 80 3 b 1\nskip 3 5\n",
+        "shuffle=block:8 /y\nblock 8\nepoch a\nlabels stack\nat 16 a 1\n"
+        "ramp 24 80 3 b 1\nskip 3 5\n",
         "set a 1 weights=file:w.npy draw=independent epoch=9 generated:5\n",
         "set a 1 /x\nbalance label classes=4 each=2\nstratify set\n",
         "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",

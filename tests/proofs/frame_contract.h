@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* frame_contract.h - what frame_get_text() promises. prove_frame.c proves it, and prove_wire.c
- * builds on it, because a text of any length is too much for EVA in the middle of a message.
+/* frame_contract.h - the contract of frame_get_text(). prove_frame.c proves it, and prove_wire.c
+ * builds on it, because a string of any length is too much for EVA in the middle of a message.
  *
  * A payload is the last bytes of a buffer, so readers that start anywhere in the buffer read
  * payloads of all lengths up to its size. */

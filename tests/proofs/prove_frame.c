@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* prove_frame.c - reads a text from every position of a payload, and any number of bytes. */
+/* prove_frame.c - reads a string from every position of a payload, and any number of bytes. */
 #include "tests/proofs/frame_contract.h"
 
 uint8_t payload[PAYLOAD];

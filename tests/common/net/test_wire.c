@@ -42,8 +42,8 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .num_fields = 1,
                                       .field = {{.type = PLENUM_FIELD_TEXT, .room = 300}}};
 
-/* Bytes of OPEN that came with 1.13, with 1.10 and later, and with 1.9 and later, in `good`; and those
- * of OPENED and FIELDS that came with 1.13. */
+/* Bytes of OPEN that came with 1.13, with 1.10 and later, and with 1.9 and later, in `good`; and
+ * those of OPENED and FIELDS that came with 1.13. */
 enum { PLAN_BYTES = 4 };
 enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
 enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };

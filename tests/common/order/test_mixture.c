@@ -52,7 +52,8 @@ static void add_piece(struct made *m, uint64_t start, const uint32_t *weights)
     m->pieces[m->parts.num_pieces++] = (struct mixture_piece){start, weights};
 }
 
-/* The values of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8, N 40. */
+/* The values of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8,
+ * N 40. */
 Test(mixture, known_answers)
 {
     static const uint32_t want[][2] = {
@@ -73,8 +74,8 @@ Test(mixture, known_answers)
     mixture_destroy(m.mixture);
 }
 
-/* Each set's t runs through 0, 1, 2 ... within each block; find is the inverse; and counts are known
- * in constant time. */
+/* Each set's t runs through 0, 1, 2 ... within each block; find is the inverse; and counts are
+ * known in constant time. */
 static void check_turns(const struct made *m, uint64_t begin, uint64_t end)
 {
     uint64_t told[SETS_MAX];

@@ -504,8 +504,8 @@ static bool is_in_gap(uint64_t g)
     return false;
 }
 
-/* From any position on, whatever the size of a step: each position that is not skipped counts once, in
- * order, and what fills up a step is a position that the step shows anyway. */
+/* From any position on, whatever the size of a step: each position that is not skipped counts once,
+ * in order, and what fills up a step is a position that the step shows anyway. */
 Test(steps, gaps_are_never_shown)
 {
     enum { N = 40, END = 4 * N };

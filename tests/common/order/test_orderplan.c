@@ -23,7 +23,7 @@ static struct orderplan *parse(const char *text)
     return plan;
 }
 
-/* Does a text have this canonical form, which is its own? */
+/* Returns whether a plan has this canonical form, which is its own. */
 static void becomes(const char *text, const char *want)
 {
     struct orderplan *plan = parse(text), *again;
@@ -35,7 +35,7 @@ static void becomes(const char *text, const char *want)
     orderplan_free(plan);
 }
 
-/* Is a text refused with a message that contains `want`? */
+/* Returns whether a plan is refused with a message that contains `want`. */
 static void refused(const char *text, const char *want)
 {
     struct plenum_error err = {.text = ""};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* test_shares_small.c - shares with phases of 8 bits, where every case can be tried.
  *
- * common/order/shares.c is compiled with narrower phases, so that what happens near 2^32 happens near
- * 2^8: every edge, every shift, every block number up to twice the period. Counting is the oracle.
+ * common/order/shares.c is compiled with narrower phases, so that what happens near 2^32 happens
+ * near 2^8: every edge, every shift, every block number up to twice the period. Counting is the
+ * oracle.
  */
 #include "config.h"
 

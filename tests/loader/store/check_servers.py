@@ -118,7 +118,8 @@ class Servers(unittest.TestCase):
         url = f"http://127.0.0.1:{port}"
         self.serve(url, self.program("moto_server"), "-H", "127.0.0.1", "-p", str(port))
         subprocess.run([self.program("python"), "-c", UPLOAD, url, self.data], check=True)
-        for name in ("tar:s3://data/a b+c", "s3://data/a b+c/train-*.tar", "s3://data/a b+c/train-{000000..000004}.tar"):
+        for name in ("tar:s3://data/a b+c", "s3://data/a b+c/train-*.tar",
+                     "s3://data/a b+c/train-{000000..000004}.tar"):
             self.assertEqual(self.hash(name, AWS_ENDPOINT_URL=url), self.local, name)
 
     def test_nginx(self):
