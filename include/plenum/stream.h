@@ -541,6 +541,7 @@ struct plenum_field {
  *     tar:, folder:  the extension of a member or file beside the image ("txt", "seg.png"), or a
  *                    member of its JSON ("json.caption", "json.meta.size")
  *     tfrecord:      a feature
+ *     parquet:, mds: a column; "image.path" is the member of a struct
  *     list:          a column, by its name, or by its number if the list has no header; for bytes,
  *                    npy and mask the column holds paths
  *

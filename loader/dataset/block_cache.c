@@ -83,8 +83,7 @@ static struct block *find(struct block_cache *c, const struct block_recipe *reci
     return NULL;
 }
 
-/* Forget an unused block. Returns it: free it outside the lock, because its destroy() may
- * release others. */
+/* Remove an unused block from the table. The caller destroys it, outside the lock. */
 static void forget(struct block_cache *c, struct block *b)
 {
     assert(lock_is_held(&c->mu) && b->users == 0 && c->bytes >= b->bytes);

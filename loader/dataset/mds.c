@@ -4,7 +4,7 @@
  * FOLDER has an index.json, which lists the shards and their columns. While indexing, the offsets
  * of samples, the sizes of their columns and the labels are read. Then an image in a shard that is
  * not compressed is read like a member of a tar archive. A compressed shard is decompressed as a
- * whole when one of its samples is read, and kept for the next one. If a shard is there in both
+ * whole when one of its samples is read, and kept for the next one. If a shard exists in both
  * forms, the one that is not compressed is read. */
 #include "config.h"
 

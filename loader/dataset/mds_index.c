@@ -165,7 +165,7 @@ static int read_layout(struct mds_index *index, struct json_at shard, struct mds
 
     if (!json_get(shard, "column_names", &names) ||
         !json_get(shard, "column_encodings", &encoded) || !json_get(shard, "column_sizes", &sizes))
-        return damaged(index->count, "column_names, column_encodings and column_sizes", err);
+        return damaged(index->count, "column_names", err);
     l = calloc(1, sizeof(*l));
     if (!l)
         return out_of_memory(err);
@@ -179,7 +179,7 @@ static int read_layout(struct mds_index *index, struct json_at shard, struct mds
     }
     if (r < 0 || l->count == 0) {
         layout_free(l);
-        return damaged(index->count, "column_names, column_encodings and column_sizes", err);
+        return damaged(index->count, "column_names", err);
     }
     s->layout = keep_layout(index, l);
     return s->layout ? 0 : out_of_memory(err);

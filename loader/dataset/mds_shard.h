@@ -38,11 +38,9 @@ struct mds_value {
  * pread(). */
 int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len);
 
-/** Find a sample by its number: 0, or -EBADMSG its offsets are impossible, or errors of mds_get().
- */
+/** Find a sample by its number: 0; -EBADMSG its offsets are impossible; or errors of mds_get(). */
 int mds_find_sample(struct mds_reader *r, uint32_t number, struct mds_sample *ret);
-/** Find the values of all columns of a sample, in `ret` [columns]. Errors like mds_find_sample().
- */
+/** Find the values of all columns of a sample, in `ret` [columns]. Errors: mds_find_sample()'s. */
 int mds_find_values(struct mds_reader *r, const struct mds_sample *sample, struct mds_value *ret);
 
 /** Write a number, stored in `size` bytes, as text to `ret` [MDS_TEXT_MAX]; returns its length. */

@@ -103,8 +103,9 @@ static int next_page(struct parquet_cursor *c, struct plenum_error *err)
 {
     int r;
 
-    parquet_values_fini(&c->values);
-    while (c->values.count == 0) {
+    do {
+        parquet_values_fini(&c->values); /* also of a page without values */
+        c->next = 0;
         while (c->left == 0) {
             r = begin_group(c, err);
             if (r <= 0)
@@ -113,7 +114,7 @@ static int next_page(struct parquet_cursor *c, struct plenum_error *err)
         r = take_page(c, err);
         if (r < 0)
             return r;
-    }
+    } while (c->values.count == 0);
     return 1;
 }
 

@@ -62,7 +62,7 @@ bool features_find(const struct parquet_file *file, const char *type, char *ret,
     return count == 1;
 }
 
-static int bad_names(const char *column, const char *why, struct plenum_error *err)
+MESSAGE static int bad_names(const char *column, const char *why, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
                      "the class names of column '%s', in its metadata 'huggingface', %s", column,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet_features.h - what the library `datasets` (Hugging Face) notes in the Parquet files that
- * it writes: which columns are images and classes, and the names of classes. */
+/* parquet_features.h - reads the notes of the library `datasets` (Hugging Face) in Parquet files:
+ * which columns are images and classes, and the names of classes. */
 #ifndef LOADER_DATASET_PARQUET_FEATURES_H
 #define LOADER_DATASET_PARQUET_FEATURES_H
 

@@ -56,7 +56,7 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-static int damaged(const char *what, struct plenum_error *err)
+MESSAGE static int damaged(const char *what, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG, "its metadata is damaged: %s", what);
 }
@@ -423,6 +423,7 @@ static int read_tail(int fd, struct parquet_file *file, struct plenum_error *err
 {
     size_t have = (size_t)min_u64(file->size, FIRST_READ), len = 0;
     uint8_t *tail = malloc(have), *more;
+    struct plenum_error why;
     int r = tail ? io_pread_all(fd, tail, have, file->size - have) : -ENOMEM;
 
     if (r < 0) {
@@ -445,6 +446,11 @@ static int read_tail(int fd, struct parquet_file *file, struct plenum_error *err
         }
     }
     r = read_metadata(tail + have - TAIL - len, len, file, err);
+    if (r == -EBADMSG && err) {
+        why = *err;
+        (void)error_set(err, r, "%s (its metadata begins at byte %llu)", why.text,
+                        (unsigned long long)file->size - TAIL - len);
+    }
 
 out:
     free(tail);

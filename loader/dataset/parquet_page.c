@@ -36,8 +36,8 @@ enum encoding {
     RLE_DICTIONARY = 8,
 };
 
-static int damaged(const struct parquet_source *s, uint64_t at, const char *what,
-                   struct plenum_error *err)
+MESSAGE static int damaged(const struct parquet_source *s, uint64_t at, const char *what,
+                           struct plenum_error *err)
 {
     return error_set(err, -EBADMSG, "the page at byte %llu, of column '%s', is damaged: %s",
                      (unsigned long long)at, s->column->name, what);
@@ -260,7 +260,7 @@ struct body {
     struct plenum_error *err;
 };
 
-static int bad(const struct body *b, const char *what)
+MESSAGE static int bad(const struct body *b, const char *what)
 {
     return damaged(b->s, b->page->at, what, b->err);
 }

@@ -20,7 +20,7 @@ struct parquet_page {
     uint32_t len;       /* bytes of the body, decompressed */
     uint32_t values;    /* including nulls */
     uint32_t def_bytes; /* PARQUET_DATA_2: of definition levels, which are not compressed */
-    uint32_t rep_bytes; /* bytes of repetition levels, which come first */
+    uint32_t rep_bytes; /* PARQUET_DATA_2: of repetition levels, which come first */
     int32_t encoding, level_encoding;
     enum parquet_page_kind kind;
     bool stored; /* PARQUET_DATA_2: not compressed, whatever the column's codec is */

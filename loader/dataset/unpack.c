@@ -58,7 +58,7 @@ int unpack_check(enum unpack_codec codec, struct plenum_error *err)
 
 /* ---- snappy ---- */
 
-/* The state of decoding: the remaining input, and the output. */
+/* The state of decoding: the rest of the input, and the output. */
 struct snappy {
     const uint8_t *at, *end;
     uint8_t *bytes;

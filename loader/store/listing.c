@@ -152,8 +152,7 @@ static size_t decode_entity(const char *name, char *to)
 }
 
 /* Copy a string with its entities decoded: its length, or -EBADMSG if it does not fit or is
- * invalid.
- * */
+ * invalid. */
 static int copy_text(const char *text, size_t len, char *ret, size_t size)
 {
     size_t at = 0;

@@ -652,8 +652,8 @@ class Stream:
 
         SOURCE is where the data set stores the field, and defaults to NAME. In tar: and folder: it is the extension of
         a member or file that belongs to the image ("txt", "seg.png"), or a member of its JSON ("json.caption"). In
-        tfrecord: it is a feature. In list: it is a column, by its name, or by its number if the list has no header; for
-        bytes, npy and mask the column holds paths.
+        tfrecord: it is a feature, and in parquet: and mds: a column. In list: it is a column, by its name, or by its
+        number if the list has no header; for bytes, npy and mask the column holds paths.
 
         KIND is one of
 

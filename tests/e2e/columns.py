@@ -189,8 +189,8 @@ def chunk(column, rows, at, version, page_rows):
     if column.dictionary:
         table = list(dict.fromkeys(v for v in rows if v is not None))
         dictionary_at = at
-        head = {1: 2, 7: Struct({1: len(table), 2: PLAIN, 3: False})}
-        out += page(column, head, b"", plain(column.form, table), version)
+        header = {1: 2, 7: Struct({1: len(table), 2: PLAIN, 3: False})}
+        out += page(column, header, b"", plain(column.form, table), version)
     for i in range(0, len(rows), page_rows):
         data_at = data_at or at + len(out)
         part = rows[i:i + page_rows]
@@ -209,8 +209,9 @@ def chunk(column, rows, at, version, page_rows):
             {1: 3, 8: Struct({1: len(part), 2: len(part) - len(there), 3: len(part), 4: encoding,
                               7: column.codec != "none"})}
         out += page(column, header, levels, body, version)
-    return out, Struct({2: at, 3: Struct({1: column.form, 2: [encoding], 3: column.path, 4: CODECS[column.codec][0],
-                                          5: len(rows), 6: len(out), 7: len(out), 9: data_at, 11: dictionary_at})})
+    meta = {1: column.form, 2: [encoding], 3: column.path, 4: CODECS[column.codec][0], 5: len(rows), 6: len(out),
+            7: len(out), 9: data_at, 11: dictionary_at}
+    return out, Struct({2: at, 3: Struct(meta)})
 
 
 def schema(columns):

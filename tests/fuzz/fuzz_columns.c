@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .cache_dir = "/dev/null/none", .threads = 1, .memory = 64 << 20};
     struct plenum_error err = {""};
     struct dataset *d;
-    char name[200];
+    char name[512];
     size_t len;
     bool mds;
 
