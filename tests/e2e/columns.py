@@ -84,6 +84,10 @@ CODECS = {"none": (0, lambda data: data), "snappy": (1, snappy), "gzip": (2, mem
 # ---- Thrift's compact protocol ----
 
 
+class I64(int):
+    """An integer of 64 bits; others have 32."""
+
+
 class Struct:
     """Fields by number: int, bool, bytes, str, Struct, or a list of one of these."""
 
@@ -98,7 +102,9 @@ def zigzag(v):
 def kind(v):
     if isinstance(v, bool):
         return 1 if v else 2
-    return 6 if isinstance(v, int) else 8 if isinstance(v, (bytes, str)) else 9 if isinstance(v, list) else 12
+    if isinstance(v, int):
+        return 6 if isinstance(v, I64) else 5
+    return 8 if isinstance(v, (bytes, str)) else 9 if isinstance(v, list) else 12
 
 
 def value(v):
@@ -209,9 +215,9 @@ def chunk(column, rows, at, version, page_rows):
             {1: 3, 8: Struct({1: len(part), 2: len(part) - len(there), 3: len(part), 4: encoding,
                               7: column.codec != "none"})}
         out += page(column, header, levels, body, version)
-    meta = {1: column.form, 2: [encoding], 3: column.path, 4: CODECS[column.codec][0], 5: len(rows), 6: len(out),
-            7: len(out), 9: data_at, 11: dictionary_at}
-    return out, Struct({2: at, 3: Struct(meta)})
+    meta = {1: column.form, 2: [encoding], 3: column.path, 4: CODECS[column.codec][0], 5: I64(len(rows)),
+            6: I64(len(out)), 7: I64(len(out)), 9: I64(data_at), 11: I64(dictionary_at) if dictionary_at else None}
+    return out, Struct({2: I64(at), 3: Struct(meta)})
 
 
 def schema(columns):
@@ -234,8 +240,8 @@ def parquet(path, columns, version=1, group_rows=10, page_rows=4, keys=None):
             pages, meta = chunk(c, c.values[i:i + group_rows], len(out), version, page_rows)
             out += pages
             chunks.append(meta)
-        groups.append(Struct({1: chunks, 2: len(out), 3: min(group_rows, rows - i)}))
-    meta = value(Struct({1: 2, 2: schema(columns), 3: rows, 4: groups,
+        groups.append(Struct({1: chunks, 2: I64(len(out)), 3: I64(min(group_rows, rows - i))}))
+    meta = value(Struct({1: 2, 2: schema(columns), 3: I64(rows), 4: groups,
                          5: [Struct({1: k, 2: v}) for k, v in (keys or {}).items()] or None}))
     with open(path, "wb") as f:
         f.write(out + meta + struct.pack("<I", len(meta)) + b"PAR1")

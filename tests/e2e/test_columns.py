@@ -199,6 +199,9 @@ class ParquetTest(Columns):
             self.same(path)
             self.assertEqual(sample(path, 9)["fields"], {"image.path": pictures[9][2], "label": str(pictures[9][1]),
                                                          "even": str(1 - pictures[9][1] % 2)})
+        parquet(path, [Column(["image", "bytes"], BYTES, images(), "snappy", True),
+                       Column("label", INT64, labels())], 2)
+        self.assertEqual([r["bytes"] for r in pq.read_table(path)["image"].to_pylist()], images(), "our own writer")
         for codec in "brotli", "lz4":
             pq.write_table(table, path, compression=codec)
             self.refuses(path, path, "compressed with " + codec)
