@@ -214,7 +214,7 @@ void block_cache_release(struct block_cache *c, struct block *block)
 
 void *block_get_data(const struct block *block)
 {
-    assert(block->data && block->users > 0);
+    assert(block->data);
     return block->data;
 }
 
