@@ -206,6 +206,8 @@ static int parse_dataset(struct plan_parser *p, struct orderplan_set *set)
     r = dataname_make_absolute(text, p->folder ? p->folder : "/", made, sizeof(made), p->err);
     if (r < 0)
         return plan_line_error(p, r);
+    if (!dataname_is_absolute(made)) /* nothing follows the colon */
+        return plan_fail(p, "the data set of '%s' is missing", set->name);
     set->dataset = strdup(made);
     return set->dataset ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }

@@ -109,6 +109,7 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset a 1 /y\n", "two sets named 'a'");
     refused("set a/b 1 /x\n", "a set's name has at most 63 letters");
     refused("set a 1\n", "the data set of 'a' is missing");
+    refused("set a 1 folder:\n", "the data set of 'a' is missing");
     refused("set a 1 s3://bucket/x\n", "URL");
     refused("set a 1 repeat=0 /x\n", "repeat=0");
     refused("set a 1 repeat=2 repeat=3 /x\n", "repeat is given twice");
