@@ -5,22 +5,21 @@
 
 uint8_t payload[PAYLOAD];
 
-static struct {
-    struct wire_hello hello;
-    struct wire_open open;
-    struct wire_opened opened;
-    struct wire_render render;
-    struct wire_done done;
-    struct wire_stats stats;
-    struct wire_error error;
-    struct wire_ask_fields ask_fields;
-    struct wire_fields fields;
-    struct wire_progress progress;
-    struct wire_status status;
-    struct wire_status_stream stream;
-    struct wire_ask_name ask_name;
-    struct wire_name name;
-} m;
+/* Variables of their own, so that no message can run over into another one. */
+static struct wire_hello hello;
+static struct wire_open opening;
+static struct wire_opened opened;
+static struct wire_render render;
+static struct wire_done done;
+static struct wire_stats stats;
+static struct wire_error error;
+static struct wire_ask_fields ask_fields;
+static struct wire_fields fields;
+static struct wire_progress progress;
+static struct wire_status status;
+static struct wire_status_stream stream;
+static struct wire_ask_name ask_name;
+static struct wire_name name;
 
 /* EVA does not support the specification of the C library's. */
 char *strerror(int code)
@@ -35,33 +34,33 @@ static int get(int which, struct frame_reader *r)
 {
     switch (which) {
     case 0:
-        return wire_get_hello(r, &m.hello);
+        return wire_get_hello(r, &hello);
     case 1:
-        return wire_get_open(r, &m.open);
+        return wire_get_open(r, &opening);
     case 2:
-        return wire_get_opened(r, &m.opened);
+        return wire_get_opened(r, &opened);
     case 3:
-        return wire_get_render(r, &m.render);
+        return wire_get_render(r, &render);
     case 4:
-        return wire_get_done(r, &m.done);
+        return wire_get_done(r, &done);
     case 5:
-        return wire_get_stats(r, &m.stats);
+        return wire_get_stats(r, &stats);
     case 6:
-        return wire_get_error(r, &m.error);
+        return wire_get_error(r, &error);
     case 7:
-        return wire_get_ask_fields(r, &m.ask_fields);
+        return wire_get_ask_fields(r, &ask_fields);
     case 8:
-        return wire_get_fields(r, &m.fields);
+        return wire_get_fields(r, &fields);
     case 9:
-        return wire_get_progress(r, &m.progress);
+        return wire_get_progress(r, &progress);
     case 10:
-        return wire_get_status(r, &m.status);
+        return wire_get_status(r, &status);
     case 11:
-        return wire_get_status_stream(r, &m.stream);
+        return wire_get_status_stream(r, &stream);
     case 12:
-        return wire_get_ask_name(r, &m.ask_name);
+        return wire_get_ask_name(r, &ask_name);
     default:
-        return wire_get_name(r, &m.name);
+        return wire_get_name(r, &name);
     }
 }
 
