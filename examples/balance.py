@@ -1,7 +1,11 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""balance.py DATA - trains a small classifier on an imbalanced folder, with and without weights="class:1/2".
+"""Train a small classifier on an imbalanced folder, without and with weights="class:1/2".
 
-Prints the accuracy on a held-out fold: of all classes, and of the class with the fewest samples. Needs only NumPy."""
+    python3 balance.py sample
+
+It prints the accuracy on a held-out fold: of all classes, and of the one with the fewest samples. It needs only NumPy.
+"""
 
 import sys
 

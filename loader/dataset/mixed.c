@@ -23,6 +23,9 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/set_table.h"
 
+/* Memory while tables are made, at most: for each sample, and for each class. */
+enum { MEMBER_BYTES = 48, CLASS_BYTES = 40 };
+
 /* The order of the sets under one seed. */
 struct seeded {
     struct seeded *next;
@@ -449,6 +452,30 @@ static int join_sets(struct dataset *d, struct plenum_error *err)
     return r;
 }
 
+/* A client must not exhaust the loader's memory. */
+static int check_memory(const struct mixed *m, const struct dataset_options *options,
+                        struct plenum_error *err)
+{
+    const struct orderplan *plan = m->plan;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct dataset *set = m->set[i].dataset;
+        bool members =
+            plan->sets[i].select || plan->sets[i].weights || plan->order != ORDERPLAN_MIX;
+
+        if (members)
+            bytes += (uint64_t)MEMBER_BYTES * dataset_get_samples(set);
+        if (members || plan->labels == ORDERPLAN_STACK || dataset_get_class_names(set) > 0)
+            bytes += (uint64_t)CLASS_BYTES * dataset_get_classes(set);
+    }
+    return options->memory && bytes > options->memory
+               ? error_set(err, -ENOMEM,
+                           "the tables of the plan would take more memory than this loader may use "
+                           "for them")
+               : 0;
+}
+
 /* Make the tables of all sets that are shown at any time. */
 static int make_tables(struct mixed *m, const struct dataset_options *options,
                        struct plenum_error *err)
@@ -478,6 +505,8 @@ int mixed_open(struct dataset *dataset, const char *text, const struct dataset_o
     r = orderplan_parse(text, NULL, &m->plan, err);
     for (uint32_t i = 0; r == 0 && i < m->plan->num_sets; i++)
         r = open_set(d, i, options, err);
+    if (r == 0)
+        r = check_memory(m, options, err);
     if (r == 0)
         r = make_tables(m, options, err);
     if (r == 0)

@@ -16,8 +16,6 @@
 #include "loader/dataset/selection.h"
 #include "loader/dataset/weighing.h"
 
-enum { MEMBER_BYTES = 48 }; /* memory for each sample while a table is made, at most */
-
 void set_table_fini(struct set_table *table)
 {
     free(table->member);
@@ -94,12 +92,6 @@ int set_table_make(const struct orderplan_set *plan, const struct dataset *datas
     int r = 0;
 
     *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
-    if ((plan->select || plan->weights) && options->memory &&
-        options->memory / MEMBER_BYTES < n) /* a client must not exhaust the loader's memory */
-        return error_set(
-            err, -ENOMEM,
-            "its selection and weights would take more memory than this loader may use "
-            "for them");
     if (plan->select)
         r = selection_make(dataset, plan->select, options, &t->member, &n, err);
     if (r < 0)

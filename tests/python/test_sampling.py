@@ -503,7 +503,11 @@ class StreamTest(unittest.TestCase):
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),
                                (dict(dataset=self.data["red"], select="label 99"), "no samples that select leaves"),
-                               (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used")):
+                               (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used"),
+                               (dict(dataset="generated:4000000000", select="label 0"), "more memory than this loader"),
+                               (dict(dataset=self.pyplenum.Mix(a=(1, "generated,classes=2000000000:5"),
+                                                               b=(1, "generated:5")), labels="stack"),
+                                "more memory than this loader")):
             with self.assertRaises(OSError) as caught:
                 self.open(**more)
             self.assertIn(sentence, str(caught.exception))
