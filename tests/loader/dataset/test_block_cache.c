@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks are made once while they are kept, memory is limited, and threads that need more than that
- * do not wait for each other for ever. */
+/* Blocks are made once while they are kept, memory is limited, and threads that together need more
+ * than the limit do not deadlock. */
 #include "config.h"
 
 #include <errno.h>
