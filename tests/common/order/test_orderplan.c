@@ -47,6 +47,7 @@ static void refused(const char *text, const char *want)
 
 Test(orderplan, has_one_spelling_for_each_meaning)
 {
+    becomes("set a 1 tar:s3://bucket/x.tar\n", "set a 1 tar:s3://bucket/x.tar\n");
     becomes("set photos 7 folder:photos\nset art 2 tar:/data/art.tar\n",
             "set photos 7 folder:/here/photos\nset art 2 tar:/data/art.tar\n");
     becomes("# weights are shares\n\nset a 0.7 /x\n set b  1/5  /y  \r\nset c 0.1 /z\n",
@@ -110,7 +111,7 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a/b 1 /x\n", "a set's name has at most 63 letters");
     refused("set a 1\n", "the data set of 'a' is missing");
     refused("set a 1 folder:\n", "the data set of 'a' is missing");
-    refused("set a 1 s3://bucket/x\n", "URL");
+    refused("set a 1 ftp://host/x\n", "URL");
     refused("set a 1 repeat=0 /x\n", "repeat=0");
     refused("set a 1 repeat=2 repeat=3 /x\n", "repeat is given twice");
     refused("set a 1 shuffle=some /x\n", "shuffle 'some'");

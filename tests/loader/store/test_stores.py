@@ -103,6 +103,19 @@ class Stores(unittest.TestCase):
         self.assertIn("there is no such object", self.hash("tar:s3://data/sets/train-{000..003}.tar"))
         self.assertIn("no *.tar below s3://data/other/", self.hash("tar:s3://data/other"))
 
+    def test_plan(self):
+        """a set of a plan may be in a store"""
+        def plan(shards):
+            path = os.path.join(self.shards, "..", "plan")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"set a 2 tar:{shards}/train-000.tar\nset b 1 tar:{shards}/train-{{001..002}}.tar\n"
+                           "labels stack\n")
+            return "@" + os.path.normpath(path)
+
+        local = self.ctl_hash(plan(self.shards), os.environ)
+        self.assertRegex(local, "^[0-9a-f]{16}$")
+        self.assertEqual(self.hash(plan("s3://data/sets")), local)
+
     def test_http(self):
         """archives behind HTTP"""
         self.store.signed = False
