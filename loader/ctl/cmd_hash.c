@@ -64,6 +64,8 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
+enum { AHEAD = 256 }; /* samples that are announced, if they are in a store */
+
 struct hash_sum {
     uint64_t hash, samples, substituted;
 };
@@ -127,6 +129,17 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
     return steps->last == ORDER_DROP && g >= begin && g >= end - (end - begin) % steps->per_step;
 }
 
+/* Announce the samples of a store that follow soon: this thread would fetch them one by one. */
+static void announce(const struct ctl_stream *s, struct order_place place, uint64_t end)
+{
+    uint64_t first = place.position == 0 ? 0 : place.position + AHEAD - 1;
+
+    if (!dataset_is_remote(s->dataset) || !dataset_has_images(s->dataset))
+        return;
+    for (uint64_t at = first; at < min_u64(place.position + AHEAD, end); at++)
+        dataset_announce(s->dataset, render_sample_at(&s->spec, place.epoch, at));
+}
+
 /* Hash the valid samples in `steps` steps of each epoch, up to `most` samples. */
 static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, uint64_t most,
                        struct hash_sum *sum, struct plenum_error *err)
@@ -145,6 +158,7 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
         for (; place.position < end && sum->samples < most; place.position++) {
             if (gaps && is_left_out(&s->steps, place))
                 continue;
+            announce(s, place, end);
             r = hash_position(s, &scratch, place, pixels, sum, err);
             if (r < 0)
                 goto out;

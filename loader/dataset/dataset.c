@@ -460,6 +460,11 @@ static int refuse_known(const struct sample_reading *read, const struct dataset_
                      name);
 }
 
+bool dataset_is_remote(const struct dataset *dataset)
+{
+    return dataset->remote != NULL;
+}
+
 bool dataset_has_images(const struct dataset *dataset)
 {
     return !dataset->no_images;

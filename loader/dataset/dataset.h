@@ -143,6 +143,8 @@ uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap
 int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err);
 /** Returns whether the data set has no files, and its pixels are generated (generated:). */
 bool dataset_is_generated(const struct dataset *dataset);
+/** Returns whether it is in a store, so that samples that are needed soon should be announced. */
+bool dataset_is_remote(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
 /** Set the error for a request for images of a data set without images. Returns -EINVAL. */
