@@ -6,9 +6,9 @@
 
 FOLDER is a data set of class folders. Writes N copies of it (4) below TMPDIR: as tar archives of 1,000 samples, as
 Parquet files in the form that `datasets` writes, and as MDS shards, compressed too. Each round runs `plenumctl hash`
-(one thread that reads and renders an epoch in shuffled order) over each form, in turn, with a warm page cache. Images
-per second are per second of CPU time, user and system. If `datasets` and Pillow are installed, a row reads the same
-Parquet file with them: random access, a random resized crop to 224 by Pillow, flip, array.
+(one thread that reads and renders an epoch in shuffled order) over each form, in random order, with a warm page
+cache. Images per second are per second of CPU time, user and system. If `datasets` and Pillow are installed, a row
+reads the same Parquet file with them: random access, a random resized crop to 224 by Pillow, flip, array.
 
 PLENUM_BUILD names the build folder (default: build/work)."""
 
@@ -118,8 +118,8 @@ def main():
         steps["datasets"] = huggingface_rows(forms["parquet"])
         steps = {name: step for name, step in steps.items() if step}
         for i in range(a.rounds + 1):  # the first round builds the indices
-            for name, step in steps.items():
-                seconds.setdefault(name, []).append(step())
+            for name in sorted(steps, key=lambda _: random.random()):
+                seconds.setdefault(name, []).append(steps[name]())
     rates = {name: [count / s for s in each[1:]] for name, each in seconds.items()}
     ratios = {name: sorted(r / t for r, t in zip(each, rates["tar"])) for name, each in rates.items()}
     table = {name: {"per_second": round(sorted(each)[len(each) // 2]), "to_tar": round(ratios[name][len(each) // 2], 3)}
