@@ -18,7 +18,10 @@
 
 bool orderplan_is(const char *text)
 {
-    return strchr(text, '\n') != NULL;
+    size_t word = strcspn(text, " \n");
+
+    /* A path may contain newlines, too; but no keyword contains these characters. */
+    return strchr(text, '\n') != NULL && strcspn(text, "/:") >= word;
 }
 
 static int read_plan_file(const char *path, char **ret, struct plenum_error *err)

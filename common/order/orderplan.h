@@ -77,7 +77,8 @@ struct orderplan {
     uint32_t weights[MIXTURE_WEIGHTS_MAX]; /* [pieces][sets] */
 };
 
-/** Is this the text of a plan, and not the name of a data set? A plan has a line feed. */
+/** Returns whether this is the text of a plan, and not the name of a data set: it has a line feed,
+ * and its first word has neither '/' nor ':'. */
 bool orderplan_is(const char *text);
 
 /**

@@ -98,6 +98,15 @@ Test(orderplan, ramps_are_pieces)
     orderplan_free(plan);
 }
 
+Test(orderplan, is_not_a_name_with_a_line_feed)
+{
+    cr_expect(orderplan_is("set a 1 folder:/x\n"));
+    cr_expect(orderplan_is("\n# see http://host/\nset a 1 folder:/x\n"));
+    cr_expect(not(orderplan_is("folder:/x")));
+    cr_expect(not(orderplan_is("/no\nwhere")));
+    cr_expect(not(orderplan_is("folder:no\nwhere")));
+}
+
 Test(orderplan, refuses_what_it_does_not_understand)
 {
     refused("block 8\n", "no line 'set'");
