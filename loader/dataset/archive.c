@@ -756,6 +756,17 @@ int archive_read_failed(const struct dataset *dataset, const struct index_sample
                      code == -ENODATA ? shorter : strerror(-code));
 }
 
+int archive_prefix_read(const struct dataset *dataset, const struct index_sample *sample, int code,
+                        struct plenum_error *err)
+{
+    char path[8192];
+
+    (void)archive_path(dataset, sample, path, sizeof(path));
+    if (err && str_after(err->text, path))
+        return code;
+    return error_prefix(err, code, "%s", path);
+}
+
 /* Copy a mapped sample into a buffer with room for it: 0, or negative if pread() must be used to
  * find the error. */
 static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,

@@ -82,8 +82,12 @@ void archive_close(const struct dataset *dataset, const struct index_sample *sam
  * -ESTALE. An object's error is set already. */
 MESSAGE int archive_read_failed(const struct dataset *dataset, const struct index_sample *sample,
                                 int code, const char *shorter, struct plenum_error *err);
-/** Prefix a message with the archive's path, unless it begins with it. */
+/** Prefix a message with the archive's path, unless it begins with it, as an object's error does.
+ */
 int archive_prefix(struct archive *archive, int code);
+/** The same when a sample is read. */
+int archive_prefix_read(const struct dataset *dataset, const struct index_sample *sample, int code,
+                        struct plenum_error *err);
 /** Threads that scan archives. */
 unsigned archive_threads(const struct dataset *dataset, const struct dataset_options *options);
 /** Close all descriptors that are kept open. Called when the data set is destroyed. */

@@ -220,8 +220,9 @@ int format_recognise_remote(const char *name, const struct format **ret, struct 
             *ret = formats[i];
             return 0;
         }
-    return error_set(err, -EINVAL,
-                     "its name does not tell its format: write tar: or tfrecord: in front of it");
+    return error_set(
+        err, -EINVAL,
+        "its name does not tell its format: write tar:, tfrecord: or parquet: in front of it");
 }
 
 /* Find the format of a plain path, or of the first file that it expands to. */

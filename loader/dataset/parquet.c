@@ -357,7 +357,7 @@ static int scan_columns(struct file_scan *s)
         return r;
     for (int i = 0; i < PARTS; i++)
         if (s->column[i] >= 0) {
-            parquet_cursor_init(&s->cursor[i], s->file, s->a->source.fd, (size_t)s->column[i],
+            parquet_cursor_init(&s->cursor[i], s->file, s->a->source, (size_t)s->column[i],
                                 i == IMAGE);
             s->cursor[i].source.memory = s->a->builder.memory;
         }
@@ -372,14 +372,14 @@ static int scan_file(struct archive *a)
 {
     struct feature_names *names = a->arg;
     struct parquet_file *file = NULL;
-    int r = parquet_file_read(a->source.fd, a->size, &file, &a->err);
+    int r = parquet_file_read(&a->source, a->size, &file, &a->err);
 
     if (r == 0)
         r = scan_columns(&(struct file_scan){.a = a, .file = file, .names = &names[a->number]});
     parquet_file_free(file);
     (void)atomic_fetch_add(a->progress, a->size);
     if (r < 0 && r != -ECANCELED)
-        return error_prefix(&a->err, r == -ENODATA ? -ESTALE : r, "%s", a->path);
+        return archive_prefix(a, r == -ENODATA ? -ESTALE : r);
     return r;
 }
 
@@ -591,7 +591,6 @@ static int read_packed(const struct dataset *dataset, const struct index_sample 
                    .end = dataset->index.containers[sample->container].stamp.size,
                    .codec = (enum unpack_codec)(sample->flags >> CODEC_SHIFT)}};
     struct source source;
-    char path[8192];
     int r;
 
     if (dataset_buffer_reserve(buffer, sample->len) < 0)
@@ -599,15 +598,14 @@ static int read_packed(const struct dataset *dataset, const struct index_sample 
     r = archive_open(dataset, sample, &source, err);
     if (r < 0)
         return r;
-    work.source.fd = source.fd;
+    work.source.archive = source;
     r = unpack_check(work.source.codec, err);
     if (r == 0)
         r = copy_packed(dataset, sample, &work, buffer->bytes, err);
     archive_close(dataset, sample, &source);
     if (r == 0)
         return 0;
-    (void)archive_path(dataset, sample, path, sizeof(path));
-    return error_prefix(err, r == -ENODATA ? -ESTALE : r, "%s", path);
+    return archive_prefix_read(dataset, sample, r == -ENODATA ? -ESTALE : r, err);
 }
 
 static int parquet_read(const struct dataset *dataset, const struct index_sample *sample,
@@ -650,6 +648,7 @@ const struct format format_parquet = {
     .num_settings = ARRAY_LEN(settings),
     .patterns = patterns,
     .num_patterns = ARRAY_LEN(patterns),
+    .remote = true,
     .recognise = parquet_recognise,
     .locate = parquet_locate,
     .release = parquet_release,

@@ -30,13 +30,13 @@ int parquet_check_chunk(const struct parquet_file *file, const struct parquet_gr
     return r < 0 ? error_prefix(err, r, "its column '%s'", name) : 0;
 }
 
-void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file, int fd,
-                         size_t column, bool locate)
+void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file,
+                         struct source archive, size_t column, bool locate)
 {
     assert(column < file->num_columns && !file->columns[column].repeated);
     *c = (struct parquet_cursor){
         .file = file,
-        .source = {.fd = fd, .column = &file->columns[column], .locate = locate},
+        .source = {.archive = archive, .column = &file->columns[column], .locate = locate},
         .column = column};
 }
 

@@ -65,12 +65,13 @@ void parquet_opened_free(struct parquet_opened *o)
 }
 
 /* Read the metadata of a sample's file. */
-static int open_file(const struct dataset *d, const struct index_sample *sample, int fd,
-                     struct parquet_opened **ret, struct plenum_error *err)
+static int open_file(const struct dataset *d, const struct index_sample *sample,
+                     const struct source *archive, struct parquet_opened **ret,
+                     struct plenum_error *err)
 {
     struct parquet_opened *o = calloc(1, sizeof(*o));
     uint64_t size = d->index.containers[sample->container].stamp.size;
-    int r = o ? parquet_file_read(fd, size, &o->file, err) : out_of_memory(err);
+    int r = o ? parquet_file_read(archive, size, &o->file, err) : out_of_memory(err);
 
     if (r < 0)
         goto fail;
@@ -89,8 +90,9 @@ fail:
     return r;
 }
 
-static int get_opened(const struct dataset *d, const struct index_sample *sample, int fd,
-                      struct parquet_opened **ret, struct plenum_error *err)
+static int get_opened(const struct dataset *d, const struct index_sample *sample,
+                      const struct source *archive, struct parquet_opened **ret,
+                      struct plenum_error *err)
 {
     struct parquet_set *set = d->state;
     int r = 0;
@@ -99,7 +101,7 @@ static int get_opened(const struct dataset *d, const struct index_sample *sample
     lock_acquire(&set->mu);
     *ret = set->files[sample->container];
     if (!*ret)
-        r = open_file(d, sample, fd, &set->files[sample->container], err);
+        r = open_file(d, sample, archive, &set->files[sample->container], err);
     if (r == 0)
         *ret = set->files[sample->container];
     lock_release(&set->mu);
@@ -365,19 +367,17 @@ int parquet_fields(const struct dataset *dataset, const struct index_sample *sam
                    struct plenum_error *err)
 {
     struct field_job job = {.d = dataset, .sample = sample, .memory = memory};
-    char path[8192];
     struct source source;
     int r = archive_open(dataset, sample, &source, err);
 
     if (r < 0)
         return r;
-    job.source.fd = source.fd;
-    r = get_opened(dataset, sample, source.fd, &job.opened, err);
+    job.source.archive = source;
+    r = get_opened(dataset, sample, &source, &job.opened, err);
     if (r == 0)
         r = tell_columns(&job, field, arg, err);
     archive_close(dataset, sample, &source);
     if (r == 0)
         return 0;
-    (void)archive_path(dataset, sample, path, sizeof(path));
-    return error_prefix(err, r == -ENODATA ? -ESTALE : r, "%s", path);
+    return archive_prefix_read(dataset, sample, r == -ENODATA ? -ESTALE : r, err);
 }

@@ -412,38 +412,29 @@ static int find_metadata(const uint8_t *tail, size_t have, uint64_t size, size_t
     return 0;
 }
 
-static int read_failed(int r, struct plenum_error *err)
-{
-    return error_set(err, r, "%s",
-                     r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
-}
-
 /* Read the last bytes of the file: those that usually hold the metadata, then all of it. */
-static int read_tail(int fd, struct parquet_file *file, struct plenum_error *err)
+static int read_tail(const struct source *archive, struct parquet_file *file,
+                     struct plenum_error *err)
 {
     size_t have = (size_t)min_u64(file->size, FIRST_READ), len = 0;
     uint8_t *tail = malloc(have), *more;
     struct plenum_error why;
-    int r = tail ? io_pread_all(fd, tail, have, file->size - have) : -ENOMEM;
+    int r = tail ? source_get(archive, tail, have, file->size - have, err) : out_of_memory(err);
 
-    if (r < 0) {
-        r = read_failed(r, err);
+    if (r < 0)
         goto out;
-    }
     r = find_metadata(tail, have, file->size, &len, err);
     if (r < 0)
         goto out;
     if (len + TAIL > have) {
         have = len + TAIL;
         more = realloc(tail, have);
-        r = more ? 0 : -ENOMEM;
+        r = more ? 0 : out_of_memory(err);
         tail = more ? more : tail;
         if (r == 0)
-            r = io_pread_all(fd, tail, have, file->size - have);
-        if (r < 0) {
-            r = read_failed(r, err);
+            r = source_get(archive, tail, have, file->size - have, err);
+        if (r < 0)
             goto out;
-        }
     }
     r = read_metadata(tail + have - TAIL - len, len, file, err);
     if (r == -EBADMSG && err) {
@@ -457,7 +448,8 @@ out:
     return r;
 }
 
-int parquet_file_read(int fd, uint64_t size, struct parquet_file **ret, struct plenum_error *err)
+int parquet_file_read(const struct source *archive, uint64_t size, struct parquet_file **ret,
+                      struct plenum_error *err)
 {
     struct parquet_file *file;
     int r;
@@ -469,7 +461,7 @@ int parquet_file_read(int fd, uint64_t size, struct parquet_file **ret, struct p
     if (!file)
         return out_of_memory(err);
     file->size = size;
-    r = read_tail(fd, file, err);
+    r = read_tail(archive, file, err);
     if (r < 0)
         parquet_file_free(file);
     else

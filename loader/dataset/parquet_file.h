@@ -9,6 +9,7 @@
 
 #include <plenum/error.h>
 
+#include "loader/dataset/source.h"
 #include "loader/dataset/unpack.h"
 
 /** The physical types of values, with Parquet's numbers. */
@@ -67,7 +68,8 @@ struct parquet_file {
  * Errors: -EBADMSG it is not a Parquet file, or damaged, truncated or encrypted; -ENOMEM; -ENODATA
  * it has become shorter; another -errno of pread(). `err` is set, without the file's name.
  */
-int parquet_file_read(int fd, uint64_t size, struct parquet_file **ret, struct plenum_error *err);
+int parquet_file_read(const struct source *archive, uint64_t size, struct parquet_file **ret,
+                      struct plenum_error *err);
 /** NULL is ignored. */
 void parquet_file_free(struct parquet_file *file);
 

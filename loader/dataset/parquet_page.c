@@ -48,16 +48,6 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-static int read_at(const struct parquet_source *s, void *bytes, size_t len, uint64_t at,
-                   struct plenum_error *err)
-{
-    int r = io_pread_all(s->fd, bytes, len, at);
-
-    return r < 0 ? error_set(err, r, "%s",
-                             r == -ENODATA ? "it became shorter while it was read" : strerror(-r))
-                 : 0;
-}
-
 /* ---- headers ---- */
 
 /* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but
@@ -178,7 +168,7 @@ int parquet_page_read(const struct parquet_source *s, uint64_t at, struct parque
         return damaged(s, at, "the column ends before its last value", err);
     for (;;) {
         have = (size_t)min_u64(s->end - at, len);
-        r = read_at(s, bytes, have, at, err);
+        r = source_get(&s->archive, bytes, have, at, err);
         ret->at = at;
         if (r == 0)
             r = parse_header(s, bytes, have, ret, err);
@@ -222,13 +212,13 @@ int parquet_page_unpack(const struct parquet_source *s, const struct parquet_pag
     int r;
 
     if (!parquet_page_is_packed(s, page))
-        return read_at(s, bytes, len, at, err);
+        return source_get(&s->archive, bytes, len, at, err);
     if (len == 0)
         return 0;
     packed = malloc(packed_len + 1);
     if (!packed)
         return out_of_memory(err);
-    r = read_at(s, packed, packed_len, at, err);
+    r = source_get(&s->archive, packed, packed_len, at, err);
     if (r < 0)
         goto out;
     r = unpack(s->codec, &(struct unpack_block){packed, packed_len, bytes, len});
@@ -280,7 +270,7 @@ static int peek_u32(struct body *b, uint32_t *ret)
     if (b->pos < b->window_at || b->pos - b->window_at + sizeof(*ret) > b->window_len) {
         b->window_len = (uint32_t)min_u64(left, WINDOW);
         b->window_at = b->pos;
-        r = read_at(b->s, b->window, b->window_len, b->region->at + b->pos, b->err);
+        r = source_get(&b->s->archive, b->window, b->window_len, b->region->at + b->pos, b->err);
         if (r < 0)
             return r;
     }
@@ -541,7 +531,7 @@ static int mark_nulls(struct body *b, const uint8_t *levels, size_t len)
 static int read_levels(struct body *b, uint64_t at, size_t len)
 {
     uint8_t *levels = malloc(len + 1);
-    int r = levels ? read_at(b->s, levels, len, at, b->err) : out_of_memory(b->err);
+    int r = levels ? source_get(&b->s->archive, levels, len, at, b->err) : out_of_memory(b->err);
 
     if (r == 0)
         r = mark_nulls(b, levels, len);

@@ -28,7 +28,7 @@ struct parquet_page {
 
 /** Where to find pages. */
 struct parquet_source {
-    int fd;
+    struct source archive;
     uint64_t end; /* of the column's pages, or of the file */
     const struct parquet_column *column;
     enum unpack_codec codec;
@@ -112,8 +112,8 @@ struct parquet_cursor {
 
 /** Start at the first row of a column that is not repeated. `locate`: the values' bytes are not
  * needed. */
-void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file, int fd,
-                         size_t column, bool locate);
+void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file,
+                         struct source archive, size_t column, bool locate);
 /** The next value: 1; 0 after the last one; or the errors of parquet_page_decode(). */
 int parquet_cursor_next(struct parquet_cursor *c, struct parquet_value *ret,
                         struct plenum_error *err);

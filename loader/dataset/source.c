@@ -3,11 +3,27 @@
 
 #include "loader/dataset/source.h"
 
+#include <errno.h>
+#include <string.h>
+
+#include "common/util/error_set.h"
+
 int source_read(const struct source *source, void *bytes, size_t len, uint64_t offset,
                 struct plenum_error *err)
 {
     return source->object ? store_read(source->object, offset, len, bytes, err)
                           : io_pread_all(source->fd, bytes, len, offset);
+}
+
+int source_get(const struct source *source, void *bytes, size_t len, uint64_t offset,
+               struct plenum_error *err)
+{
+    int r = source_read(source, bytes, len, offset, err);
+
+    if (r == 0 || source->object)
+        return r;
+    return error_set(err, r, "%s",
+                     r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
 }
 
 int64_t source_read_some(const struct source *source, void *bytes, size_t len, uint64_t offset,

@@ -24,6 +24,11 @@ static inline struct source source_of_file(int fd)
 int source_read(const struct source *source, void *bytes, size_t len, uint64_t offset,
                 struct plenum_error *err);
 
+/** Like source_read(), but describes the error of a file, too: without its name, which an object's
+ * error has. */
+int source_get(const struct source *source, void *bytes, size_t len, uint64_t offset,
+               struct plenum_error *err);
+
 /** Like source_read(), but up to `len` bytes, fewer only at the end: their number. */
 int64_t source_read_some(const struct source *source, void *bytes, size_t len, uint64_t offset,
                          struct plenum_error *err);

@@ -166,9 +166,12 @@ class Store:
         self.etags[path] = f'"{hashlib.md5(content).hexdigest()}"'
 
     def put_folder(self, prefix, folder):
-        for name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, name), "rb") as f:
-                self.put(f"{prefix}/{name}", f.read())
+        for at, _, names in os.walk(folder):
+            for path in (os.path.join(at, name) for name in names):
+                if not os.path.isfile(path):
+                    continue
+                with open(path, "rb") as f:
+                    self.put(f"{prefix}/{os.path.relpath(path, folder)}", f.read())
 
     def check(self, request):
         if not self.signed:

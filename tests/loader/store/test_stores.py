@@ -123,6 +123,28 @@ class Stores(unittest.TestCase):
         self.assertEqual(self.hash("tar:s3://data/sets"), self.local)
         self.assertLess(self.store.count - before, 60)  # for 120 samples
 
+    def test_formats(self):
+        """Parquet files and TFRecords, with their fields, and labels of a file beside the archives"""
+        made = os.path.join(self.cache, "made")
+        for program, out in (("columns.py", "columns"), ("bad_archives.py", "archives")):
+            os.makedirs(os.path.join(made, out))
+            done = run(sys.executable, os.path.join(SOURCE, "tests", "e2e", program), self.images,
+                       os.path.join(made, out))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.store.put_folder(f"/data/{out}", os.path.join(made, out))
+        for name, options in (("parquet:columns/hf.parquet", ("--fields", "caption")),
+                              ("parquet:columns/dict-snappy.parquet", ()), ("parquet:columns/flat-*.parquet", ()),
+                              ("tfrecord:archives/good.tfrecord", ("--fields", "name:image/filename")),
+                              ("tar:archives/good.tar", ())):
+            form, where = name.split(":")
+            local = self.ctl_hash(f"{form}:{made}/{where}", os.environ, *options)
+            self.assertRegex(local, "^[0-9a-f]{16}$", name)
+            self.assertEqual(self.hash(f"{form}:s3://data/{where}", *options), local, name)
+        self.store.put("/data/columns/hf.parquet", self.store.objects["/data/columns/hf.parquet"][:-9])
+        self.assertRegex(self.hash("parquet:s3://data/columns/hf.parquet"),
+                         r"^plenumctl hash: .*s3://data/columns/hf.parquet: [^:]*it ")
+        self.assertIn("mds", self.hash("mds:s3://data/columns/mds"))
+
     def test_http(self):
         """archives behind HTTP"""
         self.store.signed = False
