@@ -25,6 +25,6 @@ ok "a command unlike any other: no suggestion" says 2 "there is no command 'whol
 ok "order --count lists the first positions" sh -c '"$1" order generated:20 --seed 5 --count 7 >few &&
     "$1" order generated:20 --seed 5 --positions 0:7 | cmp - few && [ "$(wc -l <few)" = 8 ]' sh "$ctl"
 ok "... at most those of an epoch" says 1 "--count 21: an epoch has only 20 positions" order generated:20 --count 21
-ok "--count and --positions together are rejected" says 2 "--positions and --count cannot be used together" \
-    order generated:20 --count 2 --positions 0:2
+ok "--count and --positions together are rejected" says 2 \
+    "--positions, --count, --step and --sample cannot be used together" order generated:20 --count 2 --positions 0:2
 finish
