@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train a small classifier on an imbalanced folder, without and with weights="class:1/2".
+"""Train a small classifier on an imbalanced folder, without and with weights="class:1/2", and print the accuracy on a
+held-out fold: of all classes, and of the one with the fewest samples.
 
+    plenumctl make-sample sample            # or a folder of your own whose classes differ in size
     python3 balance.py sample
-
-It prints the accuracy on a held-out fold: of all classes, and of the one with the fewest samples. It needs only NumPy.
 """
 
 import sys
