@@ -27,7 +27,7 @@ enum {
 struct block {
     struct list in_bucket, unused; /* unused: linked while `users` is 0 */
     uint32_t container;
-    uint64_t at;
+    uint64_t at, use;
     size_t bytes;
     void (*destroy)(void *data);
     void *data; /* NULL: it is being made */
@@ -77,7 +77,7 @@ static struct block *find(struct block_cache *c, const struct block_recipe *reci
     for (struct list *at = list_first(bucket); at; at = list_next(bucket, at)) {
         struct block *b = container_of(at, struct block, in_bucket);
 
-        if (b->container == recipe->container && b->at == recipe->at)
+        if (b->container == recipe->container && b->at == recipe->at && b->use == recipe->use)
             return b;
     }
     return NULL;
@@ -143,6 +143,7 @@ static struct block *add(struct block_cache *c, const struct block_recipe *recip
         return NULL;
     *b = (struct block){.container = recipe->container,
                         .at = recipe->at,
+                        .use = recipe->use,
                         .bytes = recipe->bytes + OVERHEAD,
                         .destroy = recipe->destroy};
     list_add_first(bucket_of(c, b->container, b->at), &b->in_bucket);
@@ -216,6 +217,11 @@ void *block_get_data(const struct block *block)
 {
     assert(block->data);
     return block->data;
+}
+
+size_t block_get_bytes(const struct block *block)
+{
+    return block->bytes - OVERHEAD;
 }
 
 size_t block_cache_get_peak(struct block_cache *c)

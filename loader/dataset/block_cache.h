@@ -21,7 +21,8 @@ struct block;
 /** What a block is made of, and how. */
 struct block_recipe {
     uint32_t container;
-    uint64_t at;  /* identifies the block in its container */
+    uint64_t at;  /* identifies the block in its container, together with `use` */
+    uint64_t use; /* what the bytes there are read as: parts of a hostile file may overlap */
     size_t bytes; /* that it takes in memory */
     /** Make the block's data: 0 or -errno with `err` set. */
     int (*make)(const struct block_recipe *recipe, void **ret, struct plenum_error *err);
@@ -41,6 +42,8 @@ int block_cache_get(struct block_cache *cache, const struct block_recipe *recipe
 void block_cache_release(struct block_cache *cache, struct block *block);
 /** What `make` returned. Borrowed until the block is released. */
 void *block_get_data(const struct block *block);
+/** The `bytes` of the recipe that it was made by, not those of a later one. */
+size_t block_get_bytes(const struct block *block);
 
 /** The most bytes that blocks have taken. */
 size_t block_cache_get_peak(struct block_cache *cache);

@@ -560,6 +560,7 @@ static int copy_packed(const struct dataset *dataset, const struct index_sample 
     struct parquet_set *set = dataset->state;
     struct block_recipe recipe = {.container = sample->container,
                                   .at = sample->where,
+                                  .use = work->source.codec,
                                   .make = make_page,
                                   .destroy = free,
                                   .arg = work};
@@ -569,16 +570,17 @@ static int copy_packed(const struct dataset *dataset, const struct index_sample 
     if (r < 0)
         return r;
     recipe.bytes = parquet_page_region_len(&work->page);
-    if ((uint64_t)sample->extra + sample->len > recipe.bytes)
-        return error_set(err, -EBADMSG,
-                         "the page at byte %llu is damaged: it is shorter than it was",
-                         (unsigned long long)sample->where);
     r = block_cache_get(set->blocks, &recipe, &block, err);
     if (r < 0)
         return r;
-    memcpy(dst, (const uint8_t *)block_get_data(block) + sample->extra, sample->len);
+    /* The block may be of an earlier header. */
+    if ((uint64_t)sample->extra + sample->len > block_get_bytes(block))
+        r = error_set(err, -EBADMSG, "the page at byte %llu is damaged: it is shorter than it was",
+                      (unsigned long long)sample->where);
+    else
+        memcpy(dst, (const uint8_t *)block_get_data(block) + sample->extra, sample->len);
     block_cache_release(set->blocks, block);
-    return 0;
+    return r;
 }
 
 static int read_packed(const struct dataset *dataset, const struct index_sample *sample,

@@ -53,6 +53,12 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
+static int changed(const struct field_job *job, struct plenum_error *err)
+{
+    return error_set(err, -ESTALE, "the pages of column '%s' have changed since they were found",
+                     job->source.column->name);
+}
+
 void parquet_opened_free(struct parquet_opened *o)
 {
     if (!o)
@@ -209,6 +215,15 @@ static int make_page(const struct block_recipe *recipe, void **ret, struct plenu
     return r;
 }
 
+/* Is a page still what it was when the column's pages were found? A dictionary that has become a
+ * page of data would need itself. */
+static bool is_as_found(const struct field_job *job, uint64_t at, const struct parquet_page *page)
+{
+    return job->list->dictionary > 0 && at == job->list->dictionary
+               ? page->kind == PARQUET_DICTIONARY
+               : page->kind == PARQUET_DATA || page->kind == PARQUET_DATA_2;
+}
+
 /* Decode a page of the job's column, unless that was done before. */
 static int get_page(struct field_job *job, uint64_t at, struct block **ret,
                     struct plenum_error *err)
@@ -217,6 +232,8 @@ static int get_page(struct field_job *job, uint64_t at, struct block **ret,
     struct field_page_work work = {.job = job};
     struct block_recipe recipe = {.container = job->sample->container,
                                   .at = at,
+                                  .use = UNPACK_CODECS + 1 +
+                                         (uint64_t)(job->list - job->opened->lists),
                                   .make = make_page,
                                   .destroy = destroy_page,
                                   .arg = &work};
@@ -224,6 +241,8 @@ static int get_page(struct field_job *job, uint64_t at, struct block **ret,
 
     if (r < 0)
         return r;
+    if (!is_as_found(job, at, &work.page))
+        return changed(job, err);
     recipe.bytes = parquet_page_region_len(&work.page) +
                    (size_t)work.page.values * (sizeof(struct parquet_span) + sizeof(uint64_t));
     r = block_cache_get(set->blocks, &recipe, ret, err);
@@ -274,7 +293,7 @@ static int tell_value(struct field_job *job, const struct field_page *p, uint64_
     const struct field_page *dictionary = p;
     struct block *block = NULL;
     struct parquet_span span;
-    int r;
+    int r = 0;
 
     if (row >= p->values.count)
         return error_set(err, -EBADMSG, "column '%s' has no value for the row",
@@ -288,11 +307,13 @@ static int tell_value(struct field_job *job, const struct field_page *p, uint64_
             return r;
         dictionary = block_get_data(block);
     }
-    assert((uint64_t)span.at + span.len <= dictionary->values.region.len);
-    tell(job->source.column, &dictionary->values.region, span, field, arg);
+    if ((uint64_t)span.at + span.len <= dictionary->values.region.len)
+        tell(job->source.column, &dictionary->values.region, span, field, arg);
+    else /* the dictionary was read again, and is not what it was */
+        r = changed(job, err);
     if (block)
         block_cache_release(set->blocks, block);
-    return 0;
+    return r;
 }
 
 static int tell_column(struct field_job *job, const struct parquet_group *group, size_t column,

@@ -17,7 +17,7 @@ sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "t
 
 import columns  # noqa: E402
 import tap  # noqa: E402
-from columns import BOOLEAN, BYTES, DOUBLE, INT32, INT64, Column, mds, parquet  # noqa: E402
+from columns import BOOLEAN, BYTES, DOUBLE, I64, INT32, INT64, Column, Struct, mds, parquet  # noqa: E402
 
 CTL = os.path.join(os.environ["top_builddir"], "plenumctl")
 STREAM = ["--pipeline", "rrc(32)flip(0.5)", "--seed", "5"]
@@ -184,6 +184,33 @@ class ParquetTest(Columns):
         self.same(path)
         parquet(path, [Column("image", BYTES, images()[:5], "snappy"), Column("label", INT64, labels()[:5])])
         self.assertEqual(json.loads(ctl("index", path, "--json"))["samples"], 5)
+
+    def test_shared_pages(self):
+        """Parquet: pages that row groups share, each with a dictionary of its own"""
+        c = Column("x", BYTES, [], required=True)
+
+        def dictionary(words):
+            return columns.page(c, {1: 2, 7: Struct({1: len(words), 2: 0, 3: False})}, b"",
+                                columns.plain(BYTES, words), 1)
+
+        first, second = dictionary([b"A" * 2000, b"B" * 10]), dictionary([b"q", b"r"])
+        data = columns.page(c, {1: 0, 5: Struct({1: 4, 2: 8, 3: 3, 4: 3})}, b"", b"\1" + columns.runs([1] * 4, 1), 1)
+        # The first dictionary ends with a page of an index, so that both groups can reach the page behind both.
+        begin = len(b"PAR1" + first)
+        index = columns.value(Struct({1: 1, 2: len(second), 3: len(second)}))
+        out = b"PAR1" + first + index + second + data
+        at_data = len(out) - len(data)
+        groups = [Struct({1: [Struct({2: I64(at), 3: Struct({1: BYTES, 2: [8], 3: ["x"], 4: 0, 5: I64(4),
+                                                             6: I64(len(out) - at), 7: I64(len(out) - at),
+                                                             9: I64(at_data), 11: I64(at)})})],
+                          2: I64(100), 3: I64(4)}) for at in (4, begin + len(index))]
+        meta = columns.value(Struct({1: 2, 2: columns.schema([c]), 3: I64(8), 4: groups}))
+        path = at("shared.parquet")
+        with open(path, "wb") as f:
+            f.write(out + meta + len(meta).to_bytes(4, "little") + b"PAR1")
+        name = f"parquet,image=none,label=none:{path}"
+        shown = [json.loads(line) for line in ctl("sample", name, "0", "5", "0", "--json").splitlines()]
+        self.assertEqual([s["fields"]["x"] for s in shown], ["B" * 10, "r", "B" * 10])
 
     def test_pyarrow(self):
         """pyarrow's files: each codec, both versions of pages, with and without dictionaries"""
