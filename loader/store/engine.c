@@ -81,6 +81,7 @@ static bool is_special(const struct sockaddr *address)
 {
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
     static const uint8_t nat64[12] = {0, 0x64, 0xff, 0x9b};
+    static const uint8_t ec2[6] = {0xfd, 0, 0x0e, 0xc2}; /* an instance's metadata */
     uint32_t inner;
 
     if (address->sa_family == AF_INET)
@@ -90,6 +91,8 @@ static bool is_special(const struct sockaddr *address)
         return true;
     if (IN6_IS_ADDR_LOOPBACK(v6) || IN6_IS_ADDR_UNSPECIFIED(v6) || IN6_IS_ADDR_LINKLOCAL(v6) ||
         IN6_IS_ADDR_MULTICAST(v6))
+        return true;
+    if (memcmp(v6->s6_addr, ec2, sizeof(ec2)) == 0)
         return true;
     memcpy(&inner, v6->s6_addr + 12, sizeof(inner));
     return (IN6_IS_ADDR_V4MAPPED(v6) || IN6_IS_ADDR_V4COMPAT(v6) ||

@@ -15,6 +15,8 @@
 #include "common/util/util.h"
 #include "loader/store/ahead.h"
 
+enum { EMPTY_PAGES_MAX = 1000 };
+
 struct store_object {
     struct bucket *bucket;
     struct store_place place;
@@ -170,21 +172,19 @@ static int open_prefix(const char *prefix, const struct store_policy *policy,
 {
     static const struct store_policy any = {.anything = true};
     char *folder;
-    int r = open_place(prefix, &any, ret, err);
+    int r = place_canonical(prefix, &folder, err);
 
     if (r < 0)
         return r;
-    folder = strndup(ret->name, (size_t)(strrchr(prefix, '/') - prefix));
-    if (!folder)
-        r = error_set(err, -ENOMEM, "out of memory");
-    else if (!store_policy_allows(policy, folder))
+    if (strlen(folder) > (size_t)(strrchr(prefix, '/') - prefix))
+        folder[strrchr(prefix, '/') - prefix] = '\0';
+    if (!store_policy_allows(policy, folder)) /* before anything is kept about its bucket */
         r = error_set(err, -EACCES, "%s is not below a --root of this loader", folder);
     free(folder);
-    if (r < 0 || bucket_is_s3(ret->bucket)) {
-        if (r < 0)
-            opened_fini(ret);
+    if (r == 0)
+        r = open_place(prefix, &any, ret, err);
+    if (r < 0 || bucket_is_s3(ret->bucket))
         return r;
-    }
     r = error_set(err, -EOPNOTSUPP,
                   "%s: servers behind HTTP have no listings: name all files, with braces like "
                   "train-{000..146}.tar",
@@ -200,13 +200,19 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
     struct opened_place place;
     struct store_listing l = {
         .place = &place, .policy = policy, .found = found, .arg = arg, .most = most};
+    unsigned empty = 0; /* pages without objects, one after the other */
     int r = open_prefix(prefix, policy, &place, err);
 
     if (r < 0)
         return r;
-    do
+    do {
+        uint64_t before = l.count;
+
         r = read_page(&l, &page, err);
-    while (r == 0 && page.more);
+        empty = l.count > before ? 0 : empty + 1;
+        if (r == 0 && page.more && empty == EMPTY_PAGES_MAX)
+            r = error_set(err, -EBADMSG, "%s: the server's listing does not end", place.name);
+    } while (r == 0 && page.more);
     opened_fini(&place);
     return r;
 }
