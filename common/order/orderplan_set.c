@@ -68,7 +68,7 @@ static int add_select_word(struct plan_parser *p, const char *word, char *text)
 }
 
 /* Read the next word of a selection, in which 'single quotes' protect blanks. */
-static const char *select_word(const char *at, char *ret)
+static const char *select_word(const char *at, char *ret, bool *open)
 {
     bool quoted = false;
     size_t len = 0;
@@ -79,6 +79,7 @@ static const char *select_word(const char *at, char *ret)
             ret[len++] = *at;
     }
     ret[len] = '\0';
+    *open = quoted;
     return at + strspn(at, " \t");
 }
 
@@ -87,20 +88,23 @@ static int set_select(struct plan_parser *p, struct orderplan_set *set, const ch
 {
     const char *at = value + strspn(value, " \t");
     char text[PLAN_WORD_MAX] = "", word[PLAN_WORD_MAX];
-    bool path = false;
+    bool path = false, begins = true, open; /* `begins`: a term does */
 
     while (*at) {
         char *made = NULL;
         int r;
 
-        at = select_word(at, word);
+        at = select_word(at, word, &open);
+        if (open)
+            return plan_fail(p, "select: the closing ' is missing");
         r = path ? make_path(p, word, &made) : 0;
         if (r == 0)
             r = add_select_word(p, made ? made : word, text);
         free(made);
         if (r < 0)
             return r;
-        path = strcmp(word, "names") == 0;
+        path = begins && strcmp(word, "names") == 0;
+        begins = strcmp(word, "and") == 0 || (begins && strcmp(word, "not") == 0);
     }
     if (!*text)
         return plan_fail(p, "select= is empty");

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/util/error_set.h"
 
@@ -48,7 +49,13 @@ int beside_read(const struct beside_field *field, beside_call *call, void *arg,
     r = dataset_open(dataset_get_name(field->dataset), &with_field, &with, err);
     if (r < 0)
         return r;
-    r = read_all(with, call, arg, field->options, err);
+    /* The caller has room for the samples that it has opened. */
+    if (dataset_get_samples(with) != dataset_get_samples(field->dataset) ||
+        memcmp(dataset_get_fingerprint(with), dataset_get_fingerprint(field->dataset), 16) != 0)
+        r = error_set(err, -ESTALE, "%s has changed while it was opened: open it again",
+                      dataset_get_name(field->dataset));
+    else
+        r = read_all(with, call, arg, field->options, err);
     dataset_unref(with);
     return r;
 }

@@ -26,7 +26,7 @@
 #include "loader/dataset/format.h"
 #include "loader/dataset/number.h"
 
-enum { TERM_WORD_MAX = 4096 };
+enum { TERM_WORD_MAX = 4096, EXACT_MAX = 1 << 24 /* whole numbers in a float */ };
 
 /* A selection while it is evaluated. */
 struct selecting {
@@ -433,7 +433,7 @@ static const char *const comparisons[] = {"=", "!=", "<", "<=", ">", ">="};
 struct comparing {
     struct selecting *s;
     enum selection_comparison how;
-    double number;
+    float number; /* as fields are read */
     const char *text;
 };
 
@@ -466,7 +466,7 @@ static int compare_number(void *arg, uint32_t sample, const void *value, uint32_
     if (!value || len != sizeof(number))
         return 0;
     memcpy(&number, value, sizeof(number));
-    c->s->hits[sample] = holds(c->how, ((double)number > c->number) - ((double)number < c->number));
+    c->s->hits[sample] = holds(c->how, (number > c->number) - (number < c->number));
     if (number != number) /* NaN is equal to nothing */
         c->s->hits[sample] = c->how == IS_UNEQUAL;
     return 0;
@@ -490,6 +490,7 @@ static int select_field(struct selecting *s, const char *source)
     struct comparing c = {.s = s};
     char name[FIELD_SOURCE_MAX], *end;
     size_t how = 0;
+    double number;
     int r;
 
     (void)snprintf(name, sizeof(name), "%s", source);
@@ -506,7 +507,13 @@ static int select_field(struct selecting *s, const char *source)
     r = need_value(s, name);
     if (r < 0)
         return r;
-    c.number = parse_real(s->word, &end);
+    number = parse_real(s->word, &end);
+    if (*s->word && !*end && (number >= EXACT_MAX || number <= -EXACT_MAX))
+        return error_set(s->err, -EINVAL,
+                         "select: %s cannot be compared: fields are read as float32, which is "
+                         "exact only below 16777216",
+                         s->word);
+    c.number = (float)number;
     if (*s->word && !*end)
         return read_field(s, name, "float32", compare_number, &c);
     if (c.how > IS_UNEQUAL)

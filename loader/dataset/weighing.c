@@ -21,7 +21,11 @@
 #include "loader/dataset/format.h"
 #include "loader/dataset/npy.h"
 
-enum { REPEAT_ONE = 65536 }; /* repetitions and LVIS' factors are in 1/65536 */
+enum {
+    REPEAT_ONE = 65536, /* repetitions and LVIS' factors are in 1/65536 */
+    BOX_CLASSES_MAX = 1 << 24,
+    NPY_HEADER_MAX = 65536 + 10,
+};
 
 static uint32_t sample_of(const struct weighing *of, uint32_t i)
 {
@@ -116,7 +120,12 @@ static int visit_boxes(void *arg, uint32_t sample, const void *value, uint32_t l
     for (uint32_t i = 0; place > 0 && i < n && r == 0; i++) {
         size_t class = (size_t)boxes[i].class_id, cap = b->cap;
 
-        if (boxes[i].class_id < 0 || boxes[i].class_id > INT32_MAX || seen_before(boxes, i))
+        if (boxes[i].class_id >= BOX_CLASSES_MAX)
+            r = error_set(err, -EINVAL,
+                          "weights=lvis: sample %u has a box of class %lld: the classes of boxes "
+                          "must be below %d",
+                          sample, (long long)boxes[i].class_id, BOX_CLASSES_MAX);
+        if (r < 0 || boxes[i].class_id < 0 || seen_before(boxes, i))
             continue;
         if (b->counts) {
             if (array_reserve(&b->count, &b->cap, class + 1, sizeof(*b->count)) < 0)
@@ -206,8 +215,10 @@ static int read_array(struct numbers *numbers, int fd, const char *path, struct 
     size_t at;
     int r = fstat(fd, &st) < 0 ? -errno : 0;
 
-    if (r == 0 && (st.st_size > UINT32_MAX || !S_ISREG(st.st_mode)))
-        r = -EFBIG;
+    if (r == 0 && (!S_ISREG(st.st_mode) || st.st_size > (int64_t)n * 4 + NPY_HEADER_MAX))
+        return error_set(err, -EINVAL,
+                         "weights file %s: it is not an array of %u float32, one for each sample",
+                         path, n);
     bytes = r == 0 ? malloc((size_t)st.st_size + 1) : NULL;
     if (r == 0)
         r = bytes ? io_pread_all(fd, bytes, (size_t)st.st_size, 0) : -ENOMEM;

@@ -55,19 +55,30 @@ def _quoted(value: Any) -> str:
 def _weight(value: Any) -> str:
     """A weight as a plan spells it: floats have at most nine digits after the point."""
     if isinstance(value, float):
-        return f"{value:.9f}".rstrip("0").rstrip(".")
-    return str(value)
+        text = f"{value:.9f}".rstrip("0").rstrip(".")
+        if value != 0 and text in ("0", "-0"):
+            raise ValueError(f"the weight {value!r} is less than 1e-9: multiply all weights")
+        return text
+    return _word(value, "weight")
+
+
+def _word(value: Any, what: str) -> str:
+    """A value that is one word of a line."""
+    text = str(value)
+    if not text or re.search(r'[\s"]', text):
+        raise ValueError(f"{what} {text!r}: white space and quotation marks are not allowed")
+    return text
 
 
 def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) -> str:
     if "\n" in dataset:
         raise ValueError(f"the data set {dataset!r} contains a line feed")
     words = [f"{key}={_quoted(value)}" for key, value in options.items() if value is not None]
-    return " ".join(["set", name, _weight(weight), *words, dataset])
+    return " ".join(["set", _word(name, "set"), _weight(weight), *words, dataset])
 
 
 def _weights_line(begin: str, weights: Mapping[str, Any]) -> str:
-    return " ".join([begin] + [f"{name} {_weight(weight)}" for name, weight in weights.items()])
+    return " ".join([begin] + [f"{_word(name, 'set')} {_weight(weight)}" for name, weight in weights.items()])
 
 
 def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
@@ -92,12 +103,12 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
     lines = [_set_line(name, *rest) for name, rest in sets.items()]
     for word, value in (("block", block), ("epoch", epoch), ("labels", labels), ("stratify", stratify)):
         if value is not None:
-            lines.append(f"{word} {value}")
+            lines.append(f"{word} {_word(value, word)}")
     if balance is not None:
         lines.append(f"balance {balance}" + "".join(f" {key}={value}" for key, value in
                                                     (("classes", classes), ("each", each)) if value is not None))
-    elif each is not None:
-        raise ValueError("each= belongs to balance=")
+    elif each is not None or classes is not None:
+        raise ValueError("each= and a number of classes belong to balance=")
     lines.extend(_piece_lines(at or {}))
     lines.extend(f"skip {begin} {end}" for begin, end in sorted(skip or ()))
     return "".join(line + "\n" for line in lines)
@@ -106,7 +117,7 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
 def labels_plan(text: str) -> str:
     """A plan that shows each sample of another plan's sets once, with the same labels."""
     lines = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         found = _SET_LINE.fullmatch(line)
         if found is not None:
             lines.append(f"set {found[1]} 1 {found[3]}\n")

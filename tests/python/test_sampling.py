@@ -219,6 +219,9 @@ class PlanTest(unittest.TestCase):
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
         self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: say epoch = a number",
                       refusal("order", "set a 4000000 generated:9\nset b 1 generated:5000\n"))
+        for select in ("not name '0* and label 0", "name women's"):
+            self.assertIn("select: the closing ' is missing",
+                          refusal("order", f"set x 1 select=\"{select}\" generated:90\n"))
         self.assertIn("weights=some: one of class", refusal("order", "set x 1 weights=some generated:90\n"))
         self.assertIn("a plan has its own shuffle",
                       refusal("order", "set x 1 generated:90\n", "--shuffle", "none"))
@@ -461,6 +464,21 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(folds["folder", fold], folds["tar", fold])
         self.assertEqual(sorted(sum((folds["folder", f] for f in range(3)), [])),
                          sorted(f for _, _, files in os.walk(self.data["red"]) for f in files))
+
+    def test_numbers(self):
+        """numbers of a selection and of a data set are compared as float32"""
+        path = os.path.join(self.folder.name, "numbers.csv")
+        picture = next(os.path.join(at, name) for at, _, names in os.walk(self.data["red"]) for name in names)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("path,label,n\n" + "".join(f"{picture},0,{n}\n" for n in ("0.1", "0.7", "0.3", "-2", "")))
+        for text, shown in (("= 0.1", [0]), ("<= 0.1", [0, 3]), (">= 0.7", [1]), ("< 0.7", [0, 2, 3]),
+                            ("!= 0.3", [0, 1, 3])):
+            with self.open(f"list:{path}", micro_batch=1, epochs=1, select=f"column n {text}") as stream:
+                self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), shown, text)
+        for select, sentence in (("column n = 16777216", "exact only below 16777216"),
+                                 ("name names and label 7", "no samples that select leaves")):
+            with self.assertRaisesRegex(OSError, sentence):
+                self.open(f"list:{path}", select=select)
 
     def test_weights_of_a_file(self):
         """weights from a file: expected numbers, a sentence about each mistake"""
