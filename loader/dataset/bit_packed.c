@@ -40,7 +40,7 @@ static bool get_bits(const uint8_t *at, const uint8_t *end, uint64_t bit, unsign
     for (unsigned have = 0; have < width;) {
         unsigned skip = (unsigned)((bit + have) % 8);
         unsigned take = width - have < 8 - skip ? width - have : 8 - skip;
-        uint64_t part = at[(bit + have) / 8] >> skip & ((1U << take) - 1);
+        uint64_t part = (unsigned)at[(bit + have) / 8] >> skip & ((1U << take) - 1);
 
         value |= part << have;
         have += take;
