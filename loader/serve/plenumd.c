@@ -287,13 +287,23 @@ static uint64_t half_of_memory(void)
     return all / 2;
 }
 
+static int check_root(const char *value, struct plenum_error *err)
+{
+    struct roots *roots;
+    int r = roots_create(&value, 1, &roots, err);
+
+    if (r == 0)
+        roots_unref(roots);
+    return r;
+}
+
 /* Check a setting early that is otherwise checked only where it is used, so that the error can name
  * its line in the file. */
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
     struct user user;
-    struct roots *roots;
+    bool root = strcmp(name, "root") == 0;
     uint32_t group;
 
     if (strcmp(name, "socket") == 0)
@@ -304,20 +314,11 @@ static int check_value(const char *name, const char *value, struct plenum_error 
         return users_find(value, &user, err);
     if (strcmp(name, "listen") == 0)
         return address_parse_listen(value, &address, err);
-    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||
-        strcmp(name, "tls-key") == 0) {
-        if (value[0] != '/' && !(name[0] == 'r' && place_is_remote(value)))
-            return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
-                             value);
-        if (name[0] == 'r') {
-            int r = roots_create(&value, 1, &roots, err);
-
-            if (r < 0)
-                return r;
-            roots_unref(roots);
-        }
-    }
-    return 0;
+    if ((root || strcmp(name, "cache-dir") == 0 || strcmp(name, "tls-key") == 0) &&
+        value[0] != '/' && !(root && place_is_remote(value)))
+        return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
+                         value);
+    return root ? check_root(value, err) : 0;
 }
 
 /* Options that make no sense in a file, which is read at every start. */
