@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "common/util/error_set.h"
+#include "common/util/util.h"
 
 enum { FORMAT_MAX = 15 };
 
@@ -77,7 +78,7 @@ static bool is_remote(const char *text)
 {
     static const char *const schemes[] = {"s3://", "https://", "http://"};
 
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
         if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0)
             return true;
     return false;

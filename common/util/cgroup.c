@@ -168,8 +168,8 @@ void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *gro
 
     if (open_proc(&lines, "cgroup") < 0)
         return;
-    while (
-        text_lines_next(&lines, line, sizeof(line))) { /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
+    /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
+    while (text_lines_next(&lines, line, sizeof(line))) {
         char *list = strchr(line, ':'), *name = list ? strchr(list + 1, ':') : NULL;
 
         if (!name)

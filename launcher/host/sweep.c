@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* sweep.c - removes files that Open MPI leaves behind:
  *
- *                             4.1                           5.0            5.0.11
- *     by a killed mpirun      /tmp/ompi.HOST.UID/pid.N      /tmp/prterun.HOST.PID.UID
- *                                                                          /tmp/ompi.PID
- *     by its killed daemon    /tmp/ompi.HOST.UID/jf.N       /tmp/prted.HOST.PID.UID
- *                                                                          /tmp/prted.PID
- *     by killed programs      /dev/shm/vader_segment.HOST.UID.JOB.RANK
- *                                                           /dev/shm/sm_segment.HOST...
+ *     version  by a killed mpirun         by its killed daemon     by killed programs
+ *     4.1      /tmp/ompi.HOST.UID/pid.N   /tmp/ompi.HOST.UID/jf.N  /dev/shm/vader_segment.HOST...
+ *     5.0      /tmp/prterun.HOST.PID.UID  /tmp/prted.HOST.PID.UID  /dev/shm/sm_segment.HOST...
+ *     5.0.11   /tmp/ompi.PID              /tmp/prted.PID           the same
  *
  * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
 #include "config.h"

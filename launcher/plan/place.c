@@ -95,7 +95,7 @@ static hwloc_obj_type_t unit_of(hwloc_topology_t topology)
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-static void state_fini(struct placement *s)
+static void placement_fini(struct placement *s)
 {
     for (uint32_t i = 0; s->cores && i < s->num_cores; i++)
         hwloc_bitmap_free(s->cores[i].cpus);
@@ -613,7 +613,7 @@ int place_host(hwloc_topology_t topology, const struct place_request *request, s
         goto fail;
     assert(s.num_groups > 0 && s.num_cores > 0);
     finish(&s, &places);
-    state_fini(&s);
+    placement_fini(&s);
     *ret = places;
     return 0;
 
@@ -621,7 +621,7 @@ fail:
     if (r == -ENOMEM)
         (void)error_set(err, r, "out of memory");
     places_fini(&places);
-    state_fini(&s);
+    placement_fini(&s);
     return r;
 }
 
