@@ -58,37 +58,37 @@ static bool is_asked_to_end(int signal_fd)
     return asked;
 }
 
-/* Send a signal to the command's process group: its shell, and the daemon if that is a child of the
- * shell. (The daemon's own children have groups of their own.) */
-static void signal_group(pid_t group, int signal)
+/* Send a signal to a process, or to the group -pid. */
+static void signal_awake(pid_t pid, int signal)
 {
-    (void)kill(-group, signal);
-    (void)kill(-group, SIGCONT); /* a stopped process cannot end */
+    (void)kill(pid, signal);
+    (void)kill(pid, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended: end the rest of its group, which are our children now. `next`: the first
- * signal that they have not received yet. */
-static void end_group(pid_t group, int next, const char *command)
+/* The shell has ended: end the rest of its group, which are our children now. (The daemon's own
+ * children have groups of their own.) */
+static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;
     pid_t pid;
 
-    if (next == SIGTERM)
-        signal_group(group, SIGTERM);
+    signal_awake(-group, SIGTERM);
     while ((pid = waitpid(-group, NULL, WNOHANG)) >= 0 && left_ms > -KILL_MS) {
         if (pid > 0) {
             sweep_after_daemon(pid, command);
             continue;
         }
         if (left_ms == 0)
-            signal_group(group, SIGKILL);
+            signal_awake(-group, SIGKILL);
         left_ms -= LOOK_MS;
         (void)usleep(LOOK_MS * 1000);
     }
 }
 
 /* Wait for the command. Send it SIGTERM some time after the login has ended, or at once when a
- * signal says so, and then SIGKILL. Returns the shell's wait status. */
+ * signal says so, and then SIGKILL. A shell that has not replaced itself by the daemon must end
+ * first: it would reap the daemon, and its process id, which names its folder, would be unknown.
+ * Returns the shell's wait status. */
 static int watch(pid_t child, int signal_fd, const char *command)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
@@ -106,13 +106,13 @@ static int watch(pid_t child, int signal_fd, const char *command)
             next = SIGTERM;
         else if (n != 0)
             continue;
-        signal_group(child, next);
+        signal_awake(child, next);
         next = SIGKILL;
         wait_ms = KILL_MS;
     }
     sweep_after_daemon(child, command);
     if (lost || next == SIGKILL)
-        end_group(child, next, command);
+        end_group(child, command);
     return status;
 }
 
