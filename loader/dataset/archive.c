@@ -466,6 +466,28 @@ int archive_prefix(struct archive *a, int code)
     return error_prefix(&a->err, code, "%s", a->path);
 }
 
+bool archive_has_labels(const struct dataset *d)
+{
+    const char *label = dataset_setting(d, "label", dataset_has_images(d) ? "" : "none");
+
+    return strcmp(label, "none") != 0;
+}
+
+int archive_append(struct archive *archives, size_t count, struct index_builder *b,
+                   struct plenum_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = index_builder_append(b, &archives[i].builder);
+
+        index_builder_fini(&archives[i].builder);
+        if (r < 0)
+            return error_set(err, r, "%s: %s", archives[i].path,
+                             r == -EOVERFLOW ? "more samples than an index can hold"
+                                             : "out of memory");
+    }
+    return 0;
+}
+
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
@@ -523,6 +545,23 @@ bool archive_fresh(const struct dataset *dataset)
             return false;
     }
     return true;
+}
+
+uint64_t archive_number(const struct dataset *d, const struct index_sample *sample)
+{
+    const struct index_sample *all = d->index.samples;
+    size_t low = 0, high = (size_t)(sample - all);
+
+    assert(sample >= all && sample < all + d->index.header->samples);
+    while (low < high) { /* the first sample of its archive */
+        size_t middle = low + (high - low) / 2;
+
+        if (all[middle].container < sample->container)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint64_t)(sample - all) - low;
 }
 
 size_t archive_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,

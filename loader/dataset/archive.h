@@ -58,6 +58,13 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
                  const struct archive_work *work, struct index_builder *b,
                  struct plenum_error *err);
 
+/** Does a data set of rows have labels? Not if label=none, or with image=none and no label=. */
+bool archive_has_labels(const struct dataset *dataset);
+
+/** For `merge`: append all archives to `b`, in order. 0 or -errno with `err` set. */
+int archive_append(struct archive *archives, size_t count, struct index_builder *b,
+                   struct plenum_error *err);
+
 /** struct format's fresh and announce. Containers after the archives are other files that the index
  * was built from. */
 bool archive_fresh(const struct dataset *dataset);
@@ -66,6 +73,8 @@ void archive_announce(const struct dataset *dataset, const struct index_sample *
 void archive_announce_range(const struct dataset *dataset, const struct index_sample *sample,
                             uint64_t offset, uint64_t len);
 
+/** The number of a sample among those of its archive. */
+uint64_t archive_number(const struct dataset *dataset, const struct index_sample *sample);
 /** Write the path of the sample's archive to `ret`; returns the bytes written. */
 size_t archive_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                     size_t size);

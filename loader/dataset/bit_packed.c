@@ -7,7 +7,7 @@
 
 enum { BLOCK_MAX = 1 << 20 }; /* values; writers use 128 or 256 */
 
-static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *ret)
+bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret)
 {
     *ret = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -21,11 +21,6 @@ static bool take_varint(const uint8_t **at, const uint8_t *end, uint64_t *ret)
             return true;
     }
     return false;
-}
-
-static uint64_t of_zigzag(uint64_t value)
-{
-    return value >> 1 ^ (0 - (value & 1));
 }
 
 /* `width` bits from this bit on; the lowest come first. False: they are not all there. */
@@ -59,7 +54,7 @@ static bool begin_run(struct runs *r)
         r->at += (r->bit + 7) / 8;
     r->packed = false;
     r->bit = 0;
-    if (!take_varint(&r->at, r->end, &head))
+    if (!varint_take(&r->at, r->end, &head))
         return false;
     r->left = head >> 1;
     if (head & 1) {
@@ -102,10 +97,10 @@ bool deltas_begin(struct deltas *d, const uint8_t *bytes, size_t len)
     uint64_t first = 0;
 
     *d = (struct deltas){.at = bytes, .end = bytes + len};
-    if (!take_varint(&d->at, d->end, &d->block) || !take_varint(&d->at, d->end, &d->minis) ||
-        !take_varint(&d->at, d->end, &d->left) || !take_varint(&d->at, d->end, &first))
+    if (!varint_take(&d->at, d->end, &d->block) || !varint_take(&d->at, d->end, &d->minis) ||
+        !varint_take(&d->at, d->end, &d->left) || !varint_take(&d->at, d->end, &first))
         return false;
-    d->value = of_zigzag(first);
+    d->value = varint_of_zigzag(first);
     d->mini = d->minis;
     return d->block > 0 && d->block <= BLOCK_MAX && d->minis > 0 && d->block % d->minis == 0 &&
            d->block / d->minis % 8 == 0;
@@ -115,9 +110,9 @@ static bool begin_block(struct deltas *d)
 {
     uint64_t delta;
 
-    if (!take_varint(&d->at, d->end, &delta) || (uint64_t)(d->end - d->at) < d->minis)
+    if (!varint_take(&d->at, d->end, &delta) || (uint64_t)(d->end - d->at) < d->minis)
         return false;
-    d->min_delta = of_zigzag(delta);
+    d->min_delta = varint_of_zigzag(delta);
     d->widths = d->at;
     d->at += d->minis;
     d->mini = 0;

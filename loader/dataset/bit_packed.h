@@ -11,6 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Take an unsigned integer of 7 bits per byte, the lowest first, at most 10 bytes. False: it is
+ * longer, or the bytes have ended. */
+bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret);
+/** The signed integer, in two's complement, of a zigzag one: 0, -1, 1, -2 ... */
+static inline uint64_t varint_of_zigzag(uint64_t value)
+{
+    return value >> 1 ^ (0 - (value & 1));
+}
+
 struct runs {
     const uint8_t *at, *end;
     unsigned width; /* bits of a value, at most 32 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* block_cache.c - a hash table of blocks, and a list of those that are not in use, oldest first.
  *
- * A block is made outside the lock; others that need it wait for that, instead of making it again.
+ * A block is made outside the lock. Threads that need it wait instead of making it again.
  * A thread waits for memory only while it holds no block, so threads cannot wait for each other:
  * those that hold one will release it. */
 #include "config.h"
@@ -186,11 +186,7 @@ int block_cache_get(struct block_cache *c, const struct block_recipe *recipe, st
             use(c, b);
             break;
         }
-        if (b) { /* another thread is making it */
-            lock_wait(&c->mu, &c->changed);
-            continue;
-        }
-        if (!make_room(c, recipe->bytes + OVERHEAD)) {
+        if (b || !make_room(c, recipe->bytes + OVERHEAD)) { /* b: another thread is making it */
             lock_wait(&c->mu, &c->changed);
             continue;
         }
@@ -204,6 +200,20 @@ int block_cache_get(struct block_cache *c, const struct block_recipe *recipe, st
     if (r == 0)
         *ret = b;
     return r;
+}
+
+struct block *block_cache_find(struct block_cache *c, const struct block_recipe *recipe)
+{
+    struct block *b;
+
+    lock_acquire(&c->mu);
+    b = find(c, recipe);
+    if (b && b->data)
+        use(c, b);
+    else
+        b = NULL;
+    lock_release(&c->mu);
+    return b;
 }
 
 void block_cache_release(struct block_cache *c, struct block *block)

@@ -18,12 +18,12 @@ enum { BLOCK_CACHE_BYTES = 256 << 20 };
 struct block_cache;
 struct block;
 
-/** What a block is made of, and how. */
+/** Identifies a block, and describes how to make it. */
 struct block_recipe {
     uint32_t container;
     uint64_t at;  /* identifies the block in its container, together with `use` */
     uint64_t use; /* what the bytes there are read as: parts of a hostile file may overlap */
-    size_t bytes; /* that it takes in memory */
+    size_t bytes; /* its size in memory */
     /** Make the block's data: 0 or -errno with `err` set. */
     int (*make)(const struct block_recipe *recipe, void **ret, struct plenum_error *err);
     void (*destroy)(void *data);
@@ -39,10 +39,12 @@ void block_cache_destroy(struct block_cache *cache);
  * block_cache_release(). May be called by `make`; such a call does not wait for others. */
 int block_cache_get(struct block_cache *cache, const struct block_recipe *recipe,
                     struct block **ret, struct plenum_error *err);
+/** Find a block that has been made; NULL: there is none. Release it by block_cache_release(). */
+struct block *block_cache_find(struct block_cache *cache, const struct block_recipe *recipe);
 void block_cache_release(struct block_cache *cache, struct block *block);
 /** What `make` returned. Borrowed until the block is released. */
 void *block_get_data(const struct block *block);
-/** The `bytes` of the recipe that it was made by, not those of a later one. */
+/** The `bytes` of the recipe that made it. A later recipe may differ. */
 size_t block_get_bytes(const struct block *block);
 
 /** The most bytes that blocks have taken. */

@@ -455,15 +455,22 @@ static bool begins_with(const char *text, const char *name, size_t len, bool *wh
     return have == len && sound;
 }
 
-/* Iterate over an object: the next member's name and value. */
-static bool next_member(struct json_at *rest, const char **name, struct json_at *ret)
+bool json_is_text(struct json_at value, const char *text)
+{
+    bool whole;
+
+    return json_type(value) == JSON_AT_TEXT && begins_with(value.at, text, strlen(text), &whole) &&
+           whole;
+}
+
+bool json_next_member(struct json_at *rest, struct json_at *name, struct json_at *ret)
 {
     const char *at = rest->at;
 
     if (at == rest->end)
         return false;
-    *name = at;
-    at = past_space(past_text(at)) + 1; /* the colon */
+    *name = (struct json_at){at, past_text(at)};
+    at = past_space(name->end) + 1; /* the colon */
     ret->at = past_space(at);
     ret->end = past_value(ret->at, rest->end);
     at = past_space(ret->end);
@@ -479,16 +486,19 @@ static struct json_at inside(struct json_at value)
     return rest;
 }
 
+struct json_at json_begin_members(struct json_at object)
+{
+    return json_type(object) == JSON_AT_OBJECT ? inside(object)
+                                               : (struct json_at){object.end, object.end};
+}
+
 static bool get(struct json_at value, const char *name, size_t len, struct json_at *ret)
 {
-    struct json_at rest, each;
+    struct json_at rest = json_begin_members(value), key, each;
     bool found = false, whole;
-    const char *key;
 
-    if (json_type(value) != JSON_AT_OBJECT)
-        return false;
-    for (rest = inside(value); next_member(&rest, &key, &each);)
-        if (begins_with(key, name, len, &whole) && whole) {
+    while (json_next_member(&rest, &key, &each))
+        if (begins_with(key.at, name, len, &whole) && whole) {
             *ret = each;
             found = true;
         }

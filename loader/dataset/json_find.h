@@ -53,9 +53,16 @@ bool json_next(struct json_at *rest, struct json_at *ret);
 /** Like json_next(), but returns the values of nested lists instead of these lists. */
 bool json_next_flat(struct json_at *rest, struct json_at *ret);
 
+/** Like json_begin() and json_next(), for the members of an object. */
+struct json_at json_begin_members(struct json_at object);
+bool json_next_member(struct json_at *rest, struct json_at *name, struct json_at *ret);
+
 /** Write a string as UTF-8 to `ret`, unless that is NULL; returns its length in bytes. A lone
  * surrogate becomes U+FFFD, and then `*is_sound`, if not NULL, is false. */
 size_t json_copy(struct json_at text, char *ret, bool *is_sound);
+
+/** Returns whether it is this string. */
+bool json_is_text(struct json_at value, const char *text);
 
 /** Returns whether it is an integer within int64, however spelled (number.h). */
 bool json_whole(struct json_at value, int64_t *ret);

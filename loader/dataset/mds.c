@@ -75,6 +75,12 @@ static int unpack_shard(const struct mds_shard *s, const uint8_t *packed, uint8_
     return r < 0 ? out_of_memory(err) : 0;
 }
 
+static int read_failed(int r, struct plenum_error *err)
+{
+    return error_set(err, r, "%s",
+                     r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
+}
+
 /* Read and decompress the open file of a shard, malloc. */
 static int load_shard(const struct mds_shard *s, int fd, uint8_t **ret, struct plenum_error *err)
 {
@@ -83,8 +89,7 @@ static int load_shard(const struct mds_shard *s, int fd, uint8_t **ret, struct p
 
     assert(s->packed && s->bytes <= PACKED_MAX);
     if (r < 0)
-        r = error_set(err, r, "%s",
-                      r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
+        r = read_failed(r, err);
     else
         r = unpack_shard(s, packed, bytes, err);
     free(packed);
@@ -134,12 +139,6 @@ static int damaged(uint32_t sample, struct plenum_error *err)
                      (unsigned long long)sizeof(uint32_t) * (sample + 1ULL));
 }
 
-static int read_failed(int r, struct plenum_error *err)
-{
-    return error_set(err, r, "%s",
-                     r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
-}
-
 static int find_column(const struct mds_layout *l, const char *key, const char *name,
                        struct plenum_error *err)
 {
@@ -175,14 +174,6 @@ static int find_image(const struct dataset *d, const struct mds_layout *l, struc
     return column;
 }
 
-/* Does the data set have labels? */
-static bool has_labels(const struct dataset *d)
-{
-    const char *label = dataset_setting(d, "label", dataset_has_images(d) ? "" : "none");
-
-    return strcmp(label, "none") != 0;
-}
-
 static int find_columns(struct shard_scan *s, struct plenum_error *err)
 {
     const struct dataset *d = s->a->dataset;
@@ -194,7 +185,7 @@ static int find_columns(struct shard_scan *s, struct plenum_error *err)
         s->image = find_image(d, l, err);
     if (s->image < -1)
         return s->image;
-    if (has_labels(d))
+    if (archive_has_labels(d))
         s->label = find_column(l, "label", dataset_setting(d, "label", "label"), err);
     if (s->label < -1)
         return s->label;
@@ -353,7 +344,7 @@ static int scan_file(struct archive *a)
         r = scan_shard(&s);
     (void)atomic_fetch_add(a->progress, a->size);
     if (r < 0 && r != -ECANCELED)
-        return error_prefix(&a->err, r == -ENODATA ? -ESTALE : r, "%s", a->path);
+        return archive_prefix(a, r == -ENODATA ? -ESTALE : r);
     return r;
 }
 
@@ -362,16 +353,10 @@ static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
     const struct mds_set *set = files[0].dataset->state;
-    int r;
+    int r = archive_append(files, count, b, err);
 
-    for (size_t i = 0; i < count; i++) {
-        r = index_builder_append(b, &files[i].builder);
-        index_builder_fini(&files[i].builder);
-        if (r < 0)
-            return error_set(err, r, "%s: %s", files[i].path,
-                             r == -EOVERFLOW ? "more samples than an index can hold"
-                                             : "out of memory");
-    }
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < set->num_files; i++)
         if (index_builder_add_container(b, set->files[i].path, &set->files[i].stamp) < 0)
             return out_of_memory(err);
@@ -382,7 +367,7 @@ static int mds_scan(const struct dataset *dataset, const struct dataset_options 
                     struct index_builder *b, struct plenum_error *err)
 {
     struct archive_work work = {.scan = scan_file, .merge = merge};
-    int r = has_labels(dataset) ? 0 : dataset_refuse_classes(dataset, err);
+    int r = archive_has_labels(dataset) ? 0 : dataset_refuse_classes(dataset, err);
 
     if (r == 0)
         r = archive_scan(dataset, options, &work, b, err);
@@ -406,18 +391,11 @@ static int read_index(const struct dataset *d, const char *path, struct stamp *s
         (void)close(fd);
         return error_set(err, -EBADMSG, "%s is not the index of an MDS data set", path);
     }
-    *stamp = stamp_of(fd, &st);
-    *text = malloc((size_t)st.st_size + 1);
-    r = *text ? io_pread_all(fd, *text, (size_t)st.st_size, 0) : -ENOMEM;
+    r = stamp_read(fd, &st, text, stamp);
     (void)close(fd);
-    if (r < 0) {
-        free(*text);
-        return error_set(err, r, "%s: %s", path,
-                         r == -ENODATA ? "it has become shorter" : strerror(-r));
-    }
-    (*text)[st.st_size] = '\0';
-    stamp->content = stamp_hash_bytes(*text, (size_t)st.st_size);
-    return 0;
+    return r < 0 ? error_set(err, r, "%s: %s", path,
+                             r == -ENODATA ? "it has become shorter" : strerror(-r))
+                 : 0;
 }
 
 /* Add the path of a shard's file to `files`: the one that is not compressed, if it is there. */
@@ -530,32 +508,15 @@ static bool mds_recognise(const struct path_probe *probe)
 
 /* ---- an indexed data set ---- */
 
-/* The number of a sample in its shard. */
-static uint32_t number_of(const struct dataset *d, const struct index_sample *sample)
-{
-    const struct index_sample *all = d->index.samples;
-    size_t low = 0, high = (size_t)(sample - all);
-
-    assert(sample >= all && sample < all + d->index.header->samples);
-    while (low < high) { /* the first sample of its shard */
-        size_t middle = low + (high - low) / 2;
-
-        if (all[middle].container < sample->container)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint32_t)((size_t)(sample - all) - low);
-}
-
 static void mds_describe(const struct dataset *dataset, const struct index_sample *sample,
                          char *ret, size_t size)
 {
     const char *name = index_name(&dataset->index, sample->name);
     size_t n = archive_path(dataset, sample, ret, size);
 
-    (void)snprintf(ret + n, size - n, ", sample %u%s%s%s", number_of(dataset, sample),
-                   *name ? " (" : "", name, *name ? ")" : "");
+    (void)snprintf(ret + n, size - n, ", sample %llu%s%s%s",
+                   (unsigned long long)archive_number(dataset, sample), *name ? " (" : "", name,
+                   *name ? ")" : "");
 }
 
 /* A shard whose samples are being read. */
@@ -577,7 +538,7 @@ static int make_shard(const struct block_recipe *recipe, void **ret, struct plen
     return r;
 }
 
-/* Open a sample's shard; decompress it unless that was done before. */
+/* Open a sample's shard; decompress it unless it is cached. */
 static int begin_use(struct shard_use *use, const struct dataset *d,
                      const struct index_sample *sample, struct plenum_error *err)
 {
@@ -718,14 +679,14 @@ static int tell_columns(struct shard_use *use, dataset_field *field, void *arg,
     const struct mds_layout *l = use->reader.shard->layout;
     struct mds_value *values = calloc(l->count, sizeof(*values));
     struct mds_sample sample;
-    uint32_t number = number_of(use->d, use->sample);
+    uint64_t number = archive_number(use->d, use->sample);
     int image = dataset_has_images(use->d) ? find_image(use->d, l, err) : -1;
     int r = values ? 0 : -ENOMEM;
 
     if (r == 0 && number >= use->reader.shard->samples)
         r = -EBADMSG;
     if (r == 0)
-        r = mds_find_sample(&use->reader, number, &sample);
+        r = mds_find_sample(&use->reader, (uint32_t)number, &sample);
     if (r == 0)
         r = mds_find_values(&use->reader, &sample, values);
     for (size_t i = 0; i < l->count && r == 0; i++)

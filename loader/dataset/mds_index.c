@@ -52,20 +52,6 @@ static char *get_text(struct json_at value)
     return NULL;
 }
 
-static bool text_is(struct json_at object, const char *name, const char *wanted)
-{
-    struct json_at value;
-    char *text;
-    bool is;
-
-    if (!json_get(object, name, &value))
-        return false;
-    text = get_text(value);
-    is = text && strcmp(text, wanted) == 0;
-    free(text);
-    return is;
-}
-
 static bool get_number(struct json_at object, const char *name, int64_t max, int64_t *ret)
 {
     struct json_at value;
@@ -140,7 +126,7 @@ static bool is_alike(const struct mds_layout *a, const struct mds_layout *b)
     return true;
 }
 
-/* Keep a layout, unless the last one is alike. Returns the one to use; NULL: out of memory. */
+/* Keep a layout, unless it equals the previous one. Returns the one to use; NULL: out of memory. */
 static const struct mds_layout *keep_layout(struct mds_index *index, struct mds_layout *l)
 {
     size_t n = index->num_layouts;
@@ -255,10 +241,11 @@ static int read_compression(struct json_at shard, size_t number, struct mds_shar
 static int read_shard(struct mds_index *index, struct json_at shard, struct mds_shard *s,
                       struct plenum_error *err)
 {
+    struct json_at format;
     int64_t samples, version;
     int r;
 
-    if (!text_is(shard, "format", "mds"))
+    if (!json_get(shard, "format", &format) || !json_is_text(format, "mds"))
         return error_set(err, -EBADMSG,
                          "its shard %zu does not have the format 'mds': no other is supported",
                          index->count);

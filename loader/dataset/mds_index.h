@@ -13,7 +13,7 @@
 
 /** How the values of a column are stored. */
 enum mds_kind {
-    MDS_BYTES, /* also other encodings that are only delivered as bytes */
+    MDS_BYTES, /* and all other encodings, which are delivered as bytes */
     MDS_IMAGE, /* an encoded image */
     MDS_PIL,   /* u32 width, height, and length of the mode; mode; pixels */
     MDS_TEXT,

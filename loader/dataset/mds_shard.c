@@ -5,11 +5,11 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/util/util.h"
+#include "loader/dataset/number.h"
 
 int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len)
 {
@@ -74,16 +74,6 @@ int mds_find_values(struct mds_reader *r, const struct mds_sample *sample, struc
     return at == sample->end ? 0 : -EBADMSG;
 }
 
-/* Print a float as Python's json module does. */
-static size_t print_float(double value, int digits, char *ret)
-{
-    int n = isnan(value)   ? snprintf(ret, MDS_TEXT_MAX, "NaN")
-            : isinf(value) ? snprintf(ret, MDS_TEXT_MAX, value < 0 ? "-Infinity" : "Infinity")
-                           : snprintf(ret, MDS_TEXT_MAX, "%.*g", digits, value);
-
-    return (size_t)n;
-}
-
 size_t mds_print(const struct mds_column *column, const uint8_t *value, char *ret)
 {
     uint64_t bits = 0;
@@ -95,11 +85,11 @@ size_t mds_print(const struct mds_column *column, const uint8_t *value, char *re
     memcpy(&bits, value, column->size); /* little-endian */
     if (column->kind == MDS_FLOAT && column->size == 4) {
         memcpy(&single, value, sizeof(single));
-        return print_float((double)single, 9, ret);
+        return number_print((double)single, 9, ret, MDS_TEXT_MAX);
     }
     if (column->kind == MDS_FLOAT) {
         memcpy(&number, value, sizeof(number));
-        return print_float(number, 17, ret);
+        return number_print(number, 17, ret, MDS_TEXT_MAX);
     }
     if (column->kind == MDS_UNSIGNED)
         return (size_t)snprintf(ret, MDS_TEXT_MAX, "%llu", (unsigned long long)bits);

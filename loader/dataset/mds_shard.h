@@ -4,8 +4,8 @@
  *
  *     u32 samples | u32 offsets [samples + 1] | JSON | samples
  *
- * An offset is that of a sample in the shard; the last one is the size of the shard. A sample has
- * the u32 sizes of those columns whose sizes vary, then the values of all columns. */
+ * Each offset is the position of a sample in the shard; the last one is the shard's size. A sample
+ * has the u32 sizes of those columns whose sizes vary, then the values of all columns. */
 #ifndef LOADER_DATASET_MDS_SHARD_H
 #define LOADER_DATASET_MDS_SHARD_H
 

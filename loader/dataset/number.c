@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -522,6 +523,15 @@ bool number_is_special(const char *text, size_t len, float *ret)
             return true;
         }
     return false;
+}
+
+size_t number_print(double value, int digits, char *ret, size_t size)
+{
+    int n = isnan(value)   ? snprintf(ret, size, "NaN")
+            : isinf(value) ? snprintf(ret, size, value < 0 ? "-Infinity" : "Infinity")
+                           : snprintf(ret, size, "%.*g", digits, value);
+
+    return (size_t)n;
 }
 
 const char *number_why_no_integer(enum number_kind kind)

@@ -43,6 +43,10 @@ int number_to_float(const char *text, size_t len, float *ret);
 /** Returns whether it is "NaN", "Infinity" or "-Infinity", as spelled by Python's json module. */
 bool number_is_special(const char *text, size_t len, float *ret);
 
+/** Print a float with this number of significant digits, and the others as Python's json module
+ * spells them: NaN, Infinity and -Infinity. Returns the length. */
+size_t number_print(double value, int digits, char *ret, size_t size);
+
 /** Returns why a string of this kind is not a NUMBER_INTEGER, to follow the string in a message. */
 const char *number_why_no_integer(enum number_kind kind);
 

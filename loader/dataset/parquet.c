@@ -12,7 +12,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/archive.h"
+#include "loader/dataset/number.h"
 #include "loader/dataset/parquet_features.h"
 #include "loader/dataset/parquet_set.h"
 
@@ -86,7 +86,7 @@ static int find_usable(const struct parquet_file *file, const char *key, const c
     return column;
 }
 
-/* The setting `key`, or the only column that is noted as a feature of this type, or `usual`. */
+/* The setting `key`; otherwise the only column with this feature type; otherwise `key` itself. */
 static const char *column_name(const struct dataset *d, const struct parquet_file *file,
                                const char *key, const char *type, char room[256])
 {
@@ -140,14 +140,6 @@ static int find_name(const struct file_scan *s, struct plenum_error *err)
     return column >= 0 && parquet_is_usable(&s->file->columns[column]) ? column : -1;
 }
 
-/* Does the data set have labels? */
-static bool has_labels(const struct dataset *d)
-{
-    const char *label = dataset_setting(d, "label", dataset_has_images(d) ? "" : "none");
-
-    return strcmp(label, "none") != 0;
-}
-
 /* Find the column with the label, and the names of its classes. */
 static int find_label(struct file_scan *s)
 {
@@ -177,7 +169,7 @@ static int find_columns(struct file_scan *s)
         if (s->column[IMAGE] < 0)
             return s->column[IMAGE];
     }
-    r = has_labels(d) ? find_label(s) : 0;
+    r = archive_has_labels(d) ? find_label(s) : 0;
     if (r < 0)
         return r;
     s->column[NAME] = find_name(s, err);
@@ -185,16 +177,6 @@ static int find_columns(struct file_scan *s)
 }
 
 /* ---- rows ---- */
-
-/* Print a float as Python's json module does. */
-static size_t print_float(double value, int digits, char *ret)
-{
-    int n = isnan(value)   ? snprintf(ret, PARQUET_TEXT_MAX, "NaN")
-            : isinf(value) ? snprintf(ret, PARQUET_TEXT_MAX, value < 0 ? "-Infinity" : "Infinity")
-                           : snprintf(ret, PARQUET_TEXT_MAX, "%.*g", digits, value);
-
-    return (size_t)n;
-}
 
 static int64_t integer_of(const struct parquet_column *c, const uint8_t *value)
 {
@@ -219,11 +201,11 @@ size_t parquet_print(const struct parquet_column *c, const uint8_t *value, char 
         return (size_t)snprintf(ret, PARQUET_TEXT_MAX, "%u", *value);
     if (c->type == PARQUET_FLOAT) {
         memcpy(&single, value, sizeof(single));
-        return print_float((double)single, 9, ret);
+        return number_print((double)single, 9, ret, PARQUET_TEXT_MAX);
     }
     if (c->type == PARQUET_DOUBLE) {
         memcpy(&number, value, sizeof(number));
-        return print_float(number, 17, ret);
+        return number_print(number, 17, ret, PARQUET_TEXT_MAX);
     }
     if (c->no_sign && c->type == PARQUET_INT64)
         return (size_t)snprintf(ret, PARQUET_TEXT_MAX, "%llu",
@@ -420,18 +402,11 @@ static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
     const struct feature_names *names = files[0].arg;
-    int r;
+    int r = archive_append(files, count, b, err);
 
-    for (size_t i = 0; i < count; i++) {
-        r = index_builder_append(b, &files[i].builder);
-        index_builder_fini(&files[i].builder);
-        if (r < 0)
-            return error_set(err, r, "%s: %s", files[i].path,
-                             r == -EOVERFLOW ? "more samples than an index can hold"
-                                             : "out of memory");
-    }
-    r = index_builder_settle_labels(b, err);
-    if (r < 0 || !b->unnamed || !has_labels(files[0].dataset))
+    if (r == 0)
+        r = index_builder_settle_labels(b, err);
+    if (r < 0 || !b->unnamed || !archive_has_labels(files[0].dataset))
         return r;
     r = check_names(files, count, names, err);
     if (r < 0 || names[0].count == 0)
@@ -448,7 +423,7 @@ static int parquet_scan(const struct dataset *dataset, const struct dataset_opti
     struct archive_work work = {.scan = scan_file, .merge = merge, .arg = names};
     int r = names ? 0 : out_of_memory(err);
 
-    if (r == 0 && !has_labels(dataset))
+    if (r == 0 && !archive_has_labels(dataset))
         r = dataset_refuse_classes(dataset, err);
     if (r == 0)
         r = archive_scan(dataset, options, &work, b, err);
@@ -505,23 +480,6 @@ static bool parquet_recognise(const struct path_probe *probe)
 
 /* ---- an indexed data set ---- */
 
-uint64_t parquet_row(const struct dataset *d, const struct index_sample *sample)
-{
-    const struct index_sample *all = d->index.samples;
-    size_t low = 0, high = (size_t)(sample - all);
-
-    assert(sample >= all && sample < all + d->index.header->samples);
-    while (low < high) { /* the first sample of its file */
-        size_t middle = low + (high - low) / 2;
-
-        if (all[middle].container < sample->container)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint64_t)(sample - all) - low;
-}
-
 static void parquet_describe(const struct dataset *dataset, const struct index_sample *sample,
                              char *ret, size_t size)
 {
@@ -529,7 +487,7 @@ static void parquet_describe(const struct dataset *dataset, const struct index_s
     size_t n = archive_path(dataset, sample, ret, size);
 
     (void)snprintf(ret + n, size - n, ", row %llu%s%s%s",
-                   (unsigned long long)parquet_row(dataset, sample), *name ? " (" : "", name,
+                   (unsigned long long)archive_number(dataset, sample), *name ? " (" : "", name,
                    *name ? ")" : "");
 }
 
@@ -553,7 +511,7 @@ static int make_page(const struct block_recipe *recipe, void **ret, struct plenu
     return r;
 }
 
-/* Copy a sample from its page, which is decompressed unless that was done before. */
+/* Copy a sample from its page, which is decompressed unless it is cached. */
 static int copy_packed(const struct dataset *dataset, const struct index_sample *sample,
                        struct page_work *work, uint8_t *dst, struct plenum_error *err)
 {
@@ -564,15 +522,17 @@ static int copy_packed(const struct dataset *dataset, const struct index_sample 
                                   .make = make_page,
                                   .destroy = free,
                                   .arg = work};
-    struct block *block;
-    int r = parquet_page_read(&work->source, sample->where, &work->page, err);
+    struct block *block = block_cache_find(set->blocks, &recipe);
+    int r = block ? 0 : parquet_page_read(&work->source, sample->where, &work->page, err);
 
     if (r < 0)
         return r;
-    recipe.bytes = parquet_page_region_len(&work->page);
-    r = block_cache_get(set->blocks, &recipe, &block, err);
-    if (r < 0)
-        return r;
+    if (!block) {
+        recipe.bytes = parquet_page_region_len(&work->page);
+        r = block_cache_get(set->blocks, &recipe, &block, err);
+        if (r < 0)
+            return r;
+    }
     /* The block may be of an earlier header. */
     if ((uint64_t)sample->extra + sample->len > block_get_bytes(block))
         r = error_set(err, -EBADMSG, "the page at byte %llu is damaged: it is shorter than it was",

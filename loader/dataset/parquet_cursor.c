@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 
 #include "common/util/error_set.h"
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/util/error_set.h"
+#include "common/util/util.h"
 #include "loader/dataset/class_list.h"
 #include "loader/dataset/json_find.h"
 
@@ -30,35 +31,44 @@ static bool get_features(const struct parquet_file *file, struct json_at *ret)
 static bool is_of_type(struct json_at features, const char *name, const char *type)
 {
     struct json_at feature, found;
-    char text[32];
 
-    if (!json_get(features, name, &feature) || !json_get(feature, "_type", &found) ||
-        json_type(found) != JSON_AT_TEXT || json_copy(found, NULL, NULL) >= sizeof(text))
-        return false;
-    text[json_copy(found, text, NULL)] = '\0';
-    return strcmp(text, type) == 0;
+    return json_get(features, name, &feature) && json_get(feature, "_type", &found) &&
+           json_is_text(found, type);
+}
+
+/* Is it the name of a column, or of the struct that a column is a member of? */
+static bool has_column(const struct parquet_file *file, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < file->num_columns; i++) {
+        const char *rest = str_after(file->columns[i].name, name);
+
+        if (rest && (*rest == '\0' || (*rest == '.' && !memchr(name, '.', len))))
+            return true;
+    }
+    return false;
 }
 
 bool features_find(const struct parquet_file *file, const char *type, char *ret, size_t size)
 {
-    struct json_at features;
-    char name[256], last[256] = "";
+    struct json_at features, rest, name, feature, found;
     unsigned count = 0;
+    char text[256];
 
     if (!get_features(file, &features))
         return false;
-    for (size_t i = 0; i < file->num_columns; i++) {
-        const char *column = file->columns[i].name;
-
-        (void)snprintf(name, sizeof(name), "%s", column);
-        if (!is_of_type(features, name, type)) /* a member of a struct */
-            name[strcspn(name, ".")] = '\0';
-        if (strcmp(name, last) == 0 || !is_of_type(features, name, type))
+    rest = json_begin_members(features);
+    while (count < 2 && json_next_member(&rest, &name, &feature)) {
+        if (!json_get(feature, "_type", &found) || !json_is_text(found, type) ||
+            json_copy(name, NULL, NULL) >= sizeof(text))
             continue;
-        (void)snprintf(last, sizeof(last), "%s", name);
+        text[json_copy(name, text, NULL)] = '\0';
+        if (strlen(text) != json_copy(name, NULL, NULL) || !has_column(file, text))
+            continue;
+        (void)snprintf(ret, size, "%s", text);
         count++;
     }
-    (void)snprintf(ret, size, "%s", last);
     return count == 1;
 }
 

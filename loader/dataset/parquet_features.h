@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet_features.h - reads the notes of the library `datasets` (Hugging Face) in Parquet files:
- * which columns are images and classes, and the names of classes. */
+/* parquet_features.h - reads the metadata that the library `datasets` (Hugging Face) stores in
+ * Parquet files: which columns are images and classes, and the names of classes. */
 #ifndef LOADER_DATASET_PARQUET_FEATURES_H
 #define LOADER_DATASET_PARQUET_FEATURES_H
 
@@ -12,7 +12,7 @@ bool features_find(const struct parquet_file *file, const char *type, char *ret,
 
 /** Names of classes, in order. */
 struct feature_names {
-    char *text; /* owned: the names, each with a NUL; NULL: they are not noted */
+    char *text; /* owned: the names, each with a NUL; NULL: the file has none */
     size_t len;
     uint32_t count;
 };

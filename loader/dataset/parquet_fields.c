@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* parquet_fields.c - the fields of a sample: the values of other columns in its row.
  *
- * A file's metadata, and the places of a column's pages, are read when they are first needed, and
+ * A file's metadata, and the headers of a column's pages, are read when they are first needed, and
  * stay in memory. Decoded pages are kept in the cache of blocks, and so are dictionaries: the pages
  * that use one do not hold it, so that each can be dropped when memory is needed. */
 #include "config.h"
@@ -19,16 +19,17 @@
 /* The pages of one column in one row group. */
 struct page_list {
     struct page_place {
-        uint64_t at, first; /* offset in the file, and first row, counted in the row group */
+        struct parquet_page page;
+        uint64_t first; /* row, counted in the row group */
     } * pages;
     size_t count, cap;
-    uint64_t dictionary; /* its offset; 0: none */
+    struct parquet_page dictionary; /* `at` is 0: none */
     bool known;
 };
 
 struct parquet_opened {
     struct parquet_file *file;
-    int image;               /* its column, or -1 */
+    bool *wanted;            /* [columns]: delivered as fields */
     struct page_list *lists; /* [groups][columns] */
 };
 
@@ -43,6 +44,7 @@ struct field_job {
     const struct dataset *d;
     const struct index_sample *sample;
     struct parquet_opened *opened;
+    uint64_t row; /* in its row group */
     const struct page_list *list;
     struct parquet_source source;
     struct field_memory *memory; /* or NULL */
@@ -66,8 +68,38 @@ void parquet_opened_free(struct parquet_opened *o)
     for (size_t i = 0; o->lists && i < o->file->num_groups * o->file->num_columns; i++)
         free(o->lists[i].pages);
     free(o->lists);
+    free(o->wanted);
     parquet_file_free(o->file);
     free(o);
+}
+
+static bool is_requested(const struct dataset *d, const char *column)
+{
+    for (uint32_t i = 0; i < d->fields.count; i++)
+        if (strcmp(d->fields.spec[i].source, column) == 0)
+            return true;
+    return false;
+}
+
+/* Returns whether each requested field is a column. If not, all columns are reported, for a
+ * message. */
+static bool are_columns(const struct dataset *d, const struct parquet_file *file)
+{
+    for (uint32_t i = 0; i < d->fields.count; i++)
+        if (parquet_file_find(file, d->fields.spec[i].source) < 0)
+            return false;
+    return d->fields.count > 0;
+}
+
+/* Mark the columns that are delivered; `image` is the image's, or -1. */
+static void choose_columns(const struct dataset *d, const struct parquet_file *file, int image,
+                           bool *wanted)
+{
+    bool only = are_columns(d, file);
+
+    for (size_t i = 0; i < file->num_columns; i++)
+        wanted[i] = (int)i != image && parquet_is_usable(&file->columns[i]) &&
+                    (!only || is_requested(d, file->columns[i].name));
 }
 
 /* Read the metadata of a sample's file. */
@@ -77,17 +109,19 @@ static int open_file(const struct dataset *d, const struct index_sample *sample,
 {
     struct parquet_opened *o = calloc(1, sizeof(*o));
     uint64_t size = d->index.containers[sample->container].stamp.size;
+    int image = -1;
     int r = o ? parquet_file_read(archive, size, &o->file, err) : out_of_memory(err);
 
     if (r < 0)
         goto fail;
     o->lists = calloc(o->file->num_groups * o->file->num_columns + 1, sizeof(*o->lists));
-    o->image = -1;
-    r = o->lists ? 0 : out_of_memory(err);
+    o->wanted = calloc(o->file->num_columns + 1, sizeof(*o->wanted));
+    r = o->lists && o->wanted ? 0 : out_of_memory(err);
     if (r == 0 && dataset_has_images(d))
-        r = o->image = parquet_find_image(d, o->file, err);
+        r = image = parquet_find_image(d, o->file, err);
     if (r < 0)
         goto fail;
+    choose_columns(d, o->file, image, o->wanted);
     *ret = o;
     return 0;
 
@@ -129,12 +163,12 @@ static int find_pages(const struct field_job *job, const struct parquet_chunk *c
         if (r < 0)
             return r;
         if (page.kind == PARQUET_DICTIONARY)
-            list->dictionary = page.at;
+            list->dictionary = page;
         if (page.kind == PARQUET_DICTIONARY || page.kind == PARQUET_INDEX || page.values == 0)
             continue;
         if (array_grow(&list->pages, &list->cap, list->count, sizeof(*list->pages)) < 0)
             return out_of_memory(err);
-        list->pages[list->count++] = (struct page_place){.at = page.at, .first = row};
+        list->pages[list->count++] = (struct page_place){.page = page, .first = row};
         row += page.values;
     }
     list->known = true;
@@ -171,7 +205,7 @@ static void destroy_page(void *data)
     free(p);
 }
 
-static int get_page(struct field_job *job, uint64_t at, struct block **ret,
+static int get_page(struct field_job *job, const struct parquet_page *page, struct block **ret,
                     struct plenum_error *err);
 
 static int decode(struct field_job *job, const struct parquet_page *page, struct field_page *p,
@@ -182,8 +216,8 @@ static int decode(struct field_job *job, const struct parquet_page *page, struct
     struct block *block = NULL;
     int r = 0;
 
-    if (job->list->dictionary > 0 && page->kind != PARQUET_DICTIONARY)
-        r = get_page(job, job->list->dictionary, &block, err);
+    if (job->list->dictionary.at > 0 && page->kind != PARQUET_DICTIONARY)
+        r = get_page(job, &job->list->dictionary, &block, err);
     if (r < 0)
         return r;
     if (block)
@@ -199,14 +233,14 @@ static int decode(struct field_job *job, const struct parquet_page *page, struct
 /* What make_page() needs. */
 struct field_page_work {
     struct field_job *job;
-    struct parquet_page page;
+    const struct parquet_page *page;
 };
 
 static int make_page(const struct block_recipe *recipe, void **ret, struct plenum_error *err)
 {
     const struct field_page_work *work = recipe->arg;
     struct field_page *p = calloc(1, sizeof(*p));
-    int r = p ? decode(work->job, &work->page, p, err) : out_of_memory(err);
+    int r = p ? decode(work->job, work->page, p, err) : out_of_memory(err);
 
     if (r < 0)
         free(p);
@@ -215,39 +249,26 @@ static int make_page(const struct block_recipe *recipe, void **ret, struct plenu
     return r;
 }
 
-/* Is a page still what it was when the column's pages were found? A dictionary that has become a
- * page of data would need itself. */
-static bool is_as_found(const struct field_job *job, uint64_t at, const struct parquet_page *page)
-{
-    return job->list->dictionary > 0 && at == job->list->dictionary
-               ? page->kind == PARQUET_DICTIONARY
-               : page->kind == PARQUET_DATA || page->kind == PARQUET_DATA_2;
-}
-
-/* Decode a page of the job's column, unless that was done before. */
-static int get_page(struct field_job *job, uint64_t at, struct block **ret,
+/* Decode a page of the job's column, unless it is cached. */
+static int get_page(struct field_job *job, const struct parquet_page *page, struct block **ret,
                     struct plenum_error *err)
 {
     struct parquet_set *set = job->d->state;
-    struct field_page_work work = {.job = job};
+    struct field_page_work work = {.job = job, .page = page};
     struct block_recipe recipe = {.container = job->sample->container,
-                                  .at = at,
+                                  .at = page->at,
                                   .use = UNPACK_CODECS + 1 +
                                          (uint64_t)(job->list - job->opened->lists),
                                   .make = make_page,
                                   .destroy = destroy_page,
                                   .arg = &work};
-    int r = parquet_page_read(&job->source, at, &work.page, err);
+    int r;
 
-    if (r < 0)
-        return r;
-    if (!is_as_found(job, at, &work.page))
-        return changed(job, err);
-    recipe.bytes = parquet_page_region_len(&work.page) +
-                   (size_t)work.page.values * (sizeof(struct parquet_span) + sizeof(uint64_t));
+    recipe.bytes = parquet_page_region_len(page) +
+                   (size_t)page->values * (sizeof(struct parquet_span) + sizeof(uint64_t));
     r = block_cache_get(set->blocks, &recipe, ret, err);
     if (r == 0 && job->memory) {
-        job->memory->each = max_u64(job->memory->each, work.page.end - at);
+        job->memory->each = max_u64(job->memory->each, page->end - page->at);
         job->memory->turn = max_u64(job->memory->turn, block_cache_get_peak(set->blocks));
     }
     return r;
@@ -302,7 +323,7 @@ static int tell_value(struct field_job *job, const struct field_page *p, uint64_
     if (span.at == PARQUET_NULL)
         return 0;
     if (p->by_dictionary) {
-        r = get_page(job, job->list->dictionary, &block, err);
+        r = get_page(job, &job->list->dictionary, &block, err);
         if (r < 0)
             return r;
         dictionary = block_get_data(block);
@@ -320,66 +341,53 @@ static int tell_column(struct field_job *job, const struct parquet_group *group,
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
     struct parquet_set *set = job->d->state;
-    uint64_t row = parquet_row(job->d, job->sample) - group->first_row;
     const struct page_place *place;
     struct block *block;
     int r = get_pages(job, group, column, err);
 
     if (r < 0)
         return r;
-    place = page_of(job->list, row);
-    r = get_page(job, place->at, &block, err);
+    place = page_of(job->list, job->row);
+    r = get_page(job, &place->page, &block, err);
     if (r < 0)
         return r;
-    r = tell_value(job, block_get_data(block), row - place->first, field, arg, err);
+    r = tell_value(job, block_get_data(block), job->row - place->first, field, arg, err);
     block_cache_release(set->blocks, block);
     return r;
 }
 
+/* The last row group that begins at or before a row, unless that row is beyond its end. */
 static const struct parquet_group *group_of(const struct parquet_file *file, uint64_t row)
 {
-    for (size_t i = 0; i < file->num_groups; i++)
-        if (row - file->groups[i].first_row < file->groups[i].rows)
-            return &file->groups[i];
-    return NULL;
-}
+    size_t low = 0, high = file->num_groups;
 
-static bool is_requested(const struct dataset *d, const char *column)
-{
-    for (uint32_t i = 0; i < d->fields.count; i++)
-        if (strcmp(d->fields.spec[i].source, column) == 0)
-            return true;
-    return false;
-}
+    while (low < high) { /* the first row group that begins after the row */
+        size_t middle = low + (high - low) / 2;
 
-/* Returns whether each requested field is a column. If not, all columns are reported, for a
- * message. */
-static bool are_columns(const struct dataset *d, const struct parquet_file *file)
-{
-    for (uint32_t i = 0; i < d->fields.count; i++)
-        if (parquet_file_find(file, d->fields.spec[i].source) < 0)
-            return false;
-    return d->fields.count > 0;
+        if (file->groups[middle].first_row <= row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && row - file->groups[low - 1].first_row < file->groups[low - 1].rows
+               ? &file->groups[low - 1]
+               : NULL;
 }
 
 static int tell_columns(struct field_job *job, dataset_field *field, void *arg,
                         struct plenum_error *err)
 {
     const struct parquet_file *file = job->opened->file;
-    const struct parquet_group *group = group_of(file, parquet_row(job->d, job->sample));
-    bool only = are_columns(job->d, file);
+    uint64_t row = archive_number(job->d, job->sample);
+    const struct parquet_group *group = group_of(file, row);
     int r = 0;
 
     if (!group)
         return error_set(err, -ESTALE, "it has fewer rows than before");
-    for (size_t i = 0; i < file->num_columns && r == 0; i++) {
-        const struct parquet_column *c = &file->columns[i];
-
-        if ((int)i == job->opened->image || !parquet_is_usable(c) ||
-            (only && !is_requested(job->d, c->name)))
-            continue;
-        r = tell_column(job, group, i, field, arg, err);
-    }
+    job->row = row - group->first_row;
+    for (size_t i = 0; i < file->num_columns && r == 0; i++)
+        if (job->opened->wanted[i])
+            r = tell_column(job, group, i, field, arg, err);
     return r;
 }
 

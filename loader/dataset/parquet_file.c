@@ -42,7 +42,8 @@ struct element {
 struct open_element {
     int64_t children; /* still to come */
     size_t name_len;  /* of the path up to here */
-    unsigned max_level, list_level;
+    unsigned max_level;
+    bool repeated;
 };
 
 struct schema {
@@ -142,11 +143,10 @@ static int add_column(struct parquet_file *file, const struct schema *s, const s
     c = &file->columns[file->num_columns];
     *c = (struct parquet_column){.name = strdup(s->name),
                                  .type = (enum parquet_type)e->type,
-                                 .repeated = levels->list_level > 0,
+                                 .repeated = levels->repeated,
                                  .text = e->text,
                                  .no_sign = e->no_sign,
-                                 .max_level = levels->max_level,
-                                 .list_level = levels->list_level};
+                                 .max_level = levels->max_level};
     if (!c->name)
         return out_of_memory(err);
     file->num_columns++;
@@ -157,12 +157,13 @@ static int add_column(struct parquet_file *file, const struct schema *s, const s
 static int add_element(struct parquet_file *file, struct schema *s, const struct element *e,
                        struct plenum_error *err)
 {
-    struct open_element levels = s->open[s->depth - 1];
+    struct open_element levels;
 
     assert(s->depth > 0);
+    levels = s->open[s->depth - 1];
     levels.name_len = extend_name(s, e);
     levels.max_level += e->repetition != REQUIRED;
-    levels.list_level += e->repetition == REPEATED;
+    levels.repeated = levels.repeated || e->repetition == REPEATED;
     levels.children = e->children;
     if (levels.name_len == 0)
         return damaged("a column has no valid name", err);

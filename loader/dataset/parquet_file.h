@@ -29,11 +29,10 @@ enum parquet_type {
 struct parquet_column {
     char *name;
     enum parquet_type type;
-    bool repeated;       /* in a list or a map: a row has any number of values */
-    bool text;           /* its bytes are text */
-    bool no_sign;        /* its integers are unsigned */
-    unsigned max_level;  /* definition level of a value that is not null */
-    unsigned list_level; /* highest repetition level */
+    bool repeated;      /* in a list or a map: a row has any number of values */
+    bool text;          /* its bytes are text */
+    bool no_sign;       /* its integers are unsigned */
+    unsigned max_level; /* definition level of a value that is not null */
 };
 
 /** The values of one column in one row group. */

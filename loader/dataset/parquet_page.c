@@ -322,12 +322,14 @@ static int place_fixed(struct body *b, void *arg, struct parquet_span *ret)
     return 0;
 }
 
+struct indices {
+    struct runs runs;
+    const struct parquet_values *dictionary;
+};
+
 static int place_index(struct body *b, void *arg, struct parquet_span *ret)
 {
-    struct {
-        struct runs runs;
-        const struct parquet_values *dictionary;
-    } *d = arg;
+    struct indices *d = arg;
     uint32_t index;
 
     if (!runs_next(&d->runs, &index))
@@ -341,10 +343,7 @@ static int place_index(struct body *b, void *arg, struct parquet_span *ret)
 static int place_by_dictionary(struct body *b, const struct parquet_values *dictionary)
 {
     const struct parquet_region *region = b->region;
-    struct {
-        struct runs runs;
-        const struct parquet_values *dictionary;
-    } d = {.dictionary = dictionary};
+    struct indices d = {.dictionary = dictionary};
 
     if (!dictionary)
         return bad(b, "it needs a dictionary, which the column does not have");
@@ -359,13 +358,14 @@ static int place_by_dictionary(struct body *b, const struct parquet_values *dict
     return place_all(b, place_index, &d);
 }
 
-/* Replace the region by room for computed values of this width. */
+/* Allocate room for computed values of this width. */
 static int compute(struct body *b, uint32_t width, uint8_t **ret)
 {
     *ret = malloc((size_t)b->present * width + 1);
     return *ret ? 0 : out_of_memory(b->err);
 }
 
+/* Replace the region by the computed values, unless that has failed. Takes `computed`. */
 static int keep_computed(struct body *b, uint8_t *computed, uint32_t width, int r)
 {
     if (r < 0) {

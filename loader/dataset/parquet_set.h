@@ -31,8 +31,6 @@ size_t parquet_print(const struct parquet_column *column, const uint8_t *value, 
 /** The number of the image's column, or -EBADMSG with `err` set, without the file's name. */
 int parquet_find_image(const struct dataset *d, const struct parquet_file *file,
                        struct plenum_error *err);
-/** The number of a sample among those of its file. */
-uint64_t parquet_row(const struct dataset *d, const struct index_sample *sample);
 
 /** struct format's fields. */
 int parquet_fields(const struct dataset *dataset, const struct index_sample *sample,

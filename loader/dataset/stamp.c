@@ -179,6 +179,24 @@ static bool has_bytes(const struct scope *scope, const char *path, const struct 
     return r == 0 && max_u64(XXH3_64bits_digest(&state), 1) == stamp->content;
 }
 
+int stamp_read(int fd, const struct stat *st, char **text, struct stamp *ret)
+{
+    size_t len = (size_t)st->st_size;
+    char *bytes = malloc(len + 1);
+    int r;
+
+    *ret = stamp_of(fd, st);
+    r = bytes ? io_pread_all(fd, bytes, len, 0) : -ENOMEM;
+    if (r < 0) {
+        free(bytes);
+        return r;
+    }
+    bytes[len] = '\0';
+    ret->content = stamp_hash_bytes(bytes, len);
+    *text = bytes;
+    return 0;
+}
+
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp)
 {
     struct stat st;

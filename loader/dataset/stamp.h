@@ -72,6 +72,10 @@ uint64_t stamp_hash_entry(int fd, const struct dirent *entry);
 /** Returns the content of a file with these bytes; never 0. */
 uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 
+/** Read all of an open file with this `st`, NUL-terminated, malloc; sets its stamp with its
+ * content. 0, -ENOMEM, -ENODATA it has become shorter, or another -errno. */
+int stamp_read(int fd, const struct stat *st, char **text, struct stamp *ret);
+
 /** Returns whether the file or folder at this path of the scope is unchanged. Reads it only if its
  * times do not show that and the stamp has a content. */
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp);

@@ -564,17 +564,10 @@ static int read_class_names(const struct dataset *d, char **text, struct stamp *
         return error_set(err, -EBADMSG, "%s/%s is not a list of class names", d->scope.folder,
                          classes_file);
     }
-    *stamp = stamp_of(fd, &st);
-    *text = malloc((size_t)st.st_size + 1);
-    r = *text ? io_pread_all(fd, *text, (size_t)st.st_size, 0) : -ENOMEM;
+    r = stamp_read(fd, &st, text, stamp);
     (void)close(fd);
-    if (r == 0) {
-        (*text)[st.st_size] = 0;
-        stamp->content = stamp_hash_bytes(*text, (size_t)st.st_size);
+    if (r == 0)
         return 0;
-    }
-    free(*text);
-    *text = NULL;
     return error_set(err, r, "%s/%s: %s", d->scope.folder, classes_file,
                      r == -ENODATA ? "it has become shorter" : strerror(-r));
 }

@@ -15,7 +15,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,7 @@
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
 #include "loader/dataset/field_table.h"
+#include "loader/dataset/number.h"
 
 enum {
     HEADER = 12, /* length and its CRC */
@@ -243,16 +243,6 @@ static struct keys keys_of(const struct dataset *d)
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
-/* Print a float as Python's json module does: NaN, Infinity and -Infinity. */
-static size_t print_float(float value, char *ret, size_t size)
-{
-    int n = isnan(value)   ? snprintf(ret, size, "NaN")
-            : isinf(value) ? snprintf(ret, size, value < 0 ? "-Infinity" : "Infinity")
-                           : snprintf(ret, size, "%.9g", (double)value);
-
-    return (size_t)n;
-}
-
 /* Print the value of a feature with exactly one number: the length of the text, or 0. */
 static size_t print_number(const Example__Feature *feature, char *ret, size_t size)
 {
@@ -261,7 +251,7 @@ static size_t print_number(const Example__Feature *feature, char *ret, size_t si
         return (size_t)snprintf(ret, size, "%lld", (long long)feature->int64_list->value[0]);
     if (feature && feature->kind_case == EXAMPLE__FEATURE__KIND_FLOAT_LIST &&
         feature->float_list->n_value == 1)
-        return print_float(feature->float_list->value[0], ret, size);
+        return number_print((double)feature->float_list->value[0], 9, ret, size);
     return 0;
 }
 
@@ -459,16 +449,9 @@ static int scan_file(struct archive *a)
 static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        int r = index_builder_append(b, &files[i].builder);
+    int r = archive_append(files, count, b, err);
 
-        index_builder_fini(&files[i].builder);
-        if (r < 0)
-            return error_set(err, r, "%s: %s", files[i].path,
-                             r == -EOVERFLOW ? "more samples than an index can hold"
-                                             : "out of memory");
-    }
-    return index_builder_settle_labels(b, err);
+    return r < 0 ? r : index_builder_settle_labels(b, err);
 }
 
 static int tfrecord_scan(const struct dataset *dataset, const struct dataset_options *options,
@@ -685,7 +668,8 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
         }
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_FLOAT_LIST)
         for (size_t i = 0; i < f->float_list->n_value; i++)
-            field(arg, key, text, print_float(f->float_list->value[i], text, sizeof(text)), true);
+            field(arg, key, text,
+                  number_print((double)f->float_list->value[i], 9, text, sizeof(text)), true);
 }
 
 /* Read the data of a whole record, malloc: 0, -EBADMSG a checksum is wrong, or another -errno. */

@@ -7,9 +7,12 @@
 
 #include <assert.h>
 
+#include "loader/dataset/bit_packed.h"
+
 enum {
-    DEPTH_MAX = 32, /* of values that are skipped */
-    LONG = 15,      /* the size of a list follows as a varint */
+    DEPTH_MAX = 32,  /* of values that are skipped */
+    VARINT_MAX = 10, /* bytes */
+    LONG = 15,       /* the size of a list follows as a varint */
 };
 
 static void fail(struct thrift *t, bool cut)
@@ -36,24 +39,18 @@ static uint8_t take_byte(struct thrift *t)
 
 static uint64_t take_varint(struct thrift *t)
 {
-    uint64_t value = 0;
+    const uint8_t *begin = t->at;
+    uint64_t value;
 
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = take_byte(t);
-
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return t->bad ? 0 : value;
-    }
-    fail(t, false);
+    if (varint_take(&t->at, t->end, &value))
+        return value;
+    fail(t, t->at - begin < VARINT_MAX);
     return 0;
 }
 
 static int64_t take_zigzag(struct thrift *t)
 {
-    uint64_t value = take_varint(t);
-
-    return (int64_t)(value >> 1 ^ (0 - (value & 1)));
+    return (int64_t)varint_of_zigzag(take_varint(t));
 }
 
 static void skip_bytes(struct thrift *t, uint64_t count)

@@ -40,13 +40,6 @@ struct thrift_field {
     enum thrift_type type;
 };
 
-/** A list: read `count` elements of this type. Each takes at least one byte, so `count` is at most
- * the number of remaining bytes. */
-struct thrift_list {
-    enum thrift_type type;
-    size_t count;
-};
-
 /** Read the head of the next field. False at the end of the struct, or after an error. */
 bool thrift_next(struct thrift *t, struct thrift_field *f);
 /** The field's value, which must be an integer. */
@@ -57,7 +50,8 @@ bool thrift_bool(struct thrift *t, const struct thrift_field *f);
 size_t thrift_binary(struct thrift *t, const struct thrift_field *f, const uint8_t **ret);
 /** Is the field's value a struct? If so, read it with thrift_next(). Otherwise it is bad. */
 bool thrift_struct(struct thrift *t, const struct thrift_field *f);
-/** Begin the field's value, which must be a list of elements of this type. */
+/** Begin the field's value, which must be a list of elements of this type; returns their number.
+ * Each takes at least one byte, so it is at most the number of remaining bytes. */
 size_t thrift_list(struct thrift *t, const struct thrift_field *f, enum thrift_type type);
 /** Skip a value of any type. */
 void thrift_skip(struct thrift *t, enum thrift_type type);

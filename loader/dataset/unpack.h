@@ -3,7 +3,6 @@
 #ifndef LOADER_DATASET_UNPACK_H
 #define LOADER_DATASET_UNPACK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
