@@ -52,9 +52,10 @@ void batch_describe(const struct plenum_stream *s, const struct made_batch *made
 
         slot->epochs[step] = place.epoch;
         for (uint32_t i = 0; i < s->open.local; i++, n++) {
-            slot->positions[n] = wire_step_position(&s->open, &s->steps, place, i);
-            slot->valid[n] =
-                counts && order_step_counts(&s->steps, place, wire_step_distance(&s->open, i));
+            uint32_t at = wire_step_distance(&s->open, i);
+
+            slot->positions[n] = order_step_position(&s->steps, place, at);
+            slot->valid[n] = counts && order_step_counts(&s->steps, place, at);
             b->num_valid += slot->valid[n];
         }
         place = order_place_settle(&s->steps, order_place_after(&s->steps, place));

@@ -179,8 +179,8 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     r = wire_order(&s->open, s->plan ? m->positions : m->samples, &s->order, &s->steps, err);
     if (r < 0)
         return r;
-    memcpy(s->sets, m->set, sizeof(s->sets));
     if (s->plan) {
+        memcpy(s->sets, m->set, m->sets * sizeof(m->set[0]));
         s->steps.gaps = s->plan->skips;
         s->steps.num_gaps = s->plan->num_skips;
     }
@@ -191,7 +191,10 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     if (m->warning[0])
         stream_warn(s, "data set '%s': %s", s->open.dataset, m->warning);
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
-    stream_identity(s, (struct order_place){0}, s->identity);
+    if (s->plan)
+        stream_identity(s, (struct order_place){0}, s->identity);
+    else
+        identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
     s->opened = true;
     return 0;
 }

@@ -237,10 +237,10 @@ static int set_numbers(struct plenum_stream *s, const struct wanted *w, struct p
     open->channels = o->channels;
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
-    identity_of(nothing, 0, open, s->choices);
-    if (s->plan) /* all of it: instances must agree on what begins later, too */
-        identity_of_plan(&(struct identity_plan){.plan = s->plan, .sets = s->sets, .open = open},
-                         (struct order_place){.position = UINT64_MAX}, s->choices);
+    if (s->plan) /* the whole plan: instances must also agree on what begins later */
+        stream_identity(s, (struct order_place){.position = UINT64_MAX}, s->choices);
+    else
+        identity_of(nothing, 0, open, s->choices);
     return 0;
 }
 

@@ -10,8 +10,6 @@
 
 #include <stdint.h>
 
-#include <plenum/error.h>
-
 #include "common/order/philox.h"
 #include "common/order/sampler.h"
 

@@ -295,6 +295,14 @@ static uint64_t global_of(const struct order_steps *steps, struct order_place pl
     return place.epoch * steps->n + place.position;
 }
 
+bool order_is_skipped(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t g = global_of(steps, place);
+    const struct order_gap *gap = gap_after(steps, g);
+
+    return gap && gap->begin <= g;
+}
+
 /* Positions from `place`, which is in no gap, to the next gap or the end of the epoch, and whether
  * that is a gap. */
 static uint64_t run_of(const struct order_steps *steps, struct order_place place, bool *ends_at_gap)
@@ -413,9 +421,7 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count)
 {
-    uint64_t whole = order_steps_left(steps, (struct order_place){0});
-    /* skip the rest of an epoch if it is smaller than a step */
-    uint64_t left = max_u64(order_steps_left(steps, place), 1);
+    uint64_t whole, left;
 
     if (steps->num_gaps > 0) { /* steps are not alike: one after the other, a batch at a time */
         place = order_place_settle(steps, place);
@@ -423,6 +429,9 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
             place = order_place_settle(steps, order_place_after(steps, place));
         return place;
     }
+    whole = order_steps_left(steps, (struct order_place){0});
+    /* skip the rest of an epoch if it is smaller than a step */
+    left = max_u64(order_steps_left(steps, place), 1);
     assert(whole > 0);
     if (count == 0)
         return order_place_settle(steps, place);

@@ -142,6 +142,9 @@ struct order_steps {
     uint32_t num_gaps;
 };
 
+/** Is this position in a gap? */
+bool order_is_skipped(const struct order_steps *steps, struct order_place place);
+
 /** Does a step begin here? False if the epoch has ended for steps of this size. */
 bool order_place_has_step(const struct order_steps *steps, struct order_place place);
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/util/util.h"
 
@@ -188,21 +187,16 @@ enum round { ROUND_SETS, ROUND_SETTINGS, ROUND_PIECES, ROUNDS_COUNT };
 static const struct {
     const char *word;
     enum round round;
-    int (*parse)(struct plan_parser *p); /* NULL: plan_parse_set() */
+    int (*parse)(struct plan_parser *p);
 } line_kinds[] = {
-    {"set", ROUND_SETS, NULL},
-    {"block", ROUND_SETTINGS, parse_block},
-    {"epoch", ROUND_SETTINGS, parse_epoch},
-    {"labels", ROUND_SETTINGS, parse_labels},
-    {"skip", ROUND_SETTINGS, parse_skip},
-    {"stratify", ROUND_SETTINGS, parse_stratify},
-    {"balance", ROUND_SETTINGS, parse_balance},
-    {"at", ROUND_PIECES, plan_parse_at},
+    {"set", ROUND_SETS, plan_parse_set},        {"block", ROUND_SETTINGS, parse_block},
+    {"epoch", ROUND_SETTINGS, parse_epoch},     {"labels", ROUND_SETTINGS, parse_labels},
+    {"skip", ROUND_SETTINGS, parse_skip},       {"stratify", ROUND_SETTINGS, parse_stratify},
+    {"balance", ROUND_SETTINGS, parse_balance}, {"at", ROUND_PIECES, plan_parse_at},
     {"ramp", ROUND_PIECES, plan_parse_ramp},
 };
 
-static int parse_line(struct plan_parser *p, enum round round,
-                      struct plan_fraction weights[MIXTURE_SETS_MAX])
+static int parse_line(struct plan_parser *p, enum round round)
 {
     char word[PLAN_WORD_MAX];
     int r;
@@ -214,11 +208,8 @@ static int parse_line(struct plan_parser *p, enum round round,
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_LEN(line_kinds); i++)
-        if (strcmp(word, line_kinds[i].word) == 0) {
-            if (line_kinds[i].round != round)
-                return 0;
-            return line_kinds[i].parse ? line_kinds[i].parse(p) : plan_parse_set(p, weights);
-        }
+        if (strcmp(word, line_kinds[i].word) == 0)
+            return line_kinds[i].round == round ? line_kinds[i].parse(p) : 0;
     return plan_fail(
         p,
         "a line begins with set, block, epoch, labels, at, ramp, skip, stratify or balance, "
@@ -226,8 +217,7 @@ static int parse_line(struct plan_parser *p, enum round round,
         word);
 }
 
-static int parse_round(struct plan_parser *p, const char *text, enum round round,
-                       struct plan_fraction weights[MIXTURE_SETS_MAX])
+static int parse_round(struct plan_parser *p, const char *text, enum round round)
 {
     int r = 0;
 
@@ -238,7 +228,7 @@ static int parse_round(struct plan_parser *p, const char *text, enum round round
         p->line++;
         p->at = at;
         p->end = at + len;
-        r = parse_line(p, round, weights);
+        r = parse_line(p, round);
         at += len + (at[len] == '\n');
     }
     return r;
@@ -412,22 +402,21 @@ static int check_plan(struct plan_parser *p)
 
 static int parse_plan(struct plan_parser *p, const char *text)
 {
-    struct plan_fraction weights[MIXTURE_SETS_MAX];
     struct orderplan *plan = p->plan;
     uint32_t *first;
-    int r = parse_round(p, text, ROUND_SETS, weights);
+    int r = parse_round(p, text, ROUND_SETS);
 
     if (r < 0)
         return r;
     if (plan->num_sets == 0)
         return error_set(p->err, -EINVAL, "the plan names no data set: it has no line 'set'");
-    r = parse_round(p, text, ROUND_SETTINGS, weights);
+    r = parse_round(p, text, ROUND_SETTINGS);
     if (r == 0)
         r = plan_add_piece(p, 0, &first);
     if (r == 0)
-        r = plan_reduce(p, weights, first);
+        r = plan_reduce(p, p->weights, first);
     if (r == 0)
-        r = parse_round(p, text, ROUND_PIECES, weights);
+        r = parse_round(p, text, ROUND_PIECES);
     if (r == 0)
         r = check_plan(p);
     return r < 0 ? r : put_plan(p);

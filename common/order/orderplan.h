@@ -17,6 +17,7 @@
 #define COMMON_ORDERPLAN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
@@ -112,6 +113,11 @@ static inline unsigned long long orderplan_last_start(const struct orderplan *pl
         start = plan->pieces[j].start;
     return start;
 }
+
+/** Read the next word of a selection, in which 'single quotes' protect blanks, into `ret`, which is
+ * as large as the text. Returns what follows the word and its blanks; `open` says whether a closing
+ * quote is missing. */
+const char *orderplan_select_word(const char *at, char *ret, bool *open);
 
 /** The number of the set with this name, or UINT32_MAX. */
 uint32_t orderplan_find(const struct orderplan *plan, const char *name, size_t len);

@@ -3,7 +3,6 @@
 
 #include "common/order/orderplan_priv.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/util/util.h"

@@ -11,20 +11,21 @@
 
 enum { PLAN_WORD_MAX = 4096 };
 
-/* What the parser knows. */
+/** A weight as it is written, reduced. */
+struct plan_fraction {
+    uint64_t up, down;
+};
+
+/** The state of the parser. */
 struct plan_parser {
     struct orderplan *plan;
     const char *folder;
     const char *at;  /* in the current line */
     const char *end; /* of the line */
     unsigned line;
-    size_t len; /* of the canonical text */
+    struct plan_fraction weights[MIXTURE_SETS_MAX]; /* from the lines of the sets */
+    size_t len;                                     /* of the canonical text */
     struct plenum_error *err;
-};
-
-/** A weight as it is written, reduced. */
-struct plan_fraction {
-    uint64_t up, down;
 };
 
 /** Insert the line's number before the message; returns `r`. */
@@ -58,7 +59,6 @@ int plan_parse_ramp(struct plan_parser *p);
 
 /* ---- orderplan_set.c ---- */
 
-/** The line of a set; its weight is stored in `weights`. */
-int plan_parse_set(struct plan_parser *p, struct plan_fraction weights[MIXTURE_SETS_MAX]);
+int plan_parse_set(struct plan_parser *p);
 
 #endif

@@ -67,8 +67,7 @@ static int add_select_word(struct plan_parser *p, const char *word, char *text)
     return n < 0 || (size_t)n >= PLAN_WORD_MAX - len ? plan_fail(p, "a selection is too long") : 0;
 }
 
-/* Read the next word of a selection, in which 'single quotes' protect blanks. */
-static const char *select_word(const char *at, char *ret, bool *open)
+const char *orderplan_select_word(const char *at, char *ret, bool *open)
 {
     bool quoted = false;
     size_t len = 0;
@@ -94,7 +93,7 @@ static int set_select(struct plan_parser *p, struct orderplan_set *set, const ch
         char *made = NULL;
         int r;
 
-        at = select_word(at, word, &open);
+        at = orderplan_select_word(at, word, &open);
         if (open)
             return plan_fail(p, "select: the closing ' is missing");
         r = path ? make_path(p, word, &made) : 0;
@@ -216,7 +215,7 @@ static int parse_dataset(struct plan_parser *p, struct orderplan_set *set)
     return set->dataset ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }
 
-int plan_parse_set(struct plan_parser *p, struct plan_fraction weights[MIXTURE_SETS_MAX])
+int plan_parse_set(struct plan_parser *p)
 {
     struct orderplan *plan = p->plan;
     struct orderplan_set *set = &plan->sets[plan->num_sets];
@@ -230,7 +229,7 @@ int plan_parse_set(struct plan_parser *p, struct plan_fraction weights[MIXTURE_S
     if (r == 0)
         r = plan_need_word(p, "the weight", word);
     if (r == 0)
-        r = plan_parse_weight(p, word, &weights[plan->num_sets]);
+        r = plan_parse_weight(p, word, &p->weights[plan->num_sets]);
     if (r == 0)
         r = parse_keys(p, set);
     if (r == 0)

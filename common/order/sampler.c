@@ -10,7 +10,6 @@
 
 #include "common/order/philox.h"
 #include "common/order/shares.h"
-#include "common/util/util.h"
 
 enum { GUIDE_MAX = 1 << 18 };
 
@@ -202,21 +201,16 @@ static uint32_t stratum_member(const struct sampler *s, uint32_t pass, uint32_t 
 
 int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed)
 {
-    uint32_t *equal;
-
     assert(table->n > 0 && table->positions > 0);
     *sampler = (struct sampler){.table = table, .seed = seed};
     sampler->shift = philox_draw(seed, 0, 0, DRAW_PHASE, table->kind == SAMPLER_QUOTA).word[0];
     if (table->kind != SAMPLER_BALANCED)
         return 0;
     sampler->edges = malloc(((size_t)table->classes + 1) * sizeof(*sampler->edges));
-    equal = malloc(table->classes * sizeof(*equal));
-    for (uint32_t i = 0; equal && i < table->classes; i++)
-        equal[i] = 1;
-    if (sampler->edges && equal)
-        shares_fill(sampler->edges, table->block, equal, table->classes);
-    free(equal);
-    return sampler->edges && equal ? 0 : -ENOMEM;
+    if (!sampler->edges)
+        return -ENOMEM;
+    shares_fill(sampler->edges, table->block, NULL, table->classes);
+    return 0;
 }
 
 void sampler_fini(struct sampler *sampler)
@@ -443,14 +437,4 @@ uint32_t *sampler_make_guide(struct sampler_table *table)
     table->guide = guide;
     table->guide_shift = shift;
     return guide;
-}
-
-uint64_t sampler_root(uint64_t x)
-{
-    uint64_t root = 0;
-
-    for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit >>= 1)
-        if ((root + bit) * (root + bit) <= x)
-            root += bit;
-    return root;
 }

@@ -6,10 +6,7 @@
 #ifndef COMMON_SAMPLER_H
 #define COMMON_SAMPLER_H
 
-#include <stddef.h>
 #include <stdint.h>
-
-#include <plenum/error.h>
 
 #include "common/order/order.h"
 
@@ -81,8 +78,5 @@ uint32_t *sampler_make_guide(struct sampler_table *table);
 /** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns
  *  0 or -ENOMEM. */
 int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights, uint32_t n);
-
-/** The largest integer whose square is at most x. */
-uint64_t sampler_root(uint64_t x);
 
 #endif

@@ -6,14 +6,13 @@
  * so each part gets one of the two. U_b is the bit-reversed block number, of which 2^k consecutive
  * ones are at equal distances on the circle of 2^32, so the same holds for aligned groups.
  *
- * tests/common/test_shares_small.c compiles this file with phases of 8 bits and tries all of them.
- */
+ * tests/common/order/test_shares_small.c compiles this file with phases of 8 bits and tries all of
+ * them. */
 #include "config.h"
 
 #include "common/order/shares.h"
 
 #include <assert.h>
-#include <stddef.h>
 
 #ifndef SHARES_BITS
 #define SHARES_BITS 32
@@ -35,11 +34,11 @@ void shares_fill(uint64_t *edges, uint32_t places, const uint32_t *weights, uint
     uint64_t all = 0, sum = 0;
 
     for (uint32_t i = 0; i < parts; i++)
-        all += weights[i];
+        all += weights ? weights[i] : 1;
     assert(all > 0 && all <= UINT32_MAX && places > 0);
     edges[0] = 0;
     for (uint32_t i = 0; i < parts; i++) {
-        sum += weights[i];
+        sum += weights ? weights[i] : 1;
         edges[i + 1] = (uint64_t)((((unsigned __int128)places * sum) << SHARES_BITS) / all);
     }
     assert(edges[parts] == (uint64_t)places << SHARES_BITS);

@@ -17,8 +17,8 @@ struct shares {
     const uint64_t *edges; /* [parts + 1], by shares_fill() */
 };
 
-/** Compute edges [parts + 1] for blocks of `places` places; the sum of the weights is 1 to
- *  2^32 - 1. */
+/** Compute edges [parts + 1] for blocks of `places` places. The sum of the weights is 1 to
+ *  2^32 - 1; NULL: they are equal. */
 void shares_fill(uint64_t *edges, uint32_t places, const uint32_t *weights, uint32_t parts);
 
 /** The phase of block b: van der Corput's sequence in base 2, shifted. */

@@ -118,11 +118,11 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
     uint64_t g = place.epoch * steps->n + place.position, end = (place.epoch + 1) * steps->n,
              begin = place.epoch * steps->n;
 
+    if (order_is_skipped(steps, place))
+        return true;
     for (uint32_t i = 0; i < steps->num_gaps; i++) {
         const struct order_gap *gap = &steps->gaps[i];
 
-        if (g >= gap->begin && g < gap->end)
-            return true;
         if (gap->begin < end && gap->end > begin)
             begin = gap->end; /* of the last run of positions in the epoch */
     }

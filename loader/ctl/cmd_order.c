@@ -87,16 +87,6 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-static bool is_skipped(const struct order_steps *steps, uint64_t epoch, uint64_t position)
-{
-    uint64_t g = epoch * steps->n + position;
-
-    for (uint32_t i = 0; i < steps->num_gaps; i++)
-        if (g >= steps->gaps[i].begin && g < steps->gaps[i].end)
-            return true;
-    return false;
-}
-
 /* The step of an epoch that a position belongs to, and where it begins. */
 static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
                         uint64_t *begin)
@@ -172,7 +162,6 @@ static void list_step(const struct ctl_stream *s, const struct order_arguments *
 struct found_positions {
     uint32_t *at;
     size_t count, cap;
-    uint32_t first; /* of a subset */
 };
 
 static void note_position(void *arg, uint32_t position)
@@ -240,7 +229,7 @@ static int list_sample(const struct ctl_stream *s, const struct order_arguments 
         qsort(found.at, found.count, sizeof(*found.at), by_position);
     begin_list(&j, a);
     for (size_t i = 0; i < found.count; i++)
-        if (!is_skipped(&s->steps, a->epoch, found.at[i]))
+        if (!order_is_skipped(&s->steps, (struct order_place){a->epoch, found.at[i]}))
             print_position(a->json ? &j : NULL, s, a->epoch, found.at[i], a);
     if (a->json)
         json_end_array(&j);
@@ -267,7 +256,7 @@ static int list_positions(const struct ctl_stream *s, const struct order_argumen
                          a->positions, s->steps.n);
     begin_list(&j, a);
     for (uint64_t p = range.first; p < end; p++)
-        if (!is_skipped(&s->steps, a->epoch, p))
+        if (!order_is_skipped(&s->steps, (struct order_place){a->epoch, p}))
             print_position(a->json ? &j : NULL, s, a->epoch, p, a);
     if (a->json)
         json_end_array(&j);
@@ -321,7 +310,7 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
         struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
         uint32_t sample = render_sample_at(&s->spec, a->epoch, p);
 
-        if (is_skipped(&s->steps, a->epoch, p))
+        if (order_is_skipped(&s->steps, (struct order_place){a->epoch, p}))
             continue;
         host->samples++;
         if (p < s->steps.n)

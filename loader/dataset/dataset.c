@@ -96,19 +96,19 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
     *d = (struct dataset){.scope.fd = -1, .index_hold = -1, .table_hold = -1, .refs = 1};
-    r = scope_init(&d->scope, options->roots, options->num_roots);
-    if (r < 0) {
-        (void)error_set(err, r, "out of memory");
-        goto fail;
-    }
-    d->scope.cancel = options->cancel;
-    if (orderplan_is(name)) {
+    if (orderplan_is(name)) { /* its sets have scopes of their own */
         r = mixed_open(d, name, options, err);
         if (r < 0)
             goto fail;
         *ret = d;
         return 0;
     }
+    r = scope_init(&d->scope, options->roots, options->num_roots);
+    if (r < 0) {
+        (void)error_set(err, r, "out of memory");
+        goto fail;
+    }
+    d->scope.cancel = options->cancel;
     r = name_check_scope(&d->scope, name, err);
     if (r < 0)
         goto fail;

@@ -410,15 +410,13 @@ static int64_t class_of_set(void *arg, uint32_t sample)
 }
 
 /* A batch shows a sample of a small class several times. */
-static void warn_of_class(struct dataset *d, uint32_t class)
+static void warn_of_class(struct dataset *d, uint32_t c)
 {
-    const char *name = mixed_class_name(d->mixed, class);
     const struct sampler_table *t = &d->mixed->whole.table;
+    uint32_t class = (uint32_t)class_of_label(d, t->member[t->start[c]]);
+    const char *name = mixed_class_name(d->mixed, class);
     char number[16], text[300];
-    uint32_t c = 0;
 
-    while (class_of_label(d, t->member[t->start[c]]) != class)
-        c++;
     (void)snprintf(number, sizeof(number), "%u", class);
     (void)snprintf(text, sizeof(text),
                    "class '%.100s' has %u samples, fewer than each = %u: blocks show some of them "

@@ -20,6 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/text.h"
 #include "loader/dataset/beside.h"
@@ -48,19 +49,12 @@ static void skip_spaces(struct selecting *s)
 /* Read the next word into s->word; 'single quotes' protect spaces. False: there is none. */
 static bool next_word(struct selecting *s)
 {
-    bool quoted = false;
-    size_t len = 0;
+    bool open;
 
     skip_spaces(s);
     if (!*s->at)
         return false;
-    for (; *s->at && (quoted || (*s->at != ' ' && *s->at != '\t')); s->at++) {
-        if (*s->at == '\'')
-            quoted = !quoted;
-        else if (len < sizeof(s->word) - 1)
-            s->word[len++] = *s->at;
-    }
-    s->word[len] = '\0';
+    s->at = orderplan_select_word(s->at, s->word, &open);
     return true;
 }
 
@@ -222,21 +216,16 @@ static int read_names(struct selecting *s, FILE *file, struct name_list *list)
 /* The samples whose paths a file lists. */
 static int select_names(struct selecting *s)
 {
+    const struct scope *scope = &s->dataset->scope;
     struct name_list list = {0};
-    struct scope scope = {.fd = -1};
-    FILE *file = NULL;
+    FILE *file;
     int r = need_value(s, "names"), fd;
 
     if (r < 0)
         return r;
-    r = scope_init(&scope, s->options->roots, s->options->num_roots);
-    fd = r < 0 ? r : scope_open(&scope, s->word, 0);
-    if (fd < 0) {
-        r = scope_error(&scope, s->err, fd, s->word);
-        scope_fini(&scope);
-        return r;
-    }
-    scope_fini(&scope);
+    fd = scope_open(scope, s->word, 0);
+    if (fd < 0)
+        return scope_error(scope, s->err, fd, s->word);
     file = fdopen(fd, "r");
     r = file ? read_names(s, file, &list) : error_set(s->err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; r == 0 && list.count > 0 && i < s->n; i++) {
@@ -589,6 +578,7 @@ int selection_make(const struct dataset *dataset, const char *text,
     uint32_t *made = malloc((n + (size_t)1) * sizeof(*made));
     int r;
 
+    assert(strlen(text) < TERM_WORD_MAX); /* a plan's words are not longer */
     s.keep = malloc(n + (size_t)1);
     s.hits = malloc(n + (size_t)1);
     if (made && s.keep && s.hits) {

@@ -172,11 +172,11 @@ static int set_balance(const struct orderplan *plan, struct sampler_table *t,
 }
 
 /* A class that is smaller than what a block shows of it, or UINT32_MAX. */
-static uint32_t small_class(const struct set_table_joined *joined, const struct sampler_table *t)
+static uint32_t small_class(const struct sampler_table *t)
 {
     for (uint32_t c = 0; t->kind == SAMPLER_CLASSES && c < t->classes; c++)
         if (t->start[c + 1] - t->start[c] < t->each)
-            return (uint32_t)joined->class_of(joined->arg, t->member[t->start[c]]);
+            return c;
     return UINT32_MAX;
 }
 
@@ -200,7 +200,7 @@ int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
     t->table.block = joined->plan->block;
     if (joined->plan->order == ORDERPLAN_BALANCE)
         r = set_balance(joined->plan, &t->table, err);
-    *ret_small = r == 0 ? small_class(joined, &t->table) : UINT32_MAX;
+    *ret_small = r == 0 ? small_class(&t->table) : UINT32_MAX;
     return r;
 }
 

@@ -34,8 +34,8 @@ struct set_table_joined {
     void *arg;
 };
 
-/** Make the table of all samples in one order. `ret_small` is a class with fewer samples than a
- * block shows of it (balance with each=K), or UINT32_MAX. */
+/** Make the table of all samples in one order. `ret_small` is a class of the table with fewer
+ * samples than a block shows of it (balance with each=K), or UINT32_MAX. */
 int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
                    uint32_t *ret_small, struct plenum_error *err);
 

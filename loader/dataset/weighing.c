@@ -5,17 +5,12 @@
 
 #include "loader/dataset/weighing.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/order/sampler.h"
 #include "common/util/error_set.h"
-#include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/dataset/beside.h"
 #include "loader/dataset/format.h"
@@ -49,7 +44,7 @@ static uint64_t inverse_root(const struct weighing *of, uint64_t count, const ui
     (void)of;
     (void)arg;
     return count == 1 ? UINT64_C(1) << 32
-                      : sampler_root((uint64_t)(((unsigned __int128)1 << 64) / count));
+                      : sqrt_product((uint64_t)(((unsigned __int128)1 << 64) / count), 1);
 }
 
 /* sqrt(t / f), at least 1: LVIS' repeat factor of a class with the share f of all samples. */
@@ -58,7 +53,7 @@ static uint64_t lvis_factor(const struct weighing *of, uint64_t count, const uin
     unsigned __int128 x =
         ((unsigned __int128)threshold[0] * of->n << 32) / ((unsigned __int128)threshold[1] * count);
 
-    return max_u64(REPEAT_ONE, sampler_root(x > UINT64_MAX ? UINT64_MAX : (uint64_t)x));
+    return max_u64(REPEAT_ONE, sqrt_product(x > UINT64_MAX ? UINT64_MAX : (uint64_t)x, 1));
 }
 
 static int weigh_classes(const struct weighing *of, class_weight *weight, const uint64_t *arg,
@@ -89,7 +84,6 @@ static int weigh_classes(const struct weighing *of, class_weight *weight, const 
 
 /* The classes of all boxes: first counted, then looked up. */
 struct boxed {
-    const struct weighing *of;
     const uint32_t *place; /* [samples]: 1 + the place among the members; 0: it is none */
     uint64_t *count;       /* [cap], by class */
     size_t cap;
@@ -147,7 +141,7 @@ static int weigh_boxes(const struct weighing *of, const char *source, const uint
 {
     uint32_t *place = calloc(dataset_get_samples(of->dataset), sizeof(*place));
     const struct beside_field boxes = {of->dataset, of->options, source, "boxes"};
-    struct boxed b = {.of = of, .place = place, .weights = weights, .counts = true};
+    struct boxed b = {.place = place, .weights = weights, .counts = true};
     int r = place ? 0 : error_set(err, -ENOMEM, "out of memory");
 
     for (uint32_t i = 0; r == 0 && i < of->n; i++) {
@@ -243,15 +237,13 @@ static int read_array(struct numbers *numbers, int fd, const char *path, struct 
 
 static int read_file(struct numbers *numbers, const char *path, struct plenum_error *err)
 {
-    const struct dataset_options *options = numbers->of->options;
-    struct scope scope = {.fd = -1};
-    int r = scope_init(&scope, options->roots, options->num_roots), fd;
+    const struct scope *scope = &numbers->of->dataset->scope;
+    int fd = scope_open(scope, path, 0), r;
 
-    fd = r < 0 ? r : scope_open(&scope, path, 0);
-    r = fd < 0 ? scope_error(&scope, err, fd, path) : read_array(numbers, fd, path, err);
-    if (fd >= 0)
-        (void)close(fd);
-    scope_fini(&scope);
+    if (fd < 0)
+        return scope_error(scope, err, fd, path);
+    r = read_array(numbers, fd, path, err);
+    io_close(&fd);
     return r;
 }
 

@@ -123,16 +123,18 @@ static int check_fields(const struct session *s, struct plenum_error *err)
                      dataset_get_name(s->dataset));
 }
 
-/* Set order and steps; that of a plan is known already, with its positions. */
-static int set_steps(struct session *s, struct plenum_error *err)
+/* Set the order and the steps. */
+static int set_order(struct session *s, struct plenum_error *err)
 {
-    const struct mixture *mixture = s->spec.order.mixture;
-    uint32_t n = mixture ? s->spec.order.n : dataset_get_samples(s->dataset);
-    int r = wire_order(&s->open, n, &s->spec.order, &s->steps, err);
+    struct order order = {.seed = s->open.seed, .n = dataset_get_samples(s->dataset)};
+    int r = dataset_set_order(s->dataset, &order, err); /* without a plan, it stays */
 
-    s->spec.order.mixture = mixture;
+    if (r < 0)
+        return r;
+    r = wire_order(&s->open, order.n, &s->spec.order, &s->steps, err);
+    s->spec.order.mixture = order.mixture;
     s->steps.num_gaps = dataset_get_skips(s->dataset, &s->steps.gaps);
-    return r;
+    return r < 0 ? error_prefix(err, r, "%s", dataset_get_name(s->dataset)) : 0;
 }
 
 static int start_stream(struct session *s, struct plenum_error *err)
@@ -146,13 +148,9 @@ static int start_stream(struct session *s, struct plenum_error *err)
                                dataset_get_field_memory(s->dataset, s->server->io_threads), err);
     if (r < 0)
         return r;
-    s->spec.order.seed = s->open.seed;
-    r = dataset_set_order(s->dataset, &s->spec.order, err);
+    r = set_order(s, err);
     if (r < 0)
         return r;
-    r = set_steps(s, err);
-    if (r < 0)
-        return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
     if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
