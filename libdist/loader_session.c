@@ -412,6 +412,7 @@ void session_opened(struct loader_session *se)
 int session_render(struct loader_session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot)
 {
+    const struct wire_open *open = se->setup->open;
     uint64_t request = ++*se->setup->requests, now = time_now_ns();
 
     assert(lock_is_held(se->setup->lock));
@@ -420,7 +421,9 @@ int session_render(struct loader_session *se, struct order_place place, uint64_t
                                             &(struct wire_render){.epoch = place.epoch,
                                                                   .position = place.position,
                                                                   .slot = slot->index,
-                                                                  .waited_ns = waited_ns}) < 0)
+                                                                  .waited_ns = waited_ns,
+                                                                  .per_step = open->per_step,
+                                                                  .offset = open->offset}) < 0)
         return -ENOMEM;
     slot_fill(slot, se, request);
     slot->times = (struct trace_batch){
@@ -545,6 +548,11 @@ void session_forgive(struct loader_session *se, uint64_t now_ns)
 bool session_is_down(const struct loader_session *se)
 {
     return se->state == SESSION_DOWN;
+}
+
+bool session_is_bound(const struct loader_session *se)
+{
+    return se->state > SESSION_HELLO && se->loader_minor < WIRE_MINOR_RESHAPE;
 }
 
 bool session_has_greeted(const struct loader_session *se)

@@ -65,7 +65,8 @@ struct session_setup {
     const struct session_events *events;
     struct lock *lock;
     uint64_t *requests; /* number of the last request */
-    /* Constant, except for `span`; when that changes, sessions are reopened. */
+    /* Constant, except for `span`, and `per_step` and `offset` if session_is_bound(); when these
+     * change, sessions are reopened. */
     const struct wire_open *open;
     const char *version; /* of pixels */
     const char *name;    /* our name for the loader's log */
@@ -115,6 +116,8 @@ int session_ask_name(struct loader_session *se, uint64_t request, const struct w
 
 bool session_is_down(const struct loader_session *se);
 bool session_has_greeted(const struct loader_session *se);
+/** Is its loader so old that it renders only the share of steps that OPEN named? */
+bool session_is_bound(const struct loader_session *se);
 bool session_is_open(const struct loader_session *se);
 /** Has it been silent for so long that others should be used? */
 bool session_is_silent(const struct loader_session *se, uint64_t now_ns);

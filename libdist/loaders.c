@@ -542,16 +542,30 @@ uint64_t loaders_tick(struct plenum_stream *s, bool jumped)
     return next;
 }
 
+static void reopen(struct loader *l, uint64_t now)
+{
+    session_close(l->session, true);
+    session_retry_at(l->session, now);
+    l->stream->loaders->alone_ns = now;
+}
+
 void loaders_reopen(struct plenum_stream *s)
 {
     uint64_t now = time_now_ns();
 
     assert(lock_is_held(&s->mu));
-    FOR_LOADERS(l, s) {
-        session_close(l->session, true);
-        session_retry_at(l->session, now);
-    }
-    s->loaders->alone_ns = now;
+    FOR_LOADERS(l, s)
+        reopen(l, now);
+}
+
+void loaders_reshape(struct plenum_stream *s)
+{
+    uint64_t now = time_now_ns();
+
+    assert(lock_is_held(&s->mu));
+    FOR_LOADERS(l, s)
+        if (session_is_bound(l->session))
+            reopen(l, now);
 }
 
 void loaders_leave(struct plenum_stream *s)

@@ -30,6 +30,9 @@ const struct ring *loaders_ring(struct plenum_stream *s);
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
 /** Reopen all sessions, because the request has changed. */
 void loaders_reopen(struct plenum_stream *s);
+/** The stream's share of steps has changed, and nothing is requested: reopen the sessions whose
+ *  loaders cannot follow. */
+void loaders_reshape(struct plenum_stream *s);
 /** In a forked child: close connections and unmap rings, whose memory would otherwise outlive the
  *  program. Keeps rings in which the program holds batches. */
 void loaders_leave(struct plenum_stream *s);

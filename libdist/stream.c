@@ -19,6 +19,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
@@ -417,7 +420,10 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
 {
     const struct plenum_stream *s = stream;
     struct order_place begin = {0};
+    bool here = s->pid == getpid(); /* otherwise the lock may have been held during the fork */
 
+    if (here)
+        lock_acquire((struct lock *)&s->mu); /* plenum_stream_reshape() changes steps */
     *ret = (struct plenum_stream_info){.num_samples = s->plan ? s->num_samples : s->order.n,
                                        .num_positions = s->steps.n,
                                        .steps_per_epoch = order_steps_left(&s->steps, begin),
@@ -432,6 +438,8 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
                                        .batch_bytes = wire_batch_count(&s->open) *
                                                       wire_sample_bytes(&s->open)};
     ret->batches = (ret->steps_per_epoch * s->epochs + s->open.steps - 1) / s->open.steps;
+    if (here)
+        lock_release((struct lock *)&s->mu);
     memcpy(ret->fingerprint, s->fingerprint, sizeof(ret->fingerprint));
     memcpy(ret->identity, s->identity, sizeof(ret->identity));
 }
@@ -564,16 +572,12 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
                      s->open.dataset);
 }
 
-int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
-                       struct plenum_error *err)
+/* Get the position of a cursor that a program passes. */
+static int read_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
+                       struct order_place *ret, struct plenum_error *err)
 {
-    struct plenum_stream *s = stream;
-    struct order_place place = {.epoch = cursor->epoch, .position = cursor->position};
-    int r = 0;
+    int r = check_cursor(s, cursor, err);
 
-    if (s->pid != getpid())
-        return forked(err);
-    r = check_cursor(s, cursor, err);
     if (r < 0)
         return r;
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
@@ -581,21 +585,134 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
             err, -EINVAL,
             "the cursor is at position %llu of epoch %llu, but an epoch has %u positions",
             (unsigned long long)cursor->position, (unsigned long long)cursor->epoch, s->steps.n);
-    r = enter(s, err);
+    *ret = (struct order_place){.epoch = cursor->epoch, .position = cursor->position};
+    return 0;
+}
+
+/* Continue from this position. */
+static void move_to(struct plenum_stream *s, struct order_place place)
+{
+    assert(lock_is_held(&s->mu));
+    s->cursor = place;
+    s->next_index = 0;
+    schedule_seek(s, order_place_settle(&s->steps, place));
+    stream_update_fd(s);
+    io_poke();
+}
+
+int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
+                       struct plenum_error *err)
+{
+    struct plenum_stream *s = stream;
+    struct order_place place;
+    int r = enter(s, err);
+
     if (r < 0)
         return r;
-    if (s->error_code < 0) {
+    r = read_cursor(s, cursor, &place, err);
+    if (r == 0 && s->error_code < 0)
         r = stream_over(s, err);
-    } else {
-        /* Prefetched batches are useless now. */
-        s->cursor = place;
-        s->next_index = 0;
-        schedule_seek(s, order_place_settle(&s->steps, place));
-        stream_update_fd(s);
-        io_poke();
+    if (r == 0) /* prefetched batches are useless now */
+        move_to(s, place);
+    leave(s);
+    return r;
+}
+
+/* Check a new share; `steps` are the stream's, and become those of the new share. */
+static int check_share(const struct plenum_stream *s, const struct plenum_share *share,
+                       struct order_steps *steps, uint32_t *offset, struct plenum_error *err)
+{
+    uint32_t local = share->num_local_replicas;
+    uint64_t micro_batch = s->open.local / s->info.num_local_replicas;
+    uint64_t per_step = share->num_replicas * micro_batch;
+    int r;
+
+    if (s->split == PLENUM_SPLIT_FILE)
+        return error_set(err, -ENOTSUP,
+                         "the stream cannot be reshaped: with split = file, each instance has data "
+                         "of its own: open it again");
+    if (local != s->info.num_local_replicas)
+        return error_set(err, -EINVAL,
+                         "the stream has slots for %u replicas of this instance and cannot "
+                         "continue with %u: open it again",
+                         s->info.num_local_replicas, local);
+    if (local > share->num_replicas || share->replica_offset > share->num_replicas - local)
+        return error_set(err, -EINVAL, "an instance cannot own replicas %u to %llu of %u",
+                         share->replica_offset, (unsigned long long)share->replica_offset + local,
+                         share->num_replicas);
+    if (per_step > UINT32_MAX)
+        return error_set(err, -EINVAL, "a step of %llu samples is too large",
+                         (unsigned long long)per_step);
+    *offset = (uint32_t)(share->replica_offset * micro_batch);
+    r = wire_open_check_share(&s->open, (uint32_t)per_step, *offset, err);
+    if (r < 0)
+        return r;
+    steps->per_step = (uint32_t)per_step;
+    if (order_steps_left(steps, (struct order_place){0}) == 0)
+        return error_set(err, -EINVAL,
+                         "an epoch of %u samples has no step of %u: with last=drop no step is "
+                         "left; use last=pad",
+                         steps->n, steps->per_step);
+    return 0;
+}
+
+int plenum_stream_reshape(struct plenum_stream *stream, const struct plenum_share *share,
+                          const struct plenum_cursor *at, struct plenum_error *err)
+{
+    struct plenum_stream *s = stream;
+    struct order_steps steps;
+    struct order_place place;
+    uint32_t offset = 0;
+    int r = enter(s, err);
+
+    if (r < 0)
+        return r;
+    steps = s->steps;
+    place = s->cursor;
+    r = s->error_code < 0 ? stream_over(s, err) : check_share(s, share, &steps, &offset, err);
+    if (r == 0 && at)
+        r = read_cursor(s, at, &place, err);
+    else if (r == 0 && s->open.steps > 1 && s->leased > 0)
+        r = error_set(err, -EBUSY,
+                      "a batch of %u steps is leased, and the stream cannot tell how many of them "
+                      "count: release it, or pass the cursor to continue from",
+                      s->open.steps);
+    if (r == 0) {
+        schedule_drop(s); /* while its loaders still have the old share */
+        s->steps = steps;
+        s->open.per_step = steps.per_step;
+        s->open.offset = offset;
+        s->info.num_replicas = share->num_replicas;
+        s->info.replica_offset = share->replica_offset;
+        loaders_reshape(s);
+        move_to(s, place);
     }
     leave(s);
     return r;
+}
+
+int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous,
+                      const struct plenum_cursor *at, uint64_t *ret)
+{
+    struct {
+        uint64_t previous;
+        struct plenum_cursor cursor;
+        uint64_t per_step;
+    } hashed = {.previous = previous};
+    int r = at ? 0 : plenum_stream_cursor(stream, &hashed.cursor);
+
+    *ret = 0;
+    if (stream->pid != getpid())
+        r = -ECHILD;
+    if (r < 0)
+        return r;
+    if (at)
+        hashed.cursor = *at;
+    lock_acquire(&stream->mu);
+    hashed.per_step = stream->open.per_step;
+    lock_release(&stream->mu);
+    *ret = XXH3_64bits(&hashed, sizeof(hashed));
+    return 0;
 }
 
 void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_stats *ret)

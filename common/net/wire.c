@@ -170,6 +170,22 @@ static int check_fields(const struct wire_open *open, struct plenum_error *err)
     return 0;
 }
 
+int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
+                          struct plenum_error *err)
+{
+    if (per_step > UINT32_C(1) << 28)
+        return error_set(err, -EINVAL, "a step of %u samples is too large", per_step);
+    if (open->local > per_step || offset > per_step - open->local)
+        return error_set(err, -EINVAL, "an instance cannot take samples %u to %u of a step of %u",
+                         offset, offset + open->local, per_step);
+    if (open->deal && (per_step % open->deal || offset % open->deal || open->local % open->deal))
+        return error_set(
+            err, -EINVAL,
+            "positions %u to %u of a step of %u cannot be dealt to replicas of %u each", offset,
+            offset + open->local, per_step, open->deal);
+    return 0;
+}
+
 int wire_open_check(const struct wire_open *open, struct plenum_error *err)
 {
     struct wire_slot slot;
@@ -179,20 +195,12 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL, "the data set's name is empty");
     if (open->per_step == 0 || open->local == 0 || open->steps == 0 || open->slots == 0)
         return error_set(err, -EINVAL, "an empty batch, step or ring was requested");
-    if (open->per_step > (UINT32_C(1) << 28) || open->steps > 65536 || open->slots > 4096)
-        return error_set(err, -EINVAL,
-                         "a step of %u samples, a batch of %u steps or a ring of %u slots is "
-                         "too large",
-                         open->per_step, open->steps, open->slots);
-    if (open->local > open->per_step || open->offset > open->per_step - open->local)
-        return error_set(err, -EINVAL, "an instance cannot take samples %u to %u of a step of %u",
-                         open->offset, open->offset + open->local, open->per_step);
-    if (open->deal &&
-        (open->per_step % open->deal || open->offset % open->deal || open->local % open->deal))
-        return error_set(
-            err, -EINVAL,
-            "positions %u to %u of a step of %u cannot be dealt to replicas of %u each",
-            open->offset, open->offset + open->local, open->per_step, open->deal);
+    if (open->steps > 65536 || open->slots > 4096)
+        return error_set(err, -EINVAL, "a batch of %u steps or a ring of %u slots is too large",
+                         open->steps, open->slots);
+    r = wire_open_check_share(open, open->per_step, open->offset, err);
+    if (r < 0)
+        return r;
     if (wire_batch_count(open) > UINT32_MAX)
         return error_set(err, -EINVAL, "a batch of %llu samples is too large",
                          (unsigned long long)wire_batch_count(open));
@@ -526,6 +534,8 @@ int wire_put_render(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_u64(b, m->position);
     frame_put_u32(b, m->slot);
     frame_put_u64(b, m->waited_ns);
+    frame_put_u32(b, m->per_step);
+    frame_put_u32(b, m->offset);
     return frame_end(b, begin);
 }
 
@@ -535,6 +545,11 @@ int wire_get_render(struct frame_reader *r, struct wire_render *ret)
     ret->position = frame_get_u64(r);
     ret->slot = frame_get_u32(r);
     ret->waited_ns = r->at < r->end ? frame_get_u64(r) : WIRE_UNKNOWN;
+    ret->per_step = ret->offset = 0;
+    if (!r->bad && r->at < r->end) { /* since WIRE_MINOR_RESHAPE */
+        ret->per_step = frame_get_u32(r);
+        ret->offset = frame_get_u32(r);
+    }
     return frame_got(r);
 }
 

@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 13,
+    WIRE_MINOR = 14,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -78,20 +78,21 @@ enum wire_type {
 /* Minor versions that introduced a feature. */
 enum {
     WIRE_MINOR_NAME = 1,
-    WIRE_MINOR_SUBSET = 2,  /* subset, repeat and span of OPEN; sum of OPENED */
-    WIRE_MINOR_STATUS = 3,  /* STATUS; waited_ns of RENDER */
-    WIRE_MINOR_JOB = 4,     /* job of HELLO */
-    WIRE_MINOR_DEAL = 5,    /* deal of OPEN */
-    WIRE_MINOR_TCP = 4,     /* over TCP, OPEN carries no ring, and a batch follows its DONE */
-    WIRE_MINOR_LOOPS = 7,   /* loops of STATUS */
-    WIRE_MINOR_MIX = 8,     /* mix of OPEN */
-    WIRE_MINOR_SHAPE = 8,   /* height of OPEN: images that are not square */
-    WIRE_MINOR_VIEWS = 9,   /* views and geometry of OPEN */
-    WIRE_MINOR_FIELDS = 10, /* FIELDS; fields of OPEN */
-    WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON as fields; streams without images */
-    WIRE_MINOR_JUNK = 12,   /* junk in pipelines */
-    WIRE_MINOR_PLAN = 13,   /* plan of OPEN and FIELDS; positions and sets of OPENED */
-    WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
+    WIRE_MINOR_SUBSET = 2,   /* subset, repeat and span of OPEN; sum of OPENED */
+    WIRE_MINOR_STATUS = 3,   /* STATUS; waited_ns of RENDER */
+    WIRE_MINOR_JOB = 4,      /* job of HELLO */
+    WIRE_MINOR_DEAL = 5,     /* deal of OPEN */
+    WIRE_MINOR_TCP = 4,      /* over TCP, OPEN carries no ring, and a batch follows its DONE */
+    WIRE_MINOR_LOOPS = 7,    /* loops of STATUS */
+    WIRE_MINOR_MIX = 8,      /* mix of OPEN */
+    WIRE_MINOR_SHAPE = 8,    /* height of OPEN: images that are not square */
+    WIRE_MINOR_VIEWS = 9,    /* views and geometry of OPEN */
+    WIRE_MINOR_FIELDS = 10,  /* FIELDS; fields of OPEN */
+    WIRE_MINOR_BOXES = 11,   /* boxes and members of JSON as fields; streams without images */
+    WIRE_MINOR_JUNK = 12,    /* junk in pipelines */
+    WIRE_MINOR_PLAN = 13,    /* plan of OPEN and FIELDS; positions and sets of OPENED */
+    WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
+    WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
 struct wire_hello {
@@ -204,6 +205,8 @@ struct wire_render {
     uint32_t slot;
     /* since 1.3: the program's total waiting time for batches; WIRE_UNKNOWN from older clients */
     uint64_t waited_ns;
+    /* since 1.14: as in OPEN, whose values they replace from this batch on; 0 from older clients */
+    uint32_t per_step, offset;
 };
 
 struct wire_done {
@@ -365,6 +368,9 @@ static inline const char *wire_dataset(const char *dataset, const char *plan)
     return plan[0] ? plan : dataset;
 }
 
+/** Check that a client may take `open->local` indices from `offset` on of steps of this size. */
+int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
+                          struct plenum_error *err);
 /** Check that every field is within its bounds. The message names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);
 

@@ -174,4 +174,19 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
 /** Steps left in the epoch from `place` on (from position 0: steps per epoch). */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);
 
+/** A client's share of each step: consecutive indices from `offset` on. */
+struct order_share {
+    struct order_steps steps;
+    uint32_t deal; /* order_deal() */
+    uint32_t offset;
+};
+
+/** The position in the step at `place` of the share's i-th index. */
+static inline uint64_t order_share_position(const struct order_share *share,
+                                            struct order_place place, uint32_t i)
+{
+    return order_step_position(&share->steps, place,
+                               order_deal(share->steps.per_step, share->deal, share->offset + i));
+}
+
 #endif

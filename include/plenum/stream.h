@@ -196,7 +196,7 @@ struct plenum_batch {
     uint64_t *positions;      /**< Position in the epoch's order; >= N for padding. */
     uint8_t *valid;           /**< 1: the sample counts; 0: it pads the last step (or batch). */
     uint64_t *epochs;         /**< [S]: the epoch of each step; a batch can span two epochs. */
-    uint64_t index;           /**< Number of the batch since open or seek, from 0. */
+    uint64_t index;           /**< Number of the batch since open, seek or reshape, from 0. */
     uint32_t count;           /**< S * local R * M. */
     uint32_t num_valid;       /**< Number of ones in `valid`. */
     uint32_t num_substituted; /**< Samples that replace bad ones. */
@@ -223,6 +223,11 @@ struct plenum_place {
     uint64_t epoch;      /**< The next step's epoch. */
     uint64_t position;   /**< The next step's position in its epoch's order: below N. */
     uint64_t steps_left; /**< Steps left in that epoch, at least 1; the same in all instances. */
+};
+
+/** The replicas of an instance, out of all that share a stream: see plenum_job_info. */
+struct plenum_share {
+    uint32_t replica_offset, num_local_replicas, num_replicas;
 };
 
 /** Memory that holds batches. */
@@ -578,7 +583,8 @@ PLENUM_API int plenum_batch_get_fields(const struct plenum_batch *batch,
 /** Release a batch's slot and clear `*batch`. A cleared batch is ignored. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 
-/** Get the stream's constant properties. Threads: any. */
+/** Get the stream's properties, which are constant, apart from the numbers of steps and batches:
+ *  plenum_stream_reshape() changes these. Threads: any. */
 PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
@@ -644,6 +650,41 @@ PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plen
  */
 PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                                   struct plenum_error *err);
+
+/**
+ * Continue with another share of each step, because replicas have come or gone. The next batch
+ * begins at `at` or, if that is NULL, after the last batch that plenum_stream_next() returned. The
+ * rest of the epoch is divided into steps of the new size. If all instances continue from the same
+ * position, no sample is lost or shown twice.
+ *
+ * It calls no other instance, so it works while they cannot be reached, and cannot hang. It takes
+ * as long as rendering one batch. Leased batches stay valid; prefetched batches are dropped.
+ *
+ * Errors, after which the old share still holds:
+ *   -EINVAL            these replicas do not exist; num_local_replicas has changed (open another
+ *                      stream, and seek); with last = drop, no step of this size is left; or the
+ *                      cursor lies outside the data set;
+ *   -ENOTSUP           split = file: each instance has data of its own;
+ *   -EBUSY             a batch of several steps is leased, and `at` is NULL;
+ *   -ESTALE            as in plenum_stream_seek();
+ *   -ECHILD, -EBADF    as in plenum_stream_next().
+ * Threads: as in plenum_stream_next().
+ */
+PLENUM_API int plenum_stream_reshape(struct plenum_stream *stream, const struct plenum_share *share,
+                                     const struct plenum_cursor *at, struct plenum_error *err);
+
+/**
+ * Hash the tag before the last step, the position after that step (`at`, or NULL: after the last
+ * batch that plenum_stream_next() returned), and the size of a step. Instances that call this after
+ * every step, with the previous result, have equal tags if and only if they have taken the same
+ * steps (apart from collisions of a 64-bit hash). Equal positions with different tags mean
+ * different weights: take over another instance's state. Compare tags as integers.
+ *
+ * @param previous  The result for the step before, or 0.
+ * Returns 0, or -ECHILD with `*ret` cleared. Threads: any.
+ */
+PLENUM_API int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous,
+                                 const struct plenum_cursor *at, uint64_t *ret);
 
 /**
  * Get the stream's statistics so far. After plenum_stream_shutdown(), they are those at its end.

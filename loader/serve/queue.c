@@ -202,9 +202,10 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     assert(lock_is_held(&s->queue->mu));
     assert(most > 0 && r->next < r->count);
     if (r->next > 0 && in_step == 0) /* the batch's next step begins */
-        r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
+        r->place =
+            order_place_settle(&r->share.steps, order_place_after(&r->share.steps, r->place));
     try = (struct render_try){.epoch = r->place.epoch,
-                              .position = wire_step_position(s->open, s->steps, r->place, in_step)};
+                              .position = order_share_position(&r->share, r->place, in_step)};
     count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
     queue_item_add_part(item, r->next, count, &try);
     r->next += count;
@@ -717,7 +718,8 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render)
+int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render,
+                 const struct order_share *share)
 {
     struct queue *q = stream->queue;
     struct queue_request *r = malloc(sizeof(*r));
@@ -729,13 +731,14 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .stream = stream,
                                 .owner = stream->owner,
                                 .arrived_ns = time_now_ns(),
+                                .share = *share,
                                 .place = {render->epoch, render->position},
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
-    readahead_track_request(stream, r->place, r->count);
+    readahead_track_request(stream, r);
     add_waiting(q, stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
     lock_release(&q->mu);

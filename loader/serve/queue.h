@@ -46,6 +46,7 @@ struct queue_request {
     struct list link; /* for the caller of queue_pop_finished() */
     /* Private to the queue, under its lock. */
     uint64_t arrived_ns;
+    struct order_share share;
     struct order_place place; /* the step that contains the next sample to start */
     uint32_t slot;
     uint32_t count, next, left;
@@ -78,8 +79,7 @@ struct queue_stream_options {
     /** Borrowed until queue_stream_close(). */
     const struct render_spec *spec;
     const struct wire_open *open;
-    const struct wire_slot *layout;  /* the layout of `open` */
-    const struct order_steps *steps; /* the steps of `open` */
+    const struct wire_slot *layout; /* the layout of `open` */
     struct ring *ring;
     unsigned node; /* NUMA node of the ring's memory */
     void *owner;   /* becomes the owner of its requests */
@@ -92,8 +92,9 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
 /** All of its requests must have been popped first. NULL is ignored. */
 void queue_stream_close(struct queue_stream *stream);
 
-/** Render a batch into a slot. Returns 0 or -ENOMEM. */
-int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render);
+/** Render a batch into a slot: this share of each of its steps. Returns 0 or -ENOMEM. */
+int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render,
+                 const struct order_share *share);
 
 /** Returns whether an unfinished request uses this id, or writes to this slot. */
 bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);

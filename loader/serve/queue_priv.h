@@ -52,7 +52,6 @@ struct queue_stream {
     const struct render_spec *spec;
     const struct wire_open *open;
     const struct wire_slot *layout;
-    const struct order_steps *steps;
     struct ring *ring;
     unsigned node;
     void *owner;
@@ -70,6 +69,7 @@ struct queue_stream {
     /* Set if it holds I/O threads, and none of its storage calls has returned since the last
      * beat. */
     bool hangs;
+    struct order_share share;    /* of the last request */
     struct walk ahead;           /* the next sample to announce */
     struct order_place expected; /* position of the next request if it follows the last one */
     uint64_t asked;              /* samples requested since the walk began */

@@ -100,7 +100,6 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                                .spec = o->spec,
                                .open = o->open,
                                .layout = o->layout,
-                               .steps = o->steps,
                                .ring = o->ring,
                                .node = o->node % queue->num_nodes,
                                .owner = o->owner,

@@ -40,7 +40,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     w->ordinal += samples;
     w->index = (uint32_t)(index % s->open->local);
     if (index >= s->open->local)
-        w->step = order_place_skip(s->steps, w->step, index / s->open->local);
+        w->step = order_place_skip(&s->share.steps, w->step, index / s->open->local);
     assert(w->index < s->open->local);
 }
 
@@ -59,9 +59,8 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
             walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
         if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
             continue;
-        *sample =
-            render_sample_at(s->spec, s->ahead.step.epoch,
-                             wire_step_position(s->open, s->steps, s->ahead.step, s->ahead.index));
+        *sample = render_sample_at(s->spec, s->ahead.step.epoch,
+                                   order_share_position(&s->share, s->ahead.step, s->ahead.index));
         walk_on(s, &s->ahead, 1);
         assert(s->ahead.ordinal > s->taken);
         return s;
@@ -111,14 +110,22 @@ uint64_t readahead_announce(struct queue *q)
     return begin + 1;
 }
 
-void readahead_track_request(struct queue_stream *s, struct order_place place, uint64_t count)
+/* Is it what follows the stream's last request? */
+static bool is_expected(const struct queue_stream *s, const struct queue_request *r)
 {
-    assert(lock_is_held(&s->queue->mu) && count > 0);
-    if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
-        s->ahead = (struct walk){.step = place};
+    return r->place.epoch == s->expected.epoch && r->place.position == s->expected.position &&
+           r->share.steps.per_step == s->share.steps.per_step && r->share.offset == s->share.offset;
+}
+
+void readahead_track_request(struct queue_stream *s, const struct queue_request *r)
+{
+    assert(lock_is_held(&s->queue->mu) && r->count > 0);
+    if (!is_expected(s, r)) {
+        s->share = r->share;
+        s->ahead = (struct walk){.step = r->place};
         s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;
         s->asked = s->taken = 0;
     }
-    s->asked += count;
-    s->expected = order_place_skip(s->steps, place, s->open->steps);
+    s->asked += r->count;
+    s->expected = order_place_skip(&s->share.steps, r->place, s->open->steps);
 }

@@ -14,7 +14,7 @@ enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces betwe
 
 /** Account for a new request of `count` samples. If it does not follow the last one, announcing
  * restarts at its position. */
-void readahead_track_request(struct queue_stream *s, struct order_place place, uint64_t count);
+void readahead_track_request(struct queue_stream *s, const struct queue_request *r);
 /** Account for a finished read, which took `read_ns` per sample. */
 void readahead_track_reading(struct queue_stream *s, uint64_t read_ns);
 /** A stream that hangs gets no more I/O threads, because they would hang, too. */

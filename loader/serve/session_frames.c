@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/util/text.h"
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 
@@ -82,6 +83,28 @@ static void handle_cancel(struct session *s, uint64_t request, struct frame_read
     queue_cancel(s->stream, request);
 }
 
+/* Take over the share of steps that a request names, if it is another: 0 or -EINVAL. */
+static int change_share(struct session *s, const struct wire_render *m, struct plenum_error *err)
+{
+    struct order_steps steps = s->steps;
+    int r;
+
+    if (m->per_step == 0 || (m->per_step == s->open.per_step && m->offset == s->open.offset))
+        return 0;
+    if (s->open.span)
+        return error_set(err, -EINVAL, "the share of a stream of parts cannot change");
+    r = wire_open_check_share(&s->open, m->per_step, m->offset, err);
+    if (r < 0)
+        return r;
+    steps.per_step = m->per_step;
+    if (order_steps_left(&steps, (struct order_place){0}) == 0)
+        return error_set(err, -EINVAL, "an epoch has no step of %u samples", m->per_step);
+    s->steps = steps;
+    s->open.per_step = m->per_step;
+    s->open.offset = m->offset;
+    return 0;
+}
+
 static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
 {
     struct plenum_error err;
@@ -104,8 +127,14 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -EPERM, err.text);
         return;
     }
+    if (change_share(s, &m, &err) < 0) {
+        session_refuse(s, request, -EPROTO, err.text);
+        return;
+    }
     track_asked(s, &m);
-    if (queue_submit(s->stream, request, &m) < 0) {
+    if (queue_submit(s->stream, request, &m,
+                     &(struct order_share){
+                         .steps = s->steps, .deal = s->open.deal, .offset = s->open.offset}) < 0) {
         session_refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
     }

@@ -170,7 +170,6 @@ static int start_stream(struct session *s, struct plenum_error *err)
             .spec = &s->spec,
             .open = &s->open,
             .layout = &s->layout,
-            .steps = &s->steps,
             .ring = s->ring,
             .node = s->remote ? (unsigned)s->id /* its memory is on no node yet: alternate */
                               : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),

@@ -158,6 +158,10 @@ class CImages(Structure):
                 ("width", c_uint32), ("channels", c_uint32), ("dtype", c_int), ("layout", c_int)]
 
 
+class CShare(Structure):
+    _fields_ = [("replica_offset", c_uint32), ("num_local_replicas", c_uint32), ("num_replicas", c_uint32)]
+
+
 class CCursor(Structure):
     _fields_ = [("identity", c_uint8 * 16), ("epoch", c_uint64), ("position", c_uint64)]
 
@@ -282,6 +286,8 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_get_sets": (c_uint32, [c_void_p, POINTER(CSet)]),
     "plenum_batch_get_sets": (c_int, [POINTER(CBatch), c_void_p]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
+    "plenum_stream_reshape": (c_int, [c_void_p, POINTER(CShare), POINTER(CCursor), _ERR]),
+    "plenum_stream_tag": (c_int, [c_void_p, c_uint64, POINTER(CCursor), POINTER(c_uint64)]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
     "plenum_batch_get_mix": (c_int, [POINTER(CBatch), POINTER(CMix)]),

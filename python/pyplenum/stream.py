@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, CMix, COptions, CPlace, CRing,
-                   CRingCall, CSet, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, SETS_MAX, VIEWS_MAX, byref,
-                   c_void_p, caller, check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
+                   CRingCall, CSet, CShare, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, SETS_MAX, VIEWS_MAX,
+                   byref, c_void_p, caller, check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 from .mix import Mix, labels_plan, plan_of
 
@@ -583,6 +583,14 @@ def with_home(dataset: str) -> str:
     return settings + os.path.expanduser(found[2])
 
 
+def _cursor_from(cursor: Any) -> CCursor:
+    if not isinstance(cursor, (bytes, bytearray)):
+        raise TypeError(f"a cursor must be the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
+    if len(cursor) != ctypes.sizeof(CCursor):
+        raise ValueError(f"a cursor has {ctypes.sizeof(CCursor)} bytes, not {len(cursor)}")
+    return CCursor.from_buffer_copy(cursor)
+
+
 class Stream:
     """The batches of one instance, in order. An iterator.
 
@@ -696,8 +704,8 @@ class Stream:
         (False), for programs that pin this memory; for example :func:`pyplenum.torch.pin_ring`. A stream has a ring for
         each loader on this host and one for all remote loaders. When a loader is lost, its ring is replaced.
 
-    ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are constant
-    properties of the open stream; see ``struct plenum_stream_info``.
+    ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are properties of
+    the open stream; see ``struct plenum_stream_info``. Only :meth:`reshape` changes one, ``steps_per_epoch``.
 
     A stream has a ``fileno()``, so ``select`` and ``asyncio``'s ``add_reader`` accept it. It is readable when
     ``next(timeout=0)`` would return a batch or raise anything other than :class:`TimeoutError`.
@@ -1058,11 +1066,8 @@ class Stream:
     def seek(self, cursor: bytes) -> None:
         """Continue from a cursor, which may come from a run with a different number of replicas or a different
         micro-batch."""
-        if not isinstance(cursor, (bytes, bytearray)):
-            raise TypeError(f"a cursor must be the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
-        if len(cursor) != ctypes.sizeof(CCursor):
-            raise ValueError(f"a cursor has {ctypes.sizeof(CCursor)} bytes, not {len(cursor)}")
-        handle, error, wanted = self._open_handle(), CError(), CCursor.from_buffer_copy(cursor)
+        wanted = _cursor_from(cursor)
+        handle, error = self._open_handle(), CError()
         with self._lock:
             before, coming = self._cursor_of(handle), self._undelivered()
             self._coming = None
@@ -1072,6 +1077,54 @@ class Stream:
                 if self._cursor_of(handle) == before:  # the stream has not moved
                     self._coming = coming
                 raise
+
+    def reshape(self, rank: int, size: int, at: Optional[bytes] = None) -> None:
+        """Continue with another share of each step, because replicas have come or gone: this process is now rank
+        ``rank`` of ``size``. If it has several replicas, all have as many.
+
+        The next batch begins at the cursor ``at``, or after the last batch that the program received. The rest of
+        the epoch is divided into steps of the new size. If all ranks continue from the same position, no sample is
+        lost or shown twice. Nothing is sent to other ranks, so it works while they cannot be reached. Batches that the
+        program holds stay valid. ``steps_per_epoch`` and ``len()`` change.
+
+        Raises :class:`PlenumError` if there is no such share, if no step of this size is left (``last="drop"``), or
+        with ``split="file"``, where each instance has data of its own; the old share then still holds.
+        """
+        size = whole(size, "size, a number of ranks,", 1, _MOST)
+        rank = whole(rank, "rank", 0, size - 1)
+        local = self._share.num_local_replicas
+        if size * local > _MOST:
+            raise ValueError(f"{size} ranks of {local} replicas each are too many")
+        with self._lock:
+            where = _cursor_from(self.cursor if at is None else at)
+            handle, error, info = self._open_handle(), CError(), CInfo()
+            share = CShare(replica_offset=rank * local, num_local_replicas=local, num_replicas=size * local)
+            coming = self._coming
+            self._coming = None
+            try:
+                check(lib.plenum_stream_reshape(handle, byref(share), byref(where), byref(error)), error)
+            except BaseException:
+                self._coming = coming
+                raise
+            lib.plenum_stream_get_info(handle, byref(info))
+            self.steps_per_epoch, self._batches = info.steps_per_epoch, info.batches
+            changed = CJobInfo()
+            ctypes.memmove(byref(changed), byref(self._share), ctypes.sizeof(changed))
+            changed.replica_offset, changed.num_replicas = share.replica_offset, share.num_replicas
+            self._share = changed
+
+    def tag(self, previous: int = 0) -> int:
+        """Return a 64-bit hash of the tag before the last step, the position after it, and the size of a step.
+
+        Processes that call ``tag = stream.tag(tag)`` after every step have equal tags if and only if they have taken
+        the same steps. Equal positions with different tags mean different weights: take over another process's state.
+        Compare tags as integers; a float cannot hold them.
+        """
+        found = ctypes.c_uint64()
+        where = _cursor_from(self.cursor)
+        check(lib.plenum_stream_tag(self._open_handle(), whole(previous, "previous, a tag,", 0, 2**64 - 1),
+                                    byref(where), byref(found)), CError())
+        return found.value
 
     @property
     def classes(self) -> Optional[List[str]]:

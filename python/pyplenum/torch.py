@@ -634,6 +634,26 @@ class Loader:
             self._loop = None
             self._loaded = self._fresh = True
 
+    def reshape(self, rank: int, size: int, at: Optional[Mapping[str, Any]] = None) -> None:
+        """Continue as rank ``rank`` of ``size``, because replicas have come or gone: see :meth:`Stream.reshape`.
+
+        It may be called within a loop, which then continues with the rest of its epoch, after the last batch that
+        it received; or from ``at``, the :meth:`state_dict` of a rank whose weights this one has taken over. If
+        that is in another epoch, the loop ends, and the next one continues there. ``len(loader)`` changes.
+        """
+        with self.stream._lock:
+            self._go_back()
+            share = self.stream._share
+            local, before = share.num_local_replicas, self.stream.cursor
+            old = (share.replica_offset // local, share.num_replicas // local)
+            self.stream.reshape(rank, size, bytes.fromhex(at["cursor"]) if at else None)
+            left = self.stream.place.steps_left
+            if left % self._steps or self.stream.steps_per_epoch % self._steps:
+                self.stream.reshape(*old, before)
+                raise ValueError(f"with {size} ranks, the epoch has {left} steps left, which is not a multiple of the "
+                                 f"{self._steps} steps of a batch")
+            self._loaded = True  # whichever loop is next
+
     def state_dict(self) -> Dict[str, Any]:
         """The position after the last batch that a loop received, no matter what has interrupted it since. It is equal
         in all instances, so storing it once is enough."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
-	%D%/test_stream %D%/test_threads %D%/test_batch_verify
+	%D%/test_reshape %D%/test_stream %D%/test_threads %D%/test_batch_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -19,6 +19,8 @@ endif
 %C%_test_launchers_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_normalise_CFLAGS = $(test_cflags)
 %C%_test_normalise_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
+%C%_test_reshape_CFLAGS = $(test_cflags)
+%C%_test_reshape_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_slot_CFLAGS = $(test_cflags)
 %C%_test_slot_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_batch_verify_CFLAGS = $(test_cflags)
@@ -42,7 +44,8 @@ check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
 %C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_bytes_of,--wrap=wire_hello_init,--wrap=wire_put_hello \
-	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
+	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats \
+	-Wl,--wrap=wire_get_render
 # Frames read are counted on both sides.
 check_PROGRAMS += %D%/plenumd-counted
 %C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/plenumd.c

@@ -109,3 +109,16 @@ static size_t opened_known(void)
 CHANGED(opened, wire_opened, opened_known())
 CHANGED(done, wire_done, 0)
 CHANGED(stats, wire_stats, 0)
+
+int __real_wire_get_render(struct frame_reader *, struct wire_render *),
+    __wrap_wire_get_render(struct frame_reader *, struct wire_render *);
+
+int __wrap_wire_get_render(struct frame_reader *r, struct wire_render *ret)
+{
+    unsigned major, minor;
+    int result = __real_wire_get_render(r, ret);
+
+    if (played(&major, &minor) && minor < WIRE_MINOR_RESHAPE)
+        ret->per_step = ret->offset = 0;
+    return result;
+}

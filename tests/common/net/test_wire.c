@@ -85,6 +85,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
                 (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + PLAN_BYTES == b.len) ||      \
+                (type_number == WIRE_RENDER && n + FRAME_HEADER_BYTES + 8 == b.len) ||             \
                 (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
                                               n + FRAME_HEADER_BYTES + FIELDS_BYTES == b.len ||    \
                                               n + FRAME_HEADER_BYTES + VIEWS_BYTES + 4 == b.len || \
@@ -113,7 +114,8 @@ Test(wire, every_message_is_read_as_written)
         .positions = 640,
         .sets = 2,
         .set = {{.samples = 1281160, .hash = {7}}, {.samples = 7, .hash = {[15] = 9}}}};
-    struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4, .waited_ns = 77};
+    struct wire_render render = {
+        .epoch = 89, .position = 1281166, .slot = 4, .waited_ns = 77, .per_step = 96, .offset = 32};
     struct wire_done done = {.status = -EBADMSG,
                              .substituted = 3,
                              .queue_ns = 1,

@@ -189,7 +189,6 @@ static void client_init_side(struct client *c, const char *user, const char *job
                                                          .spec = &c->spec,
                                                          .open = &c->open,
                                                          .layout = &c->layout,
-                                                         .steps = &c->steps,
                                                          .ring = c->ring,
                                                          .node = node++,
                                                          .owner = c},
@@ -222,7 +221,10 @@ static void client_fini(struct client *c)
 
 static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t position, uint32_t slot)
 {
-    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot, 0}) < 0)
+    struct wire_render render = {.epoch = epoch, .position = position, .slot = slot};
+    struct order_share share = {.steps = c->steps, .deal = c->open.deal, .offset = c->open.offset};
+
+    if (queue_submit(c->stream, id, &render, &share) < 0)
         abort();
 }
 

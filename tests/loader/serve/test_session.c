@@ -166,7 +166,7 @@ static void expect_served(void)
     say_hello(&c);
     send_open(&c, &o, good_ring(&o));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1, 0});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1, 0, 0, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     cr_expect(eq(u64, h.request, 2));
     cr_assert(eq(int, wire_get_done(&r, &done), 0));
@@ -206,7 +206,7 @@ Test(session, mixed_samples_are_where_the_protocol_says)
     say_hello(&c);
     send_open(&c, &o, dup(ring->fd));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 1, 0});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 1, 0, 0, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     cr_assert(eq(int, wire_get_done(&r, &done), 0));
     cr_assert(eq(int, done.status, 0), "%s", done.text);
@@ -260,7 +260,7 @@ Test(session, messages_out_of_turn_are_refused)
     o = good_open();
     dial(&c);
     say_hello(&c);
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0, 0});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0, 0, 0, 0});
     expect_refused(&c, "an unexpected message");
     dial(&c);
     say_hello(&c);
@@ -467,13 +467,13 @@ Test(session, a_loader_that_is_asked_to_end_drains)
     send_open(&c, &o, good_ring(&o));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
     for (uint32_t i = 0; i < UNDER_WAY; i++)
-        (void)wire_put_render(&c.tx, 10 + i, &(struct wire_render){0, 0, i, 0});
+        (void)wire_put_render(&c.tx, 10 + i, &(struct wire_render){0, 0, i, 0, 0, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     answered++;
     seen = 1u << (h.request - 10);
     cr_assert(eq(int, kill(loader, SIGTERM), 0));
     expect_refused(&idle, "being stopped or restarted");
-    (void)wire_put_render(&c.tx, 99, &(struct wire_render){0, 0, UNDER_WAY, 0});
+    (void)wire_put_render(&c.tx, 99, &(struct wire_render){0, 0, UNDER_WAY, 0, 0, 0});
     (void)wire_put_empty(&c.tx, WIRE_STATS, 100);
     (void)frame_conn_flush(&c);
     for (;;) {
@@ -515,7 +515,7 @@ Test(session, mutated_messages_do_no_harm)
     (void)wire_put_hello(&good, &hello);
     (void)wire_put_open(&good, 1, &o);
     for (uint64_t i = 0; i < 6; i++)
-        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2, 0});
+        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2, 0, 0, 0});
     (void)wire_put_empty(&good, WIRE_CANCEL, 3);
     (void)wire_put_empty(&good, WIRE_STATS, 4);
     for (uint32_t i = 0; i < 400; i++) {
