@@ -52,6 +52,14 @@ static const struct names known[] = {
 };
 #undef MPI
 
+/* Launchers whose jobs are rejected unless RANK and WORLD_SIZE are set, too: their processes have
+ * no means to meet that libplenum knows. jsrun usually sets Open MPI's variables, too. */
+static const struct names unsupported[] = {
+    {PLENUM_LAUNCHER_NONE, "HOROVOD_SIZE", "HOROVOD_RANK", NULL, NULL, false},
+    {PLENUM_LAUNCHER_NONE, "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", NULL, NULL, false},
+    {PLENUM_LAUNCHER_NONE, "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", NULL, NULL, false},
+};
+
 enum { KNOWN_TORCH = 1, KNOWN_SLURM = ARRAY_LEN(known) - 1 };
 
 static int read_number(job_getenv get, const char *name, uint32_t *ret, struct plenum_error *err)
@@ -161,6 +169,9 @@ static int refuse_halves(job_getenv get, struct plenum_error *err)
         if (get(n->index) && !get(n->count) && n->launcher != PLENUM_LAUNCHER_SLURM)
             return refuse_half(err, n->index, get(n->index), n->count);
     }
+    for (size_t i = 0; i < ARRAY_LEN(unsupported); i++)
+        if (tells_of_others(get(unsupported[i].count)) && get(unsupported[i].index))
+            return refuse_half(err, unsupported[i].index, get(unsupported[i].index), "WORLD_SIZE");
     text = get("LOCAL_WORLD_SIZE");
     if (tells_of_others(text))
         return refuse_half(err, "LOCAL_WORLD_SIZE", text, "RANK");
@@ -303,6 +314,9 @@ static int refuse_other_launchers(job_getenv get, const struct names *n, struct 
         if (!read_said(get, o, &other) || !goes_with(get, &believed, &other))
             return refuse_two(get, n, o, err);
     }
+    for (const struct names *o = unsupported; o < unsupported + ARRAY_LEN(unsupported); o++)
+        if (read_said(get, o, &other) && !goes_with(get, &believed, &other))
+            return refuse_two(get, n, o, err);
     return 0;
 }
 

@@ -228,7 +228,7 @@ static size_t find_numbered_astray(const struct index_builder *b)
     return astray;
 }
 
-/* Returns whether this is a usual name of a part of a data set: train, val, test2017 ... */
+/* Returns whether this is a usual name of a part of a data set: train, val, test2017, devset ... */
 static bool is_part_name(const char *name)
 {
     static const char *const parts[] = {"train",   "training", "trainval",   "val",
@@ -239,6 +239,8 @@ static bool is_part_name(const char *name)
 
     if (name[len + strspn(name + len, "0123456789")] != '\0')
         return false;
+    if (len > 3 && strncasecmp(name + len - 3, "set", 3) == 0)
+        len -= 3;
     while (len > 0 && strchr("_- ", name[len - 1]))
         len--;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)

@@ -232,6 +232,8 @@ static bool looks_odd(const char *text, size_t len)
     }
     if (sign && read_decimal(text, len, &d)) /* - 1, --1 */
         return true;
+    if (len > 3 && memcmp(text, "1.#", 3) == 0) /* 1.#INF, 1.#QNAN, -1.#IND of Windows */
+        return true;
     return is_word(text, len, "nan") || is_word(text, len, "inf") ||
            is_word(text, len, "infinity") || has_prefix(text, len) || has_separators(text, len);
 }
@@ -255,14 +257,17 @@ static const struct {
 } signs[] = {{0x066a, '%'}, {0x066b, '.'}, {0x066c, ','}, {0x2212, '-'}, {0xff05, '%'},
              {0xff0b, '+'}, {0xff0c, ','}, {0xff0d, '-'}, {0xff0e, '.'}};
 
-/* Other digits: superscripts, subscripts, circled, in brackets, or with a point. */
+/* Other digits: superscripts, subscripts, circled, in brackets, or with a point. Fractions, Roman
+ * numerals and infinity become digits, too: no class number is written so. */
 static const struct {
     uint32_t first, last;
     char ascii; /* of the first one; the others follow it */
-} forms[] = {{0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'},
-             {0x2074, 0x2079, '4'}, {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'},
-             {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'}, {0x24ea, 0x24ea, '0'},
-             {0x2776, 0x277e, '1'}, {0x2780, 0x2788, '1'}, {0x278a, 0x2792, '1'}};
+} forms[] = {
+    {0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'}, {0x2074, 0x2079, '4'},
+    {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'}, {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'},
+    {0x24ea, 0x24ea, '0'}, {0x2776, 0x277e, '1'}, {0x2780, 0x2788, '1'}, {0x278a, 0x2792, '1'},
+    {0x00bc, 0x00be, '1'}, {0x2150, 0x2158, '1'}, {0x2159, 0x215f, '1'}, {0x2160, 0x2168, '1'},
+    {0x2170, 0x2178, '1'}, {0x2189, 0x2189, '0'}, {0x221e, 0x221e, '1'}};
 
 /* Blanks, invisible characters, and punctuation outside ASCII. */
 static const struct {
@@ -397,7 +402,7 @@ static void unwrap_repr(const char **text, size_t *len)
 /* Strip punctuation from both ends, unless it changes the meaning: <3, >3, 3+. */
 static void unwrap(const char **text, size_t *len)
 {
-    static const char around[] = "\"'`()[]{};:,#$*!?@|\\/&_-.%^ \t\r\n\v\f";
+    static const char around[] = "\"'`()[]{};:,#$*!?@|\\/&_-.%^=~ \t\r\n\v\f";
 
     unwrap_repr(text, len);
     if (*len > 2 && (*text)[0] == '<' && (*text)[*len - 1] == '>') {
@@ -436,10 +441,12 @@ static bool has_suffix(const char *text, size_t len)
 }
 
 /* Returns whether programs write it for a missing value. Names such as none, or na for a country,
- * differ in case. */
+ * differ in case. \N is MySQL's, and those that begin with # are the errors of spreadsheets. */
 static bool is_missing(const char *text, size_t len)
 {
-    static const char *const words[] = {"None", "null", "NULL", "Null", "NA", "N/A", "n/a", "NaT"};
+    static const char *const words[] = {"None",  "null",    "NULL",   "Null",   "NA",
+                                        "N/A",   "n/a",     "NaT",    "\\N",    "#REF!",
+                                        "#NUM!", "#VALUE!", "#NAME?", "#NULL!", "#DIV/0!"};
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strlen(words[i]) == len && memcmp(words[i], text, len) == 0)
@@ -455,6 +462,8 @@ static enum number_kind classify_odd(const char *text, size_t len)
     const char *at = folded;
     struct decimal d;
 
+    if (len == 0)
+        return NUMBER_MISSING;
     if (looks_odd(text, len))
         return NUMBER_ODD;
     len = fold_text(text, len, folded);

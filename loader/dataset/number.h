@@ -21,7 +21,7 @@ enum number_kind {
     NUMBER_FRACTION, /* another decimal number: 1.5 */
     /* looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
     NUMBER_ODD,
-    NUMBER_MISSING, /* written by programs for a missing value: None, null, NA */
+    NUMBER_MISSING, /* empty, or written by programs for a missing value: None, null, NA */
 };
 
 /**

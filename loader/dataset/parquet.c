@@ -48,7 +48,7 @@ static int out_of_memory(struct plenum_error *err)
 
 bool parquet_is_usable(const struct parquet_column *c)
 {
-    return !c->repeated && c->type != PARQUET_INT96 && c->type != PARQUET_FIXED;
+    return !c->repeated && c->type != PARQUET_INT96 && c->type != PARQUET_FIXED && !c->scaled;
 }
 
 /* Set the error for a column that is missing. */
@@ -70,19 +70,33 @@ static int no_column(const struct parquet_file *file, const char *key, const cha
                      name, parquet_file_list(file, list, sizeof(list)), key);
 }
 
+/* Returns why a column cannot be used for the setting `key`, or NULL if it can. */
+static const char *why_unusable(const struct parquet_column *c, const char *key)
+{
+    if (c->repeated)
+        return "is nested: a row has any number of values";
+    if (c->scaled)
+        return "is a DECIMAL with digits after the point, which is not supported";
+    if (!parquet_is_usable(c))
+        return "has values of a type that is not supported";
+    return c->time && strcmp(key, "label") == 0
+               ? "holds dates or times, which are not numbers of classes"
+               : NULL;
+}
+
 static int find_usable(const struct parquet_file *file, const char *key, const char *name,
                        struct plenum_error *err)
 {
     int column = parquet_file_find(file, name);
+    const char *why;
 
     if (column < 0)
         return no_column(file, key, name, err);
-    if (!parquet_is_usable(&file->columns[column]))
-        return error_set(
-            err, -EBADMSG, "its column '%s' %s: choose another with parquet,%s=COLUMN:", name,
-            file->columns[column].repeated ? "is nested: a row has any number of values"
-                                           : "has values of a type that is not supported",
-            key);
+    why = why_unusable(&file->columns[column], key);
+    if (why)
+        return error_set(err, -EBADMSG,
+                         "its column '%s' %s: choose another with parquet,%s=COLUMN:", name, why,
+                         key);
     return column;
 }
 

@@ -27,15 +27,17 @@ enum {
     NAME_MAX_BYTES = 1 << 12,
 };
 
-enum { REQUIRED, OPTIONAL, REPEATED };                   /* repetition types */
-enum { UTF8 = 0, JSON = 19, UINT_8 = 11, UINT_64 = 14 }; /* converted types */
+enum { REQUIRED, OPTIONAL, REPEATED }; /* repetition types */
+
+/* Converted types. Dates and times are those from DATE to TIMESTAMP_MICROS. */
+enum { UTF8 = 0, DATE = 6, TIMESTAMP_MICROS = 10, UINT_8 = 11, UINT_64 = 14, JSON = 19 };
 
 /* An element of the schema. */
 struct element {
-    int64_t type, repetition, children, converted;
+    int64_t type, repetition, children, converted, scale;
     const uint8_t *name;
     size_t name_len;
-    bool text, no_sign;
+    bool text, no_sign, time;
 };
 
 /* A group of the schema whose children are being read. */
@@ -78,14 +80,32 @@ static bool is_unsigned(struct thrift *t)
     return !with_sign;
 }
 
-/* LogicalType is a union: 1 string, 4 enum, 10 integer, 12 JSON. */
+/* DecimalType: 1 digits after the point */
+static int64_t read_scale(struct thrift *t)
+{
+    struct thrift_field f = {0};
+    int64_t scale = 0;
+
+    while (thrift_next(t, &f))
+        if (f.id == 1)
+            scale = thrift_int(t, &f);
+        else
+            thrift_skip(t, f.type);
+    return scale;
+}
+
+/* LogicalType is a union: 1 string, 4 enum, 5 decimal, 6 date, 7 time, 8 timestamp, 10 integer, 12
+ * JSON. */
 static void read_logical_type(struct thrift *t, struct element *e)
 {
     struct thrift_field f = {0};
 
     while (thrift_next(t, &f)) {
         e->text = e->text || f.id == 1 || f.id == 4 || f.id == 12;
-        if (f.id == 10 && thrift_struct(t, &f))
+        e->time = e->time || (f.id >= 6 && f.id <= 8);
+        if (f.id == 5 && thrift_struct(t, &f))
+            e->scale = read_scale(t);
+        else if (f.id == 10 && thrift_struct(t, &f))
             e->no_sign = is_unsigned(t);
         else
             thrift_skip(t, f.type);
@@ -108,12 +128,15 @@ static void read_element(struct thrift *t, struct element *e)
             e->children = thrift_int(t, &f);
         else if (f.id == 6)
             e->converted = thrift_int(t, &f);
+        else if (f.id == 7)
+            e->scale = thrift_int(t, &f);
         else if (f.id == 10 && thrift_struct(t, &f))
             read_logical_type(t, e);
         else
             thrift_skip(t, f.type);
     e->text = e->text || e->converted == UTF8 || e->converted == JSON;
     e->no_sign = e->no_sign || (e->converted >= UINT_8 && e->converted <= UINT_64);
+    e->time = e->time || (e->converted >= DATE && e->converted <= TIMESTAMP_MICROS);
 }
 
 /* Append an element's name to the path of its group: its length, or 0 if it is too long. */
@@ -146,6 +169,8 @@ static int add_column(struct parquet_file *file, const struct schema *s, const s
                                  .repeated = levels->repeated,
                                  .text = e->text,
                                  .no_sign = e->no_sign,
+                                 .scaled = e->scale != 0,
+                                 .time = e->time,
                                  .max_level = levels->max_level};
     if (!c->name)
         return out_of_memory(err);

@@ -32,6 +32,8 @@ struct parquet_column {
     bool repeated;      /* in a list or a map: a row has any number of values */
     bool text;          /* its bytes are text */
     bool no_sign;       /* its integers are unsigned */
+    bool scaled;        /* decimal fractions, stored as integers without their point */
+    bool time;          /* dates or times, stored as numbers of days or of fractions of a second */
     unsigned max_level; /* definition level of a value that is not null */
 };
 

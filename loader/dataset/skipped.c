@@ -71,10 +71,14 @@ static const char *const left_behind[] = {
     "#snapshot",
     ".@__thumb",
     ".snapshot",
+    "~snapshot",
     ".zfs",
     /* tools */
     ".ipynb_checkpoints",
     "__pycache__",
+    "PaxHeader",
+    "PaxHeaders",
+    "PaxHeaders.*",
 };
 
 static bool is_left_behind(const char *name)

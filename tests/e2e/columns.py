@@ -140,9 +140,10 @@ FORMS = {INT32: "<i", INT64: "<q", FLOAT: "<f", DOUBLE: "<d"}
 class Column:
     """`values` may contain None. `path` is a name, or names of a struct and its member."""
 
-    def __init__(self, path, form, values, codec="none", dictionary=False, text=False, required=False):
+    def __init__(self, path, form, values, codec="none", dictionary=False, text=False, required=False, kind=None):
         self.path, self.form, self.values = [path] if isinstance(path, str) else path, form, values
         self.codec, self.dictionary, self.text, self.required = codec, dictionary, text, required
+        self.kind = kind or ({6: 0} if text else {})  # what its values mean: more members of its SchemaElement
 
     @property
     def max_level(self):
@@ -228,7 +229,7 @@ def schema(columns):
     for name, group in tree.items():
         if len(group[0].path) == 2:
             out.append(Struct({3: 1, 4: name, 5: len(group)}))
-        out += [Struct({1: c.form, 3: 0 if c.required else 1, 4: c.path[-1], 6: 0 if c.text else None}) for c in group]
+        out += [Struct({1: c.form, 3: 0 if c.required else 1, 4: c.path[-1], **c.kind}) for c in group]
     return out
 
 

@@ -156,6 +156,22 @@ class ParquetTest(Columns):
         parquet(path, [Column("image", BYTES, images()), Column("label", INT64, [None] + labels()[1:])])
         self.refuses(path, "row 0 has no label")
 
+    def test_meanings(self):
+        """Parquet: decimals that are stored as integers are refused, and so are dates and times as labels"""
+        path = at("meanings.parquet")
+        logical = {5: {1: 2, 2: 5}, 6: {}, 7: {1: False, 2: Struct({1: Struct({})})},
+                   8: {1: True, 2: Struct({2: Struct({})})}}
+        for kind, sentence in [({6: 5, 7: 1, 8: 5}, "DECIMAL"), ({10: Struct({5: Struct(logical[5])})}, "DECIMAL"),
+                               *(({6: old}, "dates or times") for old in range(6, 11)),
+                               *(({10: Struct({new: Struct(logical[new])})}, "dates or times") for new in (6, 7, 8))]:
+            parquet(path, [Column("image", BYTES, images()), Column("label", INT64, labels(), kind=kind)])
+            self.refuses(path, f"{path}: its column 'label'", sentence)
+            fields = sample(f"parquet,label=none:{path}", 9)["fields"]
+            self.assertEqual(fields, {} if sentence == "DECIMAL" else {"label": str(pictures[9][1])})
+        for kind in ({6: 5, 7: 0, 8: 5}, {10: Struct({5: Struct({1: 0, 2: 5})})}):
+            parquet(path, [Column("image", BYTES, images()), Column("label", INT64, labels(), kind=kind)])
+            self.same(path)
+
     def test_cost(self):
         """Parquet: a warning states what compressed pages cost"""
         path = at("cost.parquet")

@@ -623,7 +623,7 @@ Test(label, system_files_are_skipped_at_every_level)
                                        "$Recycle.Bin", "@eaDir",     "System Volume Information",
                                        "#recycle",     "@Recycle",   ".AppleDouble",
                                        "@tmp",         "#snapshot",  ".hidden",
-                                       "RECYCLER"};
+                                       "RECYCLER",     "~snapshot",  "PaxHeaders.4711"};
     char path[300];
     struct dataset *d;
     struct tar_writer *w;
@@ -664,7 +664,7 @@ Test(label, the_folder_above_the_parts_is_warned_of)
 {
     struct dataset *d;
 
-    write_folders("d", (const char *const[]){"train", "Val", "test2017", NULL});
+    write_folders("d", (const char *const[]){"train", "Val", "test2017", "dev_set", NULL});
     write_folders("e", (const char *const[]){"train", "bus", NULL});
     write_tar("d.tar", NULL, (const char *const[]){"train", "val", NULL});
     d = opened_in(&tree, "", "d");

@@ -87,8 +87,6 @@ ParameterizedTestParameters(number, kinds)
         {"\xe7\xac\xac\xef\xbc\x91", NUMBER_NONE, 0}, /* "the 1st", a name */
         {"\xef\xbc\x8d", NUMBER_NONE, 0},             /* a dash alone */
         {"\xd9\xa1\xff", NUMBER_NONE, 0},             /* no UTF-8 */
-        {"", NUMBER_NONE, 0},
-        {" ", NUMBER_NONE, 0},
         {"cat", NUMBER_NONE, 0},
         {"n01440764", NUMBER_NONE, 0},
         {"3d", NUMBER_NONE, 0},
@@ -129,6 +127,14 @@ ParameterizedTestParameters(number, kinds)
         {"5\xc2\xb0"
          "C",
          NUMBER_NONE, 0},
+        {"=cat", NUMBER_NONE, 0},
+        {"#REF", NUMBER_NONE, 0},
+        {"\xe2\x88\x9e cats", NUMBER_NONE, 0},
+        {"", NUMBER_MISSING, 0},
+        {" \t", NUMBER_MISSING, 0},
+        {"\\N", NUMBER_MISSING, 0},
+        {"#REF!", NUMBER_MISSING, 0},
+        {"#DIV/0!", NUMBER_MISSING, 0},
         {"None", NUMBER_MISSING, 0},
         {"null", NUMBER_MISSING, 0},
         {"NULL", NUMBER_MISSING, 0},
@@ -138,6 +144,15 @@ ParameterizedTestParameters(number, kinds)
         {"#N/A", NUMBER_MISSING, 0},
         {"'None'", NUMBER_MISSING, 0},
         {"[None]", NUMBER_MISSING, 0},
+        {"=3", NUMBER_ODD, 0},
+        {"=\"3\"", NUMBER_ODD, 0}, /* a text cell of a spreadsheet */
+        {"~3", NUMBER_ODD, 0},
+        {"1.#INF", NUMBER_ODD, 0},
+        {"-1.#IND", NUMBER_ODD, 0},
+        {"\xc2\xbd", NUMBER_ODD, 0}, /* one half */
+        {"3\xc2\xbd", NUMBER_ODD, 0},
+        {"\xe2\x85\xa3", NUMBER_ODD, 0},  /* Roman 4, one character */
+        {"-\xe2\x88\x9e", NUMBER_ODD, 0}, /* minus infinity */
         {"tensor(3)", NUMBER_ODD, 0},
         {"tensor([3])", NUMBER_ODD, 0},
         {"tensor(3, device='cuda:0')", NUMBER_ODD, 0},
