@@ -423,7 +423,7 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
 {
     uint64_t whole, left;
 
-    if (steps->num_gaps > 0) { /* steps are not alike: one after the other, a batch at a time */
+    if (steps->num_gaps > 0) { /* steps differ in length: take them one by one */
         place = order_place_settle(steps, place);
         for (; count > 0; count--)
             place = order_place_settle(steps, order_place_after(steps, place));

@@ -35,8 +35,8 @@ struct identity_plan {
 enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
 
 /**
- * The identity at a place of a stream with a plan: of everything that holds before it, and nothing
- * that begins there or later. So pieces and sets may be added from there on.
+ * The identity, at a place, of a stream with a plan. It covers everything that takes effect before
+ * the place, and nothing that begins there or later; so pieces and sets may be added from there on.
  */
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 

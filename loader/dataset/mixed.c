@@ -297,7 +297,7 @@ const uint8_t *mixed_fields_hash(const struct mixed *mixed)
 
 /* ---- opening ---- */
 
-/* Describe the whole: what the index's header says of other data sets. */
+/* Fill in the totals over all sets, which other data sets have in their index's header. */
 static int describe(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
