@@ -281,7 +281,7 @@ static uint64_t span_of(const struct order_steps *steps)
     return steps->span ? steps->span : steps->n;
 }
 
-/* The first gap that ends behind the global position g, or NULL. */
+/* The first gap that ends after global position g, or NULL. */
 static const struct order_gap *gap_after(const struct order_steps *steps, uint64_t g)
 {
     for (uint32_t i = 0; i < steps->num_gaps; i++)

@@ -22,7 +22,7 @@ struct orderplan;
 void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
                  uint8_t ret[16]);
 
-/** What the identity of a plan's stream is made of; all borrowed. */
+/** The parts of the identity of a stream with a plan; all borrowed. */
 struct identity_plan {
     const struct orderplan *plan;
     const struct wire_set *sets; /* [plan->num_sets] */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks are made once while they are kept, memory is limited, and threads that together need more
+/* Blocks in the cache are not made again, memory is limited, and threads that together need more
  * than the limit do not deadlock. */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static void destroy(void *data)
     free(data);
 }
 
-/* The data of a block is its key; those of odd keys are made from the block before. */
+/* A block's data is its key. Blocks with odd keys are made from the preceding block. */
 static int make(const struct block_recipe *recipe, void **ret, struct plenum_error *err)
 {
     struct block_recipe before = *recipe;

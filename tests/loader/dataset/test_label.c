@@ -56,7 +56,7 @@ static void write_tar(const char *name, const char *extension, const char *const
     tar_writer_destroy(w);
 }
 
-/* With `form`, which has a %s for the label. */
+/* Write each label in `form`, in which %s is the label. */
 static void write_formed(const char *name, const char *extension, const char *form,
                          const char *const *labels)
 {
@@ -109,7 +109,7 @@ static void write_folders(const char *name, const char *const *labels)
     }
 }
 
-/* Each format: how its data set is written, and what stands before its path. */
+/* Each format: how its data set is written, and the prefix of its path. */
 static const struct way {
     const char *name, *before, *file;
     bool may_be_name; /* without classes= */
@@ -251,7 +251,7 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
     bytes_fini(&file);
 }
 
-/* Missing values and numbers in wrapping are names where a list says so, and only there. */
+/* Missing values and numbers with punctuation are names only if a list contains them. */
 Test(label, listed_names_may_look_like_numbers)
 {
     static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};
@@ -402,7 +402,7 @@ Test(label, classes_of_another_folder_number_folders)
     write_folders("val", (const char *const[]){"cow", NULL});
     (void)snprintf(before, sizeof(before), "folder,classes=%s:", tree_path(&tree, "train"));
     refused_in(&tree, before, "val", -EBADMSG, "val/cow: class 'cow' is not listed in ");
-    /* A class more: another list, so another index. */
+    /* One more class: a different list, so a different index. */
     write_folders("train", (const char *const[]){"cow", NULL});
     d = opened_in(&tree, before, "val");
     cr_expect(eq(u32, dataset_get_classes(d), 4));
@@ -651,7 +651,7 @@ Test(label, system_files_are_skipped_at_every_level)
         cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
         dataset_unref(d);
     }
-    /* Beside archives they are not classes. */
+    /* Next to archives, they are not classes. */
     tree_write_text(&tree, "t/lost+found/x", "x");
     tree_write_text(&tree, "t/@eaDir/1.tar/x", "x");
     write_tar("t/1.tar", "cls", (const char *const[]){"1", NULL});

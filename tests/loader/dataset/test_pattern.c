@@ -58,7 +58,7 @@ Test(pattern, braces_are_expanded_as_in_a_shell)
     spelled("a}b", "a}b");
 }
 
-/* As many as their product says, each once, in the order of the numbers. */
+/* The number of results is the product; each occurs once, in numeric order. */
 Test(pattern, ranges_multiply)
 {
     for (uint32_t a = 0; a < 12; a++)

@@ -105,7 +105,7 @@ static const struct {
     {"/", -EXDEV},
 };
 
-/* Make a scope in which no more than "mine" and "second" can be seen. */
+/* Make a scope in which only "mine" and "second" are visible. */
 static void make_scope(struct scope *p)
 {
     const char *roots[2];
@@ -193,7 +193,7 @@ Test(scope, folders_and_entries)
     scope_fini(&p);
 }
 
-/* Without roots, all that the file system shows. */
+/* Without roots, every file of the file system is visible. */
 Test(scope, anywhere)
 {
     struct scope p;

@@ -26,7 +26,7 @@
 
 int __wrap_fsync(int fd);
 
-/* Indices are written by the thousand, and lost with the test. */
+/* The test writes thousands of indices, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -36,8 +36,8 @@ int __wrap_fsync(int fd)
 int __real_clock_gettime(clockid_t id, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
 
-/* Some ticks ahead, so that thousands of openings do not each wait for the next one: the clock that
- * the kernel takes times of files from. */
+/* Moves the clock from which the kernel takes file times some ticks ahead, so that thousands of
+ * openings do not each wait for the next tick. */
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 {
     int r = __real_clock_gettime(id, ret);
@@ -84,7 +84,7 @@ static void archive(const char *name, const char *const *members)
 
 #define ARCHIVE(name, ...) archive(name, (const char *const[]){__VA_ARGS__, NULL})
 
-/* "label name=bytes" of every sample, to be compared with a list. */
+/* Compare "label name=bytes" of every sample with a list. */
 static void expect_samples(const char *name, const char *const *want)
 {
     struct dataset *d = opened(name);
@@ -108,7 +108,7 @@ static void expect_samples(const char *name, const char *const *want)
     dataset_unref(d);
 }
 
-/* The least memory, to the KiB, with which the index of an archive is made. */
+/* The least memory, in KiB, with which an archive can be indexed. */
 static size_t least_memory(const char *name)
 {
     size_t too_little = 1, enough = 8192;
@@ -177,8 +177,8 @@ Test(tar, avif_is_an_image_where_it_is_decoded)
 }
 #endif
 
-/* They are in the archive's tree of names, in the one of all, in the names of the builder and in
- * the index. */
+/* They occur in the archive's tree of names, in the common tree, in the builder's names and in the
+ * index. */
 Test(tar, names_of_classes_are_memory_that_is_counted)
 {
     enum { CLASSES = 300, LEN = 240 };
@@ -720,7 +720,7 @@ Test(tar, more_archives_than_descriptors)
     dataset_unref(d);
 }
 
-/* How many archives of that folder are open. */
+/* The number of open archives below a folder. */
 static unsigned kept_of(const char *folder)
 {
     char path[64], target[512];
@@ -788,8 +788,7 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
-    /* What lies elsewhere is not looked at, not even so far as to say what is wrong with the
-     * name. */
+    /* Nothing outside is looked at, not even to report what is wrong with the name. */
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
                  -EACCES));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,a}.tar"), &options, &d, &err), -EINVAL));
@@ -797,7 +796,8 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
 
 /* --- cut and changed at every byte ---
  *
- * Each fifth byte, in each block of 512 others; PLENUM_EVERY_BYTE=1 takes all of them. */
+ * Every fifth byte, with a different offset in each block of 512; PLENUM_EVERY_BYTE=1: every
+ * byte. */
 
 static size_t stride(void)
 {
@@ -845,7 +845,8 @@ static struct dataset *open_bytes(const char *bytes, size_t len)
     return d;
 }
 
-/* The next length to cut to: `last` is the last one that is cut off, and is tried with the next. */
+/* The next length to truncate to. `last`, the largest truncated length, is always tried, and so is
+ * the next. */
 static size_t next_length(size_t len, size_t last)
 {
     if (len < last && len + stride() > last)
@@ -862,7 +863,7 @@ Test(tar, cut_off_at_every_byte)
     for (size_t len = 0; len <= whole.len; len = next_length(len, end + 511)) {
         struct dataset *d = open_bytes(whole.bytes, len);
 
-        /* With one block of the end mark it is whole; with less it may be cut off, and who knows.
+        /* With one block of the end mark it is complete; with less, it may have been truncated.
          */
         cr_assert(len >= end + 512 ? d != NULL : d == NULL, "%zu bytes of %zu", len, whole.len);
         if (d)
@@ -871,8 +872,8 @@ Test(tar, cut_off_at_every_byte)
     }
 }
 
-/* Each byte changed in two ways. Headers have a checksum: no sample is lost or moved in silence.
- * Data have none: then only the member that it is in differs. */
+/* Each byte is changed in two ways. Headers have a checksum, so no sample is silently lost or
+ * moved. Data have none, so only the member with that byte differs. */
 Test(tar, changed_at_every_byte)
 {
     struct dataset_buffer buffer = {0};
@@ -896,7 +897,7 @@ Test(tar, changed_at_every_byte)
             differing += n != 4 || buffer.len != strlen(want[i]) ||
                          memcmp(buffer.bytes, want[i], buffer.len) != 0;
         }
-        /* A name in a record of its own has no checksum: its image may become no image. */
+        /* A name in a separate record has no checksum, so an image may no longer be one. */
         if (d && n != 4)
             cr_assert(eq(u32, n, 3), "byte %zu", at / 2);
         else
@@ -916,7 +917,7 @@ static void put_time_back(const char *name)
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), times, 0), 0));
 }
 
-/* Archives are a multiple of 10 KiB: another one of the same size is nothing unusual. */
+/* Archives are multiples of 10 KiB, so another archive often has the same size. */
 Test(tar, an_archive_of_the_same_size_and_time_is_seen)
 {
     ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=1");

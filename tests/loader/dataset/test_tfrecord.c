@@ -86,7 +86,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     cr_expect(ne(ptr, (void *)strstr(name, "train-00001-of-00002, record at byte 0"), NULL), "%s",
               name);
     dataset_unref(d);
-    /* The same by what lies there. */
+    /* The format is detected from the contents. */
     d = opened_in(&tree, "", "train-*-of-00002");
     cr_expect(eq(u32, dataset_get_samples(d), 3));
     cr_expect(eq(int, strncmp(dataset_get_name(d), "tfrecord:/", 10), 0));
@@ -290,7 +290,8 @@ Test(tfrecord, of_features_with_one_name_the_last_counts)
     bytes_fini(&file);
 }
 
-/* Images whose beginnings lie in the record many times: the place that is kept must still be right.
+/* The first bytes of these images occur in the record many times; the stored offset must still be
+ * right.
  */
 Test(tfrecord, images_of_nothing_but_repetition_are_found)
 {
@@ -306,7 +307,7 @@ Test(tfrecord, images_of_nothing_but_repetition_are_found)
         example_put_bytes(&f, "decoy2", zeros, lens[i] - 1);
         example_put_bytes(&f, "image/encoded", zeros, lens[i]);
         example_put_int(&f, "image/class/label", (int64_t)i);
-        example_put_bytes(&f, "later", zeros, 70000); /* more than is read along */
+        example_put_bytes(&f, "later", zeros, 70000); /* more than is read with the image */
         record_put(&file, &f);
         zeros[lens[i] - 1] = 0;
     }
@@ -383,8 +384,8 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     is_bad(d, 1, -ESTALE, "has changed");
     dataset_unref(d);
 
-    /* Another file under its name is another file: the open data set keeps working, the next
-     * dataset_open() sees the new file. */
+    /* A file that is replaced: the open data set keeps working, and the next dataset_open() sees
+     * the new file. */
     tree_write_bytes(&tree, "z", &file);
     d = opened_in(&tree, "tfrecord:", "z");
     reads(d, 0, "one", 3, 1);
@@ -430,8 +431,8 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
         cr_expect(eq(i64, label, 7), "%u parts", parts);
     }
     cr_assert(eq(int, unlink(tree_path(&tree, "x-6")), 0));
-    dataset_unref(
-        opened_in(&tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may lie elsewhere */
+    dataset_unref(opened_in(
+        &tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may be on another host */
     refused_in(&tree, "tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
     refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
     refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,

@@ -158,7 +158,7 @@ Test(png, cut_off_at_every_byte)
             cut += strncmp(err.text, "the PNG file is cut off: it ends after ", 39) == 0;
         }
         cr_expect(good > 0 && bad > 0);
-        cr_expect(bad - cut <= 4, "every one behind the signature says that it is cut off");
+        cr_expect(bad - cut <= 4, "every length after the signature is reported as truncated");
         free(m.bytes);
     }
     image_decoder_destroy(decoder);
