@@ -58,7 +58,7 @@ static int parse(const char *text, size_t len, const uint8_t fingerprint[16], st
     return badlist_parse(copy, len, fingerprint, 1000, ret);
 }
 
-Test(badlist, what_is_written_is_read)
+Test(badlist, lists_are_read_as_written)
 {
     for (uint32_t every = 1; every < 2000; every += every / 2 + 1) {
         struct dataset_bad bad[1000];
@@ -112,7 +112,7 @@ Test(badlist, the_hash_covers_the_sample_numbers)
 }
 
 /* A truncated list would let bad samples through, and change the data set's fingerprint. */
-Test(badlist, cut_and_changed_at_every_byte_it_is_refused)
+Test(badlist, truncated_or_changed_at_any_byte_it_is_rejected)
 {
     struct dataset_bad bad[] = {
         {3, "cut off", false, 0x1234}, {40, "no JPEG", true, UINT64_MAX}, {999, "empty", false, 0}};
@@ -212,7 +212,7 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
 
 /* For a pipeline with the word junk, some samples on the list are good, so the list and the
  * fingerprint differ. For all other pipelines, it does not matter which samples these are. */
-Test(badlist, junk_is_forgiven)
+Test(badlist, pipelines_with_junk_ignore_entries)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "4 bytes", true, 0}}, old[2];
     struct dataset_options options = {.junk = true};

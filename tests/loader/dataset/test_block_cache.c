@@ -70,7 +70,7 @@ static void *use_many(void *arg)
     return NULL;
 }
 
-Test(block_cache, makes_a_block_once_while_it_fits)
+Test(block_cache, a_cached_block_is_not_made_again)
 {
     cache = block_cache_create(4 * BLOCK);
     for (int i = 0; i < 10; i++)
@@ -101,7 +101,7 @@ Test(block_cache, a_block_that_cannot_be_made_is_tried_again)
     block_cache_destroy(cache);
 }
 
-Test(block_cache, threads_share_too_little_memory)
+Test(block_cache, threads_with_too_little_memory_do_not_deadlock)
 {
     pthread_t threads[THREADS];
 

@@ -250,7 +250,7 @@ Test(cache_limit, an_index_over_the_limit_leaves_nothing)
 }
 
 /* A held file is neither old nor removable until it is released. */
-Test(cache_limit, holding_is_using)
+Test(cache_limit, a_held_file_counts_as_used)
 {
     struct dataset_cache_limits limits = {.age_ns = 5 * NS_PER_SEC}, none = {.bytes = 1};
     char path[400];

@@ -42,7 +42,7 @@ static void expect_sample(struct dataset *d, uint32_t sample, const char *name, 
     cr_expect(eq(i64, dataset_get_label(d, sample), label), "%s", name);
 }
 
-Test(folder, order_labels_and_names_are_those_of_image_folder)
+Test(folder, order_labels_and_names_equal_those_of_image_folder)
 {
     struct dataset *d;
 
@@ -81,7 +81,7 @@ Test(folder, order_labels_and_names_are_those_of_image_folder)
     dataset_unref(d);
 }
 
-Test(folder, reads_the_bytes_and_zeros_behind_them)
+Test(folder, reads_the_bytes_and_zeros_after_them)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -176,7 +176,7 @@ Test(folder, other_folders_are_rejected_with_a_message)
 }
 
 /* A class whose images all have other formats is reported, too. */
-Test(folder, class_of_other_formats_alone)
+Test(folder, a_class_with_only_other_formats_is_reported)
 {
     struct dataset *d;
 

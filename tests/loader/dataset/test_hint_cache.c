@@ -133,7 +133,7 @@ Test(hints, only_grow)
     hint_cache_close(n);
 }
 
-Test(hints, stay_and_grow_in_their_place)
+Test(hints, grow_in_place)
 {
     struct hint_cache *n = opened();
     uint64_t size;
@@ -177,7 +177,7 @@ Test(hints, of_another_index_are_deleted)
 
 /* Whatever is stored, the file stays below a 25th of the data, and existing hints may grow. */
 /* If the file is truncated while it is open, hints are missing, and nothing worse happens. */
-Test(hints, may_be_cut_while_they_are_open)
+Test(hints, may_be_truncated_while_they_are_open)
 {
     struct hint_cache *n = opened();
 

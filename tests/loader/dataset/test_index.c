@@ -198,7 +198,7 @@ Test(index, a_folder_that_cannot_be_read_is_named)
     cr_assert(eq(int, chmod(tree_path(&tree, "data/b"), 0755), 0));
 }
 
-Test(index, takes_32_bytes_a_sample_besides_names)
+Test(index, takes_32_bytes_per_sample_besides_names)
 {
     struct dataset *d;
     struct stat st;
@@ -277,7 +277,7 @@ static int64_t add(struct index_builder *b, const char *label)
 }
 
 /* Any number of labels, in any order, in one piece or in several that are joined. */
-Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
+Test(index, labels_do_not_depend_on_the_number_of_parts)
 {
     for (int count = 1; count < 2000; count += count < 20 ? 1 : 331)
         for (int pieces = 1; pieces <= 4; pieces++) {
@@ -358,7 +358,7 @@ static int forge(const char *path)
 }
 
 /* An index that other users could have written is ignored, even if it is valid. */
-Test(index, of_another_user_is_not_used)
+Test(index, of_another_user_is_ignored)
 {
     for (int i = 0; i < 3; i++) {
         struct dataset *d;

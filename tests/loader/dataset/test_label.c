@@ -374,7 +374,7 @@ Test(label, listed_classes_keep_their_numbers_in_every_format)
     }
 }
 
-Test(label, classes_of_another_folder_number_folders)
+Test(label, another_folder_numbers_the_classes)
 {
     static const char *const listed[] = {"ant", "bee", "cat", NULL};
     struct dataset *d;
@@ -430,7 +430,7 @@ Test(label, a_changed_list_makes_a_new_index)
     dataset_unref(d);
 }
 
-Test(label, paths_of_lists_may_hold_any_character)
+Test(label, paths_of_lists_may_contain_any_character)
 {
     struct dataset *d;
     char before[700];
@@ -507,7 +507,7 @@ Test(label, ambiguous_lists_are_rejected)
 }
 
 /* A label that contains a zero byte never equals the part before that byte. */
-Test(label, texts_with_bytes_of_0_are_refused)
+Test(label, strings_with_zero_bytes_are_rejected)
 {
     struct bytes f = {0}, file = {0};
 
@@ -525,7 +525,7 @@ Test(label, texts_with_bytes_of_0_are_refused)
     bytes_fini(&file);
 }
 
-Test(label, names_with_bytes_of_0_are_refused)
+Test(label, names_with_zero_bytes_are_rejected)
 {
     struct bytes f = {0}, file = {0};
 
@@ -660,7 +660,7 @@ Test(label, system_files_are_skipped_at_every_level)
     dataset_unref(d);
 }
 
-Test(label, the_folder_above_the_parts_is_warned_of)
+Test(label, the_folder_above_train_and_val_causes_a_warning)
 {
     struct dataset *d;
 

@@ -106,7 +106,7 @@ Test(pattern, malformed_patterns_are_rejected)
             -EINVAL, "braces");
 }
 
-Test(pattern, that_are_cancelled_stop_searching)
+Test(pattern, cancelled_searches_stop)
 {
     static const char *const patterns[] = {"*/*/*/*", "*/c", "{x,y}*"};
     atomic_bool cancel = true;

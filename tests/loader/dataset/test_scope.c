@@ -150,7 +150,7 @@ Test(scope, everything_outside_gives_the_same_error)
     check_all();
 }
 
-Test(scope, the_same_without_openat2)
+Test(scope, everything_outside_gives_the_same_error_without_openat2)
 {
     /* Fail like an old kernel, or a container that does not support the call. */
     static struct sock_filter code[] = {
@@ -194,7 +194,7 @@ Test(scope, folders_and_entries)
 }
 
 /* Without roots, every file of the file system is visible. */
-Test(scope, anywhere)
+Test(scope, without_roots_every_path_is_open)
 {
     struct scope p;
     int fd;

@@ -264,7 +264,7 @@ Test(stamp, files_added_while_folder_times_are_reset_are_detected)
 }
 
 /* Only the type of an entry, or of a link's target, shows that there is a class now. */
-Test(stamp, files_that_become_folders_are_seen)
+Test(stamp, files_that_become_folders_are_detected)
 {
     static const char *const notes[] = {"data/b", "data/a/b", "notes/d", "notes/e"};
     const char *name = in_tree("folder:", "data");
@@ -352,7 +352,7 @@ Test(stamp, files_added_without_ctimes_are_detected)
     dataset_unref(d);
 }
 
-Test(stamp, a_list_of_the_same_size_and_time_is_seen)
+Test(stamp, a_list_of_the_same_size_and_time_is_detected)
 {
     const char *name = in_tree("list:", "data/l.txt");
     struct dataset *d;

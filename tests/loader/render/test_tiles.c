@@ -160,7 +160,7 @@ static void overwrite(const char *path, const void *bytes, size_t len)
 }
 
 /* No byte of the hint cache, whatever its value, changes a pixel. */
-Test(tiles, every_byte_of_the_notes)
+Test(tiles, every_byte_of_the_hints)
 {
     enum { EPOCHS = 2 };
     static uint8_t bytes[1 << 14], changed[1 << 14];
