@@ -14,7 +14,7 @@ SIDE, COLUMNS, GAP, CAPTION = 96, 7, 6, 14
 LEFT, TOP = 8, 56  # of the first picture of a preview's sheet
 PHOTOS = (("flowers", 1), ("sunset", 0))  # classes and numbers of plenumctl make-sample
 CROP = f"resize({SIDE}) center_crop({SIDE})"
-# What stands behind the crop of each picture, from the upper left on.
+# The operations after the crop of each picture, starting at the upper left.
 PICTURES = (
     "",
     "flip(1)",

@@ -15,7 +15,7 @@
  * Why without holes: a page is charged to the control group of the process that first writes to it.
  * The client allocates the whole ring with fallocate() before it sends it, so it is charged for it.
  * If it could give pages back (FALLOC_FL_PUNCH_HOLE, which only F_SEAL_WRITE forbids), the loader
- * would be charged for them when it writes, and killed in the end. So the file's blocks are counted
+ * would be charged for them when it writes, and eventually killed. So the file's blocks are counted
  * when the ring is accepted and again before each write. A client that punches holes in between
  * gains at most a slot, within --ring-limit. Why not F_SEAL_WRITE: both sides write, before and
  * after (a trainer may normalise in place).

@@ -161,8 +161,7 @@ struct wire_open {
     char fields[FIELDS_TEXT_MAX];
     uint32_t num_fields;
     struct field_shape field[FIELDS_MAX];
-    /* Since 1.13: a plan in canonical form, of which `dataset` is then only a description; "":
-     * there is none. */
+    /* Since 1.13: a plan in canonical form, which `dataset` then only describes; "": no plan. */
     char plan[WIRE_PLAN_MAX];
 };
 
@@ -362,7 +361,7 @@ static inline uint64_t wire_step_position(const struct wire_open *open,
 int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
                struct order_steps *steps, struct plenum_error *err);
 
-/** What OPEN or FIELDS asks to open: the plan, or the data set's name. */
+/** The text that OPEN or FIELDS opens: the plan if there is one, otherwise the data set's name. */
 static inline const char *wire_dataset(const char *dataset, const char *plan)
 {
     return plan[0] ? plan : dataset;

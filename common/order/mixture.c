@@ -38,7 +38,7 @@ static uint64_t set_seed(uint64_t seed, const char *name)
     return (uint64_t)block.word[1] << 32 | block.word[0];
 }
 
-/* A single set without a schedule has no blocks: its order is that of the stream. */
+/* With a single set there are no blocks: the set's own order is the mixture's. */
 static bool is_single(const struct mixture *m)
 {
     return m->num_sets == 1;

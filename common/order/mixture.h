@@ -2,9 +2,9 @@
 /* mixture.h - the order of a plan: several data sets with weights that may change, or one.
  *
  * Several sets share blocks of K positions by quota (shares.h), counted from the beginning of the
- * run: global position g = epoch * N + position. Pieces, each from a position on, have their own
- * weights. Each set runs through its own order (sampler.h) pass after pass, whatever the epoch. A
- * single set has passes that are the epochs. */
+ * run: global position g = epoch * N + position. The run consists of pieces; each begins at a
+ * position and has its own weights. Each set runs through its own order (sampler.h) pass after
+ * pass, whatever the epoch. With a single set, each pass is an epoch. */
 #ifndef COMMON_MIXTURE_H
 #define COMMON_MIXTURE_H
 
@@ -20,7 +20,7 @@ enum {
     MIXTURE_BLOCK = 64,          /* positions of a block unless the plan names another number */
 };
 
-/** Weights from a global position on. */
+/** The weights that apply from a global position on. */
 struct mixture_piece {
     uint64_t start;          /* a multiple of the block; 0 for the first */
     const uint32_t *weights; /* [sets]; their sum is 1 to 2^32 - 1 */
@@ -33,7 +33,7 @@ struct mixture_set {
     uint32_t first; /* the number of its first sample among those of all sets */
 };
 
-/** What a mixture is made of. All is borrowed, and the tables must outlive the mixture. */
+/** The parts of a mixture. All are borrowed; the tables must outlive the mixture. */
 struct mixture_parts {
     const struct mixture_set *sets;
     uint32_t num_sets;
@@ -57,22 +57,22 @@ struct mixture_turn {
     uint64_t t;
 };
 
-/** What global position g shows. */
+/** Find the turn that global position g shows. */
 struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
-/** The inverse: the global position that shows this turn. It must exist: UINT64_MAX if the set has
- *  weight 0 from there on. */
+/** The inverse: find the global position that shows this turn. UINT64_MAX if none does, because the
+ *  set's weight stays 0. */
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
-/** How many samples of a set are shown at positions below g, a multiple of the block. */
+/** Count the samples of a set that positions below g show; g is a multiple of the block. */
 uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g);
 
-/** How many samples of each set of a mixture are shown before a position, but for the last block:
- *  `ret` [sets]. Returns the number of sets, or 0 if there is one order of all samples. */
+/** Count the samples of each set that are shown before the block of a position: `ret` [sets].
+ *  Returns the number of sets, or 0 if there is one order of all samples. */
 uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t position,
                        uint64_t ret[MIXTURE_SETS_MAX]);
 
-/** The number, among the samples of all sets, that a position of an epoch shows. */
+/** The sample that a position of an epoch shows, numbered through all sets. */
 uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t position);
-/** A substitute for a bad one, by the words of a draw: see sampler_substitute(). */
+/** A substitute for a bad sample, chosen by a draw: see sampler_substitute(). */
 uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint32_t position,
                             const struct philox_block *block);
 
@@ -82,9 +82,9 @@ void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t
                          sampler_found *found, void *arg);
 
 /**
- * The positions N of an epoch that shows all of set `named` by the first piece's weights;
- * UINT32_MAX for `named`: of every set that has a weight there. 0: they are more than 2^32 - 2, and
- * `ret_set` is the set that needs them.
+ * The number of positions that an epoch needs to show all of set `named` with the first piece's
+ * weights; UINT32_MAX for `named`: to show all of every set that has a weight there. Returns 0 if
+ * that is more than 2^32 - 2; `ret_set` is then the set that needs them.
  */
 uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,
                        uint32_t *ret_set);

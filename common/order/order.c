@@ -281,7 +281,7 @@ static uint64_t span_of(const struct order_steps *steps)
     return steps->span ? steps->span : steps->n;
 }
 
-/* The first gap that ends behind the global position g, or NULL. */
+/* The first gap that ends after global position g, or NULL. */
 static const struct order_gap *gap_after(const struct order_steps *steps, uint64_t g)
 {
     for (uint32_t i = 0; i < steps->num_gaps; i++)
@@ -423,7 +423,7 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
 {
     uint64_t whole, left;
 
-    if (steps->num_gaps > 0) { /* steps are not alike: one after the other, a batch at a time */
+    if (steps->num_gaps > 0) { /* steps differ in length: take them one by one */
         place = order_place_settle(steps, place);
         for (; count > 0; count--)
             place = order_place_settle(steps, order_place_after(steps, place));

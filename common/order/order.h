@@ -163,7 +163,7 @@ uint64_t order_step_position(const struct order_steps *steps, struct order_place
 /** Does the position with this distance from the first of a step count? */
 bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
 
-/** The position after the step at `place`, not settled. */
+/** The position right after the step at `place`; not settled (order_place_settle()). */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
 /** The position of the step that is `count` steps after the one at `place`, settled; in constant

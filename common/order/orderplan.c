@@ -320,7 +320,7 @@ static int put_plan(struct plan_parser *p)
                : 0;
 }
 
-/* What one set's words exclude. */
+/* Check one set for options that exclude each other. */
 static int check_set(struct plan_parser *p, const struct orderplan_set *set)
 {
     if ((set->drawn || set->epoch > 0) && !set->weights)
@@ -343,7 +343,7 @@ static int check_set(struct plan_parser *p, const struct orderplan_set *set)
     return 0;
 }
 
-/* What one order of all samples excludes. */
+/* Check for options that exclude one order of all samples (stratify, balance). */
 static int check_order(struct plan_parser *p)
 {
     const struct orderplan *plan = p->plan;
@@ -370,7 +370,7 @@ static int check_order(struct plan_parser *p)
     return 0;
 }
 
-/* What a plan of one set has no use for. */
+/* Check that a plan of one set has no settings that need several. */
 static int check_single(struct plan_parser *p)
 {
     const struct orderplan *plan = p->plan;

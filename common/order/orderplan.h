@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* orderplan.h - the text that says which samples a stream shows, and how often: a plan.
+/* orderplan.h - plans: text that defines which samples a stream shows, and how often.
  *
- * A plan takes the place of a data set's name. It has a line for each data set and one for each
- * setting; docs/sampling.md describes them for users:
+ * A plan replaces the name of a data set. It has a line for each data set and one for each setting;
+ * docs/sampling.md describes them for users:
  *
  *     set NAME WEIGHT [KEY=VALUE ...] DATASET
  *     at POSITION NAME WEIGHT [NAME WEIGHT ...]
@@ -35,12 +35,12 @@ enum {
 enum orderplan_labels {
     ORDERPLAN_NAMES, /* classes of one name are one class; numbers stay */
     ORDERPLAN_NUMBERS,
-    ORDERPLAN_STACK, /* the classes of each set behind those of the one before */
+    ORDERPLAN_STACK, /* each set's classes follow those of the previous set */
 };
 
-/** Whether the sets have orders of their own. */
+/** Whether each set has its own order. */
 enum orderplan_order {
-    ORDERPLAN_MIX,          /* they have, and are mixed by weight; or there is one */
+    ORDERPLAN_MIX,          /* yes, and they are mixed by weight; or there is one set */
     ORDERPLAN_STRATA_LABEL, /* one order of all samples, in which classes have their shares */
     ORDERPLAN_STRATA_SET,   /* one order of all samples, in which sets have their shares */
     ORDERPLAN_BALANCE,      /* one order of all samples, in which classes are equal */
@@ -50,8 +50,8 @@ enum orderplan_order {
 struct orderplan_set {
     char name[ORDERPLAN_NAME_MAX];
     char *dataset;  /* its name, with absolute paths */
-    char *select;   /* which samples, or NULL: all; paths are absolute */
-    char *weights;  /* the rule by which samples have weights, or NULL; paths are absolute */
+    char *select;   /* which samples; NULL: all; paths are absolute */
+    char *weights;  /* the rule that weighs samples, or NULL; paths are absolute */
     bool drawn;     /* samples are drawn independently by weight */
     uint32_t epoch; /* positions of a pass with weights; 0: as many as the rule says */
     enum order_shuffle shuffle;
@@ -104,7 +104,7 @@ int orderplan_generate(struct orderplan *plan, struct plenum_error *err);
 /** A short name for messages and logs: "mixture of photos, art, web". Returns `ret`. */
 char *orderplan_describe(const struct orderplan *plan, char *ret, size_t size);
 
-/** Where the last piece begins that begins before global position g; 0 if there is none. */
+/** Start of the last piece that begins before global position g; 0 if there is none. */
 static inline unsigned long long orderplan_last_start(const struct orderplan *plan, uint64_t g)
 {
     unsigned long long start = 0;

@@ -11,7 +11,7 @@
 
 enum { PLAN_WORD_MAX = 4096 };
 
-/** A weight as it is written, reduced. */
+/** A weight as a reduced fraction. */
 struct plan_fraction {
     uint64_t up, down;
 };
@@ -38,10 +38,12 @@ int plan_fail(const struct plan_parser *p, const char *format, ...);
 
 bool plan_is_blank(char c);
 void plan_skip_blanks(struct plan_parser *p);
-/** Read the next word into `ret` [PLAN_WORD_MAX]. Blanks may stand between double quotes, in which
- * a backslash protects the next character. Returns its length; 0: the line is over; -EINVAL. */
+/** Read the next word into `ret` [PLAN_WORD_MAX]. Between double quotes, blanks are part of the
+ *  word, and a backslash escapes the next character. Returns the word's length, 0 at the end of the
+ *  line, or -EINVAL. */
 int plan_next_word(struct plan_parser *p, char *ret);
-/** A word that must be there; `what` names it. 0 or -EINVAL, as below. */
+/** Read a word that must not be missing; the error calls it `what`. Like the functions below,
+ *  returns 0 or -EINVAL. */
 int plan_need_word(struct plan_parser *p, const char *what, char *ret);
 int plan_need_number(struct plan_parser *p, const char *what, uint64_t most, uint64_t *ret);
 int plan_need_end(struct plan_parser *p);

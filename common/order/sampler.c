@@ -96,8 +96,7 @@ static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t positio
     return (uint32_t)(((u128)(j * blocks + k) * t->n + cut) / whole);
 }
 
-/* What a position of a class is: a class, and which of the samples that it shows one after the
- * other. */
+/* A sample of a class: the class, and the sample's index among all that the class shows. */
 struct sampler_turn {
     uint32_t class;
     uint64_t number;
@@ -117,8 +116,9 @@ static bool is_late(const struct sampler *s, uint64_t epoch, uint32_t count, uin
     return place >= s->table->classes - count;
 }
 
-/* The class at a place of a class epoch that begins within a block, after `old` slots of the last
- * epoch: places that would repeat one of these classes change with the next ones that do not. */
+/* The class at a place of a class epoch that begins within a block, after `old` slots of the
+ * previous epoch. A place that would repeat one of their classes is swapped with the next one that
+ * would not. */
 static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t old, uint32_t place)
 {
     uint32_t per_block = s->table->per_block, fresh = per_block - old, spare = fresh;

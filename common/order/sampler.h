@@ -25,7 +25,7 @@ struct sampler_column {
     uint32_t other;     /* the column itself if it is never replaced */
 };
 
-/** What the order needs to know of a set's samples: the same for all seeds. Its arrays are
+/** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are
  *  borrowed. */
 struct sampler_table {
     enum sampler_kind kind;
@@ -58,8 +58,8 @@ void sampler_fini(struct sampler *sampler);
 /** The sample at a position, 0 ... N - 1, of a pass. Threads: any. */
 uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position);
 
-/** A substitute for a bad sample at this position, by the words of a draw: one that the position
- *  could have shown, so of the same class where classes have their shares. */
+/** A substitute for a bad sample at this position, chosen by a draw from those that the position
+ *  could have shown; so it has the same class if classes have shares. */
 uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
                             const struct philox_block *block);
 
@@ -71,8 +71,8 @@ typedef void sampler_found(void *arg, uint32_t position);
 void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
                   sampler_found *found, void *arg);
 
-/** Make the guide by which a member is found among many sums in a few steps: malloc, or NULL. Sets
- *  the table's guide and shift. */
+/** Build the guide that finds a member among many sums in a few steps: malloc, or NULL. Sets the
+ *  table's guide and shift. */
 uint32_t *sampler_make_guide(struct sampler_table *table);
 
 /** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns

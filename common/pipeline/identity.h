@@ -22,7 +22,7 @@ struct orderplan;
 void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
                  uint8_t ret[16]);
 
-/** What the identity of a plan's stream is made of; all borrowed. */
+/** The parts of the identity of a stream with a plan; all borrowed. */
 struct identity_plan {
     const struct orderplan *plan;
     const struct wire_set *sets; /* [plan->num_sets] */
@@ -35,8 +35,8 @@ struct identity_plan {
 enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
 
 /**
- * The identity at a place of a stream with a plan: of everything that holds before it, and nothing
- * that begins there or later. So pieces and sets may be added from there on.
+ * The identity, at a place, of a stream with a plan. It covers everything that takes effect before
+ * the place, and nothing that begins there or later; so pieces and sets may be added from there on.
  */
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 

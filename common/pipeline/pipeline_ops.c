@@ -11,8 +11,8 @@
 #include "common/util/util.h"
 
 /* One row for each operation: its constant, its word, its arguments, the message if they cannot be
- * parsed, and the bounds of its number. Those behind PIPELINE_WORDS have no word in texts, only a
- * name. */
+ * parsed, and the bounds of its number. Those after PIPELINE_WORDS have no word in pipelines, only
+ * a name. */
 #define OP(kind, name, arguments, ...) [PIPELINE_##kind] = {name, PIPELINE_##arguments, __VA_ARGS__}
 static const struct {
     const char *name;
@@ -332,7 +332,7 @@ static const struct {
     [PIPELINE_POLICY] = {pipeline_parse_policy, pipeline_write_policy, false},
 };
 
-/* Parse what stands between the parentheses. */
+/* Parse the text between the parentheses. */
 static int parse_arguments(struct parser *p, struct pipeline_op *op)
 {
     enum pipeline_arguments kind = rows[op->kind].arguments;

@@ -101,8 +101,8 @@ class Manual:
               path + ".md")
 
     def manual_page(self, name):
-        """What mandoc makes of it, a heading for each section, so that the table of contents and the search know
-        them."""
+        """The HTML that mandoc writes, with a heading for each section, so that they appear in the table of contents
+        and the search."""
         html = subprocess.run(["mandoc", "-Wfatal", "-T", "html", "-O", "fragment,man=man:%N(%S)",
                                os.path.join(self.source, "docs", "man", name)],
                               check=True, capture_output=True, text=True).stdout

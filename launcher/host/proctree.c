@@ -152,7 +152,7 @@ static int pick_descendants(struct tree *tree, pid_t root, pid_t spare)
     r = add_children(tree, &all, root, root, spare);
     if (r < 0)
         goto out;
-    for (size_t i = 0; i < tree->count; i++) { /* more are appended behind it */
+    for (size_t i = 0; i < tree->count; i++) { /* more are appended to it */
         r = add_children(tree, &all, tree->processes[i].pid, root, spare);
         if (r < 0)
             goto out;

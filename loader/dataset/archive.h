@@ -94,7 +94,7 @@ MESSAGE int archive_read_failed(const struct dataset *dataset, const struct inde
 /** Prefix a message with the archive's path, unless it begins with it, as an object's error does.
  */
 int archive_prefix(struct archive *archive, int code);
-/** The same when a sample is read. */
+/** Like archive_name_error(), when a sample is read. */
 int archive_prefix_read(const struct dataset *dataset, const struct index_sample *sample, int code,
                         struct plenum_error *err);
 /** Threads that scan archives. */

@@ -48,7 +48,7 @@ struct deltas {
 bool deltas_begin(struct deltas *deltas, const uint8_t *bytes, size_t len);
 /** The next value; false: the bytes are damaged or have ended. */
 bool deltas_next(struct deltas *deltas, uint64_t *ret);
-/** The bytes behind the last value, once all have been read. */
+/** The bytes after the last value, once all have been read. */
 const uint8_t *deltas_end(const struct deltas *deltas);
 
 #endif

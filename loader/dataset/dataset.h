@@ -131,15 +131,15 @@ struct dataset_set {
     uint8_t hash[16];              /* of its fingerprint and everything that its order depends on */
 };
 
-/** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX]; returns their number, 0 if it is none.
- */
+/** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX] and return their number, or 0. */
 uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret);
-/** The data set of a plan that a sample belongs to, and its number there; otherwise both stay. */
+/** Returns the data set of a plan that a sample belongs to; `*sample` becomes its number there.
+ *  Without a plan, returns `dataset`. */
 const struct dataset *dataset_find_set(const struct dataset *dataset, uint32_t *sample);
-/** The global positions that a plan skips: their number, and where they are. Borrowed. */
+/** Get the ranges of global positions that a plan skips, borrowed, and return their number. */
 uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap **ret);
-/** Give an order with a seed what a plan says: its positions and `mixture`, which the data set
- * owns. Without a plan, the order stays. 0 or -errno with `err` set. */
+/** Set a seeded order's positions and `mixture` from the plan; the data set owns the mixture.
+ *  Without a plan, the order is unchanged. Returns 0 or -errno with `err` set. */
 int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err);
 /** Returns whether the data set has no files, and its pixels are generated (generated:). */
 bool dataset_is_generated(const struct dataset *dataset);

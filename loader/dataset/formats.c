@@ -2,7 +2,7 @@
 /* formats.c - lists the data set formats, and detects the format of a plain path.
  *
  * A file's format is detected from its first bytes or its name. A folder with sub-folders is a
- * "folder" data set whose classes they are; otherwise its first archive decides. */
+ * "folder" data set, and they are its classes; otherwise its first archive decides. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"

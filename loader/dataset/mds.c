@@ -25,7 +25,7 @@ enum {
     INDEX_MAX = 1 << 28,  /* bytes of an index.json */
     PACKED_MAX = 1 << 30, /* bytes of a compressed shard, decompressed */
     FLAG_PACKED = 2,      /* `where` is an offset in the decompressed shard */
-    FLAG_PIL = 4,         /* the image is pixels behind a header */
+    FLAG_PIL = 4,         /* the image is pixels after a header */
     PPM_MAX = 48,         /* bytes of the header of a PPM */
     MODE_MAX = 3,         /* bytes of the mode of a PIL image */
 };
@@ -398,7 +398,7 @@ static int read_index(const struct dataset *d, const char *path, struct stamp *s
                  : 0;
 }
 
-/* Add the path of a shard's file to `files`: the one that is not compressed, if it is there. */
+/* Add the path of a shard's file to `files`: the one that is not compressed, if it exists. */
 static int add_shard(struct dataset *d, const char *folder, struct mds_shard *s,
                      struct pattern_list *files, struct plenum_error *err)
 {
@@ -611,7 +611,7 @@ static int read_encoded(struct shard_use *use, struct dataset_buffer *buffer,
     return mds_get(&use->reader, use->sample->where, buffer->bytes, use->sample->len);
 }
 
-/* Complete an error about a sample; `r` may be one that is not described yet. */
+/* Complete an error about a sample. If `r` has no description yet, add one. */
 static int about_sample(const struct dataset *d, const struct index_sample *sample, int r,
                         struct plenum_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mixed.c - the data sets of a plan as one data set: samples of the sets one behind the other,
- * classes united, fields with room for those of each set.
+/* mixed.c - the data sets of a plan as one data set: the sets' samples in sequence, their classes
+ * merged, and fields with room for those of each set.
  *
  * Each set is opened as usual, with its own index, list of bad samples and hints. Only the numbers
  * of samples, labels and containers change. */
@@ -124,7 +124,7 @@ static int make_label_maps(struct mixed *m, struct plenum_error *err)
     return 0;
 }
 
-/* labels = stack: the classes of each set behind those of the one before. */
+/* labels = stack: each set's classes follow those of the previous set. */
 static int stack_classes(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -297,7 +297,7 @@ const uint8_t *mixed_fields_hash(const struct mixed *mixed)
 
 /* ---- opening ---- */
 
-/* Describe the whole: what the index's header says of other data sets. */
+/* Fill in the totals over all sets, which other data sets have in their index's header. */
 static int describe(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;

@@ -7,8 +7,8 @@
 
 struct mixed;
 
-/** Open all data sets of a plan as one: sets dataset->mixed and everything that is known of a data
- *  set, with the errors of dataset_open(). */
+/** Open all data sets of a plan as one: set dataset->mixed and all other members of `dataset`.
+ *  Errors: those of dataset_open(). */
 int mixed_open(struct dataset *dataset, const char *text, const struct dataset_options *options,
                struct plenum_error *err);
 /** NULL is ignored. */

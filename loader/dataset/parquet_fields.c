@@ -330,7 +330,7 @@ static int tell_value(struct field_job *job, const struct field_page *p, uint64_
     }
     if ((uint64_t)span.at + span.len <= dictionary->values.region.len)
         tell(job->source.column, &dictionary->values.region, span, field, arg);
-    else /* the dictionary was read again, and is not what it was */
+    else /* the dictionary was read again, and has changed */
         r = changed(job, err);
     if (block)
         block_cache_release(set->blocks, block);

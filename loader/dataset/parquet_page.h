@@ -2,7 +2,7 @@
 /* parquet_page.h - the pages of a Parquet file: finds the values in them.
  *
  * A page that is stored uncompressed need not be read to find the byte strings in it: only their
- * lengths are. So the place of each image is known at the end, as in a tar archive. Other pages are
+ * lengths are. So each image has a known place in the file, as in a tar archive. Other pages are
  * decompressed in memory. */
 #ifndef LOADER_DATASET_PARQUET_PAGE_H
 #define LOADER_DATASET_PARQUET_PAGE_H

@@ -8,8 +8,8 @@
  *   one system call the kernel makes sure that no link and no ".." leads out of the folder.
  * - Any other path (a link to another root, an absolute path, a kernel without openat2) is walked
  * from "/": each folder is opened relative to the previous one, and never through a link; links are
- * read and followed here. The names of these folders make up the path without links, which must be
- * below a root in the end.
+ * read and followed here. The names of these folders form the path without links, which must turn
+ * out to be below a root.
  *
  * A walk may pass through folders outside the roots (one of the operator's links may lead through
  * them), but must not reveal anything about them: a walk that fails or ends there always returns

@@ -144,8 +144,8 @@ static int sort_members(const struct set_table_joined *joined, struct set_table 
     return 0;
 }
 
-/* The classes of a block: as many as asked for; or one sample each if a block is too small for
- * all. */
+/* Set the classes of a block: the requested number, or all; if a block is too small for all, one
+ * sample each of as many classes as fit. */
 static int set_balance(const struct orderplan *plan, struct sampler_table *t,
                        struct plenum_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* set_table.h - what a plan's order needs to know of a set's samples: which are selected, their
+/* set_table.h - the table of a set's samples that a plan's order uses: which are selected, their
  * weights, their classes. */
 #ifndef LOADER_DATASET_SET_TABLE_H
 #define LOADER_DATASET_SET_TABLE_H
@@ -25,7 +25,7 @@ int set_table_make(const struct orderplan_set *plan, const struct dataset *datas
 /** The class of a sample, 0 ... classes - 1, or -1: it has none. */
 typedef int64_t set_table_class(void *arg, uint32_t sample);
 
-/** The samples that strata or balanced classes are made of. */
+/** The samples from which strata or balanced classes are built. */
 struct set_table_joined {
     const struct orderplan *plan;
     uint32_t *member; /* [n], of all sets; taken */

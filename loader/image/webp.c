@@ -2,8 +2,8 @@
 /* webp.c - decodes a WebP by libwebp, as 8-bit RGB and a fourth byte.
  *
  * A WebP is a RIFF file: chunks with a tag and a size. One holds the image, lossy ("VP8 ") or
- * lossless ("VP8L"). In the extended form ("VP8X" first) others may stand beside it (alpha, EXIF,
- * profiles), or frames of an animation ("ANMF"), each with chunks of its own:
+ * lossless ("VP8L"). In the extended form ("VP8X" first) there may be others next to it (alpha,
+ * EXIF, profiles), or frames of an animation ("ANMF"), each with its own chunks:
  *
  *     RIFF size WEBP | VP8 ...
  *     RIFF size WEBP | VP8X flags, canvas | ... | VP8L ... | EXIF ...
@@ -19,8 +19,8 @@
  * count for a pixel in each direction. So the part is a pixel larger on each side, and begins at an
  * even column and row; then all pixels are those of the whole image (docs/pixels.md, 4.3).
  *
- * Without libwebp a WebP is not a bad image, because it has pixels in other builds, and a bad image
- * must be bad in all builds: it is an error of this loader. */
+ * Without libwebp, a WebP is not a bad image but an error of this loader: other builds decode it,
+ * and a bad image must be bad in all builds. */
 #include "config.h"
 
 #include "loader/image/reader.h"

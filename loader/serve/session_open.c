@@ -127,7 +127,7 @@ static int check_fields(const struct session *s, struct plenum_error *err)
 static int set_order(struct session *s, struct plenum_error *err)
 {
     struct order order = {.seed = s->open.seed, .n = dataset_get_samples(s->dataset)};
-    int r = dataset_set_order(s->dataset, &order, err); /* without a plan, it stays */
+    int r = dataset_set_order(s->dataset, &order, err); /* unchanged without a plan */
 
     if (r < 0)
         return r;
@@ -208,7 +208,7 @@ static void tell_about_index(struct session *s)
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
-/* Tell the client what it needs to know of a plan: it does not compute the order. */
+/* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
     struct dataset_set sets[MIXTURE_SETS_MAX];

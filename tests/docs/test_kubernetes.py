@@ -2,8 +2,9 @@
 """The manifests of examples/kubernetes are valid for Kubernetes and Kubeflow, consistent, and start programs that
 accept them.
 
-The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of
-MPIJobs there is none: their fields stand here, from pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator."""
+The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI).
+There is none for MPIJobs: this file lists their fields, taken from pkg/apis/kubeflow/v2beta1/types.go of
+kubeflow/mpi-operator."""
 
 import glob
 import os

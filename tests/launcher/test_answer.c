@@ -94,7 +94,7 @@ Test(answer, is_found_wherever_it_begins)
     free(a);
 }
 
-Test(answer, nul_bytes_hide_nothing)
+Test(answer, nul_bytes_do_not_hide_the_answer)
 {
     static struct answer a;
 

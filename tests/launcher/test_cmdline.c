@@ -86,7 +86,7 @@ Test(cmdline, everything_at_once)
     cmdline_fini(&o);
 }
 
-Test(cmdline, they_end_at_the_programs_name)
+Test(cmdline, options_end_at_the_programs_name)
 {
     struct cmdline o;
     struct line l;
@@ -402,7 +402,7 @@ static bool documents(const char *text, const char *name)
     return found;
 }
 
-Test(cmdline, the_manual_page_has_all_of_them)
+Test(cmdline, the_manual_page_has_all_options)
 {
     const char *top = getenv("top_srcdir");
     char *path, *text;

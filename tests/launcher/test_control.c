@@ -129,7 +129,7 @@ Test(control, plan)
     frame_buffer_fini(&b);
 }
 
-Test(control, keep)
+Test(control, keep_messages)
 {
     struct control_keep in = {
         .silence_ns = 6, .address = (char *)"10.1.2.3:0", .key = (char *)"0a1b"};
@@ -189,7 +189,7 @@ Test(control, shortages_are_reported_as_such)
 
 /* A payload that is truncated anywhere, or has any byte changed, is either rejected or parsed,
  * without reading past its end. */
-Test(control, plans_from_a_bad_sender)
+Test(control, malformed_plans)
 {
     struct frame_buffer b = {0};
     struct control_plan in, out;
@@ -244,7 +244,7 @@ Test(control, a_plan_without_program_or_with_a_bad_name)
     frame_buffer_fini(&b);
 }
 
-Test(control, the_small_ones)
+Test(control, short_messages)
 {
     const struct control_exited exited = {.status = 0x300,
                                           .cause = CONTROL_CAUSE_ASKED,

@@ -93,7 +93,7 @@ Test(dial, on_this_host)
     go_through(true);
 }
 
-Test(dial, by_tcp)
+Test(dial, over_tcp)
 {
     go_through(false);
 }
@@ -279,7 +279,7 @@ Test(dial, a_queue_that_stays_full_is_reported)
     cr_expect(strstr(err.text, "its connection queue stays full") != NULL, "%s", err.text);
 }
 
-Test(dial, who_connects)
+Test(dial, the_peer_is_identified)
 {
     char text[DIAL_TEXT_MAX], name[40], host[64];
     struct plenum_error err = {""};

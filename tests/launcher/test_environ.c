@@ -11,7 +11,7 @@
 #include "launcher/control/environ.h"
 #include "tests/launcher/environment.h"
 
-Test(environ, changes)
+Test(environ, applies_changes)
 {
     static char *before[] = {(char *)"KEEP=k", (char *)"OLD=o",    (char *)"GO=g",
                              (char *)"MINE=m", (char *)"KEEPER=x", NULL};

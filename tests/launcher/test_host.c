@@ -28,7 +28,7 @@ Test(host, names_of_this_host)
     cr_expect(not(host_is_this("")));
 }
 
-Test(host, a_list_is_searched_for_this_host)
+Test(host, this_host_is_found_in_a_list)
 {
     struct hostlist list = {0};
     struct network own = {0};
@@ -85,7 +85,7 @@ Test(host, programs)
     rmdir(folder);
 }
 
-Test(host, the_name_of_the_directory_keeps_symbolic_links)
+Test(host, the_working_directory_keeps_symbolic_links)
 {
     char folder[] = "/tmp/plenum-host-XXXXXX", link[64], got[256];
 

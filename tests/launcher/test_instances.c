@@ -186,7 +186,7 @@ static size_t count_strangers(const struct supervisor *s)
 }
 
 /* A flood that is waiting when we begin to accept must not delay everything else. */
-Test(instances, a_turn_takes_some_connections_and_not_all)
+Test(instances, a_turn_accepts_a_limited_number_of_connections)
 {
     char text[DIAL_TEXT_MAX];
     struct port p;
@@ -290,7 +290,7 @@ static void strangers_round(unsigned seed)
 
 /* No pattern of strangers disconnects a shim that is sending its HELLO. PLENUM_STRANGERS sets the
  * number of rounds (default 5). */
-Test(instances, strangers_displace_no_shim)
+Test(instances, strangers_cannot_displace_a_shim)
 {
     const char *rounds = getenv("PLENUM_STRANGERS");
 
@@ -301,7 +301,7 @@ Test(instances, strangers_displace_no_shim)
 
 /* The host with the most connections is evicted first: a flooding host does not affect another,
  * even if both are silent. */
-Test(instances, the_host_with_most_connections_gives_them_up)
+Test(instances, the_host_with_most_connections_loses_them)
 {
     char text[DIAL_TEXT_MAX], told[200];
     int few[20], many[300], gone = 0;

@@ -133,7 +133,7 @@ Test(tail, last_lines)
     expect_tail(&t, 2, "b\nc");
 }
 
-Test(tail, a_line_that_is_cut_at_the_front_is_left_out)
+Test(tail, a_line_without_its_beginning_is_left_out)
 {
     static struct tail t;
 
@@ -283,7 +283,7 @@ Test(lines, the_rest_comes_with_the_next_call)
     lines_fini(&l);
 }
 
-Test(line_limit, shows_some_and_counts_the_rest)
+Test(line_limit, prints_some_lines_and_counts_the_rest)
 {
     struct line_limit limit = {0};
     unsigned shown = 0;

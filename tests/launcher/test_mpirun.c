@@ -133,7 +133,7 @@ Test(mpirun, arguments)
 }
 
 /* Our agent calls the user's agent, and carries the token across. */
-Test(mpirun, the_secret_goes_by_the_agent)
+Test(mpirun, the_agent_carries_the_secret)
 {
     static char *before[] = {(char *)"OMPI_MCA_plm_rsh_no_tree_spawn=0", NULL};
     char *argv[] = {(char *)"plenumrun", (char *)"--mpi-global-args",
@@ -162,7 +162,7 @@ Test(mpirun, the_secret_goes_by_the_agent)
 }
 
 /* The kernel rejects an argument of 128 KiB. */
-Test(mpirun, long_lists_of_hosts_are_files)
+Test(mpirun, long_lists_of_hosts_are_passed_in_files)
 {
     enum { MANY = 8192 };
     static struct plan_instance all[MANY];
@@ -197,7 +197,7 @@ Test(mpirun, long_lists_of_hosts_are_files)
 }
 
 /* It also rejects an environment string of that size. */
-Test(mpirun, long_lists_of_hosts_are_several_variables)
+Test(mpirun, long_lists_of_hosts_fill_several_variables)
 {
     enum { MANY = 16384 };
     static struct plan_instance all[MANY];
@@ -291,7 +291,7 @@ Test(mpirun, arguments_of_one_instance)
 }
 
 /* Open MPI 5.0 crashes with several applications; variables do not need any. */
-Test(mpirun, variables_of_one_instance_are_no_arguments)
+Test(mpirun, variables_of_one_instance_need_no_arguments)
 {
     const char *text = told_of("1:-x A=1 -x B", "2:-x A=1 --c");
 
@@ -478,7 +478,7 @@ Test(mpirun, hosts_with_users_and_ports)
     cmdline_fini(&options);
 }
 
-Test(mpirun, settings_that_the_user_has_not_made)
+Test(mpirun, settings_have_defaults)
 {
     static char *before[] = {(char *)"HOME=/h", (char *)"PLENUM_SHIM_TOKEN=old", NULL};
     struct cmdline options;

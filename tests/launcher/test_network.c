@@ -215,7 +215,7 @@ ParameterizedTest(struct answer_case *c, probe, answers)
 
 /* The check whether a host can reach plenumrun uses the address that the job will use, or, when
  * that is unknown, any of them. */
-Test(probe, the_way_back)
+Test(probe, hosts_can_reach_plenumrun)
 {
     static char text[] = "plenumrun-probe\nback 10.0.0.1 0\nback 10.1.0.1 Connection timed out\n"
                          "back fd00::1 No route to host\nback\nback x\nend\n";
@@ -244,7 +244,7 @@ Test(probe, the_way_back)
     probe_fini(&p);
 }
 
-Test(probe, one_table_of_what_is_wrong)
+Test(probe, all_problems_are_in_one_table)
 {
     struct plan_host hosts[] = {
         {.name = (char *)"a"}, {.name = (char *)"longer"}, {.name = (char *)"c"}};

@@ -49,7 +49,7 @@ static void put(struct output *o, uint32_t instance, enum control_stream stream,
     cr_assert(eq(int, output_put(o, instance, stream, text, strlen(text)), 0));
 }
 
-Test(output, lines_are_tagged_and_never_torn)
+Test(output, lines_are_tagged_and_never_split)
 {
     FILE *f = tmpfile();
     struct output *o = make("%i@%h %p %s>", 2, f, f);
@@ -75,7 +75,7 @@ Test(output, lines_are_tagged_and_never_torn)
     fclose(f);
 }
 
-Test(output, without_tags_not_a_byte_is_added_for_a_single_instance)
+Test(output, without_tags_a_single_instances_output_is_unchanged)
 {
     FILE *f = tmpfile();
     struct output *o = make(NULL, 1, f, f);

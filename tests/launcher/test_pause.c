@@ -7,7 +7,7 @@
 #include "common/util/util.h"
 #include "launcher/job/pause.h"
 
-Test(pause, grows_while_programs_fail_soon)
+Test(pause, grows_while_programs_fail_quickly)
 {
     static const unsigned want[] = {0, 1, 2, 4, 8, 16, 32, 60, 60};
     struct pause pause = {0};
@@ -18,7 +18,7 @@ Test(pause, grows_while_programs_fail_soon)
         cr_expect(eq(uint, pause_next(&pause, true, 0), 60));
 }
 
-Test(pause, begins_again_after_a_long_run)
+Test(pause, starts_over_after_a_long_run)
 {
     struct pause pause = {0};
 

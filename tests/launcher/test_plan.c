@@ -119,7 +119,7 @@ Test(plan, instances_and_replicas_are_consecutive_and_even)
     }
 }
 
-Test(plan, local_means_this_host_alone)
+Test(plan, local_means_only_this_host)
 {
     struct plan plan;
 
@@ -287,7 +287,7 @@ static void place_all(struct plan *plan, const char *synthetic)
     hwloc_topology_destroy(t);
 }
 
-Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
+Test(plan, table_of_a_known_and_an_unknown_host)
 {
     static const char want[] =
         "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto; "

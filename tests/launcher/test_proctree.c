@@ -65,12 +65,12 @@ static void all_of_it_ends(void)
     cr_expect(eq(int, errno, ECHILD));
 }
 
-Test(proctree, all_of_it_ends, .timeout = 20)
+Test(proctree, the_whole_tree_ends, .timeout = 20)
 {
     all_of_it_ends();
 }
 
-Test(proctree, all_of_it_ends_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+Test(proctree, the_whole_tree_ends_without_the_kernels_lists_of_children, .timeout = 20)
 {
     proctree_walks_proc = true;
     all_of_it_ends();
@@ -86,7 +86,7 @@ static void *fork_away(void *arg)
     return NULL;
 }
 
-Test(proctree, children_of_threads_are_of_it, .timeout = 20)
+Test(proctree, children_of_threads_belong_to_it, .timeout = 20)
 {
     pthread_t thread;
 
@@ -101,7 +101,7 @@ Test(proctree, children_of_threads_are_of_it, .timeout = 20)
 }
 
 /* Stopped processes, in large numbers: all are checked again while their number shrinks. */
-Test(proctree, is_not_given_up_while_it_falls)
+Test(proctree, is_not_given_up_while_it_shrinks)
 {
     struct proctree_end end = {0};
     pid_t some[8];
@@ -175,7 +175,7 @@ Test(proctree, one_is_spared_with_its_children, .timeout = 20)
     one_is_spared();
 }
 
-Test(proctree, one_is_spared_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+Test(proctree, one_is_spared_without_the_kernels_lists_of_children, .timeout = 20)
 {
     proctree_walks_proc = true;
     one_is_spared();

@@ -324,7 +324,7 @@ Test(script, a_binary_without_its_dynamic_loader)
     io_close(&fd);
 }
 
-Test(script, unreadable_files_pass)
+Test(script, unreadable_files_are_accepted)
 {
     struct plenum_error err = {""};
 

@@ -70,7 +70,7 @@ Test(verify, waits_for_both)
     cr_expect(eq(int, look(), VERIFY_ALIKE));
 }
 
-Test(verify, believes_the_one_that_is_left)
+Test(verify, accepts_the_only_remaining_copy)
 {
     two = NULL;
     cr_expect(eq(int, look(), VERIFY_WAIT));
@@ -79,7 +79,7 @@ Test(verify, believes_the_one_that_is_left)
 }
 
 /* Not only pixels: where a batch is mixed, each of its arrays. */
-Test(verify, looks_at_second_labels_and_weights)
+Test(verify, compares_second_labels_and_weights)
 {
     uint8_t *bytes;
 
@@ -99,7 +99,7 @@ Test(verify, looks_at_second_labels_and_weights)
     cr_expect(eq(u64, v.differs, 1));
 }
 
-Test(verify, looks_at_fields)
+Test(verify, compares_fields)
 {
     uint64_t places[4];
     uint8_t *bytes;
@@ -154,7 +154,7 @@ Test(verify, names_the_loader_that_differs)
     cr_expect(strstr(err.text, "third agrees with second, so first") != NULL, "%s", err.text);
 }
 
-Test(verify, takes_the_share_that_it_should)
+Test(verify, verifies_the_requested_share)
 {
     unsigned wanted = 0;
 

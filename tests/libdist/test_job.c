@@ -46,7 +46,7 @@ static const struct plenum_job *read_job(const char *const *env)
 
 #define ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-Test(job, alone)
+Test(job, a_process_without_a_launcher_is_the_only_one)
 {
     const struct plenum_job *job = read_job(ENV("PATH=/bin"));
 
@@ -128,7 +128,7 @@ Test(job, by_srun)
     }
 }
 
-Test(job, the_script_of_an_sbatch_job_is_alone)
+Test(job, the_script_of_an_sbatch_job_is_the_only_process)
 {
     const struct plenum_job *job =
         read_job(ENV("SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=17"));
@@ -570,7 +570,7 @@ static void expect_kept(const struct other *other)
 
 /* The memory of a collective that timed out may be written to later, so the library does not reuse
  * it. A job may be closed during a collective. */
-Test(job, memory_of_collectives_outlives_them)
+Test(job, memory_of_a_failed_collective_is_not_reused)
 {
     struct other other = {.code = 0};
     struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
@@ -589,7 +589,7 @@ Test(job, memory_of_collectives_outlives_them)
 }
 
 /* The same holds for streams that are opened together. */
-Test(job, shared_memory_of_streams_outlives_it)
+Test(job, memory_of_a_failed_opening_is_not_reused)
 {
     struct other other = {.code = -ETIMEDOUT};
     struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};

@@ -194,7 +194,7 @@ Test(loaders, tcp_and_a_socket_deliver_the_same)
     (void)daemon_end(loader, SIGTERM);
 }
 
-Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
+Test(loaders, samples_have_the_same_labels_numbers_and_names_over_tcp)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
     pid_t loader = start(0);
@@ -232,7 +232,7 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
 }
 
 /* Seeking cancels requests in flight, in every state that they may be in. */
-Test(loaders, seeking_by_tcp_gives_the_same_batches)
+Test(loaders, seeking_over_tcp_gives_the_same_batches)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
     pid_t loader = start(0);
@@ -285,12 +285,12 @@ static void all_are_used(bool tcp)
         (void)daemon_end(loaders[i], SIGTERM);
 }
 
-Test(loaders, all_that_are_named_work)
+Test(loaders, all_named_loaders_render)
 {
     all_are_used(false);
 }
 
-Test(loaders, all_that_are_named_work_by_tcp)
+Test(loaders, all_named_loaders_render_over_tcp)
 {
     all_are_used(true);
 }
@@ -418,7 +418,7 @@ Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
 
 /* Every slot is leased when the loader that holds the next batch dies: another loader has room for
  * it. */
-Test(loaders, there_is_always_room_for_batches_that_a_loader_leaves)
+Test(loaders, batches_of_a_lost_loader_always_find_room)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
         struct plenum_stream_options o = options_of(list(2, tcp));
@@ -470,7 +470,7 @@ static void no_more_slots(const char *loader)
     plenum_stream_destroy(s);
 }
 
-Test(loaders, slots_that_are_all_leased_are_an_error_and_no_hang)
+Test(loaders, leasing_all_slots_is_an_error_and_does_not_hang)
 {
     pid_t a = start(0), b = start(1);
 
@@ -549,12 +549,12 @@ static void chaos_changes_no_byte(bool tcp)
     plenum_stream_destroy(s);
 }
 
-Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte)
+Test(loaders, random_kills_and_stops_change_no_byte)
 {
     chaos_changes_no_byte(false);
 }
 
-Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
+Test(loaders, random_kills_and_stops_change_no_byte_over_tcp)
 {
     chaos_changes_no_byte(true);
 }
@@ -607,7 +607,7 @@ static pid_t start_wrong(unsigned i)
 
 /* Other loaders render what a loader with a broken disk cannot; without any other, the stream
  * reports the error. */
-Test(loaders, one_that_cannot_read_is_left_alone)
+Test(loaders, one_that_cannot_read_gets_no_requests)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_error err = {""};
@@ -744,7 +744,7 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
     (void)daemon_end(b, SIGTERM);
 }
 
-Test(loaders, one_with_another_data_set_is_not_used_and_named)
+Test(loaders, one_with_another_data_set_is_named_and_not_used)
 {
     struct plenum_stream_options o = options_of(list(2, true));
     pid_t a = start(0), b = start(1);

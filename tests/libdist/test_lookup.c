@@ -230,7 +230,7 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
 }
 
 /* The last loader is used as long as there is no other, whatever the name resolves to. */
-Test(lookup, the_last_one_stays)
+Test(lookup, the_last_loader_stays)
 {
     pid_t loader = start(0);
     struct plenum_stream *s;
@@ -334,7 +334,7 @@ Test(lookup, the_result_of_the_name_is_reported)
 }
 
 /* A loader is dropped when no name resolves to it any more. */
-Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
+Test(lookup, a_loader_with_two_names_stays_while_either_resolves_to_it)
 {
     char both[256];
     pid_t loaders[LOADERS];
@@ -368,7 +368,7 @@ Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
 }
 
 /* Two names of one loader: its rejections are reported as one loader's. */
-Test(lookup, a_loader_of_two_names_refuses_once)
+Test(lookup, a_loader_with_two_names_is_reported_once)
 {
     char both[256];
     struct plenum_stream_options o;

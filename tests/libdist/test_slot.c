@@ -80,21 +80,21 @@ Test(slot, outlives_its_session_while_it_is_leased)
 
 /* The following are our own bugs: they abort the program, in builds with asserts. */
 
-Test(slot, is_not_asked_for_twice, .signal = SIGABRT)
+Test(slot, is_not_requested_twice, .signal = SIGABRT)
 {
     fill(slot);
     fill(slot);
 }
 
 /* Its loader may still write to it. */
-Test(slot, is_not_handed_out_once_it_was_called_back, .signal = SIGABRT)
+Test(slot, is_not_delivered_once_it_was_called_back, .signal = SIGABRT)
 {
     fill(slot);
     slot_call_back(slot);
     slot_settle(slot);
 }
 
-Test(slot, is_not_handed_out_before_it_is_filled, .signal = SIGABRT)
+Test(slot, is_not_delivered_before_it_is_filled, .signal = SIGABRT)
 {
     slot_lease(slot);
 }
@@ -112,7 +112,7 @@ Test(slot, is_not_released_twice, .signal = SIGABRT)
     slot_free(slot);
 }
 
-Test(slot, moves_under_the_lock_alone, .signal = SIGABRT)
+Test(slot, moves_only_under_the_lock, .signal = SIGABRT)
 {
     lock_release(&lock);
     fill(slot);

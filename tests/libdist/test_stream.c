@@ -180,7 +180,7 @@ static struct plenum_job_info instance(uint32_t index, uint32_t count, uint32_t 
                                     .devices_per_replica = 1};
 }
 
-Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
+Test(stream, the_hash_equals_the_oracles_for_all_ways_of_sharing)
 {
     static const struct {
         uint32_t instances, local, m, s;
@@ -265,7 +265,7 @@ Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_samp
 }
 
 /* Instances that own 1, 3 and 2 replicas. */
-Test(stream, replicas_may_be_shared_out_unevenly)
+Test(stream, replicas_may_be_divided_unevenly)
 {
     static const uint32_t owned[] = {1, 3, 2};
     pid_t loader = start_loader(socket_a, "2");
@@ -315,7 +315,7 @@ Test(stream, replicas_may_be_shared_out_unevenly)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, the_hash_is_the_oracles_for_all_orders_stores_and_threads)
+Test(stream, the_hash_equals_the_oracles_for_all_orders_stores_and_threads)
 {
     static const char *const shuffles[] = {"global", "none", "block:5"};
 
@@ -380,7 +380,7 @@ static void expect_batch(const struct plenum_batch *b, const struct plenum_job_i
     cr_assert(eq(u32, b->num_valid, valid));
 }
 
-Test(stream, positions_labels_and_flags_are_those_of_the_definition)
+Test(stream, positions_labels_and_flags_follow_the_definition)
 {
     pid_t loader = start_loader(socket_a, "2");
     static const struct {
@@ -415,7 +415,7 @@ Test(stream, positions_labels_and_flags_are_those_of_the_definition)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, a_run_cut_anywhere_and_resumed_is_the_same_run)
+Test(stream, a_run_stopped_anywhere_and_resumed_is_the_same_run)
 {
     static const char *const texts[] = {
         "rrc(24) flip(0.5) mix(mixup=0.8, cutmix=1)",
@@ -475,7 +475,7 @@ Test(stream, a_run_continues_with_another_number_of_replicas)
     end_loader(loader, SIGTERM);
 }
 
-Test(stream, seeking_to_and_fro_gives_the_same_batches)
+Test(stream, seeking_back_and_forth_gives_the_same_batches)
 {
     pid_t loader = start_loader(socket_a, "2");
     struct plenum_stream_options o = options_of(socket_a);
@@ -629,7 +629,7 @@ Test(stream, a_loader_that_cannot_mix_is_refused)
 }
 
 /* It would reject the pipeline, or its text as too long. */
-Test(stream, a_loader_that_knows_no_views_is_refused)
+Test(stream, a_loader_that_does_not_know_views_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
 
@@ -639,7 +639,7 @@ Test(stream, a_loader_that_knows_no_views_is_refused)
 }
 
 /* It would reject the pipeline with a message about its stages. */
-Test(stream, a_loader_that_tolerates_no_junk_is_rejected)
+Test(stream, a_loader_that_does_not_know_junk_is_rejected)
 {
     struct plenum_stream_options o = options_of(socket_a);
 
@@ -649,7 +649,7 @@ Test(stream, a_loader_that_tolerates_no_junk_is_rejected)
 }
 
 /* It would mistake the width for the height. */
-Test(stream, a_loader_that_knows_squares_alone_is_refused)
+Test(stream, a_loader_that_knows_only_squares_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
 
@@ -913,7 +913,7 @@ Test(stream, two_streams_at_once_share_a_loader)
     plenum_stream_destroy(a);
 }
 
-Test(stream, slots_that_are_all_leased_are_an_error_and_no_hang)
+Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_stream *s = opened(NULL, &o);
@@ -1070,7 +1070,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
     plenum_stream_destroy(s);
 }
 
-Test(stream, a_data_set_of_nothing_but_bad_samples_fails)
+Test(stream, a_data_set_of_only_bad_samples_fails)
 {
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_stream *s;
@@ -1342,7 +1342,7 @@ Test(stream, names_fail_with_the_stream)
 }
 
 /* Resources that a loader lacks while the stream runs become available later. */
-Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
+Test(stream, temporary_refusals_do_not_end_a_running_stream)
 {
     static const char *const none[] = {"--ring-limit", "4K", NULL}, *const all[] = {NULL};
     struct plenum_stream_options o = options_of(socket_a);
@@ -1421,7 +1421,7 @@ static atomic_uint *shared_count(void)
 
 /* The same holds for everything that a loader may run out of: clients, memory, descriptors,
  * threads. */
-Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
+Test(stream, temporary_shortages_do_not_end_a_running_stream)
 {
     static const int codes[] = {-EUSERS, -ENOMEM, -EMFILE, -ENFILE, -EAGAIN};
     struct plenum_stream_options o = options_of(socket_a);
@@ -1466,7 +1466,7 @@ Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
 
 /* A lasting error is retried for as long as an absent loader, even though each attempt makes
  * progress. */
-Test(stream, shortages_that_do_not_pass_end_a_stream)
+Test(stream, lasting_shortages_end_a_stream)
 {
     struct plenum_stream_options o = options_of(socket_a);
     pid_t loader = start_loader(socket_a, "1");
@@ -2020,7 +2020,7 @@ Test(stream, batches_outlive_the_shutdown_of_their_stream)
     (void)usleep(1000);
     plenum_stream_get_stats(s, &later);
     cr_expect(ge(u64, last.elapsed_ns, before.elapsed_ns));
-    cr_expect(eq(u64, later.elapsed_ns, last.elapsed_ns)); /* the time stands still */
+    cr_expect(eq(u64, later.elapsed_ns, last.elapsed_ns)); /* the time does not advance */
     cr_expect(eq(u64, last.batches, 1));
     cr_expect(eq(u64, last.samples, before.samples));
     cr_expect(eq(u32, last.ready + last.in_flight + last.loaders, 0));
@@ -2062,7 +2062,7 @@ static bool readable(int fd, int timeout_ms)
     return poll(&p, 1, timeout_ms) == 1;
 }
 
-Test(stream, a_descriptor_tells_when_a_batch_is_ready)
+Test(stream, a_descriptor_shows_when_a_batch_is_ready)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program of test_launchers.py: takes what it believes to be its share, and says which samples these were.
+"""A program of test_launchers.py: takes what it believes to be its share, and reports which samples these were.
 
     nested.py ACTION FOLDER COUNT
 

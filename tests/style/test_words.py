@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Comments, messages and pages avoid words and openings that have to be read twice.
 
-Each row of WORDS and OPENINGS gives a reason, a sentence that is rejected, and one that says the same and is not. What
-is read: pages without their code, text lines of manual pages, comments and strings of C, Python and shell. A string
-counts if it has a space: file names, options and keys are no sentences. Run it alone to see all places:
+Each row of WORDS and OPENINGS gives a reason, a sentence that is rejected, and one that says the same and is not. The
+test reads pages without their code, text lines of manual pages, and comments and strings of C, Python and shell. A
+string counts if it has a space: file names, options and keys are no sentences. Run it alone to see all places:
 
     top_srcdir=. python3 tests/style/test_words.py
 """

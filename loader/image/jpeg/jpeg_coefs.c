@@ -11,7 +11,7 @@
  * - A block that has none is never written, nor zeroed in advance, nor transformed.
  * - A scan that sends one more bit sends it for those coefficients that are not 0, and its runs
  *   count those that are 0. Both are found in the word, without a loop over coefficients.
- * - A run of blocks that the scan says nothing of is skipped word by word, or at once.
+ * - A run of blocks that are not in the scan is skipped word by word, or at once.
  *
  * A scan that is not progressive sends all coefficients of some components. */
 #include "config.h"

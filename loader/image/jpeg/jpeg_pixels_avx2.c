@@ -5,7 +5,7 @@
  * a column, of both. vpmaddwd makes the rotations: words that are multiplied and added are
  * neighbours. See jpeg_pixels.c for the arithmetic.
  *
- * Colours: a constant c of 16 bits behind the point is split into a whole number and a rest r that
+ * Colours: a constant c with 16 bits after the point is split into a whole number and a rest r that
  * fits into a word, and x * c = x * whole + ((2 * x * r >> 16) + 1 >> 1), which is rounded exactly
  * as (x * r + 2^15) >> 16 is. */
 #include "config.h"

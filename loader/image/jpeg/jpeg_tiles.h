@@ -38,7 +38,7 @@ struct jpeg_tiles {
 void jpeg_tiles_fini(struct jpeg_tiles *tiles);
 
 /**
- * Begin with a file. The tiles in `hint` are used if it is a hint of this file; it may contain
+ * Start with a new file. The tiles in `hint` are used if it is a hint of this file; it may contain
  * arbitrary bytes.
  *
  * `tiles->mcus` stays 0 if the image is too small for tiles, or if a hint would be too large.

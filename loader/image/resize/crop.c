@@ -11,7 +11,7 @@
  *
  * and the factors are repeated square roots of high / low, so that neither log() nor exp() is
  * needed, only an integer square root. tests/loader/image/resize/test_crop.c compares it with the
- * published formula. A "Qn" number has n bits behind the binary point. */
+ * published formula. A "Qn" number has n bits after the binary point. */
 #include "config.h"
 
 #include "loader/image/resize/crop.h"

@@ -46,7 +46,7 @@ static uint32_t slow(const uint8_t *p, size_t len)
     return ~crc;
 }
 
-Test(crc32c, both_ways_agree_with_the_definition_for_all_lengths_places_and_cuts)
+Test(crc32c, both_loops_agree_with_the_definition_at_all_lengths_offsets_and_splits)
 {
     uint8_t bytes[300];
 

@@ -63,7 +63,7 @@ static void absolute(const char *text, const char *want)
     cr_expect(eq(str, got, (char *)want), "%s", text);
 }
 
-Test(dataname, becomes_absolute_where_it_is_a_path)
+Test(dataname, paths_become_absolute)
 {
     char got[16];
 

@@ -78,7 +78,7 @@ Test(departed, without_a_page_nothing_is_known)
 }
 
 /* A page without memory behind it would cause SIGBUS when written, once memory has run out. */
-Test(departed, all_of_the_page_has_memory)
+Test(departed, the_whole_page_is_allocated)
 {
     char path[DEPARTED_PATH_MAX];
     struct stat st;

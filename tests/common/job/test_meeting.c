@@ -181,7 +181,7 @@ static int take_memory(struct meeting *m, uint32_t index)
     return 0;
 }
 
-Test(meeting, memory_is_taken_before_it_is_written)
+Test(meeting, memory_is_allocated_before_it_is_written)
 {
     void *probe = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -283,7 +283,7 @@ static int come_from_elsewhere(uint32_t index)
     return end_of(pid) == 1000 + SIGKILL ? 0 : 1;
 }
 
-Test(meeting, one_in_another_pid_namespace_is_known)
+Test(meeting, an_instance_in_another_pid_namespace_is_identified)
 {
     pid_t here, there;
     int r;
@@ -361,7 +361,7 @@ static int be_late(struct meeting *m, uint32_t index)
     return meeting_has_come(m, 0) && !meeting_has_come(m, 1) && meeting_has_come(m, 2) ? 0 : 2;
 }
 
-Test(meeting, late_ones_are_known)
+Test(meeting, late_instances_are_identified)
 {
     make(3);
     all_do(be_late, 3);

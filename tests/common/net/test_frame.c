@@ -15,7 +15,7 @@
 #include "common/net/frame.h"
 #include "common/util/util.h"
 
-Test(frame, what_was_written_is_read)
+Test(frame, frames_are_read_as_written)
 {
     struct frame_buffer b = {0};
     struct frame_header h;
@@ -136,7 +136,7 @@ Test(conn, frames_arrive_whole_and_in_order)
 }
 
 /* A caller that waits for the answer to a message that was never queued would wait forever. */
-Test(conn, one_that_has_lost_a_message_fails)
+Test(conn, a_connection_that_lost_a_message_fails)
 {
     struct frame_conn a, b;
     size_t begin;
@@ -189,7 +189,7 @@ Test(conn, a_descriptor_comes_with_its_frame)
     frame_conn_fini(&b);
 }
 
-Test(conn, descriptors_that_are_not_taken_do_not_pile_up)
+Test(conn, unused_descriptors_do_not_pile_up)
 {
     struct frame_conn a, b;
     int before = dup(0), after;
@@ -243,7 +243,7 @@ Test(conn, an_urgent_byte_is_an_ordinary_byte)
     frame_conn_fini(&b);
 }
 
-Test(conn, descriptors_are_left_where_they_are)
+Test(conn, a_peek_leaves_descriptors_in_the_socket)
 {
     struct frame_header h;
     struct frame_reader r;
@@ -279,7 +279,7 @@ Test(conn, descriptors_are_left_where_they_are)
 }
 
 /* A peek ends at an urgent byte: there may be more data behind it. */
-Test(conn, descriptors_behind_an_urgent_byte_are_there)
+Test(conn, descriptors_after_an_urgent_byte_arrive)
 {
     static char text[60000];
     struct frame_conn a, b;
@@ -330,7 +330,7 @@ Test(frame, sent_bytes_are_dropped)
 
 /* Bulks between frames, through a socket that is full most of the time: everything arrives in
  * order, and the bulk in memory of the reader's choice. */
-Test(conn, a_bulk_arrives_behind_its_frame)
+Test(conn, a_bulk_arrives_after_its_frame)
 {
     enum { ROUNDS = 40, BULK_MAX = 1 << 20 };
     static uint8_t sent[BULK_MAX], got[BULK_MAX];

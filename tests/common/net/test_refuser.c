@@ -146,7 +146,7 @@ Test(refuser, all_are_answered)
     }
 }
 
-Test(refuser, strangers_get_nothing)
+Test(refuser, clients_without_the_key_get_nothing)
 {
     static const unsigned char other[TLS_KEY_BYTES] = "another secret";
     struct client c;

@@ -46,7 +46,7 @@ Test(ring, cannot_be_made_shorter_or_longer)
     ring_unref(ring);
 }
 
-Test(ring, memory_is_reserved_when_it_is_made)
+Test(ring, memory_is_reserved_at_creation)
 {
     struct ring *ring;
     struct stat st;
@@ -138,7 +138,7 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
 }
 
 /* The kernel would accept it, and then kill processes arbitrarily. */
-Test(ring, more_than_all_memory_is_refused_before_it_is_taken)
+Test(ring, more_than_the_machines_memory_is_refused_in_advance)
 {
     struct ring *ring = NULL;
     struct plenum_error err = {""};

@@ -120,7 +120,7 @@ Test(tls, holders_of_the_key_can_communicate)
 }
 
 /* A caller that takes only frames need not request what was read and buffered. */
-Test(tls, no_byte_is_kept_without_poll_reporting_it)
+Test(tls, poll_reports_every_buffered_byte)
 {
     enum { BYTES = 300000 };
     uint8_t *bytes = calloc(1, BYTES);
@@ -161,7 +161,7 @@ static void connect_by_hand(int client[2], int server[2], struct side *a, struct
 
 /* Data sent before the peer's answer waits for it, and no longer, whichever side reads the last of
  * it. */
-Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
+Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 {
     struct side a, b;
     int client[2], server[2];
@@ -191,7 +191,7 @@ Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
 }
 
 /* A full socket delays the flight of a side that has no data of its own to send. */
-Test(tls, a_handshake_that_cannot_be_written_wants_to)
+Test(tls, a_handshake_that_cannot_be_written_waits_for_writing)
 {
     int client[2], server[2], least = 1;
     struct side a, b;
@@ -385,7 +385,7 @@ Test(tls, a_client_key_cannot_serve_another_client)
 }
 
 /* HKDF-SHA256 without salt; the info is "plenum client", a NUL, and the name. */
-Test(tls, keys_of_clients_are_what_the_page_says)
+Test(tls, client_keys_are_derived_as_documented)
 {
     static const char secret_hex[] =
         "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -538,7 +538,7 @@ static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsign
 
 /* A loader that is serving: its secret lies only in memory excluded from core dumps. The same holds
  * for a client, whose own key OpenSSL must have had. */
-Test(tls, secrets_are_in_no_core_dump)
+Test(tls, core_dumps_contain_no_secrets)
 {
     unsigned char inverted[2][TLS_KEY_BYTES];
     struct tls_key keys[2] = {{.name = ""}, {.name = "alice"}};
@@ -606,7 +606,7 @@ static int read_as(uid_t user, const char *path)
 
 /* Programs inherit the descriptor, and so do their children that run as other users: none of them
  * may change the key. */
-Test(tls, a_key_that_is_kept_cannot_be_changed)
+Test(tls, a_stored_key_cannot_be_changed)
 {
     const char *key =
         "plenum-client job 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";

@@ -215,7 +215,7 @@ Test(wire, every_message_is_read_as_written)
 }
 
 /* Each sample of a plan belongs to a set. */
-Test(wire, sets_without_all_samples_are_refused)
+Test(wire, sets_must_cover_all_samples)
 {
     struct wire_opened opened = {
         .samples = 10, .positions = 20, .sets = 1, .set = {{.samples = 9}}};
@@ -229,7 +229,7 @@ Test(wire, sets_without_all_samples_are_refused)
 }
 
 /* A plan excludes an order of the stream's own. */
-Test(wire, a_plan_has_its_own_order)
+Test(wire, a_plan_excludes_other_orders)
 {
     struct wire_open open = good;
     struct wire_slot slot;
@@ -299,7 +299,7 @@ Test(wire, a_newer_minor_may_add_fields)
     frame_buffer_fini(&b);
 }
 
-Test(wire, an_older_client_has_squares)
+Test(wire, older_clients_have_square_images)
 {
     struct frame_buffer b = {0};
     struct wire_open got = {0};
@@ -316,7 +316,7 @@ Test(wire, an_older_client_has_squares)
     frame_buffer_fini(&b);
 }
 
-Test(wire, choices_that_do_not_exist_are_refused)
+Test(wire, unknown_choices_are_refused)
 {
     /* Offsets of the numbered choices after the two texts and the seed: shuffle, last, bad, dtype,
      * layout. */
@@ -336,7 +336,7 @@ Test(wire, choices_that_do_not_exist_are_refused)
     }
 }
 
-Test(wire, hello_is_refused_for_another_major_only)
+Test(wire, only_another_major_version_is_refused)
 {
     struct wire_hello m;
     struct plenum_error err;
@@ -364,7 +364,7 @@ Test(wire, versions_are_whole_words)
     cr_expect(not(wire_hello_has_version(&m, "v1")));
 }
 
-Test(wire, the_good_open_is_good)
+Test(wire, the_valid_open_is_accepted)
 {
     struct wire_open open = good;
     struct wire_slot slot;

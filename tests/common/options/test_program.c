@@ -27,7 +27,7 @@ static const char *const cases[][2] = {
     {"python3||x|", ""}, /* an empty script */
 };
 
-Test(program, is_called_as_its_user_calls_it)
+Test(program, has_the_name_by_which_it_was_called)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char words[100], name[32];

@@ -129,7 +129,7 @@ Test(laws, repeats_of_a_sample_are_adjacent_and_change_nothing_else)
 
 /* Dealt round-robin: every position of a step once, neighbours on different replicas, and each
  * replica's positions ascending. */
-Test(laws, dealing_gives_each_replica_its_share_and_parts_neighbours)
+Test(laws, dealing_gives_each_replica_its_share_and_separates_neighbours)
 {
     for (uint32_t m = 1; m <= 9; m++)
         for (uint32_t replicas = 1; replicas <= 12; replicas++) {
@@ -193,7 +193,7 @@ Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
 
 /* A job that stops after any number of steps and resumes with another number of replicas still
  * shows each sample of each epoch exactly once. */
-Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
+Test(laws, a_run_continues_with_any_world_size, .timeout = 120)
 {
     enum { EPOCHS = 2 };
 

@@ -160,7 +160,7 @@ Test(mixture, passes_are_complete)
 }
 
 /* A set that is first used later changes nothing before, nor what the others show afterwards. */
-Test(mixture, a_later_set_changes_nothing_before)
+Test(mixture, a_later_set_does_not_change_earlier_positions)
 {
     struct made before = {0}, after = {0};
 
@@ -187,7 +187,7 @@ Test(mixture, a_later_set_changes_nothing_before)
 }
 
 /* A set of weight 0 is shown no more. */
-Test(mixture, find_says_that_a_set_is_over)
+Test(mixture, find_reports_that_a_set_has_ended)
 {
     struct made m = {0};
     struct mixture_turn turn = {.set = 1};
@@ -239,7 +239,7 @@ Test(mixture, places_are_not_predictable)
     mixture_destroy(m.mixture);
 }
 
-Test(mixture, an_epoch_shows_the_set_that_it_is_named_after)
+Test(mixture, an_epoch_shows_the_named_set_completely)
 {
     static const uint32_t sizes[] = {100, 999};
     struct made m = {0};

@@ -55,7 +55,7 @@ Test(order, partners_are_a_bijection)
     }
 }
 
-Test(order, the_last_of_most_positions_has_a_partner)
+Test(order, the_last_position_of_the_largest_epoch_has_a_partner)
 {
     struct order order = {.n = UINT32_MAX - 1};
 
@@ -192,7 +192,7 @@ static void positions_come_back(const struct order *order)
             comes_back(order, p);
 }
 
-Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
+Test(order, is_a_bijection_near_all_powers_of_two, .timeout = 120)
 {
     static const int besides[] = {-17, -16, -15, -2, -1, 0, 1, 2, 15, 16};
 
@@ -216,7 +216,7 @@ Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
 }
 
 /* 2^32 - 15 blocks and more once gave 0 windows, and the walk never ended. */
-Test(order, blocks_of_one_sample_end_at_the_largest_size, .timeout = 20)
+Test(order, blocks_of_one_sample_terminate_at_the_largest_size, .timeout = 20)
 {
     for (uint32_t n = UINT32_MAX - 20; n >= UINT32_MAX - 20; n++) {
         struct order order = {.seed = 1, .n = n, .shuffle = ORDER_BLOCK, .block = 1};
@@ -383,7 +383,7 @@ static uint64_t count_steps(uint64_t n, uint64_t per_step, enum order_last last,
     return steps;
 }
 
-Test(steps, are_those_that_counting_gives)
+Test(steps, agree_with_counting)
 {
     for (uint32_t n = 1; n < 40; n++)
         for (uint32_t per_step = 1; per_step < 45; per_step++)
@@ -403,7 +403,7 @@ Test(steps, are_those_that_counting_gives)
 
 /* Walking from step to step visits each valid position exactly once per epoch, even if the step
  * size changes midway. */
-Test(steps, skipping_is_going_step_by_step)
+Test(steps, skipping_equals_going_step_by_step)
 {
     for (uint32_t n = 1; n < 25; n++)
         for (uint32_t per_step = 1; per_step < 8; per_step++)
@@ -481,7 +481,7 @@ Test(steps, are_exact_near_2_to_the_64)
     }
 }
 
-Test(steps, drop_keeps_its_rest_for_smaller_steps)
+Test(steps, positions_dropped_by_large_steps_serve_smaller_ones)
 {
     struct order_steps large = {.n = 10, .per_step = 4, .last = ORDER_DROP},
                        small = {.n = 10, .per_step = 2, .last = ORDER_DROP};

@@ -32,7 +32,7 @@ Test(philox, known_answers)
     }
 }
 
-Test(philox, a_draw_is_the_block_of_its_place)
+Test(philox, a_draw_is_one_philox_block)
 {
     struct philox_block want =
         philox4x32_10((struct philox_block){{7, 3, DRAW_CROP, 1}}, 0x89abcdef, 0x01234567);

@@ -121,7 +121,7 @@ Test(sampler, weights_are_kept_in_every_pass)
 }
 
 /* A guide changes no result. */
-Test(sampler, guides_lead_to_the_same_members)
+Test(sampler, guides_find_the_same_members)
 {
     static const uint64_t scales[] = {1, 1000, UINT64_C(1) << 40};
 

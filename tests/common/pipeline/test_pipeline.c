@@ -673,7 +673,7 @@ Test(pipeline, policies_have_an_interpolation)
 }
 
 /* Any decimal is a valid spread: its ends are the nearest fractions, as for a range. */
-Test(pipeline, long_decimals_are_spreads)
+Test(pipeline, long_decimals_can_be_spreads)
 {
     static const char *const spreads[] = {"0.1234567", "0.7071067811865476", "0.333333333333",
                                           "1.9999999", "0.000000001"};

@@ -108,7 +108,7 @@ Test(cgroup, the_smallest_limit_of_nested_groups_applies)
 }
 
 /* A process at its limit must not get "no limit". */
-Test(cgroup, limits_are_seen_without_memory)
+Test(cgroup, limits_are_found_without_memory)
 {
     struct memory_limit m = {.bytes = 0};
     uint32_t millicores;
@@ -126,7 +126,7 @@ Test(cgroup, limits_are_seen_without_memory)
 }
 
 /* overlay has a line with many folders, none of which is ours. */
-Test(cgroup, lines_of_any_length_stand_before)
+Test(cgroup, lines_of_any_length_may_precede_ours)
 {
     size_t len = 3 << 20;
     char *mounts = malloc(len + sizeof(NOISE V2));
@@ -150,7 +150,7 @@ Test(cgroup, a_container_with_its_own_namespace_in_version_2)
 
 /* The name is the host's, but only the container's own part is mounted: version 1, or 2 without a
  * namespace. */
-Test(cgroup, a_part_of_the_hosts_hierarchy)
+Test(cgroup, part_of_the_hosts_hierarchy)
 {
     struct memory_limit m;
 

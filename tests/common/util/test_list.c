@@ -99,7 +99,7 @@ Test(list, agrees_with_an_array)
     }
 }
 
-Test(list, an_empty_one_has_no_first)
+Test(list, an_empty_list_has_no_first_element)
 {
     struct list head;
 
@@ -118,7 +118,7 @@ Test(list, nothing_is_in_two_lists, .signal = SIGABRT)
     list_add_last(&two, &link);
 }
 
-Test(list, what_is_in_no_list_is_not_removed, .signal = SIGABRT)
+Test(list, an_element_of_no_list_is_not_removed, .signal = SIGABRT)
 {
     struct list link = {0};
 

@@ -16,7 +16,7 @@ static void tells(struct progress *p, const char *what, uint64_t done, uint64_t 
         eq(str, progress_text(p, what, done, total, seconds * NS_PER_SEC, text), (char *)want));
 }
 
-Test(progress, tells_how_far_how_fast_and_how_long)
+Test(progress, reports_progress_rate_and_remaining_time)
 {
     struct progress p = {.what = ""};
 

@@ -44,7 +44,7 @@ Test(util, an_array_has_room_for_what_was_reserved)
     free(text);
 }
 
-Test(util, an_array_that_cannot_grow_is_as_it_was)
+Test(util, an_array_that_cannot_grow_is_unchanged)
 {
     size_t half = SIZE_MAX / 2, cap = half;
     char byte, *bytes = &byte;
@@ -94,7 +94,7 @@ Test(util, percentages_are_numbers_from_0_to_100)
     }
 }
 
-Test(util, random_digits_are_hexadecimal_and_end)
+Test(util, random_digits_are_hexadecimal_and_terminated)
 {
     char text[2 * 48 + 2];
 
@@ -203,7 +203,7 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t len, off_t offset)
     return __real_pwrite(fd, bytes, min_u64(len, pwrite_most), offset);
 }
 
-Test(util, io_pwrite_all_writes_all_however_little_the_kernel_takes)
+Test(util, io_pwrite_all_survives_short_writes)
 {
     int fd = memfd_create("test", MFD_CLOEXEC);
     char bytes[1000], read[1000];

@@ -18,7 +18,7 @@
  *     comm_world ends       the last instance ends when all have met once: the others get an error
  *     comm_world silent     the last instance ends without a collective: the others get an error
  *     comm_world leaves     as ends, but it ends by _exit()
- *     comm_world uneven     the last instance has one step less than the others, whose sums are
+ *     comm_world uneven     the last instance has one step fewer than the others, whose sums are
  *                           right until they get an error
  *     comm_world finalizes  as ends, in a program that finalises MPI itself
  *     comm_world improper   a program that uses MPI alone, of which the last instance ends without

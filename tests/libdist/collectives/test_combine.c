@@ -87,7 +87,7 @@ Test(combine, integers_wrap_and_means_round_towards_zero)
     cr_expect(eq(i64, c[0], -1));
 }
 
-Test(combine, at_odd_addresses)
+Test(combine, works_at_odd_addresses)
 {
     unsigned char to[33], from[33];
     double a[4] = {1, 2, 3, 4}, b[4] = {4, 3, 2, NAN}, got[4];

@@ -32,7 +32,7 @@ static void fill(void)
 }
 
 /* Whichever byte of one instance's header differs, every instance gets an error. */
-Test(comm_header, every_byte_counts)
+Test(comm_header, every_byte_is_compared)
 {
     struct plenum_error err;
 
@@ -47,7 +47,7 @@ Test(comm_header, every_byte_counts)
         }
 }
 
-Test(comm_header, data_does_not_count)
+Test(comm_header, data_is_not_compared)
 {
     struct plenum_error err = {""};
 
@@ -94,7 +94,7 @@ Test(comm_header, differences_are_named)
 }
 
 /* Data from another process is not trusted. */
-Test(comm_header, texts_without_an_end_are_not_read_beyond_it)
+Test(comm_header, unterminated_strings_are_not_read_beyond_their_end)
 {
     fill();
     memset(all[1].header.name, 'x', sizeof(all[1].header.name));

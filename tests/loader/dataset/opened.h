@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* opened.h - what tests of several formats do alike. For Criterion's tests; each has its `tree`. */
+/* opened.h - helpers shared by the tests of several formats. For Criterion's tests; each has its
+ * `tree`. */
 #ifndef TESTS_LOADER_DATASET_OPENED_H
 #define TESTS_LOADER_DATASET_OPENED_H
 
@@ -38,7 +39,7 @@ static inline void refused(const char *name, int code, const char *sentence)
     cr_expect(eq(ptr, d, NULL));
 }
 
-/** Making its index is bounded in memory, and can be called off. */
+/** Check that building the index obeys the memory limit and can be cancelled. */
 static inline void is_bounded(const char *name)
 {
     atomic_bool cancel = true;
@@ -56,7 +57,7 @@ static inline void is_bounded(const char *name)
     dataset_unref(d);
 }
 
-/** The same of a file in the test's folder, with what stands before its path in the name. */
+/** Like opened(), for a file in the test's folder; `format` precedes its path in the name. */
 static inline struct dataset *opened_in(const struct tree *tree, const char *format,
                                         const char *name)
 {

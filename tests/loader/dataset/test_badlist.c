@@ -58,7 +58,7 @@ static int parse(const char *text, size_t len, const uint8_t fingerprint[16], st
     return badlist_parse(copy, len, fingerprint, 1000, ret);
 }
 
-Test(badlist, what_is_written_is_read)
+Test(badlist, lists_are_read_as_written)
 {
     for (uint32_t every = 1; every < 2000; every += every / 2 + 1) {
         struct dataset_bad bad[1000];
@@ -111,8 +111,8 @@ Test(badlist, the_hash_covers_the_sample_numbers)
     cr_expect(eq(u64, badlist_hash(&none), 0));
 }
 
-/* A list of which a part is lost would let bad samples through, and be another data set. */
-Test(badlist, cut_and_changed_at_every_byte_it_is_refused)
+/* A truncated list would let bad samples through, and change the data set's fingerprint. */
+Test(badlist, truncated_or_changed_at_any_byte_it_is_rejected)
 {
     struct dataset_bad bad[] = {
         {3, "cut off", false, 0x1234}, {40, "no JPEG", true, UINT64_MAX}, {999, "empty", false, 0}};
@@ -158,7 +158,7 @@ static void keep(const char *name, const struct dataset_bad *bad, uint32_t count
     dataset_unref(d);
 }
 
-/* As many as wanted, and with this fingerprint? */
+/* Check how many bad samples are known, and the fingerprint. */
 static void expect_known(const char *name, uint32_t want, const uint8_t fingerprint[16])
 {
     struct dataset *d = opened(tree_path(&tree, name));
@@ -210,9 +210,9 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
     expect_known("data", 0, without);
 }
 
-/* For a pipeline with the word junk some samples on the list are good: it is another list, and
- * another data set; and for all others nothing depends on which these are. */
-Test(badlist, junk_is_forgiven)
+/* For a pipeline with the word junk, some samples on the list are good, so the list and the
+ * fingerprint differ. For all other pipelines, it does not matter which samples these are. */
+Test(badlist, pipelines_with_junk_ignore_entries)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}, {7, "4 bytes", true, 0}}, old[2];
     struct dataset_options options = {.junk = true};
@@ -242,7 +242,7 @@ Test(badlist, junk_is_forgiven)
               err.text);
     dataset_unref(d);
 
-    memcpy(old, bad, sizeof(old)); /* a version that does not know the word has found the same */
+    memcpy(old, bad, sizeof(old)); /* found by a version that does not know the word */
     old[1].junk = false;
     keep("data", old, 2, &kept);
     cr_expect(kept.changed, "for some pipelines");
@@ -271,14 +271,14 @@ Test(badlist, belongs_to_the_data_not_to_its_name)
     d = opened(tree_path(&tree, "more"));
     cr_expect(eq(u32, dataset_get_known_bad(d), 0));
     dataset_unref(d);
-    options.roots = roots; /* a service's index is another file */
+    options.roots = roots; /* a service has a separate index file */
     options.num_roots = 1;
     cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, NULL), 0));
     cr_expect(eq(u32, dataset_get_known_bad(d), 1));
     dataset_unref(d);
 }
 
-/* The list of the data set's, which nothing is to be said against. */
+/* The path of the data set's list, which must be valid. */
 static void path_of_list(char ret[512])
 {
     struct dataset *d = opened(tree_path(&tree, "data"));
@@ -288,7 +288,8 @@ static void path_of_list(char ret[512])
     dataset_unref(d);
 }
 
-/* Otherwise any user who can write to a shared folder decides which samples others' runs show. */
+/* Otherwise any user who can write to a shared folder could decide which samples other users' runs
+ * show. */
 Test(badlist, one_that_other_users_can_write_is_ignored)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks are made once while they are kept, memory is limited, and threads that together need more
+/* Blocks in the cache are not made again, memory is limited, and threads that together need more
  * than the limit do not deadlock. */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static void destroy(void *data)
     free(data);
 }
 
-/* The data of a block is its key; those of odd keys are made from the block before. */
+/* A block's data is its key. Blocks with odd keys are made from the preceding block. */
 static int make(const struct block_recipe *recipe, void **ret, struct plenum_error *err)
 {
     struct block_recipe before = *recipe;
@@ -70,7 +70,7 @@ static void *use_many(void *arg)
     return NULL;
 }
 
-Test(block_cache, makes_a_block_once_while_it_fits)
+Test(block_cache, a_cached_block_is_not_made_again)
 {
     cache = block_cache_create(4 * BLOCK);
     for (int i = 0; i < 10; i++)
@@ -101,7 +101,7 @@ Test(block_cache, a_block_that_cannot_be_made_is_tried_again)
     block_cache_destroy(cache);
 }
 
-Test(block_cache, threads_share_too_little_memory)
+Test(block_cache, threads_with_too_little_memory_do_not_deadlock)
 {
     pthread_t threads[THREADS];
 

@@ -25,7 +25,7 @@ enum { FILES = 12, UNIT = 64 << 10, ROUNDS = 200 };
 static char folder[200];
 static bool has_attributes;
 
-/* Is a quarter tables, of indices that have others beside them? */
+/* Every fourth file is a table that belongs to the index before it. */
 static char *name_of(unsigned i, char *text, size_t size)
 {
     if (i % 4 == 3)
@@ -128,7 +128,7 @@ Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
     }
 }
 
-/* Another process makes the index: its lock is taken. */
+/* Another process is building the index: its lock is taken. */
 Test(cache_limit, keeps_files_that_are_being_written)
 {
     struct dataset_cache_limits limits = {.bytes = 1};
@@ -172,7 +172,7 @@ Test(cache_limit, an_index_is_removed_with_its_companions)
     }
 }
 
-/* Files whose index is gone count for nothing and are of no use. */
+/* Files whose index is gone are useless, and are not counted. */
 Test(cache_limit, files_without_an_index_are_removed)
 {
     static const struct {
@@ -201,7 +201,7 @@ Test(cache_limit, files_without_an_index_are_removed)
             cr_assert(eq(int, io_write_file(path, "x", 1, true), 0));
             cr_assert(eq(int, utimensat(AT_FDCWD, path, times, 0), 0));
         }
-        if (locked) { /* it is being made */
+        if (locked) { /* it is being built */
             (void)snprintf(path, sizeof(path), "%s/1.index.lock", folder);
             lock = open(path, O_RDWR | O_CLOEXEC);
             cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
@@ -250,7 +250,7 @@ Test(cache_limit, an_index_over_the_limit_leaves_nothing)
 }
 
 /* A held file is neither old nor removable until it is released. */
-Test(cache_limit, holding_is_using)
+Test(cache_limit, a_held_file_counts_as_used)
 {
     struct dataset_cache_limits limits = {.age_ns = 5 * NS_PER_SEC}, none = {.bytes = 1};
     char path[400];

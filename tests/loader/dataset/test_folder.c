@@ -42,7 +42,7 @@ static void expect_sample(struct dataset *d, uint32_t sample, const char *name, 
     cr_expect(eq(i64, dataset_get_label(d, sample), label), "%s", name);
 }
 
-Test(folder, order_labels_and_names_are_those_of_image_folder)
+Test(folder, order_labels_and_names_equal_those_of_image_folder)
 {
     struct dataset *d;
 
@@ -81,7 +81,7 @@ Test(folder, order_labels_and_names_are_those_of_image_folder)
     dataset_unref(d);
 }
 
-Test(folder, reads_the_bytes_and_zeros_behind_them)
+Test(folder, reads_the_bytes_and_zeros_after_them)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -176,7 +176,7 @@ Test(folder, other_folders_are_rejected_with_a_message)
 }
 
 /* A class whose images all have other formats is reported, too. */
-Test(folder, class_of_other_formats_alone)
+Test(folder, a_class_with_only_other_formats_is_reported)
 {
     struct dataset *d;
 
@@ -192,8 +192,8 @@ Test(folder, class_of_other_formats_alone)
     dataset_unref(d);
 }
 
-/* A build that cannot decode a format serves the others, and says how many it has left out. `mixed`
- * is the ending in other letters; `listed` how the names of images have it. */
+/* A build that cannot decode a format serves the others, and reports how many images it has left
+ * out. `mixed` is the ending in mixed case; `listed` is its form in the list of image names. */
 static void is_an_image_where_it_is_decoded(bool decoded, const char *ending, const char *mixed,
                                             const char *listed)
 {
@@ -272,7 +272,8 @@ Test(folder, loops_of_links_are_rejected)
     tree_write_text(&tree, "third/a/1.jpg", "x");
     cr_assert(eq(int, symlink("gone.jpg", tree_path(&tree, "third/a/lost.jpg")), 0));
     refused(tree_path(&tree, "third"), -ENOENT, "leads nowhere");
-    /* A class that is not there now: without it, the next one would have its label. */
+    /* A class that is missing at the moment: if it were skipped, the next one would get its
+     * label. */
     tree_write_text(&tree, "fourth/b/1.jpg", "x");
     cr_assert(eq(int, symlink("gone", tree_path(&tree, "fourth/a")), 0));
     refused(tree_path(&tree, "fourth"), -ENOENT, "fourth/a: the symbolic link leads nowhere");
@@ -314,7 +315,7 @@ Test(folder, an_index_is_reused_and_rebuilt_when_a_file_is_added_or_removed)
     cr_expect(eq(u32, dataset_get_samples(d), 3), "a file came, two folders down");
     dataset_unref(d);
 
-    /* At once again, within the grain of the file system's clock. */
+    /* Again at once, within the resolution of the file system's clock. */
     tree_write_text(&tree, "data/b/c/4.jpg", "z");
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(u32, dataset_get_samples(d), 4), "a file came at the same moment");
@@ -423,7 +424,7 @@ Test(folder, a_file_that_was_touched_has_not_changed)
     cr_expect(eq(int, memcmp(buffer.bytes, "one", 3), 0));
     dataset_unref(d);
 
-    /* Another process knows it, too, by the same index. */
+    /* Another process knows the hash, too, from the same index. */
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
     /* Without a recorded hash, an unchanged size does not prove that a file is the same. */
@@ -435,7 +436,7 @@ Test(folder, a_file_that_was_touched_has_not_changed)
     cr_expect(ne(ptr, (void *)strstr(err.text, "2.jpg has changed since"), NULL), "%s", err.text);
     dataset_unref(d);
 
-    /* The index is another one now. */
+    /* The data set has a new index now. */
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), 0));
     cr_expect(eq(int, memcmp(buffer.bytes, "2wo", 3), 0));

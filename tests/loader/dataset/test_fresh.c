@@ -2,15 +2,15 @@
 /* Nothing that is recorded about a data set outlives its bytes.
  *
  * Random sequences change a small data set between openings, while another dataset_open() of it is
- * running: files are made, replaced, repaired, touched, cut, renamed and removed, in place or by a
- * rename, files and the targets of links become folders, and the reverse; and then times are put
- * back as tar and rsync do. After each change, an opening with the cache folder of the whole
- * sequence must show what one with an empty cache folder shows, or end in -ESTALE (-ENOENT where a
- * file is gone), after which one of the next openings shows it. Lists of classes (classes=) change,
- * too.
+ * running: files are created, replaced, repaired, touched, truncated, renamed and removed, in place
+ * or by a rename; files and targets of links become folders, and vice versa; then times are
+ * restored as tar and rsync do. After each change, an opening with the sequence's cache folder must
+ * show the same as one with an empty cache folder, or fail with -ESTALE (-ENOENT if a file is
+ * gone); one of the next openings must then show it. Lists of classes (classes=) change, too.
  *
- * The oracle is that empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences of each form
- * (default 12, and 4 of those with a list of classes), PLENUM_FRESH_SEED=N other ones. */
+ * The oracle is the opening with an empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences
+ * of each form (default 12, and 4 of those with a list of classes); PLENUM_FRESH_SEED=N selects
+ * different ones. */
 #include "config.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@
 
 int __wrap_fsync(int fd);
 
-/* Indices are written by the thousand, and lost with the test. */
+/* The test writes thousands of indices, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -138,7 +138,7 @@ static void note_times(void)
     (void)nftw(path_of("classes", path), note_time, 16, FTW_PHYS);
 }
 
-/* After a change: put times back, or set all to one of some, or leave them. */
+/* After a change: restore the times, set all of them to a constant, or leave them. */
 static void set_times(void)
 {
     static const int64_t constants[] = {1577836800, 1, -300000000, 4070908800};
@@ -197,7 +197,7 @@ enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD, FORM_PAC
 /* The list of classes, "classes". */
 enum listed { LISTED_NONE, LISTED_FILE, LISTED_FOLDER };
 
-/* The data set, as far as a form has it. */
+/* The data set; each form uses some of the members. */
 static struct {
     enum form form;
     enum listed listed;
@@ -322,7 +322,7 @@ static void write_records(void)
     bytes_fini(&file);
 }
 
-/* What plenumctl pack writes beside its archives; under another name at first. */
+/* Write what plenumctl pack writes next to its archives, under a temporary name first. */
 static void write_description(void)
 {
     char text[100], path[512], partial[512];
@@ -347,7 +347,7 @@ static void write_packed(void)
     write_description();
 }
 
-/* Everything that is not a file for each sample. */
+/* Write everything except the files of single samples. */
 static void write_containers(void)
 {
     if (m.form == FORM_PACKED)
@@ -377,7 +377,7 @@ static void write_classes(void)
     put_file("data/classes.txt", text, strlen(text));
 }
 
-/* The names of some classes, among them mostly those of all samples, in some order. */
+/* Write the names of some classes in random order; mostly, they include those of all samples. */
 static void write_listed(void)
 {
     static const char *const names[] = {"c0", "c1", "c2", "d", "a", "b1"};
@@ -527,7 +527,7 @@ static void change_samples(int i)
     write_containers();
 }
 
-/* The file of a sample, or of all. */
+/* A sample's file, or the file that holds all samples. */
 static const char *any_file(int i, char ret[64])
 {
     switch (m.form) {
@@ -546,7 +546,7 @@ static const char *any_file(int i, char ret[64])
     }
 }
 
-/* What changes no byte of it. */
+/* Make a change that affects no byte. */
 static void change_nothing(int i)
 {
     char name[64], path[512], other[512], link[64];
@@ -576,7 +576,7 @@ static void change_nothing(int i)
     }
 }
 
-/* A folder or file is moved away, and a link to it put in its place; or to another one. */
+/* Move a folder or file away, and replace it by a link to it or to another one. */
 static void change_link(int i)
 {
     char name[64], path[512], target[512], to[64], bytes[200];
@@ -613,7 +613,8 @@ static void make_other(const char *name)
     write_in_place(file, bytes, (size_t)snprintf(bytes, sizeof(bytes), "img %u", below(100)));
 }
 
-/* A file beside the classes, or in one, becomes a folder, or the reverse; or where a link leads. */
+/* Turn a file next to the classes or in one of them into a folder, or vice versa; or the target of
+ * a link. */
 static void change_type(void)
 {
     static const char *const places[] = {"data/k", "data/c1/k"};
@@ -696,9 +697,9 @@ struct line {
     bool bad; /* bytes that verify() calls bad */
 };
 
-/* The samples in their order; then the whole. */
+/* The samples in order, and then the properties of the whole data set. */
 struct shown {
-    struct line lines[SHOWN]; /* with those of change_type() */
+    struct line lines[SHOWN]; /* including those of change_type() */
     uint32_t count;
     char whole[600];
     bool ended; /* in -ESTALE */
@@ -731,7 +732,7 @@ static struct dataset *open_set(const char *cache, bool forget, bool rebuild, in
     return *code < 0 ? NULL : d;
 }
 
-/* Has a sample bytes that are bad? */
+/* Are the sample's bytes bad? */
 static bool is_bad(const struct dataset_buffer *buffer)
 {
     for (size_t i = 0; i + 3 <= buffer->len; i++)
@@ -825,8 +826,8 @@ static void verify(void)
     dataset_unref(d);
 }
 
-/* May the old cache show `line`, where the empty one shows `want`? A sample on the list is not
- * shown, if its bytes are bad. */
+/* May the old cache show `line` where the empty one shows `want`? A sample on the list is not shown
+ * if its bytes are bad. */
 static bool is_line(const struct line *line, const struct line *want)
 {
     bool same = line->code == want->code && line->bytes == want->bytes;
@@ -867,7 +868,7 @@ static void fail(const char *why, const struct shown *got, const struct shown *w
 
 static uint64_t looks, endings;
 
-/* An opening with the old cache shows `want`, or ends; then one of the next ones shows it. */
+/* An opening with the old cache shows `want`, or fails; then one of the next ones shows it. */
 static void compare(const struct shown *want)
 {
     struct shown got;
@@ -893,7 +894,7 @@ static void compare(const struct shown *want)
     }
 }
 
-/* What was shown since the open stream was opened: by itself, and then by empty caches. */
+/* What was shown since the open stream was opened, first by the stream, then with empty caches. */
 static struct shown history[16];
 static size_t num_history;
 
@@ -905,7 +906,7 @@ static bool was_shown(const struct line *line)
     return false;
 }
 
-/* The stream that is open shows what there was since it was opened, or ends. (An archive that was
+/* The open stream shows something that was true since it was opened, or ends. (An archive that was
  * replaced while it is open is still read.) */
 static bool goes_on(struct dataset *d)
 {

@@ -57,7 +57,7 @@ static struct hint_cache *opened(void)
     return n;
 }
 
-/* Bytes that say of which sample and how old they are. */
+/* Bytes from which the sample and its version can be recognised. */
 static void make(uint32_t sample, uint32_t version, uint8_t *to, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -78,7 +78,7 @@ static int put_from(struct hint_cache *n, uint32_t sample, uint32_t version, siz
     return hint_cache_put(n, sample, bytes, len, length_of(sample, 5), had);
 }
 
-/* In place of the one that is there. */
+/* Replace the sample's hint. */
 static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
 {
     static __thread struct dataset_buffer buffer;
@@ -88,7 +88,7 @@ static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
     return put_from(n, sample, version, hint_cache_get(n, sample, &buffer, &bytes, &len) ? len : 0);
 }
 
-/* Which version is there; -1: none. Anything else is an error. */
+/* The version that is stored; -1: none. Fails the test if it is anything else. */
 static int version_of(struct hint_cache *n, uint32_t sample)
 {
     static __thread struct dataset_buffer buffer;
@@ -133,7 +133,7 @@ Test(hints, only_grow)
     hint_cache_close(n);
 }
 
-Test(hints, stay_and_grow_in_their_place)
+Test(hints, grow_in_place)
 {
     struct hint_cache *n = opened();
     uint64_t size;
@@ -175,9 +175,9 @@ Test(hints, of_another_index_are_deleted)
     cr_expect(eq(int, hint_cache_open(path, &other, true, &n), -EFBIG));
 }
 
-/* Whatever is put, the file has no more than a 25th; and those that have a place may grow. */
-/* A file that becomes shorter while it is open: notes are missing, and nothing worse happens. */
-Test(hints, may_be_cut_while_they_are_open)
+/* Whatever is stored, the file stays below a 25th of the data, and existing hints may grow. */
+/* If the file is truncated while it is open, hints are missing, and nothing worse happens. */
+Test(hints, may_be_truncated_while_they_are_open)
 {
     struct hint_cache *n = opened();
 
@@ -223,8 +223,8 @@ static void overwrite(const char *name, const void *bytes, size_t len)
     (void)close(fd);
 }
 
-/* Each byte of the file changed, and the file cut off everywhere: a reader gets the hint that was
- * written, or none, and hints written afterwards are found. */
+/* With any byte of the file changed, or the file truncated anywhere, a reader gets the hint that
+ * was written or none, and hints written afterwards are found. */
 Test(hints, damaged_files)
 {
     static uint8_t bytes[4096], changed[4096];
@@ -306,7 +306,7 @@ Test(hints, written_by_many_at_once)
         cr_assert(gt(int, wait(&status), 0));
         cr_assert(eq(int, status, 0));
     }
-    /* Two that wrote one note at the same moment may have left neither's; but not often. */
+    /* Two that wrote the same hint at the same moment may both have lost it, but not often. */
     for (uint32_t i = 0; i < SAMPLES; i++)
         found += version_of(n, i) >= 0;
     cr_expect(gt(int, found, SAMPLES / 2), "%d", found);

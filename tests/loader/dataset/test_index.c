@@ -130,7 +130,7 @@ static int entries(const char *folder)
     return count - 2;
 }
 
-/* A process that is killed while it builds leaves no lock, and no half an index. */
+/* A process that is killed while it builds leaves neither a lock nor half an index. */
 Test(index, a_builder_that_dies_is_replaced)
 {
     struct dataset *d;
@@ -166,8 +166,8 @@ Test(index, a_builder_that_dies_is_replaced)
               "an index, its lock, its sums, and what another left of its own");
 }
 
-/* Nothing is ever written into a data set's folder, and nothing but the index, its lock and its
- * sums into the cache. */
+/* Nothing is ever written to a data set's folder, and only the index, its lock and its sums to the
+ * cache. */
 Test(index, data_folders_are_only_read)
 {
     struct dataset *d;
@@ -198,7 +198,7 @@ Test(index, a_folder_that_cannot_be_read_is_named)
     cr_assert(eq(int, chmod(tree_path(&tree, "data/b"), 0755), 0));
 }
 
-Test(index, takes_32_bytes_a_sample_besides_names)
+Test(index, takes_32_bytes_per_sample_besides_names)
 {
     struct dataset *d;
     struct stat st;
@@ -210,7 +210,7 @@ Test(index, takes_32_bytes_a_sample_besides_names)
     cr_assert(eq(int, stat(dataset_get_index_path(d), &st), 0));
     for (uint32_t i = 0; i < 3000; i++)
         names += strlen(strrchr(dataset_get_sample_name(d, i, name, sizeof(name)), '/'));
-    /* What the index is of says what counts as an image, and which folder it is. */
+    /* The index also stores its subject: the extensions of images, and the folder. */
     names += strlen(dataset_image_names()) + strlen(tree_path(&tree, "data"));
     cr_expect(le(u64, (uint64_t)st.st_size,
                  names + 32 * 3000 + sizeof(struct index_header) + 256 * sizeof(struct index_head) +
@@ -242,7 +242,7 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
     write_set("one", 300);
     write_set("two", 300);
     differ("one", "two", "");
-    write_set("six", 200); /* so few that the beginnings of all are in the sum */
+    write_set("six", 200); /* so few that the sum covers the beginning of each */
     write_set("seven", 200);
     tree_write_text(&tree, "seven/b/0004.jpg", "CONTENT");
     differ("six", "seven", "names, sizes and labels are equal, but the contents differ");
@@ -276,8 +276,8 @@ static int64_t add(struct index_builder *b, const char *label)
     return id;
 }
 
-/* Any number of texts, in any order, in one piece or in several that are put together. */
-Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
+/* Any number of labels, in any order, in one piece or in several that are joined. */
+Test(index, labels_do_not_depend_on_the_number_of_parts)
 {
     for (int count = 1; count < 2000; count += count < 20 ? 1 : 331)
         for (int pieces = 1; pieces <= 4; pieces++) {
@@ -330,7 +330,7 @@ Test(index, numbers_keep_their_values)
     index_builder_fini(&b);
 }
 
-/* Turn all labels of an index round, and make its checksum right: 0 if it is still an index. */
+/* Reverse all labels of an index and correct its checksum: 0 if it is still a valid index. */
 static int forge(const char *path)
 {
     struct index in, out;
@@ -357,8 +357,8 @@ static int forge(const char *path)
     return r;
 }
 
-/* An index that others could have written says nothing, however right it is. */
-Test(index, of_another_user_is_not_used)
+/* An index that other users could have written is ignored, even if it is valid. */
+Test(index, of_another_user_is_ignored)
 {
     for (int i = 0; i < 3; i++) {
         struct dataset *d;
@@ -394,7 +394,7 @@ Test(index, of_another_user_is_not_used)
     }
 }
 
-/* One data set's index under the name of another's. */
+/* Put one data set's index under the name of another's. */
 Test(index, identifies_its_subject)
 {
     char one[600], two[600];
@@ -418,7 +418,7 @@ Test(index, identifies_its_subject)
     make_old("one");
     dataset_unref(opened("one"));
     cr_assert(eq(int, rename(one, two), 0));
-    /* Its folders are those of the other, as far as their times tell. */
+    /* Judging by their times alone, its folders are those of the other. */
     d = opened("two");
     cr_expect(eq(u32, dataset_get_samples(d), 3));
     dataset_unref(d);
@@ -439,8 +439,8 @@ Test(index, the_cache_is_private)
     dataset_unref(d);
 }
 
-/* Process 1 of a container has the same number as the one before, which was killed while it
- * wrote. */
+/* Process 1 of a container has the same process ID as in the previous container, where it was
+ * killed while it wrote. */
 Test(cache, leftovers_of_a_killed_process_do_no_harm, .init = setup, .fini = teardown)
 {
     char left[64];
@@ -462,8 +462,8 @@ static bool is_there(const char *name)
     return access(tree_path(&tree, name), F_OK) == 0;
 }
 
-/* What killed writers left is removed by a later one, and nothing else: no file of another name,
- * and none that is being written. */
+/* A later writer removes what killed writers left, and nothing else: no file with a different kind
+ * of name, and none that is being written. */
 Test(cache, leftovers_of_killed_processes_are_removed, .init = setup, .fini = teardown)
 {
     static const struct {

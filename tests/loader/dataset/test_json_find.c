@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One value out of a JSON text. */
+/* json_find.c: find one value in a JSON document. */
 #include "config.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ ParameterizedTestParameters(json_find, values)
         {"{\"b\":9223372036854775808,\"a\":3}", "a", "3", 0},
         {"{\"b\":9223372036854775808,\"a\":9007199254740993}", "a", "9007199254740993", 0},
         {"{\"a\":{\"x\":1},\"a.b\":2}", "a.b", "2", 0},
-        /* What Python's json writes and reads. */
+        /* Documents that Python's json writes and reads. */
         {"{\"a\":1e999}", "a", "1e999", 0},
         {"{\"b\":NaN,\"a\":7}", "a", "7", 0},
         {"{\"b\":[Infinity,-Infinity],\"a\":7}", "a", "7", 0},
@@ -94,7 +94,7 @@ ParameterizedTest(struct json_case *c, json_find, values)
     struct json_value v;
     int r;
 
-    memcpy(exact, c->text, len); /* without a NUL behind it, so that a sanitizer sees more */
+    memcpy(exact, c->text, len); /* without a NUL after it, so that a sanitizer detects more */
     r = json_find(exact, len, c->path, &v, &err);
     cr_expect(eq(int, r, c->code), "%s: %s", c->text, err.text);
     if (r < 0) {
@@ -133,8 +133,8 @@ Test(json_find, depth_and_length_have_limits)
     cr_expect(eq(int, json_find(text, 6 + 256 + 2, "a", &v, &err), -EBADMSG));
 }
 
-/* Millions of empty objects: a tree of them would take 75 times the text. The text is all there is,
- * so hardly any memory is left for this. */
+/* Millions of empty objects: a tree of them would take 75 times the text. The text takes all the
+ * memory, so hardly any is left for a tree. */
 Test(json_find, takes_no_memory_besides_the_text)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

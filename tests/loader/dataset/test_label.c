@@ -56,7 +56,7 @@ static void write_tar(const char *name, const char *extension, const char *const
     tar_writer_destroy(w);
 }
 
-/* With `form`, which has a %s for the label. */
+/* Write each label in `form`, in which %s is the label. */
 static void write_formed(const char *name, const char *extension, const char *form,
                          const char *const *labels)
 {
@@ -109,7 +109,7 @@ static void write_folders(const char *name, const char *const *labels)
     }
 }
 
-/* Each format: how its data set is written, and what stands before its path. */
+/* Each format: how its data set is written, and the prefix of its path. */
 static const struct way {
     const char *name, *before, *file;
     bool may_be_name; /* without classes= */
@@ -251,7 +251,7 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
     bytes_fini(&file);
 }
 
-/* Missing values and numbers in wrapping are names where a list says so, and only there. */
+/* Missing values and numbers with punctuation are names only if a list contains them. */
 Test(label, listed_names_may_look_like_numbers)
 {
     static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};
@@ -374,7 +374,7 @@ Test(label, listed_classes_keep_their_numbers_in_every_format)
     }
 }
 
-Test(label, classes_of_another_folder_number_folders)
+Test(label, another_folder_numbers_the_classes)
 {
     static const char *const listed[] = {"ant", "bee", "cat", NULL};
     struct dataset *d;
@@ -402,7 +402,7 @@ Test(label, classes_of_another_folder_number_folders)
     write_folders("val", (const char *const[]){"cow", NULL});
     (void)snprintf(before, sizeof(before), "folder,classes=%s:", tree_path(&tree, "train"));
     refused_in(&tree, before, "val", -EBADMSG, "val/cow: class 'cow' is not listed in ");
-    /* A class more: another list, so another index. */
+    /* One more class: a different list, so a different index. */
     write_folders("train", (const char *const[]){"cow", NULL});
     d = opened_in(&tree, before, "val");
     cr_expect(eq(u32, dataset_get_classes(d), 4));
@@ -430,7 +430,7 @@ Test(label, a_changed_list_makes_a_new_index)
     dataset_unref(d);
 }
 
-Test(label, paths_of_lists_may_hold_any_character)
+Test(label, paths_of_lists_may_contain_any_character)
 {
     struct dataset *d;
     char before[700];
@@ -507,7 +507,7 @@ Test(label, ambiguous_lists_are_rejected)
 }
 
 /* A label that contains a zero byte never equals the part before that byte. */
-Test(label, texts_with_bytes_of_0_are_refused)
+Test(label, strings_with_zero_bytes_are_rejected)
 {
     struct bytes f = {0}, file = {0};
 
@@ -525,7 +525,7 @@ Test(label, texts_with_bytes_of_0_are_refused)
     bytes_fini(&file);
 }
 
-Test(label, names_with_bytes_of_0_are_refused)
+Test(label, names_with_zero_bytes_are_rejected)
 {
     struct bytes f = {0}, file = {0};
 
@@ -651,7 +651,7 @@ Test(label, system_files_are_skipped_at_every_level)
         cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
         dataset_unref(d);
     }
-    /* Beside archives they are not classes. */
+    /* Next to archives, they are not classes. */
     tree_write_text(&tree, "t/lost+found/x", "x");
     tree_write_text(&tree, "t/@eaDir/1.tar/x", "x");
     write_tar("t/1.tar", "cls", (const char *const[]){"1", NULL});
@@ -660,7 +660,7 @@ Test(label, system_files_are_skipped_at_every_level)
     dataset_unref(d);
 }
 
-Test(label, the_folder_above_the_parts_is_warned_of)
+Test(label, the_folder_above_train_and_val_causes_a_warning)
 {
     struct dataset *d;
 

@@ -301,7 +301,7 @@ Test(list, thousands_of_lines_by_any_number_of_threads)
     free(text);
 }
 
-/* Below roots: links are resolved, and what lies outside is refused, also when it is only named. */
+/* With roots, links are resolved, and paths outside are refused, even if they are only named. */
 Test(list, nothing_outside_the_roots_is_served)
 {
     const char *roots[] = {NULL};
@@ -330,7 +330,7 @@ Test(list, nothing_outside_the_roots_is_served)
         if (i == 2)
             continue;
         cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
-        dataset_unref(d); /* an index that another was allowed to make ... */
+        dataset_unref(d); /* an index that another client was allowed to build ... */
         cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES), "... opens nothing");
     }
 }

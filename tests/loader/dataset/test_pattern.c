@@ -58,7 +58,7 @@ Test(pattern, braces_are_expanded_as_in_a_shell)
     spelled("a}b", "a}b");
 }
 
-/* As many as their product says, each once, in the order of the numbers. */
+/* The number of results is the product; each occurs once, in numeric order. */
 Test(pattern, ranges_multiply)
 {
     for (uint32_t a = 0; a < 12; a++)
@@ -106,7 +106,7 @@ Test(pattern, malformed_patterns_are_rejected)
             -EINVAL, "braces");
 }
 
-Test(pattern, that_are_cancelled_stop_searching)
+Test(pattern, cancelled_searches_stop)
 {
     static const char *const patterns[] = {"*/*/*/*", "*/c", "{x,y}*"};
     atomic_bool cancel = true;

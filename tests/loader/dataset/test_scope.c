@@ -105,7 +105,7 @@ static const struct {
     {"/", -EXDEV},
 };
 
-/* Make a scope in which no more than "mine" and "second" can be seen. */
+/* Make a scope in which only "mine" and "second" are visible. */
 static void make_scope(struct scope *p)
 {
     const char *roots[2];
@@ -150,7 +150,7 @@ Test(scope, everything_outside_gives_the_same_error)
     check_all();
 }
 
-Test(scope, the_same_without_openat2)
+Test(scope, everything_outside_gives_the_same_error_without_openat2)
 {
     /* Fail like an old kernel, or a container that does not support the call. */
     static struct sock_filter code[] = {
@@ -193,8 +193,8 @@ Test(scope, folders_and_entries)
     scope_fini(&p);
 }
 
-/* Without roots, all that the file system shows. */
-Test(scope, anywhere)
+/* Without roots, every file of the file system is visible. */
+Test(scope, without_roots_every_path_is_open)
 {
     struct scope p;
     int fd;

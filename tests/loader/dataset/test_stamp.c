@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What must be noticed although times were put back, and what must not count as a change. Random
- * sequences of both are in test_fresh.c. */
+/* Changes that must be noticed although times were restored, and events that are not changes.
+ * Random sequences of both are in test_fresh.c. */
 #include "config.h"
 
 #include <errno.h>
@@ -154,7 +154,7 @@ static ino_t index_inode(const struct dataset *d)
     return st.st_ino;
 }
 
-/* Is the index that the data set has now used by the next opening? */
+/* Check that the next opening uses the data set's present index. */
 static void is_used_again(const char *name, const char *why)
 {
     struct dataset *a = opened(name), *b = opened(name);
@@ -263,8 +263,8 @@ Test(stamp, files_added_while_folder_times_are_reset_are_detected)
     dataset_unref(d);
 }
 
-/* Nothing but the type of an entry, or of what a link leads to, shows that there is a class now. */
-Test(stamp, files_that_become_folders_are_seen)
+/* Only the type of an entry, or of a link's target, shows that there is a class now. */
+Test(stamp, files_that_become_folders_are_detected)
 {
     static const char *const notes[] = {"data/b", "data/a/b", "notes/d", "notes/e"};
     const char *name = in_tree("folder:", "data");
@@ -294,7 +294,7 @@ Test(stamp, files_that_become_folders_are_seen)
     is_used_again(name, "nothing changed again");
 }
 
-/* A damaged hash does not make a good file a changed one. */
+/* A damaged hash does not make a good file count as changed. */
 Test(stamp, a_damaged_hash_counts_as_none)
 {
     const char *name = in_tree("folder:", "data");
@@ -329,7 +329,7 @@ Test(stamp, a_damaged_hash_counts_as_none)
     dataset_unref(d);
 }
 
-/* On file systems without ctimes, the names of a folder's entries tell. */
+/* On file systems without ctimes, a folder's entries are compared by name. */
 Test(stamp, files_added_without_ctimes_are_detected)
 {
     const char *name = in_tree("folder:", "data");
@@ -352,7 +352,7 @@ Test(stamp, files_added_without_ctimes_are_detected)
     dataset_unref(d);
 }
 
-Test(stamp, a_list_of_the_same_size_and_time_is_seen)
+Test(stamp, a_list_of_the_same_size_and_time_is_detected)
 {
     const char *name = in_tree("list:", "data/l.txt");
     struct dataset *d;

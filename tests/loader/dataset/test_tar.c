@@ -26,7 +26,7 @@
 
 int __wrap_fsync(int fd);
 
-/* Indices are written by the thousand, and lost with the test. */
+/* The test writes thousands of indices, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -36,8 +36,8 @@ int __wrap_fsync(int fd)
 int __real_clock_gettime(clockid_t id, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
 
-/* Some ticks ahead, so that thousands of openings do not each wait for the next one: the clock that
- * the kernel takes times of files from. */
+/* Moves the clock from which the kernel takes file times some ticks ahead, so that thousands of
+ * openings do not each wait for the next tick. */
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 {
     int r = __real_clock_gettime(id, ret);
@@ -84,7 +84,7 @@ static void archive(const char *name, const char *const *members)
 
 #define ARCHIVE(name, ...) archive(name, (const char *const[]){__VA_ARGS__, NULL})
 
-/* "label name=bytes" of every sample, to be compared with a list. */
+/* Compare "label name=bytes" of every sample with a list. */
 static void expect_samples(const char *name, const char *const *want)
 {
     struct dataset *d = opened(name);
@@ -108,7 +108,7 @@ static void expect_samples(const char *name, const char *const *want)
     dataset_unref(d);
 }
 
-/* The least memory, to the KiB, with which the index of an archive is made. */
+/* The least memory, in KiB, with which an archive can be indexed. */
 static size_t least_memory(const char *name)
 {
     size_t too_little = 1, enough = 8192;
@@ -141,7 +141,7 @@ static const char *in_tree(const char *format, ...)
     return to;
 }
 
-Test(tar, samples_are_images_with_what_shares_their_key)
+Test(tar, samples_are_images_and_members_with_the_same_key)
 {
     ARCHIVE("data/a.tar", "x/0001.jpg=one", "x/0001.cls=7", "x/0001.json={\"a\":1}",
             "x/0002.cls= 3\n", "x/0002.txt=a caption", "x/0002.JPEG=two", "y/0001.png=three",
@@ -177,9 +177,9 @@ Test(tar, avif_is_an_image_where_it_is_decoded)
 }
 #endif
 
-/* They are in the archive's tree of names, in the one of all, in the names of the builder and in
- * the index. */
-Test(tar, names_of_classes_are_memory_that_is_counted)
+/* They occur in the archive's tree of names, in the common tree, in the builder's names and in the
+ * index. */
+Test(tar, class_names_count_as_memory)
 {
     enum { CLASSES = 300, LEN = 240 };
     char text[2 * CLASSES][LEN + 32];
@@ -200,7 +200,7 @@ Test(tar, names_of_classes_are_memory_that_is_counted)
     cr_expect(ge(sz, least[1], least[0] + 4 * CLASSES * LEN), "%zu %zu", least[0], least[1]);
 }
 
-Test(tar, what_belongs_to_no_sample_is_counted)
+Test(tar, members_without_a_sample_are_counted)
 {
     struct dataset *d;
 
@@ -235,7 +235,7 @@ Test(tar, labels_come_from_where_the_name_says)
     refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "there is no setting 'label'");
 }
 
-Test(tar, without_a_cls_the_json_counts_and_then_the_txt)
+Test(tar, without_cls_the_json_decides_and_then_the_txt)
 {
     ARCHIVE("data/a.tar", "1.jpg=a", "1.json={\"label\": 5}", "2.jpg=b", "2.txt= 6 ", "3.jpg=c",
             "3.json={\"other\": 1}", "3.txt=1", "4.jpg=d", "4.json={\"label\": 1}", "4.cls=2");
@@ -284,7 +284,7 @@ Test(tar, a_file_beside_the_archives_names_the_classes)
     dataset_unref(d);
 }
 
-Test(tar, names_stand_for_many_archives_in_order)
+Test(tar, names_expand_to_archives_in_order)
 {
     char name[40], member[40];
     struct dataset *d;
@@ -429,7 +429,7 @@ ParameterizedTest(struct compressed *c, tar, compressed_archives_are_refused_wit
     refused(tree_path(&tree, name), -EOPNOTSUPP, way);
 }
 
-Test(tar, what_is_no_archive_is_refused)
+Test(tar, other_files_are_rejected)
 {
     char junk[2000];
 
@@ -445,7 +445,7 @@ Test(tar, what_is_no_archive_is_refused)
     refused(tree_path(&tree, "data/zeros.tar"), -EBADMSG, "contains no images");
 }
 
-Test(tar, a_copy_in_text_mode_says_so)
+Test(tar, a_copy_in_text_mode_is_reported)
 {
     struct tar_writer *w;
     struct tar_written written;
@@ -604,7 +604,7 @@ Test(tar, empty_and_huge_members_are_bad_samples)
     dataset_unref(d);
 }
 
-Test(tar, an_index_is_used_again_and_made_anew_when_an_archive_changed)
+Test(tar, an_index_is_reused_and_rebuilt_when_an_archive_changes)
 {
     struct stat first, second;
     struct dataset *d;
@@ -631,7 +631,7 @@ Test(tar, an_index_is_used_again_and_made_anew_when_an_archive_changed)
     EXPECT_SAMPLES(tree_path(&tree, "data"), "0 1.jpg=w", "0 1.jpg=v");
 }
 
-Test(tar, an_archive_that_changed_or_shrank_under_the_loader_is_told)
+Test(tar, an_open_archive_that_changed_or_shrank_is_reported)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -657,7 +657,7 @@ Test(tar, an_archive_that_changed_or_shrank_under_the_loader_is_told)
 
 /* Small samples are copied from a mapping. If an archive is truncated between two reads, too
  * quickly to be detected, that is an error, too, and the process survives. */
-Test(tar, an_archive_that_is_cut_under_a_mapping_is_told)
+Test(tar, a_truncated_mapped_archive_is_reported)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -678,7 +678,7 @@ Test(tar, an_archive_that_is_cut_under_a_mapping_is_told)
 }
 
 /* An archive that is replaced as a whole while it is open is served as it was. */
-Test(tar, an_archive_that_is_replaced_is_served_as_it_was)
+Test(tar, a_replaced_archive_is_still_served)
 {
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
@@ -720,7 +720,7 @@ Test(tar, more_archives_than_descriptors)
     dataset_unref(d);
 }
 
-/* How many archives of that folder are open. */
+/* The number of open archives below a folder. */
 static unsigned kept_of(const char *folder)
 {
     char path[64], target[512];
@@ -772,7 +772,7 @@ Test(tar, a_data_set_leaves_descriptors_for_others)
     dataset_buffer_fini(&buffer);
 }
 
-Test(tar, every_archive_must_be_allowed_where_it_really_lies)
+Test(tar, every_archive_must_really_be_below_a_root)
 {
     char data[512];
     const char *root = data;
@@ -788,8 +788,7 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
-    /* What lies elsewhere is not looked at, not even so far as to say what is wrong with the
-     * name. */
+    /* Nothing outside is looked at, not even to report what is wrong with the name. */
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
                  -EACCES));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,a}.tar"), &options, &d, &err), -EINVAL));
@@ -797,7 +796,8 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
 
 /* --- cut and changed at every byte ---
  *
- * Each fifth byte, in each block of 512 others; PLENUM_EVERY_BYTE=1 takes all of them. */
+ * Every fifth byte, with a different offset in each block of 512; PLENUM_EVERY_BYTE=1: every
+ * byte. */
 
 static size_t stride(void)
 {
@@ -845,7 +845,8 @@ static struct dataset *open_bytes(const char *bytes, size_t len)
     return d;
 }
 
-/* The next length to cut to: `last` is the last one that is cut off, and is tried with the next. */
+/* The next length to truncate to. `last`, the largest truncated length, is always tried, and so is
+ * the next. */
 static size_t next_length(size_t len, size_t last)
 {
     if (len < last && len + stride() > last)
@@ -853,7 +854,7 @@ static size_t next_length(size_t len, size_t last)
     return len == last ? last + 1 : len + stride();
 }
 
-Test(tar, cut_off_at_every_byte)
+Test(tar, truncated_at_every_byte)
 {
     size_t end;
 
@@ -862,7 +863,7 @@ Test(tar, cut_off_at_every_byte)
     for (size_t len = 0; len <= whole.len; len = next_length(len, end + 511)) {
         struct dataset *d = open_bytes(whole.bytes, len);
 
-        /* With one block of the end mark it is whole; with less it may be cut off, and who knows.
+        /* With one block of the end mark it is complete; with less, it may have been truncated.
          */
         cr_assert(len >= end + 512 ? d != NULL : d == NULL, "%zu bytes of %zu", len, whole.len);
         if (d)
@@ -871,8 +872,8 @@ Test(tar, cut_off_at_every_byte)
     }
 }
 
-/* Each byte changed in two ways. Headers have a checksum: no sample is lost or moved in silence.
- * Data have none: then only the member that it is in differs. */
+/* Each byte is changed in two ways. Headers have a checksum, so no sample is silently lost or
+ * moved. Data have none, so only the member with that byte differs. */
 Test(tar, changed_at_every_byte)
 {
     struct dataset_buffer buffer = {0};
@@ -896,7 +897,7 @@ Test(tar, changed_at_every_byte)
             differing += n != 4 || buffer.len != strlen(want[i]) ||
                          memcmp(buffer.bytes, want[i], buffer.len) != 0;
         }
-        /* A name in a record of its own has no checksum: its image may become no image. */
+        /* A name in a separate record has no checksum, so an image may no longer be one. */
         if (d && n != 4)
             cr_assert(eq(u32, n, 3), "byte %zu", at / 2);
         else
@@ -916,8 +917,8 @@ static void put_time_back(const char *name)
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), times, 0), 0));
 }
 
-/* Archives are a multiple of 10 KiB: another one of the same size is nothing unusual. */
-Test(tar, an_archive_of_the_same_size_and_time_is_seen)
+/* Archives are multiples of 10 KiB, so another archive often has the same size. */
+Test(tar, an_archive_of_the_same_size_and_time_is_detected)
 {
     ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=1");
     put_time_back("data/x.tar");
@@ -936,7 +937,7 @@ static void has_classes(uint32_t classes, const char *first)
     dataset_unref(d);
 }
 
-Test(tar, a_classes_txt_that_comes_or_goes_later_is_seen)
+Test(tar, a_classes_txt_that_is_added_or_removed_is_detected)
 {
     ARCHIVE("data/x.tar", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=3");
     put_time_back("data/x.tar");

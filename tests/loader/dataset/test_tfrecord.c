@@ -86,7 +86,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     cr_expect(ne(ptr, (void *)strstr(name, "train-00001-of-00002, record at byte 0"), NULL), "%s",
               name);
     dataset_unref(d);
-    /* The same by what lies there. */
+    /* The format is detected from the contents. */
     d = opened_in(&tree, "", "train-*-of-00002");
     cr_expect(eq(u32, dataset_get_samples(d), 3));
     cr_expect(eq(int, strncmp(dataset_get_name(d), "tfrecord:/", 10), 0));
@@ -99,7 +99,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     free(large);
 }
 
-Test(tfrecord, a_copy_in_text_mode_says_so)
+Test(tfrecord, a_copy_in_text_mode_is_reported)
 {
     struct bytes file = {0};
     uint8_t *image = malloc(1 << 20);
@@ -119,7 +119,7 @@ Test(tfrecord, a_copy_in_text_mode_says_so)
     free(image);
 }
 
-Test(tfrecord, features_have_other_names_and_types_if_told)
+Test(tfrecord, settings_select_features_of_other_names_and_types)
 {
     struct bytes f = {0}, file = {0};
     struct dataset *d;
@@ -198,7 +198,7 @@ Test(tfrecord, the_other_features_are_found_by_sample)
 }
 
 /* Features that no field can name: with a byte of 0 in their names, or a name that is too long. */
-Test(tfrecord, no_feature_is_found_by_the_beginning_of_its_name)
+Test(tfrecord, features_are_found_only_by_their_whole_name)
 {
     struct bytes f = {0}, file = {0};
     struct plenum_error err = {""};
@@ -224,7 +224,7 @@ Test(tfrecord, no_feature_is_found_by_the_beginning_of_its_name)
     bytes_fini(&file);
 }
 
-Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
+Test(tfrecord, other_files_are_rejected_with_a_message)
 {
     struct bytes file = {0}, f = {0};
 
@@ -272,7 +272,7 @@ Test(tfrecord, numbers_and_names_are_not_mixed)
     bytes_fini(&two);
 }
 
-Test(tfrecord, of_features_with_one_name_the_last_counts)
+Test(tfrecord, the_last_feature_of_a_name_counts)
 {
     struct bytes f = {0}, file = {0};
     struct dataset *d;
@@ -290,9 +290,10 @@ Test(tfrecord, of_features_with_one_name_the_last_counts)
     bytes_fini(&file);
 }
 
-/* Images whose beginnings lie in the record many times: the place that is kept must still be right.
+/* The first bytes of these images occur in the record many times; the stored offset must still be
+ * right.
  */
-Test(tfrecord, images_of_nothing_but_repetition_are_found)
+Test(tfrecord, repetitive_images_are_found)
 {
     static const size_t lens[] = {1, 63, 64, 65, 1000, 70000};
     struct bytes f = {0}, file = {0};
@@ -306,7 +307,7 @@ Test(tfrecord, images_of_nothing_but_repetition_are_found)
         example_put_bytes(&f, "decoy2", zeros, lens[i] - 1);
         example_put_bytes(&f, "image/encoded", zeros, lens[i]);
         example_put_int(&f, "image/class/label", (int64_t)i);
-        example_put_bytes(&f, "later", zeros, 70000); /* more than is read along */
+        example_put_bytes(&f, "later", zeros, 70000); /* more than is read with the image */
         record_put(&file, &f);
         zeros[lens[i] - 1] = 0;
     }
@@ -357,7 +358,7 @@ static void write_at(const char *name, size_t at, uint8_t byte, bool keep_time)
     (void)close(fd);
 }
 
-Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
+Test(tfrecord, changes_of_an_open_file_are_detected)
 {
     struct bytes file = {0};
     struct dataset *d;
@@ -383,8 +384,8 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     is_bad(d, 1, -ESTALE, "has changed");
     dataset_unref(d);
 
-    /* Another file under its name is another file: the open data set keeps working, the next
-     * dataset_open() sees the new file. */
+    /* A file that is replaced: the open data set keeps working, and the next dataset_open() sees
+     * the new file. */
     tree_write_bytes(&tree, "z", &file);
     d = opened_in(&tree, "tfrecord:", "z");
     reads(d, 0, "one", 3, 1);
@@ -400,7 +401,7 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     bytes_fini(&file);
 }
 
-Test(tfrecord, parts_are_the_whole_without_a_rest)
+Test(tfrecord, parts_add_up_to_the_whole)
 {
     struct bytes file = {0};
     char name[64], format[64];
@@ -430,8 +431,8 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
         cr_expect(eq(i64, label, 7), "%u parts", parts);
     }
     cr_assert(eq(int, unlink(tree_path(&tree, "x-6")), 0));
-    dataset_unref(
-        opened_in(&tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may lie elsewhere */
+    dataset_unref(opened_in(
+        &tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may be on another host */
     refused_in(&tree, "tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
     refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
     refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,
@@ -444,7 +445,7 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
 }
 
 /* With fewer descriptors than archives. */
-Test(tfrecord, more_archives_than_descriptors_are_read_all_the_same)
+Test(tfrecord, more_archives_than_descriptors_can_be_read)
 {
     struct rlimit limit = {.rlim_cur = 64, .rlim_max = 64};
     struct bytes file = {0};
@@ -529,7 +530,7 @@ static int survives(const uint8_t *bytes, size_t len, int *bad)
     return count;
 }
 
-Test(tfrecord, cut_at_every_byte_it_is_whole_records_or_refused, .timeout = 300)
+Test(tfrecord, truncated_at_every_byte_it_has_whole_records_or_is_rejected, .timeout = 300)
 {
     struct small s;
     int bad;

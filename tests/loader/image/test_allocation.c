@@ -130,7 +130,7 @@ Test(allocation, nothing_per_image_after_warm_up)
         free(made[i].bytes);
 }
 
-Test(allocation, each_one_may_fail)
+Test(allocation, each_allocation_may_fail)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 4};
     struct pipeline p = parse("exif rrc(16)");

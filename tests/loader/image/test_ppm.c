@@ -228,7 +228,7 @@ ParameterizedTest(struct header_case *c, ppm, headers)
 }
 
 /* The other formats of the family are rejected. */
-Test(ppm, others_are_no_ppm)
+Test(ppm, other_formats_are_rejected)
 {
     static const char *const heads[] = {"P1\n1 1\n1", "P2\n1 1\n255\n9", "P3\n1 1\n255\n1 2 3",
                                         "P4\n8 1\nx", "P7\nWIDTH 1\n",   "Pf\n1 1\n-1\n"};
@@ -251,7 +251,7 @@ Test(ppm, others_are_no_ppm)
     }
 }
 
-Test(ppm, cut_off_or_longer_by_any_byte)
+Test(ppm, truncated_or_longer_by_any_byte)
 {
     struct pipeline p = parse("exif rrc(8,scale=0.05:0.3)");
     char why[200];

@@ -66,7 +66,7 @@ Test(properties, renderer_and_oracle_agree, .timeout = 600)
     image_decoder_destroy(decoder);
 }
 
-Test(properties, a_canonical_text_stands_for_itself)
+Test(properties, a_canonical_text_parses_to_itself)
 {
     char text[RANDOM_PIPELINE_MAX];
 

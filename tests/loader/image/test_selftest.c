@@ -20,7 +20,7 @@
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/oracle.h"
 
-Test(selftest, this_machine_gives_the_pixels_of_the_definition)
+Test(selftest, this_machine_renders_the_defined_pixels)
 {
     struct plenum_error err = {""};
 

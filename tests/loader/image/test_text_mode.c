@@ -87,7 +87,7 @@ static const char probably[] =
     "the file was probably copied in text mode (each CR LF became LF): copy it again";
 static const char removed[] = "it was copied in text mode (each CR LF became LF): copy it again";
 
-Test(text_mode, every_jpeg_that_it_makes_bad_says_so)
+Test(text_mode, every_damaged_jpeg_names_the_reason)
 {
     uint32_t judged = 0;
 
@@ -111,7 +111,7 @@ Test(text_mode, every_jpeg_that_it_makes_bad_says_so)
     cr_expect(judged > 30, "%u", judged);
 }
 
-Test(text_mode, a_png_tells_by_its_signature)
+Test(text_mode, a_png_shows_it_in_its_signature)
 {
     struct made_png spec = {.width = 60, .height = 50, .colour_type = 2, .depth = 8};
     struct made m = make_png(&spec), changed;
@@ -128,7 +128,7 @@ Test(text_mode, a_png_tells_by_its_signature)
     free(m.bytes);
 }
 
-Test(text_mode, raw_pixels_tell_by_their_length)
+Test(text_mode, raw_pixels_show_it_in_their_length)
 {
     struct made_ppm spec = made_ppms[0];
     struct made m, changed;
@@ -142,7 +142,7 @@ Test(text_mode, raw_pixels_tell_by_their_length)
 }
 
 /* Random bytes that begin like a JPEG: only a large file shows that CR LFs are missing. */
-Test(text_mode, missing_crs_show_where_there_are_many_lines)
+Test(text_mode, missing_crs_show_if_there_are_many_lines)
 {
     struct made m = {malloc(4 << 20), 4 << 20}, changed;
 
@@ -161,7 +161,7 @@ Test(text_mode, missing_crs_show_where_there_are_many_lines)
 
 /* If no table of such a JPEG has an LF, its header stays intact, and no decoder warns about its
  * data. */
-Test(text_mode, shows_where_the_decoder_notices_nothing)
+Test(text_mode, shows_even_if_the_decoder_notices_nothing)
 {
     uint32_t unnoticed = 0;
 
@@ -194,7 +194,7 @@ static void expect_unchanged(const struct made *m)
 
 /* Lines that end in CR LF, in a comment or after the image, do not show a copy in text mode, even
  * if no other byte is an LF. */
-Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
+Test(text_mode, a_valid_jpeg_with_such_lines_is_good)
 {
     static const char comment[] = "\xFF\xFE\0\x12"
                                   "a\r\nb\r\nc\r\nd\r\ne\r\nf";
@@ -230,7 +230,7 @@ Test(text_mode, a_sound_jpeg_with_such_lines_is_good)
 }
 
 /* Raw pixels are judged by their number, not by their values. */
-Test(text_mode, a_sound_file_of_such_lines_is_good)
+Test(text_mode, a_valid_file_of_such_lines_is_good)
 {
     static const char pixels[] = "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n";
     struct made m = {(uint8_t *)strdup("P6 2 4 255 ########################"), 35};
@@ -243,7 +243,7 @@ Test(text_mode, a_sound_file_of_such_lines_is_good)
 
 /* A dark image of raw pixels has many LFs and hardly a CR. If it is cut off, the error says that,
  * and does not blame text mode. */
-Test(text_mode, a_dark_image_that_is_cut_off_says_so)
+Test(text_mode, a_truncated_dark_image_is_reported_as_truncated)
 {
     static const char header[] = "P6\n100 100\n255\n";
     struct made m = {malloc(30000), 29999};
@@ -260,7 +260,7 @@ Test(text_mode, a_dark_image_that_is_cut_off_says_so)
 }
 
 /* All files have junk in the header, and half of them more damage. */
-Test(text_mode, junk_is_advised_where_it_helps)
+Test(text_mode, junk_is_advised_if_it_helps)
 {
     uint32_t advised = 0, silent = 0;
 
@@ -345,7 +345,7 @@ Test(text_mode, a_damaged_file_with_lines_of_text_has_another_reason)
 }
 
 /* Archives and record files contain any bytes, and some text. */
-Test(text_mode, archives_tell_by_their_binary_members)
+Test(text_mode, archives_show_it_in_their_binary_members)
 {
     struct made m = {malloc(4 << 20), 4 << 20}, changed;
 

@@ -101,7 +101,7 @@ static void *render_all(void *arg)
     return NULL;
 }
 
-/* What there is without notes. */
+/* Render without hints. */
 static uint8_t *want_of(uint64_t epochs)
 {
     struct render_spec spec = opened(false);
@@ -159,8 +159,8 @@ static void overwrite(const char *path, const void *bytes, size_t len)
     (void)close(fd);
 }
 
-/* No byte of the file of hints, whatever is in it, makes another pixel. */
-Test(tiles, every_byte_of_the_notes)
+/* No byte of the hint cache, whatever its value, changes a pixel. */
+Test(tiles, every_byte_of_the_hints)
 {
     enum { EPOCHS = 2 };
     static uint8_t bytes[1 << 14], changed[1 << 14];
@@ -197,7 +197,7 @@ Test(tiles, every_byte_of_the_notes)
     free(want);
 }
 
-/* A file that is rewritten with the same size and time: its old hint does neither good nor harm. */
+/* A file is rewritten with the same size and time: its old hint has no effect. */
 Test(tiles, files_that_change)
 {
     enum { EPOCHS = 3 };
@@ -212,7 +212,7 @@ Test(tiles, files_that_change)
     write_photo(1, 200, 200);
     a = read_file(path);
     b = read_file(tree_path(&tree, "data/c/01.jpg"));
-    /* The longer one's end is behind the end of the image in the other. */
+    /* The bytes that the longer file has at its end lie after the end of the image in the other. */
     cr_assert(a.bytes && b.bytes);
     if (a.len < b.len) {
         struct made t = a;

@@ -148,7 +148,7 @@ Test(fair_queue, that_were_not_used_are_not_saved_up)
               "a late client gets half of the rest: %llu", (unsigned long long)w.clients[1].got);
 }
 
-Test(fair_queue, of_the_only_user_are_all)
+Test(fair_queue, of_the_only_user_are_unlimited)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .to = 10});
@@ -182,7 +182,7 @@ Test(fair_queue, starve_no_one)
 }
 
 /* Long turns (threads reading from storage that hangs) are divided fairly, too. */
-Test(fair_queue, that_are_held_are_shared)
+Test(fair_queue, that_take_long_are_divided_fairly)
 {
     const unsigned limit = 6;
     unsigned held = 0;

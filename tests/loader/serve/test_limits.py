@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A loader's limits and clients: budgets of CPU time and memory, numbers of clients, readers of folders."""
+"""A loader's limits: budgets of CPU time and memory, the number of clients, and who may read which folder."""
 
 import contextlib
 import errno

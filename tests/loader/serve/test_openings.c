@@ -320,7 +320,7 @@ Test(openings, end_with_the_last_waiter)
 }
 
 /* Indexing continues for the request that has waited longest, even if it is another user's. */
-Test(openings, that_are_left_are_inherited)
+Test(openings, that_are_abandoned_are_inherited)
 {
     ask(&askers[0], "1", "/index");
     wait_count(&storage.inside, 1);
@@ -381,7 +381,7 @@ Test(openings, that_wait_are_dropped_with_their_clients)
     cr_assert(lt(u32, count(&storage.calls), 10));
 }
 
-Test(openings, are_given_up_when_nothing_comes)
+Test(openings, are_given_up_without_progress)
 {
     openings_close(openings);
     blocking_close(blocking);

@@ -182,7 +182,7 @@ Test(session, from_hello_to_the_last_batch)
 
 /* A slot whose second labels and weights lie on their own page: all of them are written, and
  * nothing else is, neither after them nor in the other slots. */
-Test(session, mixed_samples_are_where_the_protocol_says)
+Test(session, mixed_samples_have_the_documented_layout)
 {
     enum { COUNT = 21, PLAIN = 16380, LABELS2 = 16384, WEIGHTS = LABELS2 + 8 * COUNT };
     struct wire_open o;
@@ -251,7 +251,7 @@ Test(session, an_unknown_client_is_refused)
     expect_served();
 }
 
-Test(session, messages_out_of_turn_are_refused)
+Test(session, messages_in_the_wrong_state_are_refused)
 {
     struct wire_open o;
     struct frame_conn c;
@@ -551,7 +551,7 @@ Test(session, mutated_messages_do_no_harm)
     expect_served();
 }
 
-Test(session, a_thousand_connections_that_say_nothing_leave_nothing)
+Test(session, a_thousand_silent_connections_leave_nothing_behind)
 {
     start(NULL, NULL);
     for (int i = 0; i < 1000; i++) {

@@ -85,7 +85,7 @@ ParameterizedTest(struct place_case *c, place, names)
     free(again);
 }
 
-Test(place, hosts_that_are_addresses)
+Test(place, hosts_may_be_addresses)
 {
     cr_expect(place_is_literal("127.0.0.1:9000"));
     cr_expect(place_is_literal("localhost/path"));

@@ -370,7 +370,7 @@ Test(avif, golden)
 }
 
 /* Only irot and imir count; EXIF's orientation does not. */
-Test(avif, properties_turn_it_and_exif_does_not)
+Test(avif, only_properties_rotate_the_image)
 {
     static const uint8_t want[4][3] = {{1, 4, 2}, {8, 5, 7}, {3, 2, 4}, {6, 7, 5}};
 

@@ -314,7 +314,7 @@ static int render(struct image_decoder *decoder, const struct made *m, uint8_t *
                         &plain, &(struct image_file){m->bytes, m->len}, err);
 }
 
-Test(jpeg, an_image_does_not_borrow_tables_from_the_one_before)
+Test(jpeg, an_image_does_not_use_tables_of_the_previous_one)
 {
     struct made whole = make_kind("4:2:0", 40, 40), no_quant = make_kind("4:2:0", 40, 40);
     struct made no_huff = make_kind("4:2:0", 40, 40),

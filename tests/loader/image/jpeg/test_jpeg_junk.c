@@ -229,7 +229,7 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
 
 /* Inserts random bytes anywhere in the header: they may begin a segment, or be a marker that has
  * none. */
-Test(jpeg_junk, both_decoders_agree_on_any)
+Test(jpeg_junk, both_decoders_agree_on_any_junk)
 {
     uint32_t files = files_wanted(6000), good = 0, forgiven = 0;
 
@@ -269,7 +269,7 @@ Test(jpeg_junk, both_decoders_agree_on_any)
 
 /* A length below 2 is invalid. libjpeg treats such a segment as empty, so the bytes after it count
  * as junk. */
-Test(jpeg_junk, behind_a_length_below_two_it_is_counted)
+Test(jpeg_junk, bytes_after_a_length_below_two_count_as_junk)
 {
     struct made_jpeg spec = {.width = 40, .height = 30, .colour = MADE_COLOUR, .orientation = 6};
     uint8_t junk[] = {0xFF, 0xFE, 0, 0, 'a', 'b', 'c'};
@@ -449,7 +449,7 @@ Test(jpeg_junk, is_packed_on_request)
 
 /* Hints for a file with junk serve pipelines with the word junk; for other pipelines the file stays
  * bad. */
-Test(jpeg_junk, tiles_are_found_behind_it)
+Test(jpeg_junk, tiles_are_found_after_it)
 {
     struct made_jpeg spec = {.width = 400, .height = 300, .colour = MADE_COLOUR};
     struct made m = make_jpeg(&spec);

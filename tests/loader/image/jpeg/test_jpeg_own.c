@@ -524,7 +524,7 @@ static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 
 /* For an image with little data, a table is filled with one symbol per entry. Symbols are combined
  * when another image uses the table, or at once if the image has much data. */
-Test(jpeg_own, tables_are_combined_where_it_is_worth_it)
+Test(jpeg_own, tables_are_combined_if_that_pays_off)
 {
     struct jpeg_huffs huffs = {0};
     uint32_t good = 0;

@@ -218,7 +218,7 @@ static struct made usual_file(uint32_t seed)
 }
 
 /* A hint may be damaged in any bit; pixels must be right all the same. */
-Test(jpeg_tiles, every_flipped_bit_of_a_note)
+Test(jpeg_tiles, every_flipped_bit_of_a_hint)
 {
     static struct hint hint, flipped;
     struct image_reader *reader = new_reader(NULL);

@@ -105,7 +105,7 @@ static void fill_colours(uint32_t red, uint32_t step)
     memcpy(planes, was, sizeof(planes));
 }
 
-Test(augment_loops, grey_of_every_colour)
+Test(augment_loops, every_colour_to_grey)
 {
     FOR_SETS(loops)
     for (uint32_t red = 0; red < 256; red++) {

@@ -57,7 +57,7 @@ static void parse(const char *operations, struct pipeline *ret)
     cr_assert(pipeline_parse(text, ret, &err) == 0, "%s: %s", text, err.text);
 }
 
-Test(augment_text, says_what_is_drawn)
+Test(augment_text, describes_what_is_drawn)
 {
     const struct image_draw draw = {.seed = 1, .epoch = 2, .position = 3};
     char words[AUGMENT_TEXT_MAX];
@@ -113,7 +113,7 @@ Test(augment_text, every_step_can_be_applied)
 }
 
 /* The text names the sample's own share, and a box that is no larger than the picture. */
-Test(augment_text, says_what_is_mixed)
+Test(augment_text, describes_what_is_mixed)
 {
     char words[AUGMENT_TEXT_MAX];
     struct pipeline pipeline;

@@ -86,7 +86,7 @@ static double parabola(double alpha, double x)
 /* Kolmogorov-Smirnov: the distance exceeds 1.95 / sqrt(n) once in a thousand times. */
 #define CRITICAL (1.95 / sqrt(DRAWS))
 
-Test(mix, shares_have_the_distribution_beta)
+Test(mix, shares_are_beta_distributed)
 {
     static const struct rational alphas[] = {{1, 100},  {1, 10}, {1, 5}, {2, 5}, {4, 5},
                                              {99, 100}, {3, 2},  {7, 2}, {10, 1}};
@@ -108,7 +108,7 @@ static struct pipeline parsed(const char *text)
     return p;
 }
 
-Test(mix, probabilities_are_those_of_the_text)
+Test(mix, probabilities_follow_the_pipeline)
 {
     struct pipeline p = parsed("rrc(32) mix(mixup=0.8, cutmix=1, p=3/4, switch=1/4)");
     uint32_t mixed = 0, cut = 0;
@@ -128,7 +128,7 @@ Test(mix, probabilities_are_those_of_the_text)
     cr_expect(lt(dbl, fabs(cut - 0.1875 * DRAWS), 5 * sqrt(DRAWS * 0.1523) + 0.01 * DRAWS));
 }
 
-Test(mix, boxes_lie_within_and_weigh_what_they_leave)
+Test(mix, boxes_lie_inside_and_weights_match_their_area)
 {
     static const char *const texts[] = {"rrc(1) cutmix(1)", "rrc(2) cutmix(0.3)",
                                         "rrc(31) cutmix(2)", "rrc(8192) cutmix(1)",
@@ -153,7 +153,7 @@ Test(mix, boxes_lie_within_and_weigh_what_they_leave)
 }
 
 /* All pairs of levels, with steps of the share too small to skip a byte's value, by all loops. */
-Test(mix, every_set_of_loops_blends_alike)
+Test(mix, all_sets_of_loops_blend_equally)
 {
     static uint8_t own[256 * 256], partner[256 * 256], got[256 * 256];
     struct image_store stores[] = {{PLENUM_UINT8, PLENUM_NCHW, 4}, {PLENUM_INT8, PLENUM_NHWC, 4}};
@@ -180,7 +180,7 @@ Test(mix, every_set_of_loops_blends_alike)
             }
 }
 
-Test(mix, a_box_is_the_partners)
+Test(mix, a_box_shows_the_partner)
 {
     static const struct rect rects[] = {{0, 0, 7, 5}, {2, 1, 3, 4}, {6, 4, 1, 1}, {0, 3, 7, 1}};
     uint8_t own[4 * 35], partner[4 * 35], got[4 * 35];

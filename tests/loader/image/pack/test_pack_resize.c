@@ -480,7 +480,7 @@ Test(pack_resize, raw_is_lossless)
 }
 
 /* A shrunk raw image has the oracle's pixels, those that a JPEG would be encoded from. */
-Test(pack_resize, raw_of_a_smaller_image)
+Test(pack_resize, raw_pixels_of_a_shrunk_image)
 {
     static const struct pack_resize resizes[] = {{.longest = 64, .raw_share = 100},
                                                  {.shortest = 41, .raw_share = 100}};

@@ -158,7 +158,7 @@ Test(png, cut_off_at_every_byte)
             cut += strncmp(err.text, "the PNG file is cut off: it ends after ", 39) == 0;
         }
         cr_expect(good > 0 && bad > 0);
-        cr_expect(bad - cut <= 4, "every one behind the signature says that it is cut off");
+        cr_expect(bad - cut <= 4, "every length after the signature is reported as truncated");
         free(m.bytes);
     }
     image_decoder_destroy(decoder);
@@ -322,7 +322,7 @@ static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
 
 /* docs/pixels.md, 7: all of passes 1 to 6 is needed, and pass 7 up to the last row that is shown:
  * here, row 11. */
-Test(png, the_last_pass_of_an_interlaced_one_is_read_as_far_as_needed)
+Test(png, the_last_interlaced_pass_is_read_only_as_far_as_needed)
 {
     struct pipeline p = parse("resize(16) center_crop(8)");
     struct image_draw draw = {0};
@@ -351,7 +351,7 @@ Test(png, the_last_pass_of_an_interlaced_one_is_read_as_far_as_needed)
     image_decoder_destroy(decoder);
 }
 
-Test(png, exif_turns_it_too)
+Test(png, exif_rotates_png)
 {
     struct pipeline plain_p = parse("resize(20) center_crop(16)");
     struct pipeline exif_p = parse("exif resize(20) center_crop(16)");

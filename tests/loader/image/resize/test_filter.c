@@ -49,7 +49,7 @@ Test(filter, lanczos_has_three_lobes)
     follows_the_formula(PIPELINE_LANCZOS);
 }
 
-Test(filter, the_simple_ones_have_no_negative_weight)
+Test(filter, the_simple_filters_have_no_negative_weight)
 {
     cr_expect(not(filter_has_negative(PIPELINE_BILINEAR)));
     cr_expect(not(filter_has_negative(PIPELINE_NEAREST)));

@@ -245,7 +245,7 @@ Test(resize, every_axis_follows_the_definition)
 }
 
 /* Random shapes, mostly small ones: there vector loops are most likely to go wrong at the ends. */
-Test(resize, shapes_by_chance)
+Test(resize, random_shapes)
 {
     struct all all = resize_of_all();
     char why[200];
