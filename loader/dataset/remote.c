@@ -39,11 +39,6 @@ struct remote {
     size_t num_objects;
 };
 
-bool remote_is_name(const char *where)
-{
-    return place_is_remote(where);
-}
-
 int remote_create(struct dataset *d, const struct dataset_options *options,
                   struct plenum_error *err)
 {

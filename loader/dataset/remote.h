@@ -13,9 +13,6 @@ struct remote;
 /** Threads that wait for answers of a store at the same time. */
 enum { REMOTE_THREADS = 64 };
 
-/** Is it the name of something in a store? */
-bool remote_is_name(const char *where);
-
 /** Prepare dataset->remote: 0 or -errno with `err` set. */
 int remote_create(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);

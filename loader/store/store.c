@@ -160,6 +160,11 @@ static int read_page(struct store_listing *l, struct listing_page *page, struct 
         r = listing_read(fetch.body ? fetch.body : "", fetch.body_len, on_object, l, page, err);
         if (r == -EBADMSG)
             (void)error_set(err, r, "%s: the server's listing is malformed", l->place->name);
+        else if (r == -ENOMEM)
+            (void)error_set(err, r, "out of memory");
+        else if (r == -E2BIG && l->count == l->most)
+            (void)error_set(err, r, "%s: it has more than %llu objects", l->place->name,
+                            (unsigned long long)l->most);
     }
     fetch_fini(&fetch);
     free(query);
@@ -203,6 +208,7 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
     unsigned empty = 0; /* pages without objects, one after the other */
     int r = open_prefix(prefix, policy, &place, err);
 
+    assert(found);
     if (r < 0)
         return r;
     do {
@@ -240,6 +246,7 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
     struct opened_place p;
     int r = open_place(name, policy, &p, err);
 
+    assert(facts && policy);
     if (r < 0)
         return r;
     o = calloc(1, sizeof(*o));

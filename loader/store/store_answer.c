@@ -3,6 +3,7 @@
 
 #include "loader/store/store_answer.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -257,6 +258,7 @@ static int check_whole(const struct store_answer *a, const struct wanted_range *
 int answer_check_range(const struct store_answer *a, const struct wanted_range *want,
                        uint64_t *skip, struct plenum_error *err)
 {
+    assert(want->len > 0 && want->offset <= UINT64_MAX - want->len);
     if (a->encoding[0])
         return error_set(err, -EOPNOTSUPP,
                          "it is stored with 'Content-Encoding: %s': store it without", a->encoding);
