@@ -5,6 +5,7 @@
 
 #include "common/data/dataname.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,15 +74,30 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
     return *at <= end;
 }
 
-/* Returns whether a string names an object in a store (loader/store/store_place.h)? */
-static bool is_remote(const char *text)
-{
-    static const char *const schemes[] = {"s3://", "https://", "http://"};
+static const char *const schemes[] = {
+    [DATANAME_S3] = "s3://", [DATANAME_HTTPS] = "https://", [DATANAME_HTTP] = "http://"};
 
+const char *dataname_scheme(enum dataname_scheme scheme)
+{
+    assert((size_t)scheme < ARRAY_LEN(schemes));
+    return schemes[scheme];
+}
+
+const char *dataname_after_scheme(const char *text, enum dataname_scheme *ret)
+{
     for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-        if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0)
-            return true;
-    return false;
+        if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0) {
+            *ret = (enum dataname_scheme)i;
+            return text + strlen(schemes[i]);
+        }
+    return NULL;
+}
+
+bool dataname_is_remote(const char *text)
+{
+    enum dataname_scheme scheme;
+
+    return dataname_after_scheme(text, &scheme) != NULL;
 }
 
 void dataname_split(const char *text, struct dataname *ret)
@@ -90,7 +106,7 @@ void dataname_split(const char *text, struct dataname *ret)
     const char *at = text + len, *end = text + strlen(text), *key, *value;
 
     *ret = (struct dataname){.where = text};
-    if (len == 0 || len > FORMAT_MAX || is_remote(text))
+    if (len == 0 || len > FORMAT_MAX || dataname_is_remote(text))
         return;
     while (dataname_next_setting(&at, end, &key, &key_len, &value, &value_len))
         ;
@@ -190,7 +206,7 @@ bool dataname_is_absolute(const char *text)
             break;
     }
     return (name.format && is_format(&name, "generated")) || *name.where == '/' ||
-           is_remote(name.where);
+           dataname_is_remote(name.where);
 }
 
 /* Does a string begin with the scheme of a URL? */
@@ -219,7 +235,7 @@ int dataname_refuse_url(const char *text, struct plenum_error *err)
                          "data set '%s': use s3:// for a bucket of Google Cloud Storage, with "
                          "AWS_ENDPOINT_URL=https://storage.googleapis.com and an HMAC key",
                          text);
-    if (path && is_url(path) && !is_remote(path))
+    if (path && is_url(path) && !dataname_is_remote(path))
         return error_set(err, -EINVAL,
                          "data set '%s': Plenum reads files, s3:// and https://, but no other "
                          "URLs: mount the storage as a file system, or copy the data to a disk",
@@ -248,7 +264,7 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
     if (r < 0)
         return error_set(err, r, "out of memory");
     if (!(name.format && is_format(&name, "generated")) && *name.where && *name.where != '/' &&
-        !is_remote(name.where)) {
+        !dataname_is_remote(name.where)) {
         add(&made, folder, strlen(folder));
         add(&made, "/", strcmp(folder, "/") != 0);
     }

@@ -9,6 +9,16 @@
 
 #include <plenum/error.h>
 
+/** The schemes of names in stores. */
+enum dataname_scheme { DATANAME_S3, DATANAME_HTTPS, DATANAME_HTTP };
+
+/** "s3://" and so on. */
+const char *dataname_scheme(enum dataname_scheme scheme);
+/** The text after a scheme, in any case, that a path or pattern begins with; NULL: it has none. */
+const char *dataname_after_scheme(const char *text, enum dataname_scheme *ret);
+/** Does a path or pattern begin with one of these schemes? */
+bool dataname_is_remote(const char *text);
+
 /** The parts of a name as pointers into its text, which must outlive this. */
 struct dataname {
     const char *format; /* [format_len]; NULL for a plain path */

@@ -27,6 +27,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/data/dataname.h"
 #include "common/data/git_lfs.h"
 #include "common/data/text_mode.h"
 #include "common/util/error_set.h"
@@ -263,7 +264,7 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 
 int archive_find(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
-    int r = remote_is_name(d->where) ? remote_create(d, options, err) : 0;
+    int r = dataname_is_remote(d->where) ? remote_create(d, options, err) : 0;
 
     if (r == 0)
         r = d->remote ? remote_find(d, err) : find_archives(d, err);

@@ -150,7 +150,7 @@ int name_check_scope(const struct scope *p, const char *name, struct plenum_erro
     const char *path = dataname_path(name);
     struct stat st;
 
-    if (!path || !*path || p->num_roots == 0 || remote_is_name(path) ||
+    if (!path || !*path || p->num_roots == 0 || dataname_is_remote(path) ||
         scope_stat(p, path, &st) != -EXDEV)
         return 0;
     return scope_error(p, err, -EXDEV, path);
@@ -191,10 +191,9 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
     char list[256];
 
     d->format = format_find(parts->format, parts->format_len);
-    if (d->format && d->format->scan && !d->format->remote && remote_is_name(parts->where))
+    if (d->format && d->format->scan && !d->format->remote && dataname_is_remote(parts->where))
         return error_set(err, -EINVAL,
-                         "%s: reads only files; in an object store, tar: and tfrecord: read "
-                         "archives",
+                         "%s: reads only files; in an object store, use archives, list: or mds:",
                          d->format->name);
     if (d->format && *parts->where)
         return 0;
@@ -227,7 +226,7 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
         return r;
     if (!plain)
         r = parse_format(d, &parts, err);
-    else if (remote_is_name(parts.where))
+    else if (dataname_is_remote(parts.where))
         r = format_recognise_remote(parts.where, &d->format, err);
     else
         r = format_recognise(&d->scope, parts.where, &d->format, err);

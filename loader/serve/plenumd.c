@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/data/dataname.h"
 #include "common/net/address.h"
 #include "common/util/cgroup.h"
 #include "common/util/error_set.h"
@@ -24,7 +25,6 @@
 #include "loader/serve/notify.h"
 #include "loader/serve/users.h"
 #include "loader/serve/roots.h"
-#include "loader/store/store_place.h"
 #include "loader/serve/server.h"
 
 struct plenumd_arguments {
@@ -315,7 +315,7 @@ static int check_value(const char *name, const char *value, struct plenum_error 
     if (strcmp(name, "listen") == 0)
         return address_parse_listen(value, &address, err);
     if ((root || strcmp(name, "cache-dir") == 0 || strcmp(name, "tls-key") == 0) &&
-        value[0] != '/' && !(root && place_is_remote(value)))
+        value[0] != '/' && !(root && dataname_is_remote(value)))
         return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
                          value);
     return root ? check_root(value, err) : 0;

@@ -169,7 +169,7 @@ static int parse_root(struct root *root, const char *text, struct plenum_error *
             end--;
         *end = '\0';
     }
-    r = place_is_remote(copy) ? parse_prefix(root, copy, err) : parse_folder(root, copy, err);
+    r = dataname_is_remote(copy) ? parse_prefix(root, copy, err) : parse_folder(root, copy, err);
     if (r == 0 && readers && (r = parse_readers(root, readers, err)) < 0)
         (void)error_prefix(err, r, "root %s", copy);
     free(copy);

@@ -24,7 +24,7 @@
 #include "common/util/lock.h"
 
 enum {
-    BYTES_MAX = 256 << 20, /* of all ranges in the table */
+    BYTES_MAX = 256 << 20, /* of all ranges and blocks in the table */
     RANGE_MAX = 16 << 20,  /* larger ranges are not announced */
     GAP_MAX = 64 << 10,    /* bytes between neighbours that are fetched and dropped */
     BLOCK_MAX = 8 << 20,
@@ -73,7 +73,7 @@ static struct {
     struct ahead_entry *table[TABLE];
     struct list queue, started;
     size_t queued;
-    uint64_t bytes;
+    uint64_t bytes;      /* of queued ranges and of blocks */
     uint64_t neighbours; /* moving mean; NEIGHBOURS_FULL: each range has one in the queue */
     uint64_t requests, ranges;
     bool ready;
@@ -103,10 +103,20 @@ static void unref_block(struct ahead_block *b)
     assert(lock_is_held(&ahead.mu) && b->refs > 0);
     if (--b->refs > 0)
         return;
+    assert(b->state != BLOCK_FLYING && ahead.bytes >= b->want.len);
+    ahead.bytes -= b->want.len;
     exchange_fini(&b->exchange);
     bucket_request_fini(&b->request);
     free(b->bytes);
     free(b);
+}
+
+/* A range is no longer queued. */
+static void leave_queue(const struct ahead_entry *e)
+{
+    assert(ahead.queued > 0 && ahead.bytes >= e->len);
+    ahead.queued--;
+    ahead.bytes -= e->len;
 }
 
 static void remove_entry(struct ahead_entry *e)
@@ -121,9 +131,7 @@ static void remove_entry(struct ahead_entry *e)
     if (e->block)
         unref_block(e->block);
     else
-        ahead.queued--;
-    assert(ahead.bytes >= e->len);
-    ahead.bytes -= e->len;
+        leave_queue(e);
     free(e->key);
     aws_wipe(e->url);
     free(e);
@@ -209,8 +217,7 @@ static void attach(struct ahead_block *b, const struct ahead_entry *first)
             continue;
         list_remove(&e->link);
         list_add_last(&ahead.started, &e->link);
-        assert(ahead.queued > 0);
-        ahead.queued--;
+        leave_queue(e);
         ahead.ranges++;
         e->block = b;
         b->refs++;
@@ -242,6 +249,7 @@ static struct ahead_block *create_block(const struct ahead_entry *first)
         return NULL;
     }
     b->refs = 1;
+    ahead.bytes += b->want.len;
     b->exchange = (struct exchange){
         .transfer = {.method = "GET",
                      .url = b->request.url,
@@ -266,7 +274,7 @@ static bool start(struct ahead_entry *first)
         return false;
     }
     attach(b, first);
-    assert(first->block == b);
+    assert(first->block == b && b->refs > 1);
     if (exchange_start(&b->exchange, NULL) < 0) {
         b->state = BLOCK_FAILED;
         unref_block(b);
@@ -405,11 +413,21 @@ static void catch_up(void)
     pump(left);
 }
 
+/* A reader no longer needs a block. */
+static void release_block(struct ahead_block *b)
+{
+    lock_acquire(&ahead.mu);
+    unref_block(b);
+    lock_release(&ahead.mu);
+}
+
 bool ahead_take(const struct ahead_range *r, uint8_t *dst, const atomic_bool *cancel)
 {
     struct ahead_entry *e;
+    struct ahead_block *b = NULL;
     bool taken = false;
 
+    assert(r->bucket && r->key && r->facts && r->len > 0);
     lock_acquire(&ahead.mu);
     init();
     e = find(r);
@@ -418,17 +436,19 @@ bool ahead_take(const struct ahead_range *r, uint8_t *dst, const atomic_bool *ca
         e = find(r); /* it may have been dropped */
     }
     if (e && e->block && await(e, cancel)) {
-        const struct ahead_block *b = e->block;
-
+        b = e->block;
+        b->refs++;
         taken = b->state == BLOCK_READY;
-        if (taken)
-            memcpy(dst, b->bytes + (r->offset - b->want.offset), r->len);
     }
     if (e && e->readers == 0 && (!taken || e->wanted <= 1))
         remove_entry(e);
     else if (e && e->wanted > 0)
         e->wanted--;
     lock_release(&ahead.mu);
+    if (taken)
+        memcpy(dst, b->bytes + (r->offset - b->want.offset), r->len);
+    if (b)
+        release_block(b);
     return taken;
 }
 

@@ -27,7 +27,6 @@ static const char *const keys[AWS_KEYS] = {
     [AWS_TOKEN_FILE] = "web_identity_token_file",
     [AWS_PROCESS] = "credential_process",
     [AWS_SSO] = "sso_session",
-    [AWS_SOURCE] = "source_profile",
 };
 
 const char *aws_variable(const char *name)

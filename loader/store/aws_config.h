@@ -19,7 +19,6 @@ enum aws_key {
     AWS_TOKEN_FILE,
     AWS_PROCESS,
     AWS_SSO,
-    AWS_SOURCE,
     AWS_KEYS
 };
 

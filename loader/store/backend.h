@@ -43,7 +43,6 @@ struct transfer {
 
     /* The module's own. */
     struct transfer *next;
-    void *state;
 };
 
 struct store_backend {

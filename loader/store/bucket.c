@@ -36,7 +36,7 @@ enum {
 
 struct bucket {
     struct bucket *next; /* constant, like the two below */
-    enum place_scheme scheme;
+    enum dataname_scheme scheme;
     char *host;
     struct lock mu;
     /* Holding mu. */
@@ -86,9 +86,9 @@ static int set_endpoint(struct bucket *b, struct plenum_error *err)
     struct aws_config config = {.found = false};
     int r;
 
-    if (b->scheme != PLACE_S3) {
+    if (b->scheme != DATANAME_S3) {
         (void)snprintf(b->endpoint.scheme, sizeof(b->endpoint.scheme), "%s",
-                       b->scheme == PLACE_HTTPS ? "https" : "http");
+                       b->scheme == DATANAME_HTTPS ? "https" : "http");
         r = snprintf(b->endpoint.host, sizeof(b->endpoint.host), "%s", b->host);
         return r < (int)sizeof(b->endpoint.host)
                    ? 0
@@ -151,7 +151,7 @@ int bucket_get(const struct store_place *place, struct bucket **ret, struct plen
 
 bool bucket_is_s3(const struct bucket *b)
 {
-    return b->scheme == PLACE_S3;
+    return b->scheme == DATANAME_S3;
 }
 
 void bucket_get_endpoint(struct bucket *b, struct endpoint *ret)
@@ -239,7 +239,7 @@ static void shrink(struct bucket *b)
 void bucket_leave(struct bucket *b, enum bucket_outcome outcome)
 {
     lock_acquire(&b->mu);
-    assert(b->in_flight > 0);
+    assert(b->in_flight > 0 && b->window >= WINDOW_MIN);
     b->in_flight--;
     if (outcome == BUCKET_SUCCESS) {
         b->window += b->was_slow ? 1 / b->window : 1;
@@ -258,6 +258,7 @@ uint64_t bucket_backoff_ns(struct bucket *b, unsigned tries)
     uint64_t most = BACKOFF_MS * NS_PER_MS, random = 0;
     bool is_poor;
 
+    assert(tries > 0);
     lock_acquire(&b->mu);
     is_poor = b->tenths < TOKENS_A_SUCCESS;
     if (!is_poor)
@@ -296,6 +297,7 @@ static int add_range(struct bucket_request *r, const struct wanted_range *want)
 {
     int code = add_header(r, strdup("Accept-Encoding: identity"));
 
+    assert(!want || (want->len > 0 && want->offset <= UINT64_MAX - want->len));
     if (code == 0 && want)
         code = add_header(r, str_format("Range: bytes=%llu-%llu", (unsigned long long)want->offset,
                                         (unsigned long long)(want->offset + want->len - 1)));
@@ -330,6 +332,7 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
     int code;
 
     sigv4_date((time_t)((int64_t)(time_clock_ns(CLOCK_REALTIME) / NS_PER_SEC) + skew_s), date);
+    assert(!c->anonymous);
     authorization = sigv4_authorization(store_backend_get(NULL), &request);
     if (!authorization)
         return -ENOMEM;
@@ -375,8 +378,8 @@ int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucke
                                  query->query);
     if (request.url)
         r = add_range(&request, query->want);
-    request.any_address = (b->scheme == PLACE_S3 && !e.is_aws) || place_is_literal(e.host);
-    if (r == 0 && b->scheme == PLACE_S3) {
+    request.any_address = (b->scheme == DATANAME_S3 && !e.is_aws) || place_is_literal(e.host);
+    if (r == 0 && b->scheme == DATANAME_S3) {
         r = get_credentials(query, &request.credentials, err);
         if (r < 0)
             goto out;
@@ -403,7 +406,8 @@ int bucket_request_url(const char *url, const struct wanted_range *want, struct 
     const char *host = strstr(url, "://");
     int r = request.url ? add_range(&request, want) : -ENOMEM;
 
-    request.any_address = host && place_is_literal(host + 3);
+    assert(host);
+    request.any_address = place_is_literal(host + 3);
     if (r < 0) {
         bucket_request_fini(&request);
         return error_set(err, r, "out of memory");

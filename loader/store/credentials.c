@@ -141,6 +141,7 @@ static int ask(struct exchange *x, struct plenum_error *err)
     const char *const *headers = x->transfer.headers;
     struct transfer request = x->transfer;
 
+    assert(request.url && headers && !x->body);
     for (int i = 0; i < METADATA_TRIES; i++) {
         exchange_fini(x);
         *x = (struct exchange){.transfer = {.method = request.method,
@@ -190,6 +191,15 @@ static int from_environment(struct credentials *ret, struct plenum_error *err)
               : NOT_CONFIGURED;
 }
 
+/* The configured endpoint of STS; NULL: AWS's. The token must not go to AWS if another service is
+ * configured. */
+static const char *sts_endpoint(void)
+{
+    const char *own = aws_variable("AWS_ENDPOINT_URL_STS");
+
+    return own ? own : aws_variable("AWS_ENDPOINT_URL");
+}
+
 /* Exchange the token in a file for the credentials of a role. */
 static int assume_role(const char *role, const char *file, const char *region,
                        struct credentials *ret, struct plenum_error *err)
@@ -197,7 +207,7 @@ static int assume_role(const char *role, const char *file, const char *region,
     static const char *const none[] = {NULL};
     struct exchange x = {.answer = {0}};
     char *token = NULL, *name = place_encode(role, true), *quoted = NULL, *url = NULL;
-    const char *endpoint = aws_variable("AWS_ENDPOINT_URL_STS");
+    const char *endpoint = sts_endpoint();
     size_t len;
     int r = aws_read_file(file, &token, &len);
 
@@ -209,9 +219,9 @@ static int assume_role(const char *role, const char *file, const char *region,
         token[--len] = '\0';
     quoted = place_encode(token, true);
     if (quoted && name && endpoint)
-        url = str_format("%s/?Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName="
+        url = str_format("%s%s?Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleSessionName="
                          "plenum&RoleArn=%s&WebIdentityToken=%s",
-                         endpoint, name, quoted);
+                         endpoint, endpoint[strlen(endpoint) - 1] == '/' ? "" : "/", name, quoted);
     else if (quoted && name)
         url = str_format("https://sts%s%s.amazonaws.com/?Action=AssumeRoleWithWebIdentity&Version="
                          "2011-06-15&RoleSessionName=plenum&RoleArn=%s&WebIdentityToken=%s",
@@ -261,17 +271,27 @@ static int from_profile(const struct aws_config *config, struct credentials *ret
 /* May this URL get a container's token? Only over HTTPS, or to this host and its link. */
 static bool is_container_endpoint(const char *url)
 {
-    static const char *const hosts[] = {"http://127.",           "http://localhost",
-                                        "http://[::1]",          "http://169.254.170.2",
-                                        "http://169.254.170.23", "http://[fd00:ec2::23]"};
+    static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
+                                        "[fd00:ec2::23]"};
+    char *plain = strndup(url, strcspn(url, "?#"));
+    struct store_place place = {.host = NULL};
+    bool may;
 
-    for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
-        const char *rest = str_after(url, hosts[i]);
-
-        if (rest && (i == 0 || strchr(":/", *rest)))
-            return true;
+    if (!plain || place_parse(plain, &place, NULL) < 0) {
+        free(plain);
+        return false;
     }
-    return strncmp(url, "https://", 8) == 0;
+    may = place.scheme == DATANAME_HTTPS ||
+          (place.scheme == DATANAME_HTTP && strncmp(place.host, "127.", 4) == 0 &&
+           place_is_literal(place.host));
+    for (size_t i = 0; i < ARRAY_LEN(hosts) && place.scheme == DATANAME_HTTP; i++) {
+        const char *port = str_after(place.host, hosts[i]);
+
+        may = may || (port && (*port == '\0' || *port == ':'));
+    }
+    place_fini(&place);
+    free(plain);
+    return may;
 }
 
 static int from_container(struct credentials *ret, struct plenum_error *err)
@@ -352,6 +372,7 @@ static int from_instance(struct credentials *ret, struct plenum_error *err)
         exchange_fini(&x);
         return NOT_CONFIGURED; /* not an instance of EC2 */
     }
+    x.body[strcspn(x.body, "\r\n")] = '\0';
     header = str_format("X-aws-ec2-metadata-token: %s", x.body);
     r = header ? ask_instance(&x, "GET", folder, header, err) : -ENOMEM;
     if (r == 0) {

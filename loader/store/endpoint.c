@@ -44,7 +44,7 @@ static int use(const char *url, const char *source, const char *bucket, struct e
         return error_set(err, -EINVAL, "PLENUM_S3_ADDRESSING must be path or virtual, not '%s'",
                          style);
     r = place_parse(url, &place, err);
-    if (r < 0 || place.scheme == PLACE_S3) {
+    if (r < 0 || place.scheme == DATANAME_S3) {
         if (r == 0)
             place_fini(&place);
         return error_set(err, -EINVAL,
@@ -55,7 +55,7 @@ static int use(const char *url, const char *source, const char *bucket, struct e
     while (len > 0 && place.key[len - 1] == '/')
         len--;
     (void)snprintf(ret->scheme, sizeof(ret->scheme), "%s",
-                   place.scheme == PLACE_HTTPS ? "https" : "http");
+                   place.scheme == DATANAME_HTTPS ? "https" : "http");
     r = snprintf(ret->host, sizeof(ret->host), "%s%s%s", virtual ? bucket : "", virtual ? "." : "",
                  place.host);
     if (r < (int)sizeof(ret->host))

@@ -253,6 +253,7 @@ static void launch(struct transfer *t)
         t->done(t, -ENOMEM, "out of memory");
         return;
     }
+    assert(t->url && t->headers && t->stall_ns > 0 && !f->headers);
     f->transfer = t;
     f->moved_ns = time_now_ns();
     set_options(f);
@@ -302,6 +303,7 @@ MESSAGE static void land(struct flight *f, int code, const char *why)
     struct transfer *t = f->transfer;
     char text[CURL_ERROR_SIZE];
 
+    assert(strlen(why) < sizeof(text) && f->transfer);
     (void)memcpy(text, why, strlen(why) + 1);
     (void)curl_multi_remove_handle(engine.multi, f->easy);
     if (f->prev)
@@ -428,6 +430,7 @@ static int engine_start(struct transfer *t)
 {
     int r;
 
+    assert(t->header && t->body && t->done);
     (void)pthread_mutex_lock(&engine.mu);
     r = run_engine();
     if (r == 0) {

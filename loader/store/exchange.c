@@ -65,6 +65,7 @@ static bool on_body(struct transfer *t, const uint8_t *bytes, size_t len)
         return false;
     if (!x->dst)
         return false;
+    assert(x->got <= x->want->len);
     skipped = min_u64(x->skip, len);
     x->skip -= skipped;
     n = min_u64(len - skipped, x->want->len - x->got);
@@ -108,7 +109,8 @@ int exchange_start(struct exchange *x, struct plenum_error *err)
     const struct store_backend *backend = store_backend_get(err);
     int r;
 
-    assert(x->ended && x->transfer.url && x->transfer.headers);
+    assert(x->ended && x->transfer.url && x->transfer.method && x->transfer.headers);
+    assert(!x->body && x->got == 0 && x->code == 0);
     if (!backend)
         return -ENOTSUP;
     x->transfer.header = on_header;

@@ -106,9 +106,9 @@ static const char *describe(const struct fetching *f, const struct exchange *x, 
 static const char *remedy(const struct fetching *f, const struct bucket_request *request, char *ret,
                           size_t size)
 {
-    const char *source = request->credentials ? request->credentials->source : "", *code;
+    const char *source = request->credentials ? request->credentials->source : "";
+    const char *code = f->document.code;
 
-    code = f->document.code;
     if (!bucket_is_s3(f->fetch->bucket))
         return "it does not allow this host to read the file";
     if (strcmp(code, "InvalidObjectState") == 0)
@@ -134,6 +134,14 @@ static int give_up(const struct fetching *f, const struct exchange *x)
                      f->tries, describe(f, x, what, sizeof(what)));
 }
 
+static int has_changed(const struct fetching *f, const char *what)
+{
+    return error_set(f->err, -ESTALE,
+                     "%s has changed since the data set was indexed: start the job again, or put "
+                     "the object back%s%s%s",
+                     f->fetch->name, *what ? " (" : "", what, *what ? ")" : "");
+}
+
 static int fail_finally(const struct fetching *f, const struct exchange *x,
                         const struct bucket_request *request, enum answer_class class)
 {
@@ -151,10 +159,7 @@ static int fail_finally(const struct fetching *f, const struct exchange *x,
     case ANSWER_CHANGED:
         if (f->fetch->want && !f->fetch->want->facts && x->answer.status == 416)
             return error_set(f->err, -ERANGE, "%s: it is empty", name);
-        return error_set(f->err, -ESTALE,
-                         "%s has changed since the data set was indexed: start the job again, or "
-                         "put the object back (%s)",
-                         name, what);
+        return has_changed(f, what);
     case ANSWER_REFUSED:
         return error_set(f->err, -EACCES, "%s: %s: %s", name, what,
                          remedy(f, request, why, sizeof(why)));
@@ -181,10 +186,7 @@ static int fail_code(const struct fetching *f, const struct exchange *x)
     case -EFBIG:
         return error_set(f->err, x->code, "%s: %s", name, x->why.text);
     case -ESTALE:
-        return error_set(f->err, -ESTALE,
-                         "%s has changed since the data set was indexed: start the job again, or "
-                         "put the object back",
-                         name);
+        return has_changed(f, "");
     case -EKEYREJECTED:
         return error_set(f->err, x->code,
                          "%s: the server's certificate is not valid: %s; AWS_CA_BUNDLE or "
@@ -261,11 +263,17 @@ static int check_location(const struct fetching *f, const char *url, const char 
 
 static int follow(struct fetching *f, const struct exchange *x)
 {
-    char *url = absolute(x->answer.location, x->transfer.url);
-    int r = url ? 0 : error_set(f->err, -ENOMEM, "out of memory");
+    char *url;
+    int r;
 
-    if (r == 0 &&
-        (bucket_is_s3(f->fetch->bucket) || !*x->answer.location || f->redirects++ == REDIRECTS_MAX))
+    if (bucket_is_s3(f->fetch->bucket)) /* another address would need another signature */
+        return error_set(f->err, -EINVAL,
+                         "%s: the server answered %u: the bucket is at another endpoint, which "
+                         "AWS_ENDPOINT_URL or AWS_REGION must name",
+                         f->fetch->name, x->answer.status);
+    url = absolute(x->answer.location, x->transfer.url);
+    r = url ? 0 : error_set(f->err, -ENOMEM, "out of memory");
+    if (r == 0 && (!*x->answer.location || f->redirects++ == REDIRECTS_MAX))
         r = error_set(f->err, -ELOOP, "%s: the server redirects too often, or to nowhere",
                       f->fetch->name);
     if (r == 0)
@@ -274,6 +282,7 @@ static int follow(struct fetching *f, const struct exchange *x)
         aws_wipe(url);
         return r;
     }
+    assert(url != f->url);
     aws_wipe(f->url);
     f->url = url;
     f->was_moved_before = false;
@@ -287,6 +296,7 @@ static bool forget_moved(struct fetching *f)
 {
     if (!f->was_moved_before)
         return false;
+    assert(f->url && f->fetch->moved);
     aws_wipe(f->url);
     f->url = NULL;
     f->was_moved_before = false;
@@ -300,7 +310,6 @@ static int judge(struct fetching *f, const struct exchange *x, const struct buck
 {
     enum answer_class class = answer_classify(&x->answer, f->document.code);
     const char *region = x->answer.region[0] ? x->answer.region : f->document.region;
-    int r;
 
     *next = FETCH_AT_ONCE;
     switch (class) {
@@ -309,8 +318,7 @@ static int judge(struct fetching *f, const struct exchange *x, const struct buck
         *next = FETCH_AGAIN;
         return 0;
     case ANSWER_MOVED:
-        r = follow(f, x);
-        return r;
+        return follow(f, x);
     case ANSWER_REFRESH:
         if (f->refreshed || !request->credentials)
             break;
@@ -352,8 +360,7 @@ static int sign(struct fetching *f, struct bucket_request *request)
 static int use(struct fetching *f, struct exchange *x, const struct bucket_request *request,
                enum next_step *next)
 {
-    int r;
-
+    assert(!f->fetch->body);
     f->fetch->answer = x->answer;
     *next = FETCH_AGAIN;
     if (exchange_is_success(x)) {
@@ -369,8 +376,7 @@ static int use(struct fetching *f, struct exchange *x, const struct bucket_reque
     if (x->code < 0)
         return fail_code(f, x);
     listing_read_error(x->body ? x->body : "", x->body_len, &f->document);
-    r = judge(f, x, request, next);
-    return r;
+    return judge(f, x, request, next);
 }
 
 /* Wait before the next try; or give up. */
@@ -378,6 +384,7 @@ static int wait_for_next(struct fetching *f, const struct exchange *x)
 {
     uint64_t pause;
 
+    assert(f->tries > 0);
     if (f->tries >= TRIES_MIN && time_now_ns() - f->begin_ns >= bucket_times()->give_up_ns)
         return give_up(f, x);
     pause = bucket_backoff_ns(f->fetch->bucket, f->tries);
@@ -427,7 +434,9 @@ int fetch_run(struct fetch *fetch, struct plenum_error *err)
     enum next_step next = FETCH_AGAIN;
     int r = 0;
 
-    assert(fetch->policy && fetch->name && fetch->query);
+    assert(fetch->bucket && fetch->policy && fetch->name && fetch->key && fetch->query);
+    assert(!fetch->want || fetch->want->len > 0);
+    assert(!fetch->dst || fetch->want);
     f.url = fetch_moved_url(fetch->moved);
     f.was_moved_before = f.url != NULL;
     while (r == 0 && next != FETCH_DONE)

@@ -4,6 +4,7 @@
 
 #include "loader/store/sigv4.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ char *sigv4_authorization(const struct store_backend *backend, const struct sigv
     uint8_t key[STORE_HASH_BYTES], hash[STORE_HASH_BYTES];
     char *names = signed_names(r), *scope = NULL, *text = NULL, *ret = NULL;
 
+    assert(r->num_headers > 0 && strlen(r->date) == SIGV4_DATE_BYTES - 1);
     if (!names || hash_request(backend, r, names, request) < 0)
         goto out;
     scope = str_format("%.8s/%s/%s/aws4_request", r->date, r->region, r->service);

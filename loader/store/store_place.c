@@ -8,6 +8,7 @@
 #include "loader/store/store_place.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,31 +18,11 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-static const char *const schemes[] = {
-    [PLACE_S3] = "s3://", [PLACE_HTTPS] = "https://", [PLACE_HTTP] = "http://"};
-
-/* The text after the scheme, or NULL. */
-static const char *after_scheme(const char *text, enum place_scheme *ret)
-{
-    for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-        if (strncasecmp(text, schemes[i], strlen(schemes[i])) == 0) {
-            *ret = (enum place_scheme)i;
-            return text + strlen(schemes[i]);
-        }
-    return NULL;
-}
-
-bool place_is_remote(const char *text)
-{
-    enum place_scheme scheme;
-
-    return after_scheme(text, &scheme) != NULL;
-}
-
 size_t place_root_length(const char *text)
 {
-    enum place_scheme scheme;
-    const char *host = after_scheme(text, &scheme), *slash = host ? strchr(host, '/') : NULL;
+    enum dataname_scheme scheme;
+    const char *host = dataname_after_scheme(text, &scheme),
+               *slash = host ? strchr(host, '/') : NULL;
 
     return slash ? (size_t)(slash + 1 - text) : 0;
 }
@@ -81,7 +62,7 @@ static size_t host_length(const char *at, size_t len)
 
 static int parse_host(const char *at, size_t len, struct store_place *p, struct plenum_error *err)
 {
-    const uint64_t standard = p->scheme == PLACE_HTTPS ? 443 : 80;
+    const uint64_t standard = p->scheme == DATANAME_HTTPS ? 443 : 80;
     size_t host = host_length(at, len);
     char port[8] = "";
     uint64_t number = standard;
@@ -153,9 +134,9 @@ static int parse_key(const char *at, struct store_place *p, struct plenum_error 
     for (const char *c = at; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return error_set(err, -EINVAL, "it contains control characters");
-    if (p->scheme != PLACE_S3 && strpbrk(at, "?#"))
+    if (p->scheme != DATANAME_S3 && strpbrk(at, "?#"))
         return error_set(err, -EINVAL, "a URL with '?' or '#' is not supported");
-    if (p->scheme != PLACE_S3 && decode(p->key) < 0)
+    if (p->scheme != DATANAME_S3 && decode(p->key) < 0)
         return error_set(err, -EINVAL, "its percent-encoding is invalid, or encodes a slash");
     if (has_dots(p->key))
         return error_set(err, -EINVAL, "'.' and '..' cannot be parts of its path");
@@ -165,14 +146,14 @@ static int parse_key(const char *at, struct store_place *p, struct plenum_error 
 int place_parse(const char *text, struct store_place *ret, struct plenum_error *err)
 {
     struct store_place p = {0};
-    const char *host = after_scheme(text, &p.scheme);
+    const char *host = dataname_after_scheme(text, &p.scheme);
     size_t len;
     int r;
 
     if (!host)
         return error_set(err, -EINVAL, "%s: it does not begin with s3:// or https://", text);
     len = strcspn(host, "/");
-    r = p.scheme == PLACE_S3 ? parse_bucket(host, len, &p, err) : parse_host(host, len, &p, err);
+    r = p.scheme == DATANAME_S3 ? parse_bucket(host, len, &p, err) : parse_host(host, len, &p, err);
     if (r == 0)
         r = parse_key(host + len + (host[len] == '/'), &p, err);
     if (r < 0) {
@@ -213,9 +194,13 @@ char *place_encode(const char *text, bool slash)
 
 char *place_name(const struct store_place *p)
 {
-    char *key = p->scheme == PLACE_S3 ? strdup(p->key) : place_encode(p->key, false);
-    char *name =
-        key ? str_format("%s%s%s%s", schemes[p->scheme], p->host, *key ? "/" : "", key) : NULL;
+    char *key;
+    char *name;
+
+    assert(p->host && p->key);
+    key = p->scheme == DATANAME_S3 ? strdup(p->key) : place_encode(p->key, false);
+    name = key ? str_format("%s%s%s%s", dataname_scheme(p->scheme), p->host, *key ? "/" : "", key)
+               : NULL;
 
     free(key);
     return name;

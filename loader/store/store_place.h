@@ -9,17 +9,14 @@
 
 #include <plenum/error.h>
 
-enum place_scheme { PLACE_S3, PLACE_HTTPS, PLACE_HTTP };
+#include "common/data/dataname.h"
 
 /** A parsed name. Zero-initialised, or filled by place_parse(). */
 struct store_place {
-    enum place_scheme scheme;
+    enum dataname_scheme scheme;
     char *host; /* owned: the bucket, or HOST[:PORT] in lower case without a default port */
     char *key;  /* owned: without its leading slash, not encoded; "" for the whole bucket or host */
 };
-
-/** Returns whether a string begins with one of these schemes. */
-bool place_is_remote(const char *text);
 
 /**
  * Parse a name. The key of s3: is literal; the path of a URL is percent-decoded once.

@@ -185,3 +185,42 @@ ParameterizedTest(struct class_case *c, answer, classes)
     cr_expect(eq(int, (int)answer_classify(&a, c->code), (int)c->class), "%u %s", c->status,
               c->code);
 }
+
+Test(answer, racy_times)
+{
+    struct object_facts facts = {.size = 5, .mtime_s = 1000};
+
+    object_judge_time(&facts, 1000);
+    cr_expect(facts.racy);
+    object_judge_time(&facts, 1001);
+    cr_expect(facts.racy);
+    object_judge_time(&facts, 1002);
+    cr_expect(!facts.racy);
+    object_judge_time(&facts, 0);
+    cr_expect(facts.racy, "the store does not say what time it is");
+    (void)strcpy(facts.etag, "v1");
+    object_judge_time(&facts, 1000);
+    cr_expect(!facts.racy);
+}
+
+Test(answer, versions)
+{
+    struct object_facts now = {.size = 5, .mtime_s = 1000, .etag = "v1"}, known = now;
+
+    cr_expect(object_is_same(&now, &known));
+    known = (struct object_facts){.size = 5, .version = object_version(&now)};
+    cr_expect(object_is_same(&now, &known), "by a hash of the ETag");
+    (void)strcpy(now.etag, "v2");
+    cr_expect(!object_is_same(&now, &known));
+    now.etag[0] = '\0';
+    cr_expect(!object_is_same(&now, &known));
+    known.version = object_version(&now);
+    cr_expect(object_is_same(&now, &known), "by its time");
+    now.mtime_s++;
+    cr_expect(!object_is_same(&now, &known));
+    now = (struct object_facts){.size = 5};
+    known.version = object_version(&now);
+    cr_expect(object_is_same(&now, &known), "if the store tells neither");
+    now.size++;
+    cr_expect(!object_is_same(&now, &known));
+}
