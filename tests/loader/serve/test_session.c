@@ -419,9 +419,9 @@ Test(session, an_empty_render_is_rejected)
         struct wire_render m;
         const char *sentence;
     } cases[] = {
-        {{0, 8, 0, 0}, "does not exist"},          {{0, UINT64_MAX, 0, 0}, "does not exist"},
-        {{UINT64_MAX, 0, 0, 0}, "does not exist"}, {{0, 0, 2, 0}, "does not exist"},
-        {{0, 0, UINT32_MAX, 0}, "does not exist"},
+        {{.position = 8}, "does not exist"},       {{.position = UINT64_MAX}, "does not exist"},
+        {{.epoch = UINT64_MAX}, "does not exist"}, {{.slot = 2}, "does not exist"},
+        {{.slot = UINT32_MAX}, "does not exist"},
     };
 
     start(NULL, NULL);
