@@ -69,10 +69,9 @@ finish() {
     exit 0
 }
 
-# wait_for SECONDS COMMAND...: retry until it succeeds, for at most this long.
+# wait_for COMMAND...: retry until it succeeds. Gives up after five minutes, when something hangs.
 wait_for() {
-    local end=$((SECONDS + $1))
-    shift
+    local end=$((SECONDS + 300))
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $end ] || return 1
         sleep 0.02

@@ -65,7 +65,7 @@ class GuideTest(unittest.TestCase):
                            SLURM_TASKS_PER_NODE="4(x2)", SLURM_NTASKS_PER_NODE="4")
         done = subprocess.run(["/bin/bash", "-eu", "-c",
                                code.replace("plenumrun ", "plenumrun --dry-run --print-topology=json ")],
-                              env=environment, capture_output=True, text=True, timeout=100)
+                              env=environment, capture_output=True, text=True, timeout=300)
         plan = json.loads(done.stdout)
         self.assertEqual((plan["num_instances"], plan["num_replicas"], [h["name"] for h in plan["hosts"]]),
                          (8, 32, ["n0", "n1"]))

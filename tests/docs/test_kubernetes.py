@@ -285,7 +285,7 @@ class KubernetesTest(unittest.TestCase):
     def answer(self, loader, port, path):
         for _ in range(600):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as reply:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=300) as reply:
                     return reply.status
             except urllib.error.HTTPError as e:
                 return e.code

@@ -238,7 +238,7 @@ class LibraryTest(unittest.TestCase):
                                PLENUM_PLENUMD=os.path.join(BUILD, "plenumd"))
             environment.pop("PLENUM_LOADER", None)
             out = subprocess.run([program, data], check=True, capture_output=True, text=True, env=environment,
-                                 timeout=100).stdout
+                                 timeout=300).stdout
             self.assertEqual(out, run(os.path.join(BUILD, "plenumctl"), "hash", data, "--cache-dir", folder,
                                       "--pipeline", "rrc(48) flip(0.5)", "--epochs", "2"))
 

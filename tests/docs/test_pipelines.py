@@ -21,7 +21,7 @@ PRESETS = {"train", "eval", "torchvision_v2", "timm_a1", "dino_global", "mae", "
 
 def hashed(pipeline):
     return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True,
-                          timeout=60)
+                          timeout=300)
 
 
 class PipelinesTest(unittest.TestCase):

@@ -59,7 +59,7 @@ PLENUMRUN = os.path.join(BUILD, "plenumrun")
 
 
 def plenumrun(*words):
-    done = subprocess.run([PLENUMRUN, *words], capture_output=True, text=True, timeout=100, cwd=T)
+    done = subprocess.run([PLENUMRUN, *words], capture_output=True, text=True, timeout=300, cwd=T)
     if done.returncode:
         raise AssertionError(f"{words}: status {done.returncode}: {done.stderr}")
     return done.stdout
@@ -162,7 +162,7 @@ class PopRunTest(unittest.TestCase):
         self.assertEqual(echo(*words, "$CACHE_DIR")[1:], ["0 /tmp", "1 /tmp"])
 
     def check_verbose(self, words):
-        done = subprocess.run([PLENUMRUN, *words, "true"], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([PLENUMRUN, *words, "true"], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0)
         self.assertNotEqual(done.stderr, "")
 
@@ -178,7 +178,7 @@ class PopRunTest(unittest.TestCase):
     def check_remove_partition(self, names):
         """The option is rejected by name."""
         for option in [name.replace("*", "partition") for name in names]:
-            done = subprocess.run([PLENUMRUN, option, "x", "true"], capture_output=True, text=True, timeout=100)
+            done = subprocess.run([PLENUMRUN, option, "x", "true"], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 2)
             self.assertIn(option, done.stderr)
 

@@ -22,7 +22,7 @@ END
     chmod +x plenumd
     export PLENUM_PLENUMD=$T/plenumd
 }
-plenumrun() { timeout -k 5 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
+plenumrun() { timeout -k 5 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
 # job ARGUMENT... - plenumrun, 100 s at most: output in out and err, status in $code
 job() {
     plenumrun "$@" >out 2>err
@@ -37,7 +37,7 @@ job_while_loaders_die() {
     plenumrun "$@" >out 2>err &
     job=$!
     for ((n = 1; n <= times; n++)); do
-        wait_for 30 loaders $n
+        wait_for loaders $n
         sleep 0.4 # any moment of its work
         kill -KILL $(ls loaders) 2>/dev/null
     done

@@ -136,7 +136,7 @@ def run_and_kill(words, program, log, at, victim):
     if job.poll() is not None or len(pids) < 2:
         raise AssertionError(f"it ended by itself: {job.communicate()[1]}")
     os.kill(pids[victim], signal.SIGKILL)
-    _, err = job.communicate(timeout=100)
+    _, err = job.communicate(timeout=300)
     log.drain()
     left = instances_of(program, log.path)
     if left:

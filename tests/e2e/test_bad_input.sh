@@ -15,7 +15,7 @@ loader_threads 2
 old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # old enough for its index to be kept
 
 feeds() { # ARGUMENT... of feed: output in out and err, status in $code
-    timeout -k 5 100 "$feed" $stream "$@" >out 2>err
+    timeout -k 5 300 "$feed" $stream "$@" >out 2>err
     code=$?
 }
 refused() { [ "$code" = 1 ] && says "$1"; }
@@ -95,9 +95,9 @@ changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
     rm -f err # from the previous stream
-    timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
+    timeout -k 5 300 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
-    wait_for 60 grep -q "batch 0" err
+    wait_for grep -q "batch 0" err
     "$@"
     wait $feed
     code=$?
@@ -163,7 +163,7 @@ cp x/?.jpg x/good.txt secret
 chmod 755 .
 chmod 777 cache2
 plain_feed() { # the program starts the loader itself, as the same user
-    PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" \
+    PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 300 $user "$feed" $stream "$@" \
         >out 2>err
     code=$?
 }

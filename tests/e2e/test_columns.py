@@ -44,7 +44,7 @@ def at(*parts):
 
 
 def ctl(*words):
-    return subprocess.run([CTL, *words], check=True, capture_output=True, text=True, timeout=100).stdout
+    return subprocess.run([CTL, *words], check=True, capture_output=True, text=True, timeout=300).stdout
 
 
 def sample(data, number):
@@ -68,7 +68,7 @@ def module(name):
 
 class Columns(unittest.TestCase):
     def refuses(self, data, *sentences):
-        done = subprocess.run([CTL, "index", data], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([CTL, "index", data], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 1, done.stdout)
         for sentence in sentences:
             self.assertIn(sentence, done.stderr)
@@ -150,7 +150,7 @@ class ParquetTest(Columns):
         path, some = at("nulls.parquet"), images()
         some[2] = some[11] = None
         parquet(path, [Column("image", BYTES, some), Column("label", INT64, labels())], page_rows=2)
-        done = subprocess.run([CTL, "verify", path], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([CTL, "verify", path], capture_output=True, text=True, timeout=300)
         for row in 2, 11:
             self.assertIn(f"{path}, row {row}: its image is null", done.stdout + done.stderr)
         self.assertEqual(sample(path, 12)["bytes"], len(images()[12]))
@@ -250,7 +250,7 @@ class ParquetTest(Columns):
                     select.select([], [], [], 0.02)
                 got = subprocess.run([os.path.join(BUILD, "examples", "feed"), name, "--loader", f"unix:{socket}",
                                       "--pipeline", "resize(32) center_crop(32)"], capture_output=True, text=True,
-                                     timeout=100, check=False)
+                                     timeout=300, check=False)
                 self.assertIn(answer, got.stdout + got.stderr)
             finally:
                 loader.terminate()

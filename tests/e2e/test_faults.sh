@@ -23,7 +23,7 @@ job_while_the_loader_hangs() {
     rm -f loaders/*
     plenumrun "$@" >out 2>err &
     job=$!
-    wait_for 30 has_begun
+    wait_for has_begun
     kill -STOP $(ls loaders)
     code=0
     wait $job || code=$?
@@ -38,7 +38,7 @@ ok "the loader that hung has ended" gone $(ls loaders)
 rm -f loaders/*
 plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
 job=$!
-wait_for 30 loaders 1
+wait_for loaders 1
 sleep 0.5 # any moment of its work
 feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # excludes those of other tests
 memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)

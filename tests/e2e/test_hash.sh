@@ -97,7 +97,7 @@ is "$padded" "a program without a launcher starts its own loader" \
 code=$?
 ok "--batches stops after some batches" delivered "$("$ctl" hash data $stream --samples 20)"
 "$feed" data $stream --replicas 1 --micro-batch 4 --epochs 100000 --pause 5 --verbose --json >out 2>err &
-wait_for 60 grep -q "batch 3:" err
+wait_for grep -q "batch 3:" err
 kill -USR1 $!
 wait $!
 code=$?

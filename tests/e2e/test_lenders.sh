@@ -114,11 +114,11 @@ ok "... and the reason was reported each time" test \
 rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
 job=$!
-wait_for 30 loaders 1
+wait_for loaders 1
 sleep 0.4 # any time while it works
 touch down
 kill -KILL $(keepers | head -n 1)
-ok "a loader host that cannot be restarted is reported with the reason" wait_for 30 grep -q \
+ok "a loader host that cannot be restarted is reported with the reason" wait_for grep -q \
     'host localhost: its loader cannot be restarted: the host is on fire' err
 rm down
 wait $job
@@ -132,18 +132,18 @@ rm -f loaders/*
 "$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out \
     2>err &
 job=$!
-wait_for 30 loaders 1
+wait_for loaders 1
 kill -KILL $job
 wait $job 2>/dev/null
-ok "a loader ends when plenumrun is killed" wait_for 10 gone $(ls loaders)
+ok "a loader ends when plenumrun is killed" wait_for gone $(ls loaders)
 no_keepers() { ! keepers; }
-ok "... and so does its keeper" wait_for 10 no_keepers
+ok "... and so does its keeper" wait_for no_keepers
 
 rm -f loaders/*
 plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 \
     --json >out 2>err &
 job=$!
-wait_for 30 loaders 1
+wait_for loaders 1
 kill -STOP $(ls loaders)
 sleep 1 # an outage shorter than the limit
 kill -CONT $(ls loaders)
@@ -182,7 +182,7 @@ fault "a host that refuses logins, without the host check," 125 \
     "loader-host deaf: its loader cannot be started: connection refused" \
     --no-host-check --loader-host deaf
 if [ -z "${PLENUM_SANITIZED:-}" ] && strace -o /dev/null -e inject=sendmsg:error=EPIPE true 2>/dev/null; then
-    timeout -k 5 100 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" \
+    timeout -k 5 300 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" \
         --no-host-check --loader none --loader-host deaf -n 1 true >out 2>err
     ok "a login that ends before its input is written: the message has the reason" eval \
         'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: connection refused" err'

@@ -61,7 +61,7 @@ class SamplesTest(unittest.TestCase):
     def test_hello_without_data(self):
         """hello.c reports an error and fails"""
         done = subprocess.run([*program("hello"), os.path.join(T, "nothing")], capture_output=True, text=True,
-                              timeout=60)
+                              timeout=300)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn(os.path.join(T, "nothing"), done.stderr)
 

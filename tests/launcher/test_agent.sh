@@ -33,7 +33,7 @@ job() { # BASHRC ARGUMENT... - one job, whose logins run this first
     echo "$1" >bashrc
     shift
     rm -f token
-    timeout -k 5 60 "$run" --allow-run-as-root "$@" >out 2>err
+    timeout -k 5 300 "$run" --allow-run-as-root "$@" >out 2>err
     code=$?
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
@@ -74,16 +74,16 @@ lose_login() { # SHELL COMMAND - the login ends once the command, run by this sh
     rm -f daemon
     SHELL=$1 PLENUM_SHIM_AGENT=$T/lost PLENUM_SHIM_AGENT_HOSTS0=h1 PLENUM_SHIM_TOKEN=secret \
         "$run" --agent h1 "$2" >/dev/null 2>err &
-    wait_for 60 test -s daemon
+    wait_for test -s daemon
     kill -KILL $!
 }
 for trap in ':' 'trap "" TERM HUP'; do
     lose_login bash "$trap; echo \$\$ >$T/daemon; exec sleep 600"
-    ok "a daemon ends with its login, even after '$trap'" wait_for 60 daemon_ended
+    ok "a daemon ends with its login, even after '$trap'" wait_for daemon_ended
     daemon_ended || kill -KILL "$(cat daemon)"
     # Not every shell replaces itself by its last command.
     lose_login sh "sh -c 'echo \$\$ >$T/daemon; $trap; exec sleep 600'; exit 3"
-    ok "the same if the daemon is a child of the login's shell" wait_for 60 daemon_ended
+    ok "the same if the daemon is a child of the login's shell" wait_for daemon_ended
     daemon_ended || kill -KILL "$(cat daemon)"
 done
 # Names that Open MPI 4.1, 5.0, and 5.0.11 would use, and the folder of another job.
@@ -97,7 +97,7 @@ for name in "$mine" "prted.$(hostname).\$\$.$(id -u)" 'prted.$$'; do
         rm -rf "$sessions"
         mkdir -p "$sessions/$other"
         TMPDIR=$sessions lose_login sh "$command"
-        ok "the daemon's session files are removed (${command/$made/mkdir ${name}})" wait_for 60 \
+        ok "the daemon's session files are removed (${command/$made/mkdir ${name}})" wait_for \
             eval '[ "$(cd "$sessions" && find . -mindepth 2)" = "./$other" ]'
         daemon_ended || kill -KILL "$(cat daemon)"
     done

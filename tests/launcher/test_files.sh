@@ -9,7 +9,7 @@ export LC_ALL=C
 cd "$T" || exit 99
 
 job() {
-    timeout -k 5 60 "$run" --starter own --allow-run-as-root "$@" >out 2>err
+    timeout -k 5 300 "$run" --starter own --allow-run-as-root "$@" >out 2>err
     code=$?
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
@@ -79,7 +79,7 @@ mkdir later
 job -n 2 --output-dir later sh -c '[ $RANK = 1 ] || { rm later/instance-1.err; exit 0; }
     until [ ! -e later/instance-1.err ]; do sleep 0.05; done; echo last >&2'
 ok "a job continues if an output file is removed" same $code 0
-(ulimit -f 1; trap '' XFSZ; exec timeout 60 "$run" --starter own --allow-run-as-root -n 3 --output-dir small \
+(ulimit -f 1; trap '' XFSZ; exec timeout 300 "$run" --starter own --allow-run-as-root -n 3 --output-dir small \
     sh -c 'head -c 100000 /dev/zero | tr "\0" x; echo $RANK >&2' >/dev/null 2>err)
 code=$?
 ok "each truncated file is named" all 'same $code 123' 'has err small/instance-0.out' 'has err small/instance-1.out' \

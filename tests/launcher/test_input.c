@@ -47,7 +47,7 @@ static ssize_t wait_for(char *bytes)
     return n;
 }
 
-Test(input, another_reader_may_be_faster, .timeout = 20)
+Test(input, another_reader_may_be_faster, .timeout = 600)
 {
     static char bytes[MOST];
     struct pollfd fds[INPUT_FDS];
@@ -70,7 +70,7 @@ Test(input, another_reader_may_be_faster, .timeout = 20)
     cr_expect(eq(int, (int)wait_for(bytes), 0), "and again");
 }
 
-Test(input, a_signal_is_not_the_end, .timeout = 20)
+Test(input, a_signal_is_not_the_end, .timeout = 600)
 {
     static char bytes[MOST];
     int ours[2];
@@ -87,7 +87,7 @@ Test(input, a_signal_is_not_the_end, .timeout = 20)
     }
 }
 
-Test(input, is_not_read_without_room, .timeout = 20)
+Test(input, is_not_read_without_room, .timeout = 600)
 {
     struct pollfd fds[INPUT_FDS];
 

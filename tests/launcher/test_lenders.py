@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "python"))
 import tap  # noqa: E402
 
 RUN = os.path.join(BUILD, "plenumrun")
-LIMIT = 60
+LIMIT = 300
 BEAT = 19  # launcher/control/control.h
 VERSION = subprocess.run([RUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 

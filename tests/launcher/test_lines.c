@@ -227,7 +227,7 @@ static void count_line(void *arg, const char *line, size_t len)
 }
 
 /* A writer that never pauses: the reader has other work. */
-Test(lines, following_an_endless_source_ends, .timeout = 60)
+Test(lines, following_an_endless_source_ends, .timeout = 600)
 {
     int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     struct lines l = {0};

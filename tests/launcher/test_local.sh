@@ -18,7 +18,7 @@ hide_mpirun
 command -v mpirun && exit 99
 
 job() {
-    timeout -k 5 40 "$run" "$@" >out 2>err
+    timeout -k 5 300 "$run" "$@" >out 2>err
     code=$?
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
@@ -56,7 +56,7 @@ for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--i
 done
 # Such a child dates from before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
 mkfifo go
-timeout -k 5 40 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
+timeout -k 5 300 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
     'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err
 code=$?
 ok "plenumrun reaps a child that it did not start" same $code 0
@@ -74,12 +74,12 @@ ok "an instance gets the address of the collectives, but not the job's secret" a
     'has out "^PLENUM_COLLECTIVES=unix:@plenumrun-"'
 PLENUM_COLLECTIVES=unix:@plenumrun-0-collectives job -n 1 env
 ok "a PLENUM_COLLECTIVES variable from another job is not passed on" has_not out PLENUM_COLLECTIVES
-(ulimit -f 1; timeout 30 "$run" -n 2 true 2>&1 | cat >err; exit ${PIPESTATUS[0]})
+(ulimit -f 1; timeout 300 "$run" -n 2 true 2>&1 | cat >err; exit ${PIPESTATUS[0]})
 code=$?
 ok "a job without collectives runs under a file size limit" all 'same $code 0' '[ ! -s err ]'
 printf 'line\n' |
     job -n 2 --tag-output=%i: --output-dir files sh -c '[ $RANK != 0 ] || cat; printf "no newline %s" $RANK'
-job_out=$(printf 'line\n' | timeout 30 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' |
+job_out=$(printf 'line\n' | timeout 300 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' |
     sort)
 ok "each line is tagged with its instance; instance 0 reads standard input" same "$job_out" "0: line
 0: out 0
@@ -155,7 +155,7 @@ start() {
     env --default-signal=INT "$run" --grace 500ms "$@" -n 2 \
         sh -c "trap 'exit 6' USR1; trap '' TERM; setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
-    wait_for 20 sleeping 1005.$id 2
+    wait_for sleeping 1005.$id 2
     guard=$(pgrep -P $job)
     starter=$(pgrep -P $guard)
     outer=$(pgrep -P $starter | head -n 1)
@@ -169,11 +169,11 @@ tree() {
 dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
 gone() { ! kill -0 $job 2>/dev/null; }
 await_end() {
-    wait_for 30 dead $job || { echo "plenumrun is still there"; kill -KILL $job; }
+    wait_for dead $job || { echo "plenumrun is still there"; kill -KILL $job; }
     wait $job 2>/dev/null
     code=$?
 }
-nothing_is_left() { wait_for 20 dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+nothing_is_left() { wait_for dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
 
 start
 kill -USR1 $job $guard $starter $outer $inner

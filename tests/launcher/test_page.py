@@ -22,7 +22,7 @@ import tap  # noqa: E402
 
 RUN = [os.path.join(BUILD, "plenumrun"), "--allow-run-as-root", "--starter", "own"]
 PLENUMD = os.path.join(BUILD, "plenumd")
-LIMIT = 60
+LIMIT = 300
 
 
 def wait_for(what, condition):

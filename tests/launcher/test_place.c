@@ -308,7 +308,7 @@ static void check_laws(hwloc_topology_t t, const struct place_request *q, const 
     hwloc_bitmap_free(both);
 }
 
-Test(place, laws, .timeout = 300)
+Test(place, laws, .timeout = 600)
 {
     static const char *const topologies[] = {
         "package:1 [numa] core:1 pu:1",

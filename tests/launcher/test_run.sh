@@ -21,7 +21,7 @@ cpus=$(getconf _NPROCESSORS_ONLN)
 # in $code, milliseconds in $took.
 job() {
     begin=$(date +%s%N)
-    timeout -k 5 120 "$run" "$@" >out 2>err
+    timeout -k 5 300 "$run" "$@" >out 2>err
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
@@ -316,7 +316,7 @@ ok "the job's secret is not in the environment" has_not out PLENUM_SHIM
 WORLD_SIZE=7 job -n 2 sh -c 'echo $WORLD_SIZE'
 ok "an inherited WORLD_SIZE is replaced, with a warning" all 'same "$(sort -u out)" 2' 'has err "warning: WORLD_SIZE=7"'
 mkdir "sub dir"
-cd "sub dir" && timeout 30 "$run" -n 2 sh -c 'pwd; echo "$@"' sh : '*' ' x ' >../out 2>../err
+cd "sub dir" && timeout 300 "$run" -n 2 sh -c 'pwd; echo "$@"' sh : '*' ' x ' >../out 2>../err
 cd "$T" || exit 99
 ok "the working directory and arguments are passed on" same "$(sort -u out)" "$T/sub dir
 : *  x "
@@ -404,7 +404,7 @@ printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; 
     >other/mpirun
 PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host stopped1 true >out 2>err &
 job=$!
-wait_for 20 test -e asked
+wait_for test -e asked
 kill -STOP $job
 sleep 14 # longer than a host may take to answer
 : >answer
@@ -451,13 +451,13 @@ ok "the versions of all dependencies are printed as JSON" all 'same $code 0' \
     'has out "\"mpirun\": {\"version\": \"mpirun (Open MPI) "'
 
 # ---- input and output ----
-echo hello | timeout 30 "$run" -n 2 sh -c 'echo $RANK: $(cat)' 2>err | sort >out
+echo hello | timeout 300 "$run" -n 2 sh -c 'echo $RANK: $(cat)' 2>err | sort >out
 ok "standard input goes to instance 0" same "$(cat out)" "0: hello
 1:"
 head -c 8000000 /dev/urandom >bytes
-timeout 30 "$run" -n 1 cat <bytes >out 2>err
+timeout 300 "$run" -n 1 cat <bytes >out 2>err
 ok "8 MB pass through standard input and output" cmp bytes out
-echo hello | timeout 30 "$run" --stdin none -n 1 cat >out 2>err
+echo hello | timeout 300 "$run" --stdin none -n 1 cat >out 2>err
 ok "--stdin none gives an empty input" test ! -s out
 
 job -n 4 --tag-output='%i:' sh -c 'seq -f "$RANK line %.0f" 200000'
@@ -476,16 +476,16 @@ ok "unfinished last lines are delivered on lines of their own" same "$(sort out 
 job -n 2 sh -c '[ $RANK = 0 ] || exit 0; head -c 3000000 /dev/zero | tr "\0" z; echo'
 ok "a line of 3 MB is delivered" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
 
-timeout 40 "$run" -n 2 --heartbeat-timeout 4 seq 200000 2>err | { sleep 6; wc -l; } >out
+timeout 300 "$run" -n 2 --heartbeat-timeout 4 seq 200000 2>err | { sleep 6; wc -l; } >out
 ok "a slow reader loses no output and causes no timeout" all 'same "$(cat out)" 400000' 'has_not err error'
-timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
+timeout 300 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
 ok "a job ends when the reader of its output exits" all 'has err "the reader of its"' 'sleeping 1003.$id 0'
 
-timeout 30 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
+timeout 300 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
 codes="${PIPESTATUS[*]}"
 ok "a job ends when the reader of its standard error exits" all 'same "$codes" "141 0"'
 if [ -e /dev/full ]; then
-    timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK' >/dev/full 2>err
+    timeout 300 "$run" -n 2 --result full.json sh -c 'echo $RANK' >/dev/full 2>err
     code=$?
     ok "a full standard output gives status 123" all 'same $code 123' \
         'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
@@ -508,7 +508,7 @@ job -n 2 --output-dir data/files true
 ok "--output-dir rejects a folder that cannot be created" all 'same $code 125' \
     'has err "--output-dir: cannot make the folder data/files: Not a directory"'
 if [ -e /dev/full ]; then
-    timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK; echo lost >&2' >out 2>/dev/full
+    timeout 300 "$run" -n 2 --result full.json sh -c 'echo $RANK; echo lost >&2' >out 2>/dev/full
     code=$?
     ok "a full standard error gives status 123" all 'same $code 123' 'has full.json "\"exit_status\": 123"' \
         'same "$(sort out | tr "\n" ,)" 0,1,'
@@ -552,7 +552,7 @@ cat >prog <<'END'
 [ $PLENUM_RESTART_COUNT != 0 ] || { mv prog gone; sleep 0.2; exit 5; }
 END
 chmod +x prog
-{ wait_for 20 grep -q 'trying again in 5 s' err && mv gone prog; } &
+{ wait_for grep -q 'trying again in 5 s' err && mv gone prog; } &
 job -n 1 --max-restarts 2 --timeout 30 ./prog
 wait $!
 ok "a restart waits until the program is there, and each attempt counts" all 'same $code 0' \
@@ -567,9 +567,9 @@ END
 chmod +x prog
 env --default-signal=INT,USR1 "$run" -n 1 --max-restarts 9 --result ended.json ./prog >out 2>err &
 job=$!
-wait_for 20 grep -q 'trying again in 5 s' err
+wait_for grep -q 'trying again in 5 s' err
 kill -USR1 $job
-wait_for 20 grep -q 'trying again in 10 s' err
+wait_for grep -q 'trying again in 10 s' err
 kill -TERM $job
 wait $job
 code=$?
@@ -588,7 +588,7 @@ start() {
     env --default-signal=INT "$run" --grace 500ms -n 2 \
         sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
-    wait_for 10 sleeping 1005.$id 2
+    wait_for sleeping 1005.$id 2
 }
 # await_end - wait at most ten seconds for it to end: $code
 await_end() {
@@ -615,7 +615,7 @@ find_parts() {
     inner=$(pgrep -P $outer)
     tree=$(tree $job)
 }
-nothing_is_left() { wait_for 10 dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+nothing_is_left() { wait_for dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
 
 start "trap '' TERM;"
 kill -TERM $job
@@ -627,7 +627,7 @@ await_end
 ok "SIGUSR1 is forwarded" same $code 6
 start "trap ': >interrupted' INT; trap '' TERM;"
 kill -INT $job
-wait_for 10 test -e interrupted
+wait_for test -e interrupted
 kill -INT $job
 await_end
 ok "the second SIGINT kills the job" all 'same $code 130' 'sleeping 1005.$id 0'
@@ -638,7 +638,7 @@ wait_job() {
     "$run" "$@" -n 1 \
         sh -c "trap 'echo got >>got' USR1; : >up; while [ ! -e go ]; do sleep 0.05; done; grep SigIgn /proc/self/status" >out 2>err &
     job=$!
-    wait_for 10 test -e up
+    wait_for test -e up
 }
 end_job() {
     : >go
@@ -650,13 +650,13 @@ find_parts
 for part in outer inner; do
     rm -f got
     kill -USR1 ${!part}
-    wait_for 10 test -e got
+    wait_for test -e got
     ok "SIGUSR1 to the $part shim reaches the program" lines_in got 1
     sleep 1.2 # a different signal, rather than the same one by another route
 done
 rm -f got
 kill -USR1 $job $guard $mpirun $outer $inner
-wait_for 10 test -e got
+wait_for test -e got
 sleep 0.5 # to see that no second one comes
 ok "SIGUSR1 to all processes reaches the program once" lines_in got 1
 sleep 1.2 # a different signal, rather than the same one by another route
@@ -665,7 +665,7 @@ for part in outer mpirun inner job; do
     kill -USR1 ${!part}
     sleep 0.1 # routes of one signal
 done
-wait_for 10 test -e got
+wait_for test -e got
 sleep 0.5 # to see that no second one comes
 ok "in any order" lines_in got 1
 for part in guard outer inner; do
@@ -774,17 +774,17 @@ if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
     strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
     export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
     if [ "$cpus" -ge 2 ]; then
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out \
+        timeout 300 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out \
             2>err
         ok "a kernel that refuses to bind memory causes a warning with the reason" all \
             'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (is this a container"' \
             'same "$(grep -c "set_mempolicy(MPOL_BIND, \[0x0*[12]," trace)" 2'
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
+        timeout 300 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
             --strict-binding true >out 2>err
         code=$?
         ok "--strict-binding makes that an error, too" all 'same $code 125' \
             'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 \
+        timeout 300 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 \
             --mem-policy preferred true >out 2>err
         ok "--mem-policy preferred sets that policy" same \
             "$(grep -c 'set_mempolicy(\(0x5\|MPOL_PREFERRED\|MPOL_PREFERRED_MANY\)[^,]*, \[0x0*[12],' trace)" 2

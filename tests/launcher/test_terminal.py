@@ -136,7 +136,7 @@ class TerminalTest(unittest.TestCase):
         self.addCleanup(job.stdout.close)
         self.assertTrue(job.stdout.readline())
         job.send_signal(signal.SIGTSTP)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 300
         while open(f"/proc/{job.pid}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
             self.assertLess(time.monotonic(), end, "it did not stop")
             time.sleep(0.02)
@@ -152,9 +152,9 @@ class TerminalTest(unittest.TestCase):
         while seen != {b"0\n", b"1\n"}:  # each prints its own name, twenty times a second
             seen.add(job.stdout.readline())
             self.assertLessEqual(seen, {b"0\n", b"1\n"})
-            self.assertLess(time.monotonic(), end + 60, "only one of them continues")
+            self.assertLess(time.monotonic(), end + 300, "only one of them continues")
         job.send_signal(signal.SIGTERM)
-        self.assertEqual(job.wait(20), 143)
+        self.assertEqual(job.wait(300), 143)
 
     def test_bars(self):
         """progress bars of several instances: the last line shows one, and each ends as one line"""
@@ -193,7 +193,7 @@ class TorchTest(unittest.TestCase):
         if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
             self.skipTest("this PyTorch has no gloo")
         done = subprocess.run([RUN, "-n", "3", sys.executable, os.path.join(SOURCE, "tests/launcher/ddp.py")],
-                              capture_output=True, text=True, timeout=200)
+                              capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = sorted(done.stdout.splitlines())
         self.assertEqual([line.split(":")[0] for line in lines], [f"rank {i} of 3, local {i}" for i in range(3)])

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "python"))
 import tap  # noqa: E402
 
 RUN = os.path.join(BUILD, "plenumrun")
-LIMIT = 60
+LIMIT = 300
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")

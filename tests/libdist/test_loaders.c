@@ -64,7 +64,7 @@ static void teardown(void)
     tree_fini(&tree);
 }
 
-TestSuite(loaders, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(loaders, .init = setup, .fini = teardown, .timeout = 600);
 
 static pid_t start_with_key(unsigned i, const char *key)
 {
@@ -760,7 +760,7 @@ Test(loaders, one_with_another_data_set_is_named_and_not_used)
     cr_assert(eq(int, unlink(tree_path(&tree, "data/a/00.jpg")), 0)); /* sample 0 of class a */
     b = start(1);
     before = time_now_ns();
-    for (bool told = false; !told && time_now_ns() < before + 60 * NS_PER_SEC;) {
+    for (bool told = false; !told && time_now_ns() < before + 300 * NS_PER_SEC;) {
         while (!told && plenum_stream_take_warning(s, &warning))
             told = strstr(warning.text, "is not used") != NULL;
         (void)usleep(10000);

@@ -106,7 +106,7 @@ static void teardown(void)
     tree_fini(&tree);
 }
 
-TestSuite(lookup, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(lookup, .init = setup, .fini = teardown, .timeout = 600);
 
 static pid_t start(unsigned i)
 {

@@ -44,7 +44,7 @@ static void teardown(void)
     tree_fini(&tree);
 }
 
-TestSuite(reshape, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(reshape, .init = setup, .fini = teardown, .timeout = 600);
 
 static struct plenum_stream_options options_of(const char *loader)
 {

@@ -112,7 +112,7 @@ class LaunchersTest(unittest.TestCase):
         self.said = ""
         try:
             for process in running:
-                self.said += process.communicate(timeout=200)[1]
+                self.said += process.communicate(timeout=300)[1]
         finally:
             for process in running:
                 process.kill()

@@ -57,7 +57,7 @@ def plenumctl_hash(*args):
 
 def run_program(program, **environment):
     """The outcome, with DATA as its argument."""
-    return subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
+    return subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"), **environment})
 
 
@@ -733,7 +733,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(child.stdout.readline(), "waiting\n")
         time.sleep(0.5)  # now it most likely waits in the C library
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=60)
+        out, _ = child.communicate(timeout=300)
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
 
     def test_interrupted_too_late(self):

@@ -19,7 +19,7 @@ def why_not():
         with open(path, "w") as f:
             f.write("pass\n")
         try:
-            p = subprocess.run(words(1, folder) + [path], capture_output=True, text=True, timeout=100)
+            p = subprocess.run(words(1, folder) + [path], capture_output=True, text=True, timeout=300)
         except subprocess.TimeoutExpired:
             return "torchrun does not end"
     return None if p.returncode == 0 else "torchrun starts nothing: " + (p.stderr.strip().splitlines() or ["?"])[-1]

@@ -32,7 +32,7 @@ on() { "$vhosts" exec "$@"; }
 # job ARGUMENT... - run plenumrun for a minute at most; sets the files out and err, $code (status) and $took (ms)
 job() {
     begin=$(date +%s%N)
-    timeout -k 5 60 "$run" "$@" >out 2>err
+    timeout -k 5 300 "$run" "$@" >out 2>err
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
@@ -55,6 +55,6 @@ files() { # lists Open MPI's files at the head and on all hosts that are up
 }
 no_files() { [ -z "$(files)" ]; }
 nothing_is_left() {
-    wait_for 15 nothing_runs || { "$vhosts" ps; return 1; }
-    wait_for 5 no_files || { files; return 1; }
+    wait_for nothing_runs || { "$vhosts" ps; return 1; }
+    wait_for no_files || { files; return 1; }
 }

@@ -101,7 +101,7 @@ def alone(data, pipeline, epochs):
 def short_client():
     data, pipeline = random.choice(list(hashes))
     p = feed(*stream(data, pipeline, 2))
-    out, err = p.communicate(timeout=120)
+    out, err = p.communicate(timeout=300)
     good = p.returncode == 0 and json.loads(out)["hash"] == hashes[data, pipeline]
     must(good, f"{data} {pipeline}: status {p.returncode}, {out.strip()}, not {hashes[data, pipeline]}; {err.strip()}")
     count("clients with the right hash")
@@ -124,7 +124,7 @@ def refused_client():
             "gone": "/srv/gone"}.get(kind, "/srv/data")
     p = feed(*stream(data, "rrc(0)" if kind == "pipeline" else PIPELINES[0], 1), "--loader-timeout", "1",
              user="stranger" if kind == "stranger" else "member")
-    out, err = p.communicate(timeout=120)
+    out, err = p.communicate(timeout=300)
     must(p.returncode == 0 or err.strip() != "" or kind == "moving", f"{kind}: status {p.returncode} without a word")
     must(p.returncode != 0 or kind == "moving", f"{kind}: was served")
     count("clients refused" if kind != "moving" else "clients of data that changes")

@@ -135,12 +135,12 @@ home=/home/trainer in_pod v2 "$training" 1000 "${worker[@]}" >sshd.v2 2>&1 &
 home=/home/trainer in_pod v3 "$training" 1000 "${worker[@]}" >sshd.v3 2>&1 &
 home=/ in_pod v4 "$service" 10001 PLENUM_CACHE_DIR=/var/cache/plenum "${loader[@]}" >loaders 2>&1 &
 listens() { "$vhosts" head bash -c ": </dev/tcp/$VHOSTS_NET.$1/$2"; }
-for each in '2 2222' '3 2222' '4 9715'; do wait_for 30 listens $each; done
+for each in '2 2222' '3 2222' '4 9715'; do wait_for listens $each; done
 home=/home/trainer in_pod v1 "$training" 1000 K_MPI_JOB_ROLE=launcher OMPI_MCA_orte_keep_fqdn_hostnames=true \
     OMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile \
     OMPI_MCA_plm_rsh_args='-o ConnectionAttempts=10' OMPI_MCA_orte_set_default_slots=4 OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-    PLENUM_LOADER_KEY=/etc/plenum/key/client timeout -k 5 120 "${launcher[@]}" >out 2>err
+    PLENUM_LOADER_KEY=/etc/plenum/key/client timeout -k 5 300 "${launcher[@]}" >out 2>err
 { cat out err; tail -n 5 sshd.v2 loaders; } >said
 [ "$(sort out)" = "$(for ((i = 0; i < 8; i++)); do echo "$i 10"; done)" ]
 result $? "an MPIJob runs on its workers, fed by a loader of the service" said

@@ -35,7 +35,7 @@ images=0 status=0
 for store in "int8 nhwc" "uint8 nchw"; do
     # shellcheck disable=SC2086
     set -- $store
-    timeout 120 "$top_builddir/libtool" --mode=execute "${dhat[@]}" --dhat-out-file="$T/client.$2.json" \
+    timeout 300 "$top_builddir/libtool" --mode=execute "${dhat[@]}" --dhat-out-file="$T/client.$2.json" \
         "$top_builddir/examples/feed" "$T/data" --loader "$address" --micro-batch 8 --batches 20 --epochs 100 \
         --silence 60000 --dtype "$1" --layout "$2" >"$T/feed.out" 2>&1 || status=$?
     images=$((images + 160))

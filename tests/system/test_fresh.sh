@@ -85,7 +85,7 @@ serve() {
     as plenum PLENUM_CACHE_DIR=/var/cache/plenum $start --socket unix:/run/plenum/plenumd.sock --socket-mode 0660 \
         2>>served &
     service=$!
-    wait_for 20 test -S /run/plenum/plenumd.sock
+    wait_for test -S /run/plenum/plenumd.sock
 }
 ok "the service starts" serve
 service=$(pgrep -o -x plenumd)
@@ -103,7 +103,7 @@ before=$(version)
 ok "all packages are upgraded while a job streams" dpkg -i /debs/upgrade/*.deb
 ok "... to a higher version" dpkg --compare-versions "$(version)" gt "$before"
 kill "$service" # systemd would restart it
-wait_for 20 test ! -e "/proc/$service"
+wait_for test ! -e "/proc/$service"
 ok "the new loader starts" serve
 ok "the job succeeds" wait $job
 is "$(plenumctl hash /srv/photos $stream --epochs 40)" "... with the same hash" line out

@@ -140,7 +140,7 @@ ok "output of three hosts is complete and not mixed" same "$(awk '
     $1 != "v" $2 + 1 ":" || NF != 4 || $4 != last[$2] + 1 { bad++ }
     { last[$2] = $4 }
     END { print bad + 0, last[0], last[1], last[2] }' out)" "0 50000 50000 50000"
-echo hello | timeout 30 "$run" --host v2,v1 sh -c 'echo $RANK: $(cat)' >out 2>err
+echo hello | timeout 300 "$run" --host v2,v1 sh -c 'echo $RANK: $(cat)' >out 2>err
 ok "standard input reaches another host" same "$(sort out)" "0: hello
 1:"
 job --host v1:2 --print-topology sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status'

@@ -34,7 +34,7 @@ start() { # HOST [ARGUMENT of plenumd...]
     on "$host" env "${with[@]}" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$program" \
         --socket unix:/tmp/plenumd.sock \
         --listen "$host:7000" --tls-key "$dir/key" --threads 1 --quiet "$@"
-    wait_for 30 on "$host" sh -c 'test -S /tmp/plenumd.sock'
+    wait_for on "$host" sh -c 'test -S /tmp/plenumd.sock'
 }
 end() { # HOST [SIGNAL]
     on "$1" pkill "-${2:-KILL}" plenumd
@@ -69,7 +69,7 @@ n() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
 check() { checks+=("$1"); }
 says() { check "grep -q -e '$1' err"; }
 # The fault lasts until the trainer has printed this message.
-noticed() { wait_for 60 grep -q -e "$1" err || check "echo \"no '$1'\"; false"; }
+noticed() { wait_for grep -q -e "$1" err || check "echo \"no '$1'\"; false"; }
 struck() { check '[ $(($(n moved) + $(n hedged) + $(n incidents))) -gt 0 ]'; }
 lost() { check "[ \"\$(n incidents)\" -ge ${1:-1} ]"; }
 ends=0 # the trainer's expected status; if it is not 0, the trainer ends by itself
@@ -79,7 +79,7 @@ launch() { # [LOADERS [ARGUMENT of feed...]]
     local loaders=${1:-$both}
     shift
     : >err
-    PLENUM_LOADER_KEY=$dir/client PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" \
+    PLENUM_LOADER_KEY=$dir/client PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 300 "$feed" "${stream[@]}" \
         --micro-batch 4 --epochs 1000000 \
         --pause 3 --silence 600 --loader "$loaders" --verbose --json "$@" >out 2>err &
     trainer=$!
@@ -88,7 +88,7 @@ train() { # launches a trainer, and waits until it runs well, and for a random m
     local h
     launch "$@"
     progress 5
-    for h in $part; do wait_for 60 serves "$h" || check "echo 'the loader of $h was never used'; false"; done
+    for h in $part; do wait_for serves "$h" || check "echo 'the loader of $h was never used'; false"; done
     moment
 }
 # run FAULT: the trainer must get the same bytes
@@ -163,7 +163,7 @@ fault_loss() {
     for h in v1 v2; do
         lossy $h
         meanwhile
-        wait_for 60 drops $h || check "echo no packet was lost; false"
+        wait_for drops $h || check "echo no packet was lost; false"
         on $h nft delete table inet t
     done
 }
@@ -174,7 +174,7 @@ fault_slow_link() {
     for h in v1 v2; do
         on $h tc qdisc add dev eth0 root tbf rate 8mbit burst 64k latency 50ms
         meanwhile
-        wait_for 60 limits $h || check "echo the limit was never reached; false"
+        wait_for limits $h || check "echo the limit was never reached; false"
         on $h tc qdisc del dev eth0 root
     done
 }
@@ -187,11 +187,11 @@ proxy() { # HOST ARGUMENT...: from its port 7001 to 7000; proxy.HOST is its log
     on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" \
         "$host:7001" "$host:7000" \
         --seed $RANDOM "$@"
-    wait_for 30 grep -q listening "proxy.$host"
+    wait_for grep -q listening "proxy.$host"
 }
 end_proxy() { on "$1" pkill -KILL -f proxy.py; }
 better_way() { for h; do end_proxy "$h"; proxy "$h"; done; }
-proxies_did() { wait_for 60 grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
+proxies_did() { wait_for grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
 # 200 ms in each direction, to all loaders.
 fault_delay() {
     proxy v1 --delay 0.2
@@ -230,7 +230,7 @@ fault_mute() {
     proxy v1 --mute
     part=v2
     train tcp:v1:7001,tcp:v2:7000
-    wait_for 60 twice || check "cat proxy.v1; false"
+    wait_for twice || check "cat proxy.v1; false"
     better_way v1
     ending="end_proxy v1"
 }
@@ -466,11 +466,11 @@ hosts=v1 ok "a host that was powered off" run none
 end v1
 (umask 077 && head -c 32 /dev/urandom >key2)
 mv key key1 && cp -p key2 key && start v1 && mv key1 key
-PLENUM_LOADER_KEY=$dir/client on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
+PLENUM_LOADER_KEY=$dir/client on v3 timeout 300 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
 ok "a wrong key is rejected, and the loader logs it once" all 'same $code 1' 'has "does not have the key"' \
     'same "$(grep -c "does not have the key" log.v1)" 1'
-on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
+on v3 timeout 300 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
 ok "a missing key is rejected" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 
@@ -478,5 +478,5 @@ ok "a missing key is rejected" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 as_before v1
 PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
 ok "a trainer's host that was powered off" eval \
-    'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "sleep 1; ! serves v1"'
+    'wait_for serves v1 && "$vhosts" crash v3 && wait_for eval "sleep 1; ! serves v1"'
 finish

@@ -41,7 +41,7 @@ OMPI_MCA_orte_keep_fqdn_hostnames=0 PRTE_MCA_prte_keep_fqdn_hostnames=0 \
 # On a host named n1, n1.rack-b is a different host.
 "$vhosts" exec v1 hostname n1
 eval "cp $VHOSTS_DIR/ssh_config ssh_config"
-timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" \
+timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" \
     "$run" --host n1.rack-a.example.com,n1.rack-b.example.com sh -c 'echo $RANK $(ip -o -4 addr show eth0)' >out 2>err
 code=$?
 ok "a different host with the same first name" all 'same $code 0' \
@@ -75,7 +75,7 @@ daemon_ended() { ! on v2 kill -0 "$(cat daemon.pid)" 2>/dev/null; }
 job --start-timeout 30 --host v1,v2,v3 true
 ok "if a daemon does not connect, only its host is named" all 'same $code 125' \
     'last_line_has "did not start within 30.0 s (--start-timeout): no response from instance 1 on host v2: Open MPI.s daemon"' \
-    'has_not "host v1"' 'has_not "host v3"' 'wait_for 20 daemon_ended' 'nothing_is_left'
+    'has_not "host v1"' 'has_not "host v3"' 'wait_for daemon_ended' 'nothing_is_left'
 on v2 umount "$(readlink -f "$path")"
 
 # ---- Open MPI is not in the PATH of logins to v2 ----

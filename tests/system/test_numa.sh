@@ -24,7 +24,7 @@ same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: 
 has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; cat "$1"; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 job() {
-    timeout -k 5 200 "$run" "$@" >out 2>err
+    timeout -k 5 300 "$run" "$@" >out 2>err
     code=$?
 }
 # Prints what the kernel reports of a process: its CPUs, its memory policy, and the nodes that hold its private memory.

@@ -59,7 +59,7 @@ for h in v1 v2 v3; do
         { [ $1 != v1 ] || slurmctld -c; } && slurmd -N $1' "$D" $h >"$D/log/slurm.$h" 2>&1 || cat "$D/log/slurm.$h"
 done
 idle() { [ "$(on v1 sinfo -h -t idle -o %D)" = 3 ]; }
-wait_for 20 idle || { tail -n 5 "$D"/log/slurm* | sed 's/^/# /'; skip_all "Slurm does not start here"; }
+wait_for idle || { tail -n 5 "$D"/log/slurm* | sed 's/^/# /'; skip_all "Slurm does not start here"; }
 
 cd "$D/shared" || exit 99
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
@@ -70,7 +70,7 @@ has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 # in_slurm COMMAND... - run it on v1 for a minute at most; sets the files out and err, and $code
 in_slurm() {
-    timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
+    timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
     code=$?
 }
 no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x "orted|prted" >/dev/null; }
@@ -102,7 +102,7 @@ if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     in_slurm salloc -N3 "$run" --loader none --loader-host v3 sh -c 'echo $(hostname) >>where; exec "$@"' - \
         "$top_builddir/examples/feed" data --epochs 5 --json
     ok "--loader-host starts a loader in a step" all 'same $code 0' 'same "$(sort where)" "v1
-v2"' 'grep -q "$want" out' 'wait_for 20 no_step'
+v2"' 'grep -q "$want" out' 'wait_for no_step'
 else
     skip "--loader-host starts a loader in a step" "built without TLS"
 fi
@@ -114,7 +114,7 @@ else
 fi
 in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
 ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
-    'wait_for 20 no_step'
+    'wait_for no_step'
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
 ok "plenumrun inside a step" same "$(sort out)" "0 v1
 1 v2"
@@ -124,11 +124,11 @@ what='echo $RANK $(hostname)'
 while IFS='|' read -r allocation by options want <&9; do
     in_slurm salloc $allocation $by "$run" $options sh -c "$what"
     ok "salloc $allocation $by plenumrun $options" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "$want "' \
-        'wait_for 20 no_step'
+        'wait_for no_step'
     [ -x "$mpi_sum" ] || continue
     in_slurm salloc $allocation $by "$run" $options "$mpi_sum"
     ok "... with MPI" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
-        "$(($(wc -w <<<"$want") / 2))"' 'wait_for 20 no_step'
+        "$(($(wc -w <<<"$want") / 2))"' 'wait_for no_step'
 done 9<<END
 -N1|||0 v1
 -N1 -n2|||0 v1 1 v1
@@ -188,19 +188,19 @@ mkdir -p empty
 hide /dev/null "$daemon"
 for hosts in 2 3; do
     in_slurm salloc -N$hosts "$run" true
-    ok "a daemon that cannot be executed, among $hosts hosts" all 'same $code 125' 'wait_for 20 no_step' \
+    ok "a daemon that cannot be executed, among $hosts hosts" all 'same $code 125' 'wait_for no_step' \
         'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*: Permission denied): install the same Open MPI"'
 done
 unhide "$daemon"
 hide /dev/null "$(readlink -f "$library")"
 in_slurm salloc -N3 "$run" true
-ok "a daemon without its library" all 'same $code 125' 'wait_for 20 no_step' \
+ok "a daemon without its library" all 'same $code 125' 'wait_for no_step' \
     'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*error while loading shared libraries: "'
 unhide "$(readlink -f "$library")"
 if [ -d "$plugins" ]; then
     hide "$PWD/empty" "$plugins"
     in_slurm salloc -N3 "$run" true
-    ok "a daemon without its plugins" all 'same $code 125' 'wait_for 20 no_step' \
+    ok "a daemon without its plugins" all 'same $code 125' 'wait_for no_step' \
         'last_line_has "error: Open MPI.s daemon on host v2 ended before it had connected to mpirun (srun: Exited with exit code "'
     unhide "$plugins"
 else
@@ -233,10 +233,10 @@ END
 in_slurm sbatch script
 number=$(sed -n 's/Submitted batch job //p' out)
 three_up() { [ "$(grep -c up batch)" = 3 ]; }
-wait_for 20 three_up
+wait_for three_up
 on v1 scancel "$number"
 gone() { no_step && ! pgrep -fx 'sleep 1000' >/dev/null; }
-ok "scancel leaves nothing" wait_for 30 gone
+ok "scancel leaves nothing" wait_for gone
 cat >script <<END
 #!/bin/sh
 #SBATCH -N3 -o $PWD/batch
@@ -244,20 +244,20 @@ exec "$run" sh -c 'trap "echo got >>got.\$RANK" USR1; : >up.\$RANK; until [ -e g
 END
 in_slurm sbatch script
 number=$(sed -n 's/Submitted batch job //p' out)
-wait_for 20 test -e up.0 -a -e up.1 -a -e up.2
+wait_for test -e up.0 -a -e up.1 -a -e up.2
 on v1 scancel -s USR1 "$number"
-ok "scancel -s USR1 reaches the programs of the other hosts" wait_for 10 test -e got.1 -a -e got.2
+ok "scancel -s USR1 reaches the programs of the other hosts" wait_for test -e got.1 -a -e got.2
 on v1 scancel -f -s USR1 "$number"
-wait_for 10 test -e got.0
+wait_for test -e got.0
 : >go
-wait_for 20 no_step
+wait_for no_step
 ok "... with --full all programs, and the job continues" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
 # ---- which share of the samples a process gets ----
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \
         "$PYTHON" "$top_srcdir/tests/python/test_launchers.py" >out 2>err
     ok "launchers within launchers, with a real srun" all '! grep "^not ok" out' 'grep -q "^ok.*a real srun" out' \
-        'same "$(grep "^#" out)" ""' 'wait_for 20 no_step'
+        'same "$(grep "^#" out)" ""' 'wait_for no_step'
 else
     skip "launchers within launchers, with a real srun" "NumPy is not installed for $PYTHON"
 fi

@@ -71,7 +71,7 @@ is "$before" "... by the same process" pid
 entries PLENUM_DATASET=/srv/data
 ok "the journal finds messages by data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
-ok "systemctl status shows what the loader does" wait_for 10 tells
+ok "systemctl status shows what the loader does" wait_for tells
 feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
 ok "a user outside the group is rejected" has "Permission denied" "$T/err"
 
@@ -125,7 +125,7 @@ ok "... and logged it" logged "[Ww]atchdog"
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
 ok "a reload with an invalid file fails" fails systemctl reload plenumd
-ok "... the error is logged with its line" wait_for 10 logged \
+ok "... the error is logged with its line" wait_for logged \
     "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
 ok "... and the loader continues" systemctl --quiet is-active plenumd.service
 finish

@@ -172,7 +172,7 @@ inside() {
         --listen 127.0.0.1:7411 --tls-key loader.key \
         --http-port 7412 2>log &
     pid=$!
-    wait_for 120 grep -q "decodes\\? for" log
+    wait_for grep -q "decodes\\? for" log
     job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
     is 200 "$NAME: the status page" \
         env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
@@ -215,9 +215,9 @@ started() {
     ok "$NAME: no variable is added" diff out2 out
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
     pid=$!
-    ok "$NAME: plenumrun is the process that was started" wait_for 120 \
+    ok "$NAME: plenumrun is the process that was started" wait_for \
         sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
-    wait_for 120 look_for_sleep
+    wait_for look_for_sleep
     kill -TERM $pid
     wait $pid
     code=$?
@@ -257,12 +257,12 @@ several_hosts() {
         return
     fi
     eval "$("$vhosts" env ssh)"
-    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 env/bin/python /share/first.py \
+    "$vhosts" head timeout -k 5 300 env/bin/plenumrun --allow-run-as-root --host v1,v2 env/bin/python /share/first.py \
         photos >out 2>err || echo "status $?" >>err
     cat out >>err
     [ "$(hash_in out)" = "$want" ]
     result $? "$NAME: $what" err
-    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 hostname >out 2>err
+    "$vhosts" head timeout -k 5 300 env/bin/plenumrun --allow-run-as-root --host v1,v2 hostname >out 2>err
     is "v1 v2" "$NAME: one instance on each host" eval 'echo $(sort out)'
     "$vhosts" down
 }

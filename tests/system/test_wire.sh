@@ -22,7 +22,7 @@ chmod +x tell
 overheard() {
     "$PYTHON" "$top_srcdir/tests/system/wire.py" "$dir/wire" >ready &
     local ear=$!
-    wait_for 10 grep -q ready ready
+    wait_for grep -q ready ready
     job "$@"
     sleep 0.3
     kill $ear

@@ -125,7 +125,7 @@ static void teardown(void)
     jobloader_destroy(loader, 1000);
 }
 
-TestSuite(jobloader, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(jobloader, .init = setup, .fini = teardown, .timeout = 600);
 
 /* Do a keeper's work until a process other than `not` serves. */
 static pid_t served_by_another(pid_t not )

@@ -62,7 +62,7 @@ static void teardown(void)
     frame_buffer_fini(&message);
 }
 
-TestSuite(refuser, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(refuser, .init = setup, .fini = teardown, .timeout = 600);
 
 struct client {
     void *context;

@@ -75,7 +75,7 @@ static void show_step(const struct order *order, const struct order_steps *steps
     }
 }
 
-Test(laws, an_epoch_shows_each_sample_of_the_subset_repeat_times, .timeout = 120)
+Test(laws, an_epoch_shows_each_sample_of_the_subset_repeat_times, .timeout = 600)
 {
     for (uint32_t trial = 0; trial < 3000; trial++) {
         uint32_t samples = 1 + draw(trial, 0, 400), *shown = calloc(samples, sizeof(*shown)),
@@ -193,7 +193,7 @@ Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
 
 /* A job that stops after any number of steps and resumes with another number of replicas still
  * shows each sample of each epoch exactly once. */
-Test(laws, a_run_continues_with_any_world_size, .timeout = 120)
+Test(laws, a_run_continues_with_any_world_size, .timeout = 600)
 {
     enum { EPOCHS = 2 };
 

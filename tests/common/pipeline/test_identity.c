@@ -67,7 +67,7 @@ static size_t list(uint32_t samples, struct shown *all)
 }
 
 /* Two different orders look equal by accident with probability 2^-48: two samples in 48 epochs. */
-Test(identity, is_equal_exactly_if_the_order_is, .timeout = 60)
+Test(identity, is_equal_exactly_if_the_order_is, .timeout = 600)
 {
     struct shown *all = calloc(ORDERS_MAX, sizeof(*all));
 

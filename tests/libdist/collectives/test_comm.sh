@@ -45,7 +45,7 @@ in_step() { # WAY HOW
     ok "NaN in any instance gives NaN in all $2" $1 -n 3 "$world" nan
 }
 there() {
-    timeout 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
+    timeout 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
 }
 if [ -n "$have_mpi" ]; then
     all_of mpi "by MPI"
@@ -72,7 +72,7 @@ fi
 
 # Like plenumrun without mpirun.
 here() {
-    (hide_mpirun && timeout 100 "$top_builddir/plenumrun" --grace 1 "$@")
+    (hide_mpirun && timeout 300 "$top_builddir/plenumrun" --grace 1 "$@")
     status=$?
     rm -rf "$T/programs"
     return $status

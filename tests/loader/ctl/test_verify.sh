@@ -128,7 +128,7 @@ is 4 "a copy of the data set uses the list" \
     sh -c '"$0" index elsewhere/train --json | sed -n "s/.*\"known_bad\": \([0-9]*\).*/\1/p"' "$ctl"
 "$top_builddir/plenumd" --socket "unix:$here/service" --root "$here" --threads 1 2>service.log &
 service=$!
-wait_for 20 test -S service
+wait_for test -S service
 is 4 "a service with roots uses the list" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh \
     "$feed" bad $stream --loader "unix:$here/service"
 kill $service
@@ -180,7 +180,7 @@ is "$("$ctl" hash clean $stream)" "with the word junk, these entries of the list
     "${word[@]}"
 "$top_builddir/plenumd" --socket "unix:$here/service2" --root "$here" --threads 1 2>service2.log &
 service=$!
-wait_for 20 test -S service2
+wait_for test -S service2
 job -n 2 "$feed" junk "${word[@]}" --loader "unix:$here/service2" --micro-batch 1 --json
 ok "... nor in a stream" delivered "$("$ctl" hash clean $stream)"
 job -n 2 "$feed" junk $stream --loader "unix:$here/service2" --micro-batch 1 --json

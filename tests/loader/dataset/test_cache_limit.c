@@ -72,7 +72,7 @@ static void teardown(void)
     free(command);
 }
 
-TestSuite(cache_limit, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(cache_limit, .init = setup, .fini = teardown, .timeout = 600);
 
 Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
 {

@@ -75,7 +75,7 @@ static void note_scan(void *arg, const char *what, uint64_t done, uint64_t total
 }
 
 /* If many processes need an index at once, one builds it and all get it. */
-Test(index, one_of_several_processes_builds_it_and_the_others_wait, .timeout = 60)
+Test(index, one_of_several_processes_builds_it_and_the_others_wait, .timeout = 600)
 {
     enum { PROCESSES = 8 };
     int go[2], built[2], left = 0;

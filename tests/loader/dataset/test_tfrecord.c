@@ -530,7 +530,7 @@ static int survives(const uint8_t *bytes, size_t len, int *bad)
     return count;
 }
 
-Test(tfrecord, truncated_at_every_byte_it_has_whole_records_or_is_rejected, .timeout = 300)
+Test(tfrecord, truncated_at_every_byte_it_has_whole_records_or_is_rejected, .timeout = 600)
 {
     struct small s;
     int bad;
@@ -549,7 +549,7 @@ Test(tfrecord, truncated_at_every_byte_it_has_whole_records_or_is_rejected, .tim
     bytes_fini(&s.file);
 }
 
-Test(tfrecord, no_flipped_bit_is_ever_delivered, .timeout = 300)
+Test(tfrecord, no_flipped_bit_is_ever_delivered, .timeout = 600)
 {
     struct small s;
     int bad;

@@ -27,7 +27,7 @@ hash_on() { # CPU [OPTION...]: prints the hash of everything that is rendered th
 loops_on() { # CPU
     "$qemu" -cpu "$1" "$top_builddir/plenumd" --socket "unix:$T/$1.sock" --threads 1 --pin none 2>"$T/$1.log" &
     local pid=$!
-    wait_for 60 grep -q 'threads\? decodes\? for\|could be served' "$T/$1.log"
+    wait_for grep -q 'threads\? decodes\? for\|could be served' "$T/$1.log"
     kill "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
     sed -n 's/.*(loops: \(.*\)).*/\1/p' "$T/$1.log"
@@ -55,7 +55,7 @@ done
 if grep -qs avx512bw /proc/cpuinfo; then
     "$top_builddir/plenumd" --socket "unix:$T/here.sock" --threads 1 --pin none 2>"$T/here.log" &
     pid=$!
-    wait_for 30 grep -q 'threads\? decodes\? for' "$T/here.log"
+    wait_for grep -q 'threads\? decodes\? for' "$T/here.log"
     ok "a processor with AVX-512 uses the loops for AVX2" grep -q 'loops: avx2, JPEGs by Plenum' "$T/here.log"
     kill $pid
     wait $pid 2>/dev/null

@@ -30,7 +30,7 @@ static void teardown(void)
     image_decoder_destroy(decoder);
 }
 
-TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 600);
 
 /* Converts like unix2dos. `sparing`: an LF after a CR gets no second one. */
 static struct made add_crs(const struct made *m, bool sparing)

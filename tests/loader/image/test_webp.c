@@ -114,7 +114,7 @@ static void expect_region(struct image_reader *reader, const struct made_webp *s
 }
 
 /* The reader may decode only a part, because the pixels of any part are those of the whole. */
-Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 120)
+Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 600)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {16, 16}, {47, 66}, {130, 81}};
     struct image_reader *reader;
@@ -238,7 +238,7 @@ Test(webp, exif_is_reported_for_extended_files)
     image_decoder_destroy(decoder);
 }
 
-Test(webp, cut_off_at_every_byte, .timeout = 120)
+Test(webp, cut_off_at_every_byte, .timeout = 600)
 {
     struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
     struct image_decoder *decoder;
@@ -269,7 +269,7 @@ Test(webp, cut_off_at_every_byte, .timeout = 120)
 }
 
 /* The sizes of the chunks are reduced, too. Rows before the end may be shown, and are unchanged. */
-Test(webp, cut_off_within_the_image, .timeout = 240)
+Test(webp, cut_off_within_the_image, .timeout = 600)
 {
     struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
     struct image_decoder *decoder;
@@ -301,7 +301,7 @@ Test(webp, cut_off_within_the_image, .timeout = 240)
     image_decoder_destroy(decoder);
 }
 
-Test(webp, damaged_anywhere, .timeout = 240)
+Test(webp, damaged_anywhere, .timeout = 600)
 {
     struct pipeline p = parse("exif rrc(8,scale=0.05:0.3)");
     struct image_decoder *decoder;
@@ -364,7 +364,7 @@ ParameterizedTestParameters(webp, headers)
     return cr_make_param_array(struct canvas_case, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct canvas_case *c, webp, headers, .timeout = 60)
+ParameterizedTest(struct canvas_case *c, webp, headers, .timeout = 600)
 {
     struct made_webp spec = {.width = 40,
                              .height = 50,

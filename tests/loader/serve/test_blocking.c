@@ -67,7 +67,7 @@ static unsigned look(const unsigned *what)
 /* Within twenty seconds. */
 static bool comes(const unsigned *what, unsigned n)
 {
-    for (unsigned i = 0; i < 20000 && look(what) != n; i++)
+    for (unsigned i = 0; i < 300000 && look(what) != n; i++)
         (void)usleep(1000);
     return look(what) == n;
 }
@@ -111,7 +111,7 @@ static void descriptors_that_hang_are_bounded(void)
     begin();
     for (unsigned i = 0; i < 100; i++)
         blocking_close_fd(blocking, 1, open_slow());
-    for (unsigned i = 0; i < 20000 && !stuck; i++) {
+    for (unsigned i = 0; i < 300000 && !stuck; i++) {
         stuck = blocking_is_stuck(blocking, 1);
         (void)usleep(1000);
     }

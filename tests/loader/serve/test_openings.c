@@ -221,7 +221,7 @@ static void teardown(void)
     roots_unref(roots);
 }
 
-TestSuite(openings, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(openings, .init = setup, .fini = teardown, .timeout = 600);
 
 Test(openings, of_the_same_name_are_shared)
 {

@@ -228,17 +228,17 @@ static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t posit
         abort();
 }
 
-/* The next request to finish, within ten seconds. */
+/* The next request to finish. */
 static struct queue_request *take(struct queue *q)
 {
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 300000; i++) { /* only a hang takes five minutes */
         struct queue_request *r = queue_pop_finished(q);
 
         if (r)
             return r;
         (void)usleep(1000);
     }
-    tap_ok(false, "a request finishes within ten seconds");
+    tap_ok(false, "a request finishes");
     exit(1);
 }
 
@@ -888,7 +888,7 @@ static void substitutes_that_hang_stop_nobody_else(void)
     while (hung_calls() < 2)
         (void)usleep(1000);
     submit(&well, 2, 0, 0, 0);
-    for (unsigned i = 0; i < 20000 && !r; i++) {
+    for (unsigned i = 0; i < 300000 && !r; i++) {
         if (i % 50 == 49)
             queue_beat(q);
         (void)usleep(1000);

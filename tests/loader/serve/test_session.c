@@ -54,7 +54,7 @@ static void teardown(void)
     tree_fini(&tree);
 }
 
-TestSuite(session, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(session, .init = setup, .fini = teardown, .timeout = 600);
 
 static void dial(struct frame_conn *c)
 {

@@ -43,7 +43,7 @@ class StatusTest(ServiceCase):
             return False
 
     def get(self, path, method="GET", host=None):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         c.request(method, path, headers={"Host": host} if host else {})
         answer = c.getresponse()
         body = answer.read()
@@ -215,7 +215,7 @@ class StatusTest(ServiceCase):
         self.serve("--http-port", str(self.port), "--http-address", "127.0.0.5")
 
         def ask(host):
-            c = http.client.HTTPConnection("127.0.0.5", self.port, timeout=20)
+            c = http.client.HTTPConnection("127.0.0.5", self.port, timeout=300)
             c.request("GET", "/healthz", headers={"Host": host})
             self.addCleanup(c.close)
             return c.getresponse().status

@@ -79,7 +79,7 @@ static void expect_bad(const struct made *m, const char *sentence)
     image_decoder_destroy(decoder);
 }
 
-Test(avif, every_kind_equals_the_oracle, .timeout = 240)
+Test(avif, every_kind_equals_the_oracle, .timeout = 600)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {2, 3}, {3, 90}, {45, 37}, {64, 65}};
     static const char *const pipelines[] = {
@@ -164,7 +164,7 @@ static void expect_parts(const struct made_avif *spec, uint32_t seed)
     free(m.bytes);
 }
 
-Test(avif, a_part_has_the_pixels_of_the_whole, .timeout = 240)
+Test(avif, a_part_has_the_pixels_of_the_whole, .timeout = 600)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {16, 16}, {47, 66}, {130, 81}};
 
@@ -177,7 +177,7 @@ Test(avif, a_part_has_the_pixels_of_the_whole, .timeout = 240)
     }
 }
 
-Test(avif, the_tiles_of_a_grid_are_one_image, .timeout = 240)
+Test(avif, the_tiles_of_a_grid_are_one_image, .timeout = 600)
 {
     struct made_avif specs[] = {
         {"4:2:0", .columns = 2, .rows = 2, .width = 128, .height = 140},
@@ -1032,7 +1032,7 @@ Test(avif, brands)
     free(m.bytes);
 }
 
-Test(avif, cut_off_at_every_byte, .timeout = 240)
+Test(avif, cut_off_at_every_byte, .timeout = 600)
 {
     struct pipeline p = parse("exif rrc(8,scale=0.05:0.3)");
     struct image_decoder *decoder;

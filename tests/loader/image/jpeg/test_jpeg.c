@@ -402,7 +402,7 @@ ParameterizedTestParameters(jpeg, bombs)
     return cr_make_param_array(struct refusal_case, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct refusal_case *c, jpeg, bombs, .timeout = 30)
+ParameterizedTest(struct refusal_case *c, jpeg, bombs, .timeout = 600)
 {
     struct made m = make_kind(c->kind, 400, 300);
     struct image_decoder *decoder;

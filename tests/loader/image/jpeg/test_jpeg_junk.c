@@ -141,7 +141,7 @@ static void teardown(void)
     library->ops->destroy(library);
 }
 
-TestSuite(jpeg_junk, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(jpeg_junk, .init = setup, .fini = teardown, .timeout = 600);
 
 /* Read with both decoders, which must agree on decision, message, count and pixels. */
 static struct outcome read_by_both(bool junk, const struct made *m, const char *what)

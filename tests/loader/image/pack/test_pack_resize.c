@@ -530,7 +530,7 @@ Test(pack_resize, bad_files_do_not_become_raw)
 }
 
 /* Raw pixels would be larger than a sample may be: the file becomes a JPEG that can be read. */
-Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 120)
+Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 600)
 {
     const uint32_t side = 9460; /* 3 * 9460 * 9460 is 14,000 bytes over the limit */
     uint8_t *grey = calloc(side, side), *bytes;

@@ -235,7 +235,7 @@ ParameterizedTestParameters(png, bombs)
     return cr_make_param_array(struct bomb_case, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct bomb_case *c, png, bombs, .timeout = 20)
+ParameterizedTest(struct bomb_case *c, png, bombs, .timeout = 600)
 {
     struct made_png spec = {
         .width = 40, .height = 50, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8};

@@ -69,7 +69,7 @@ static uint32_t mask_of(size_t form)
     return forms[form].depth == 16 ? 2 : 1;
 }
 
-Test(png_own, decodes_every_form_as_libpng_does, .timeout = 300)
+Test(png_own, decodes_every_form_as_libpng_does, .timeout = 600)
 {
     struct png_ways *both = png_ways_create();
     char why[300];
@@ -101,7 +101,7 @@ Test(png_own, decodes_every_form_as_libpng_does, .timeout = 300)
 }
 
 /* These images are larger than inflate's window; some have rows that are larger than it. */
-Test(png_own, slides_its_window_over_large_images, .timeout = 300)
+Test(png_own, slides_its_window_over_large_images, .timeout = 600)
 {
     static const uint32_t sizes[][2] = {{500, 375}, {9000, 17}, {30000, 3}, {3, 30000}, {65500, 2}};
     struct png_ways *both = png_ways_create();
