@@ -74,4 +74,9 @@ bool remote_holds(const struct dataset *dataset, const char *name, const struct 
 int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err);
 
+/** Write an object below the folder: 0 with its whole name, malloc, in `*ret`; or an error of
+ * store_write(). */
+int remote_write(const struct dataset *dataset, const char *name, const void *bytes, size_t len,
+                 char **ret, struct plenum_error *err);
+
 #endif
