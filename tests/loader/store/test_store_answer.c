@@ -220,7 +220,7 @@ Test(answer, versions)
     cr_expect(not(object_is_same(&now, &known)));
     now = (struct object_facts){.size = 5};
     known.version = object_version(&now);
-    cr_expect(object_is_same(&now, &known), "if the store tells neither");
+    cr_expect(object_is_same(&now, &known), "if the store has neither");
     now.size++;
     cr_expect(not(object_is_same(&now, &known)));
 }
