@@ -7,7 +7,7 @@
 #include "common/util/json.h"
 #include "loader/ctl/ctl.h"
 
-/** Of one epoch. Zero if the data set is on a disk. */
+/** One epoch; zero if the data set is on a disk. */
 struct plan_fetch {
     uint64_t samples, bytes;
     uint64_t requests;   /* at least, on one host */
