@@ -31,15 +31,16 @@ int remote_find(struct dataset *dataset, struct plenum_error *err);
 int remote_enter(struct dataset *dataset, const char *folder, struct plenum_error *err);
 
 /**
- * Learn what the store says about these canonical names, by a listing if they have one prefix.
+ * Learn sizes and versions of the objects with these canonical names, by a listing if they have one
+ * prefix.
  *
  * @param optional  ignore names without an object: remote_facts() then returns NULL for them
  */
 int remote_learn(const struct dataset *dataset, const struct pattern_list *names, bool optional,
                  struct plenum_error *err);
-/** What is known about a name, or NULL. Borrowed until remote_end_finding(). */
+/** The facts that were learned about a name, or NULL. Borrowed until remote_end_finding(). */
 const struct object_facts *remote_facts(const struct dataset *dataset, const char *name);
-/** Forget what is known about names. */
+/** Forget all that was learned about names. */
 void remote_end_finding(const struct dataset *dataset);
 
 /** The canonical name, malloc, of an object by its path: a name in a store, or a path that is not
@@ -73,5 +74,10 @@ bool remote_holds(const struct dataset *dataset, const char *name, const struct 
  * NUL-terminated; with NULL if there is none; or -errno with `err` set. */
 int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err);
+
+/** Write an object below the folder: 0 with its whole name, malloc, in `*ret`; or an error of
+ * store_write(). */
+int remote_write(const struct dataset *dataset, const char *name, const void *bytes, size_t len,
+                 char **ret, struct plenum_error *err);
 
 #endif

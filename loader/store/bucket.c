@@ -16,6 +16,8 @@
 
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
+#include "loader/store/hedge.h"
+#include "loader/store/hugging_face.h"
 #include "loader/store/sigv4.h"
 
 enum {
@@ -32,6 +34,7 @@ enum {
     BACKOFF_MAX_S = 20,
     DOUBLINGS_MAX = 16,
     SKEW_MIN_S = 30,
+    CALM_S = 10, /* without "fewer requests" before late ones are sent again */
 };
 
 struct bucket {
@@ -48,6 +51,7 @@ struct bucket {
     unsigned in_flight, waiting;
     uint64_t shrunk_ns;
     uint64_t tenths; /* tokens for retries */
+    struct hedge hedge;
 };
 
 static struct lock registry_mu = LOCK_INITIALIZER;
@@ -253,6 +257,37 @@ void bucket_leave(struct bucket *b, enum bucket_outcome outcome)
     lock_release(&b->mu);
 }
 
+uint64_t bucket_late_ns(struct bucket *b, uint64_t len)
+{
+    uint64_t ns;
+
+    lock_acquire(&b->mu);
+    ns = hedge_late_ns(&b->hedge, len);
+    lock_release(&b->mu);
+    return ns;
+}
+
+void bucket_note_time(struct bucket *b, uint64_t len, uint64_t ns)
+{
+    lock_acquire(&b->mu);
+    hedge_note(&b->hedge, len, ns);
+    lock_release(&b->mu);
+}
+
+bool bucket_try_hedge(struct bucket *b)
+{
+    bool may;
+
+    lock_acquire(&b->mu);
+    may = b->waiting == 0 && b->in_flight < (unsigned)b->window &&
+          (b->shrunk_ns == 0 || time_now_ns() - b->shrunk_ns > CALM_S * NS_PER_SEC) &&
+          hedge_take(&b->hedge);
+    if (may)
+        b->in_flight++;
+    lock_release(&b->mu);
+    return may;
+}
+
 uint64_t bucket_backoff_ns(struct bucket *b, unsigned tries)
 {
     uint64_t most = BACKOFF_MS * NS_PER_MS, random = 0;
@@ -308,21 +343,23 @@ static int add_range(struct bucket_request *r, const struct wanted_range *want)
 
 /* Add the headers of a signature. */
 static int add_signature(struct bucket_request *r, const struct endpoint *e, const char *path,
-                         const char *query, int64_t skew_s)
+                         const struct bucket_query *query, int64_t skew_s)
 {
-    static const char empty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const struct store_backend *backend = store_backend_get(NULL);
     const struct credentials *c = r->credentials;
+    char payload[2 * STORE_HASH_BYTES + 1] =
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* of nothing */
     char date[SIGV4_DATE_BYTES];
     const struct sigv4_header headers[] = {{"host", e->host},
-                                           {"x-amz-content-sha256", empty},
+                                           {"x-amz-content-sha256", payload},
                                            {"x-amz-date", date},
                                            {"x-amz-security-token", c->token}};
-    struct sigv4_request request = {.method = "GET",
+    struct sigv4_request request = {.method = query->upload ? "PUT" : "GET",
                                     .path = path,
-                                    .query = query,
+                                    .query = query->query,
                                     .headers = headers,
                                     .num_headers = c->token[0] ? 4 : 3,
-                                    .payload_hash = empty,
+                                    .payload_hash = payload,
                                     .region = e->region,
                                     .service = "s3",
                                     .key_id = c->key_id,
@@ -333,7 +370,9 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
 
     sigv4_date((time_t)((int64_t)(time_clock_ns(CLOCK_REALTIME) / NS_PER_SEC) + skew_s), date);
     assert(!c->anonymous);
-    authorization = sigv4_authorization(store_backend_get(NULL), &request);
+    if (query->upload)
+        sigv4_hash(backend, query->upload, query->upload_len, payload);
+    authorization = sigv4_authorization(backend, &request);
     if (!authorization)
         return -ENOMEM;
     code = add_header(r, str_format("Authorization: %s", authorization));
@@ -341,7 +380,7 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
     if (code == 0)
         code = add_header(r, str_format("x-amz-date: %s", date));
     if (code == 0)
-        code = add_header(r, str_format("x-amz-content-sha256: %s", empty));
+        code = add_header(r, str_format("x-amz-content-sha256: %s", payload));
     if (code == 0 && c->token[0])
         code = add_header(r, str_format("x-amz-security-token: %s", c->token));
     return code;
@@ -384,7 +423,11 @@ int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucke
         if (r < 0)
             goto out;
         if (!request.credentials->anonymous)
-            r = add_signature(&request, &e, path, query->query, skew);
+            r = add_signature(&request, &e, path, query, skew);
+    } else if (r == 0 && b->scheme == DATANAME_HTTPS) {
+        char *token = hugging_face_header(e.host);
+
+        r = token ? add_header(&request, token) : 0;
     }
     if (r < 0)
         (void)error_set(err, r, "out of memory");

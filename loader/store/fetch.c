@@ -18,6 +18,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/store/listing.h"
+#include "loader/store/race.h"
 
 enum {
     TRIES_MIN = 10,
@@ -110,7 +111,8 @@ static const char *remedy(const struct fetching *f, const struct bucket_request 
     const char *code = f->document.code;
 
     if (!bucket_is_s3(f->fetch->bucket))
-        return "it does not allow this host to read the file";
+        return "it does not allow this host to read the file (a private one of the Hugging Face "
+               "Hub needs HF_TOKEN)";
     if (strcmp(code, "InvalidObjectState") == 0)
         return "the object is archived: restore it first";
     if (strcmp(code, "SignatureDoesNotMatch") == 0)
@@ -121,8 +123,8 @@ static const char *remedy(const struct fetching *f, const struct bucket_request 
         (void)snprintf(ret, size,
                        "it is not public: set credentials instead of AWS_NO_SIGN_REQUEST");
     else
-        (void)snprintf(ret, size, "its credentials (%s) may not read it: let them, or use others",
-                       source);
+        (void)snprintf(ret, size, "its credentials (%s) may not %s it: let them, or use others",
+                       source, f->fetch->upload ? "write" : "read");
     return ret;
 }
 
@@ -346,8 +348,12 @@ static int judge(struct fetching *f, const struct exchange *x, const struct buck
 static int sign(struct fetching *f, struct bucket_request *request)
 {
     const struct fetch *fetch = f->fetch;
-    struct bucket_query query = {
-        .key = fetch->key, .query = fetch->query, .want = fetch->want, .bad = f->bad};
+    struct bucket_query query = {.key = fetch->key,
+                                 .query = fetch->query,
+                                 .want = fetch->want,
+                                 .bad = f->bad,
+                                 .upload = fetch->upload,
+                                 .upload_len = fetch->upload_len};
     int r;
 
     if (f->url)
@@ -405,7 +411,9 @@ static int try_once(struct fetching *f, enum next_step *next)
     r = bucket_enter(fetch->bucket, fetch->policy->cancel);
     if (r < 0)
         goto out;
-    x.transfer = (struct transfer){.method = "GET",
+    x.transfer = (struct transfer){.method = fetch->upload ? "PUT" : "GET",
+                                   .upload = fetch->upload,
+                                   .upload_len = fetch->upload_len,
                                    .url = request.url,
                                    .headers = request.headers,
                                    .connect_ns = bucket_times()->connect_ns,
@@ -413,7 +421,10 @@ static int try_once(struct fetching *f, enum next_step *next)
                                    .any_address = request.any_address};
     f->tries++;
     f->document = (struct listing_error){.code = ""};
-    exchange_run(&x, fetch->policy->cancel);
+    if (fetch->dst)
+        race_run(&x, fetch->bucket, fetch->policy->cancel);
+    else
+        exchange_run(&x, fetch->policy->cancel);
     bucket_leave(fetch->bucket, fetch_outcome(&x));
     r = use(f, &x, &request, next);
     if (r == 0 && *next == FETCH_AGAIN)

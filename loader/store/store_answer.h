@@ -19,7 +19,7 @@ struct object_facts {
     uint64_t version; /* instead of ETag and time, of which only object_version() is known; or 0 */
 };
 
-/** A hash of the ETag, or the time without one; 0: the store tells neither. */
+/** A hash of the ETag, or the time without one; 0: the store has neither. */
 uint64_t object_version(const struct object_facts *facts);
 
 /** Does an object that a store describes have the known version? ETags decide; without them, the
