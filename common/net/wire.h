@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 13,
+    WIRE_MINOR = 14,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -91,6 +91,7 @@ enum {
     WIRE_MINOR_BOXES = 11,  /* boxes and members of JSON as fields; streams without images */
     WIRE_MINOR_JUNK = 12,   /* junk in pipelines */
     WIRE_MINOR_PLAN = 13,   /* plan of OPEN and FIELDS; positions and sets of OPENED */
+    WIRE_MINOR_CACHE = 14,  /* cache of STATUS */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -240,6 +241,20 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64 };
 
+/** Samples from stores on the loader's disk (loader/cache/diskcache.h); a range is usually a sample.
+ */
+struct wire_cache {
+    bool open, paused;           /* paused: not used at present, because the disk fails */
+    uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */
+    uint64_t bytes, limit;       /* on the disk */
+    uint64_t hits, hit_bytes;    /* since the start: ranges read from the disk */
+    uint64_t misses, miss_bytes; /* ranges fetched from their store */
+    uint64_t writes, write_bytes;
+    uint64_t evicted; /* ranges removed for others */
+    uint64_t dropped; /* ranges not written because the disk was too slow */
+    uint64_t damaged; /* ranges whose bytes were wrong */
+};
+
 /** The loader as a whole. Shares are in millionths, rates in thousandths per second, both over the
  *  last ten seconds. */
 struct wire_status {
@@ -262,6 +277,7 @@ struct wire_status {
         uint64_t ring_bytes;
     } lane[WIRE_LANES_MAX];
     char loops[WIRE_NAME_MAX]; /* since 1.7: vector instructions and JPEG decoder in use */
+    struct wire_cache cache;   /* since 1.14 */
 };
 
 /** One stream. */
