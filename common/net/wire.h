@@ -244,7 +244,7 @@ enum { WIRE_LANES_MAX = 64 };
 /** Samples from stores on the loader's disk (loader/cache/diskcache.h); a range is usually a sample.
  */
 struct wire_cache {
-    bool open, paused;           /* paused: not used at present, because the disk fails */
+    bool open, paused;           /* paused: its disk is full, fails or is slow */
     uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */
     uint64_t bytes, limit;       /* on the disk */
     uint64_t hits, hit_bytes;    /* since the start: ranges read from the disk */

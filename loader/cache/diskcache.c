@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.c - joins what is kept (keep.h), where it lies (shelf.h), and a thread that writes.
+/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a thread that writes.
  *
  * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
  * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
@@ -96,7 +96,7 @@ static void pause_use(int code)
         "%s: no samples are added to the cache at present: %s; they are read from their store",
         cache.folder,
         code == -ETIMEDOUT ? "reading them takes longer than 500 ms"
-        : code == -ENOSPC  ? "less than 5 % of the file system is free"
+        : code == -ENOSPC  ? "less than a twentieth of the file system is free"
                            : strerror(-code));
     cache.has_news = true;
 }
@@ -469,6 +469,6 @@ void diskcache_get_counts(struct diskcache_counts *ret)
     *ret = cache.counts;
     keep_get_counts(cache.keep, &ret->kept);
     ret->open = true;
-    ret->paused = is_paused();
+    ret->paused = cache.pause_s > 0;
     lock_release(&cache.mu);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* diskcache.h - samples of stores on the local disk, shared by all sessions of a loader.
  *
- * The cache never changes what is read: a range that is missing, damaged or slow to read is fetched
- * from its store. A process has at most one cache; without one, these functions do nothing. Whoever
- * reads must have the right to read the object: store_open() checks that. Threads: any. */
+ * The cache never changes a sample: a range that is missing, damaged or slow to read is fetched
+ * from its store. A process has at most one cache; without one, these functions do nothing. The
+ * reader must have the right to read the object: store_open() checks that. Threads: any. */
 #ifndef LOADER_CACHE_DISKCACHE_H
 #define LOADER_CACHE_DISKCACHE_H
 
@@ -31,7 +31,7 @@ struct diskcache_counts {
     uint64_t evicted;             /* ranges that were removed for others */
     uint64_t dropped;             /* ranges that were not added because the disk was too slow */
     uint64_t damaged;             /* ranges whose checksum was wrong */
-    bool open, paused;            /* paused: because the disk is full or fails */
+    bool open, paused;            /* paused: the last use of the disk failed */
 };
 
 /**

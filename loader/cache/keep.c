@@ -9,7 +9,7 @@
  *
  * Opening a stream can only bring uses nearer. So ranks are upper bounds: before an entry becomes a
  * victim, its use is computed again if a stream has opened since, and it is kept if that has come
- * nearer. The result is exact, without any pass over all entries. Uses that were passed without
+ * nearer. The result is exact, without going through all entries. Uses that were passed without
  * being requested are found by a hand that looks at some entries with each call.
  *
  * If one course uses a data set, its uses are compared in whole epochs. With the same number of

@@ -22,7 +22,7 @@ enum {
 typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *bytes);
 
 /**
- * Open the files in `folder`, which is created if missing, for this process alone, and report their
+ * Open the files in `folder`, which is created if missing, for only this process, and report their
  * records. Damaged ones are erased.
  *
  * Errors: -EBUSY another process uses them; -EPERM another user owns the folder or can write to it;

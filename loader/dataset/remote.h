@@ -39,8 +39,8 @@ const struct store_object *remote_object(const struct dataset *dataset, size_t n
 /** Announce a range of a sample to the store. */
 void remote_announce(const struct dataset *dataset, const struct source *source, uint64_t offset,
                      uint64_t len);
-/** The data set's samples are known: from now on they are kept in the disk cache, if there is one,
- * which is told about each of them. */
+/** The data set's samples are known: from now on the disk cache, if there is one, keeps them, and
+ * knows each of them. */
 void remote_begin_caching(struct dataset *dataset);
 /** The number of its set (diskcache_get_set()). KEEP_NONE: it is not cached. */
 uint32_t remote_get_set(const struct dataset *dataset);

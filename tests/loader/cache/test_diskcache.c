@@ -37,7 +37,7 @@ static void set_up(void)
     struct plenum_error err = {""};
 
     (void)snprintf(folder, sizeof(folder), "/tmp/plenum-diskcache-XXXXXX");
-    cr_assert(mkdtemp(folder));
+    cr_assert(mkdtemp(folder) != NULL);
     cr_assert(eq(int, diskcache_open(folder, 1 << 20, &err), 0), "%s", err.text);
     memset(bytes, 7, sizeof(bytes));
 }
@@ -113,10 +113,10 @@ Test(diskcache, a_full_disk_stops_writing_and_is_reported_once)
     keep(2);
     cr_assert(counts().paused);
     cr_assert(diskcache_get_news(&news));
-    cr_assert(strstr(news.text, "no samples are added to the cache at present"));
+    cr_assert(strstr(news.text, "no samples are added to the cache at present") != NULL);
     keep(3);
     cr_assert(not(diskcache_get_news(&news)));
-    cr_assert(reads(1), "what is there can be read");
+    cr_assert(reads(1), "a full disk can be read");
     cr_assert(not(reads(2)));
     cr_assert(eq(u64, counts().kept.entries, 1));
 }
@@ -129,7 +129,7 @@ Test(diskcache, a_failing_disk_is_not_read_either)
     atomic_store(&fails, EIO);
     keep(2);
     cr_assert(diskcache_get_news(&news));
-    cr_assert(strstr(news.text, strerror(EIO)));
+    cr_assert(strstr(news.text, strerror(EIO)) != NULL);
     cr_assert(not(reads(1)));
 }
 

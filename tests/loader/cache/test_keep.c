@@ -11,7 +11,7 @@
 #include "common/util/util.h"
 #include "loader/cache/keep.h"
 
-enum { SAMPLES = 60, EPOCHS = 12 };
+enum { SAMPLES = 60, EPOCHS = 6, SEARCHED = EPOCHS + 6 };
 
 static uint64_t random_state = 88172645463325252u;
 
@@ -33,13 +33,13 @@ static void note_evicted(void *arg, uint32_t entry)
 
 /* ---- when a sample is used next ---- */
 
-/* Go through all positions that the streams have not requested. */
+/* Go through all positions of some epochs that the streams have not requested. */
 static uint64_t slow_next(const struct course *c, uint32_t sample)
 {
     const struct course_order *o = &c->order;
     uint32_t n = order_positions(&o->order);
 
-    for (uint64_t epoch = 0; epoch < EPOCHS + COURSE_EPOCHS; epoch++)
+    for (uint64_t epoch = 0; epoch < SEARCHED; epoch++)
         for (uint32_t p = 0; p < n; p++) {
             struct order_place step = {epoch, p / o->steps.per_step * o->steps.per_step};
             uint32_t partner = order_partner(&o->order, p);
@@ -91,19 +91,19 @@ static void make_course(struct course *c, struct course_stream stream[2])
 
 Test(course, the_next_use_is_the_one_that_going_through_all_positions_finds)
 {
-    for (unsigned i = 0; i < 300; i++) {
+    for (unsigned i = 0; i < 100; i++) {
         struct course c;
         struct course_stream stream[2];
 
         make_course(&c, stream);
-        for (uint32_t sample = 0; sample < SAMPLES + 4; sample += 1 + pick(4)) {
+        for (uint32_t sample = 0; sample < SAMPLES + 4; sample += 1 + pick(8)) {
             uint64_t slow = slow_next(&c, sample), got = course_next(&c, sample);
             const struct order *o = &c.order.order;
 
             if (sample < o->first || sample - o->first >= o->n)
                 cr_assert(eq(u64, got, COURSE_NEVER));
-            else if (slow == COURSE_NEVER || slow / c.stride >= EPOCHS + COURSE_EPOCHS - 1)
-                cr_assert(gt(u64, got / c.stride, EPOCHS / 2)); /* far away, or never */
+            else if (slow == COURSE_NEVER)
+                cr_assert(ge(u64, got / c.stride, SEARCHED)); /* far away */
             else
                 cr_assert(eq(u64, got, slow));
         }

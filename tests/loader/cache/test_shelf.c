@@ -24,7 +24,7 @@ static uint8_t content[LEN], got[LEN];
 static void set_up(void)
 {
     (void)snprintf(folder, sizeof(folder), "/tmp/plenum-shelf-XXXXXX");
-    cr_assert(mkdtemp(folder));
+    cr_assert(mkdtemp(folder) != NULL);
     (void)snprintf(file, sizeof(file), "%s/0000.samples", folder);
 }
 
@@ -47,7 +47,7 @@ static struct keep_bytes make(uint32_t i)
 {
     struct keep_bytes bytes = {.key = {{i + 1, i * 7}}, .len = LEN - i};
 
-    memset(content, (int)i, sizeof(content));
+    memset(content, (int)i + 1, sizeof(content));
     bytes.hash = shelf_hash(&bytes.key, content, bytes.len);
     return bytes;
 }
@@ -196,7 +196,7 @@ Test(shelf, only_one_process_uses_it)
     struct plenum_error err = {""};
 
     cr_assert(eq(int, shelf_open(folder, note_found, NULL, &other, &err), -EBUSY));
-    cr_assert(strstr(err.text, "another loader uses it"));
+    cr_assert(strstr(err.text, "another loader uses it") != NULL);
     cr_assert(zero(ptr, other));
     shelf_close(s);
     shelf_close(open_shelf(note_found));
@@ -209,5 +209,5 @@ Test(shelf, a_folder_that_others_can_write_to_is_refused)
 
     cr_assert(eq(int, chmod(folder, 0777), 0));
     cr_assert(eq(int, shelf_open(folder, note_found, NULL, &s, &err), -EPERM));
-    cr_assert(strstr(err.text, "other users can write to it"));
+    cr_assert(strstr(err.text, "other users can write to it") != NULL);
 }
