@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/sampling %D%/stages %D%/stall %D%/stream
+bench_programs = %D%/cache %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/sampling %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
@@ -35,6 +35,9 @@ endif
 %C%_stages_LDADD = $(bench_libs)
 
 %C%_sampling_LDADD = common/libcommon.la
+
+%C%_cache_SOURCES = %D%/bench_cache.c
+%C%_cache_LDADD = loader/cache/libcache.la common/libcommon.la
 
 %C%_index_SOURCES = %D%/bench_index.c
 %C%_index_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

@@ -31,6 +31,13 @@ uint32_t status_other_streams(const struct wire_status *loader)
     return (uint32_t)(all - min_u64(all, loader->streams));
 }
 
+double status_cache_percent(const struct wire_cache *cache)
+{
+    uint64_t all = cache->hits + cache->misses;
+
+    return all ? 100.0 * (double)cache->hits / (double)all : 0.0;
+}
+
 /* A number in units of 1 / scale; null if unknown. */
 static void put_real(struct json *j, const char *key, uint64_t value, double scale, int decimals)
 {
@@ -38,6 +45,30 @@ static void put_real(struct json *j, const char *key, uint64_t value, double sca
         json_null(j, key);
     else
         json_real(j, key, (double)value / scale, decimals);
+}
+
+void status_put_cache(struct json *j, const struct wire_cache *c)
+{
+    if (!c->open) {
+        json_null(j, "cache");
+        return;
+    }
+    json_begin_object(j, "cache", false);
+    json_bool(j, "paused", c->paused);
+    json_number(j, "samples", c->samples);
+    json_number(j, "samples_with_known_use", c->known);
+    json_number(j, "bytes", c->bytes);
+    json_number(j, "limit_bytes", c->limit);
+    json_number(j, "hits", c->hits);
+    json_number(j, "hit_bytes", c->hit_bytes);
+    json_number(j, "misses", c->misses);
+    json_number(j, "miss_bytes", c->miss_bytes);
+    json_number(j, "writes", c->writes);
+    json_number(j, "write_bytes", c->write_bytes);
+    json_number(j, "evicted", c->evicted);
+    json_number(j, "dropped", c->dropped);
+    json_number(j, "damaged", c->damaged);
+    json_end_object(j);
 }
 
 static void put_loader(struct json *j, const struct wire_status *l)
@@ -68,6 +99,7 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_number(j, "memory_bytes", l->memory_bytes);
     json_number(j, "descriptors", l->descriptors);
     json_text(j, "loops", l->loops);
+    status_put_cache(j, &l->cache);
     json_begin_array(j, "nodes", false);
     for (uint32_t i = 0; i < l->lanes; i++) {
         json_begin_object(j, NULL, true);
@@ -351,6 +383,12 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
         "since the start: %llu samples, %llu bad ones replaced, %llu batches failed, %llu refused",
         (unsigned long long)l->samples, (unsigned long long)l->substituted,
         (unsigned long long)l->failed, (unsigned long long)l->refused);
+    if (l->cache.open)
+        put_parts(t, "cache: %llu samples, %s of %s; %.1f%% of %llu reads from it%s",
+                  (unsigned long long)l->cache.samples, format_bytes(l->cache.bytes, a, sizeof(a)),
+                  format_bytes(l->cache.limit, b, sizeof(b)), status_cache_percent(&l->cache),
+                  (unsigned long long)(l->cache.hits + l->cache.misses),
+                  l->cache.paused ? "; PAUSED: its disk fails or is full" : "");
     for (uint32_t i = 0; i < l->lanes && l->lanes > 1 && (height == 0 || i < 4); i++)
         put_parts(t, "node %u: %u threads, %u streams, rings %s", i, l->lane[i].threads,
                   l->lane[i].streams, format_bytes(l->lane[i].ring_bytes, a, sizeof(a)));

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "common/net/wire.h"
+#include "common/util/json.h"
 
 struct status {
     struct wire_status loader;
@@ -15,6 +16,11 @@ struct status {
 
 /** Number of streams that the loader does not report because they belong to other users. */
 uint32_t status_other_streams(const struct wire_status *loader);
+
+/** Reads from the cache of samples, in percent of all reads of objects. */
+double status_cache_percent(const struct wire_cache *cache);
+/** Write the member "cache" of a JSON object: null if the loader has no cache. */
+void status_put_cache(struct json *json, const struct wire_cache *cache);
 
 /** "decode", "trainer", ... */
 const char *status_bound_name(enum wire_bound bound);

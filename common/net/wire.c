@@ -18,7 +18,7 @@ _Static_assert(WIRE_PLAN_MAX == (int)ORDERPLAN_TEXT_MAX && WIRE_SETS_MAX == (int
 
 static const char wire_magic[8] = "plenum";
 
-enum { SLOT_ALIGN = 4096 };
+enum { SLOT_ALIGN = 4096, CACHE_COUNTERS = 13 };
 
 uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX])
 {
@@ -660,6 +660,40 @@ int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
     return frame_got(r);
 }
 
+/* The counters of a cache, in the order of the message. */
+static void list_counters(struct wire_cache *c, uint64_t *ret[CACHE_COUNTERS])
+{
+    uint64_t *all[CACHE_COUNTERS] = {&c->samples, &c->known,       &c->bytes,   &c->limit,
+                                     &c->hits,    &c->hit_bytes,   &c->misses,  &c->miss_bytes,
+                                     &c->writes,  &c->write_bytes, &c->evicted, &c->dropped,
+                                     &c->damaged};
+
+    memcpy(ret, all, sizeof(all));
+}
+
+static void put_cache(struct frame_buffer *b, const struct wire_cache *m)
+{
+    struct wire_cache copy = *m;
+    uint64_t *counters[CACHE_COUNTERS];
+
+    frame_put_u32(b, m->open);
+    frame_put_u32(b, m->paused);
+    list_counters(&copy, counters);
+    for (unsigned i = 0; i < CACHE_COUNTERS; i++)
+        frame_put_u64(b, *counters[i]);
+}
+
+static void get_cache(struct frame_reader *r, struct wire_cache *ret)
+{
+    uint64_t *counters[CACHE_COUNTERS];
+
+    ret->open = frame_get_choice(r, 2);
+    ret->paused = frame_get_choice(r, 2);
+    list_counters(ret, counters);
+    for (unsigned i = 0; i < CACHE_COUNTERS; i++)
+        *counters[i] = frame_get_u64(r);
+}
+
 int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m)
 {
     size_t begin = frame_begin(b, WIRE_STATUS, request);
@@ -694,6 +728,7 @@ int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_
         frame_put_u64(b, m->lane[i].ring_bytes);
     }
     frame_put_text(b, m->loops);
+    put_cache(b, &m->cache);
     return frame_end(b, begin);
 }
 
@@ -731,6 +766,9 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
     ret->loops[0] = '\0';
     if (!r->bad && r->at < r->end) /* since WIRE_MINOR_LOOPS */
         frame_get_text(r, ret->loops, sizeof(ret->loops));
+    ret->cache = (struct wire_cache){.open = false};
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_CACHE */
+        get_cache(r, &ret->cache);
     return frame_got(r);
 }
 

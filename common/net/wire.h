@@ -92,6 +92,7 @@ enum {
     WIRE_MINOR_JUNK = 12,    /* junk in pipelines */
     WIRE_MINOR_PLAN = 13,    /* plan of OPEN and FIELDS; positions and sets of OPENED */
     WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
+    WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -242,6 +243,20 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64 };
 
+/** Samples from stores on the loader's disk (loader/cache/diskcache.h); a range is usually a sample.
+ */
+struct wire_cache {
+    bool open, paused;           /* paused: its disk is full, fails or is slow */
+    uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */
+    uint64_t bytes, limit;       /* on the disk */
+    uint64_t hits, hit_bytes;    /* since the start: ranges read from the disk */
+    uint64_t misses, miss_bytes; /* ranges fetched from their store */
+    uint64_t writes, write_bytes;
+    uint64_t evicted; /* ranges removed for others */
+    uint64_t dropped; /* ranges not written because the disk was too slow */
+    uint64_t damaged; /* ranges whose bytes were wrong */
+};
+
 /** The loader as a whole. Shares are in millionths, rates in thousandths per second, both over the
  *  last ten seconds. */
 struct wire_status {
@@ -264,6 +279,7 @@ struct wire_status {
         uint64_t ring_bytes;
     } lane[WIRE_LANES_MAX];
     char loops[WIRE_NAME_MAX]; /* since 1.7: vector instructions and JPEG decoder in use */
+    struct wire_cache cache;   /* since 1.14 */
 };
 
 /** One stream. */

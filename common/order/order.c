@@ -130,6 +130,12 @@ static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
     return walk(&(struct permutation){seed, epoch, purpose, tweak}, n, x, false);
 }
 
+static word unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
+                      word x)
+{
+    return walk(&(struct permutation){seed, epoch, purpose, tweak}, n, x, true);
+}
+
 uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                        uint32_t n, uint32_t x)
 {
@@ -139,33 +145,76 @@ uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose,
 uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                          uint32_t n, uint32_t x)
 {
-    return walk(&(struct permutation){seed, epoch, purpose, (word)tweak}, narrow(n), narrow(x),
-                true);
+    return unpermute(seed, epoch, purpose, (word)tweak, narrow(n), narrow(x));
+}
+
+/* How n samples are cut into blocks and windows. */
+struct block_cut {
+    wide block, blocks; /* the length of a block, and the number of whole blocks */
+    wide windows;       /* the last one also has the rest after the last whole block */
+    word n, rotation;   /* sample = storage + rotation, modulo n */
+};
+
+static struct block_cut cut_blocks(uint64_t seed, uint32_t epoch, word n, word block_len)
+{
+    wide blocks = n / block_len;
+
+    assert(block_len > 0 && block_len <= n);
+    return (struct block_cut){
+        .block = block_len,
+        .blocks = blocks,
+        .windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS,
+        .n = n,
+        .rotation = narrow(philox_below(philox_draw(seed, 0, epoch, DRAW_ROTATE, 0).word[0], n))};
+}
+
+static wide window_start(const struct block_cut *c, wide window)
+{
+    return window * c->block * ORDER_WINDOW_BLOCKS;
+}
+
+static word window_length(const struct block_cut *c, wide window)
+{
+    wide len = c->block * ORDER_WINDOW_BLOCKS;
+
+    assert(window < c->windows);
+    return narrow(window == c->windows - 1 ? c->n - window_start(c, window) : len);
 }
 
 static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
 {
-    wide block = block_len;  /* at most n */
-    wide blocks = n / block; /* whole blocks; the rest belongs to the last window */
-    wide window_len = block * ORDER_WINDOW_BLOCKS;
-    wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
-    wide window = position / window_len, start, len, q, slot, storage, cut;
+    struct block_cut c = cut_blocks(seed, epoch, n, block_len);
+    wide window = min_u64(position / (c.block * ORDER_WINDOW_BLOCKS), c.windows - 1);
+    wide start = window_start(&c, window), q, slot, storage;
 
-    assert(block_len > 0 && block_len <= n && position < n);
-    if (window >= windows)
-        window = windows - 1;
-    start = window * window_len;
-    len = window == windows - 1 ? n - start : window_len;
-    q = permute(seed, epoch, DRAW_WINDOW, narrow(window), narrow(len), narrow(position - start));
-    slot = window * ORDER_WINDOW_BLOCKS + q / block;
-    if (slot < blocks)
-        storage =
-            permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block + q % block;
+    assert(position < n);
+    q = permute(seed, epoch, DRAW_WINDOW, narrow(window), window_length(&c, window),
+                narrow(position - start));
+    slot = window * ORDER_WINDOW_BLOCKS + q / c.block;
+    if (slot < c.blocks)
+        storage = permute(seed, epoch, DRAW_BLOCK, 0, narrow(c.blocks), narrow(slot)) * c.block +
+                  q % c.block;
     else
         storage = start + q; /* the rest after the last whole block */
     assert(storage < n);
-    cut = philox_below(philox_draw(seed, 0, epoch, DRAW_ROTATE, 0).word[0], n);
-    return narrow((storage + cut) % n);
+    return narrow((storage + c.rotation) % n);
+}
+
+static word block_position(uint64_t seed, uint32_t epoch, word n, word block_len, word sample)
+{
+    struct block_cut c = cut_blocks(seed, epoch, n, block_len);
+    wide storage = ((wide)sample + n - c.rotation) % n, window = c.windows - 1, slot, q;
+
+    assert(sample < n);
+    if (storage < c.blocks * c.block) {
+        slot = unpermute(seed, epoch, DRAW_BLOCK, 0, narrow(c.blocks), narrow(storage / c.block));
+        window = slot / ORDER_WINDOW_BLOCKS;
+        q = slot % ORDER_WINDOW_BLOCKS * c.block + storage % c.block;
+    } else {
+        q = storage - window_start(&c, window);
+    }
+    return narrow(window_start(&c, window) + unpermute(seed, epoch, DRAW_WINDOW, narrow(window),
+                                                       window_length(&c, window), narrow(q)));
 }
 
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
@@ -189,6 +238,25 @@ uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t positi
     }
     assert(p < n);
     return narrow((wide)order->first + p);
+}
+
+uint32_t order_position(const struct order *order, uint32_t epoch, uint32_t sample)
+{
+    word n = narrow(order->n), p = narrow(sample - order->first);
+
+    assert(!order->mixture && sample >= order->first && p < n);
+    switch (order->shuffle) {
+    case ORDER_GLOBAL:
+        p = unpermute(order->seed, epoch, DRAW_ORDER, 0, n, p);
+        break;
+    case ORDER_BLOCK:
+        p = block_position(order->seed, epoch, n, (word)min_u64(order->block, n), p);
+        break;
+    case ORDER_NONE:
+        break;
+    }
+    assert(p < n);
+    return p * (order->repeat ? order->repeat : 1);
 }
 
 uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t position,

@@ -61,6 +61,14 @@ uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpos
  */
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position);
 
+/**
+ * The inverse of order_sample(): the first of the `repeat` consecutive positions of `epoch` that
+ * show `sample`, which must be one of the order's samples. The order must not have a mixture.
+ *
+ * Constant time and memory. Threads: any.
+ */
+uint32_t order_position(const struct order *order, uint32_t epoch, uint32_t sample);
+
 /** The sample to try in place of a bad one at this position: the attempt-th substitute. */
 uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t position,
                           uint32_t attempt);
@@ -111,6 +119,15 @@ uint64_t order_part_seed(uint64_t seed, uint32_t part);
 static inline uint32_t order_deal(uint32_t per_step, uint32_t deal, uint32_t i)
 {
     return deal ? i % deal * (per_step / deal) + i / deal : i;
+}
+
+/** The inverse of order_deal(): the index that takes the position at this distance from the first of
+ *  its step. */
+static inline uint32_t order_undeal(uint32_t per_step, uint32_t deal, uint32_t at)
+{
+    uint32_t replicas = deal ? per_step / deal : 1;
+
+    return deal ? at % replicas * deal + at / replicas : at;
 }
 
 /** A position in the stream: the first position of a step. */

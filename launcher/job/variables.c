@@ -27,8 +27,8 @@
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
                                          /* read by libplenum and its loader */
-                                         "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
-                                         "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
+                                         "PLENUM_CACHE_DIR", "PLENUM_CACHE_SIZE", "PLENUM_DECODER",
+                                         "PLENUM_SOURCE", "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
                                          "PLENUM_LOADER_KEY",
                                          /* choose the library and the loader that they run */
                                          "PLENUM_LIBRARY", "PLENUM_PLENUMD"};

@@ -352,7 +352,8 @@ static bool is_gone(int code)
 /* Show the loaders, each with its address if there are several. Loaders that have ended meanwhile
  * are skipped as long as one is left. A loader that does not answer is reported, and makes the exit
  * status 1. */
-static int show(const struct loaders *l, bool json, struct plenum_error *err)
+static int show(const struct loaders *l, const struct ctl_status_view *view,
+                struct plenum_error *err)
 {
     unsigned shown = 0;
     bool told = false;
@@ -362,15 +363,12 @@ static int show(const struct loaders *l, bool json, struct plenum_error *err)
     for (unsigned i = 0; i < l->count; i++) {
         r = ask(&l->list[i], &a, err);
         if (r >= 0) {
-            if (l->count > 1 && !json)
+            if (l->count > 1 && !view->json)
                 printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
-            if (json)
-                status_write_json(stdout, &a.status);
-            else
-                status_write_text(stdout, &a.status, 120, 0, "");
+            view->write(view->arg, &a.status);
             shown++;
         } else if (l->count > 1 && !is_gone(r)) {
-            fprintf(stderr, "%s: %s\n", program.name, err->text);
+            fprintf(stderr, "%s: %s\n", view->name, err->text);
             told = true;
         }
         free(a.status.streams);
@@ -380,11 +378,44 @@ static int show(const struct loaders *l, bool json, struct plenum_error *err)
     return shown > 0 ? 0 : r;
 }
 
+int ctl_show_status(const char *named, const struct ctl_status_view *view, struct plenum_error *err)
+{
+    struct loaders loaders = {NULL, 0};
+    int r = choose_loaders(named, &loaders, err);
+
+    if (r >= 0)
+        r = show(&loaders, view, err);
+    free(loaders.list);
+    return r;
+}
+
+static void write_status(void *arg, const struct status *status)
+{
+    const struct status_arguments *a = arg;
+
+    if (a->json)
+        status_write_json(stdout, status);
+    else
+        status_write_text(stdout, status, 120, 0, "");
+}
+
+static int watch_named(const char *named, uint64_t interval_ns, struct plenum_error *err)
+{
+    struct loaders loaders = {NULL, 0};
+    int r = choose_loaders(named, &loaders, err);
+
+    if (r >= 0)
+        watch(&loaders, interval_ns);
+    free(loaders.list);
+    return r;
+}
+
 static int run(int argc, char **argv)
 {
     struct status_arguments arguments = {.interval_ns = NS_PER_SEC};
+    struct ctl_status_view view = {.name = program.name, .write = write_status, .arg = &arguments};
     struct plenum_error err;
-    struct loaders loaders = {NULL, 0};
+    const char *named;
     int operands, r;
 
     r = options_start(&program, &arguments, argc, argv, &operands);
@@ -396,12 +427,10 @@ static int run(int argc, char **argv)
                              : "--json and --watch cannot be used together");
         return 2;
     }
-    r = choose_loaders(operands ? argv[1] : NULL, &loaders, &err);
-    if (r >= 0 && arguments.watch)
-        watch(&loaders, arguments.interval_ns);
-    else if (r >= 0)
-        r = show(&loaders, arguments.json, &err);
-    free(loaders.list);
+    named = operands ? argv[1] : NULL;
+    view.json = arguments.json;
+    r = arguments.watch ? watch_named(named, arguments.interval_ns, &err)
+                        : ctl_show_status(named, &view, &err);
     if (r < 0)
         return ctl_fail("status", &err);
     return fflush(stdout) == 0 ? r : 1;

@@ -11,6 +11,8 @@
 #include "common/order/order.h"
 #include "loader/render/render.h"
 
+struct status;
+
 struct ctl_command {
     const char *name;
     const char *summary; /* one line for plenumctl --help */
@@ -19,8 +21,8 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_key, ctl_make_sample, ctl_order,
-    ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
+extern const struct ctl_command ctl_bench, ctl_cache, ctl_hash, ctl_index, ctl_key, ctl_make_sample,
+    ctl_order, ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
 
 /** The options that determine pixels; shared by all subcommands that render. */
 struct ctl_stream_args {
@@ -119,6 +121,20 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
 /** Like ctl_dataset_open(), for commands about the files of one data set: rejects a plan. */
 int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
                    struct plenum_error *err);
+
+/** How a command shows the status of a loader. */
+struct ctl_status_view {
+    const char *name; /* of the program, for messages */
+    bool json;        /* several loaders are not separated by their addresses */
+    void (*write)(void *arg, const struct status *status);
+    void *arg;
+};
+
+/** Request the status of the loader at an address, or, with NULL, of all that the user may mean, as
+ * plenumctl status does. Returns 0, 1 if one of several does not answer, or -errno with `err`
+ * set. */
+int ctl_show_status(const char *named, const struct ctl_status_view *view,
+                    struct plenum_error *err);
 
 /** Print "plenumctl NAME: text" and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);

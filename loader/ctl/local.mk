@@ -8,6 +8,7 @@ noinst_LTLIBRARIES += %D%/libscene.la
 bin_PROGRAMS += plenumctl
 plenumctl_SOURCES = \
 	%D%/cmd_bench.c \
+	%D%/cmd_cache.c \
 	%D%/ctl.c %D%/ctl.h \
 	%D%/font.c %D%/font.h \
 	%D%/cmd_hash.c \

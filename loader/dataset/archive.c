@@ -757,6 +757,16 @@ static int open_file(const struct dataset *dataset, const struct index_sample *s
     return fd;
 }
 
+/* The number of a sample, or STORE_NO_SAMPLE if this is not one of the index. */
+static uint32_t number_of(const struct dataset *dataset, const struct index_sample *sample)
+{
+    uintptr_t at = (uintptr_t)sample - (uintptr_t)dataset->index.samples;
+
+    return dataset->index.header && at / sizeof(*sample) < dataset->index.header->samples
+               ? (uint32_t)(at / sizeof(*sample))
+               : STORE_NO_SAMPLE;
+}
+
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
                  struct source *ret, struct plenum_error *err)
 {
@@ -767,7 +777,9 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
             dataset, index_name(&dataset->index, dataset->index.containers[sample->container].name),
             err);
     if (dataset->remote) {
-        *ret = (struct source){.fd = -1, .object = remote_object(dataset, sample->container)};
+        *ret = (struct source){.fd = -1,
+                               .object = remote_object(dataset, sample->container),
+                               .sample = number_of(dataset, sample)};
         return 0;
     }
     fd = open_file(dataset, sample, err);
@@ -810,27 +822,27 @@ int archive_prefix_read(const struct dataset *dataset, const struct index_sample
 /* Copy a mapped sample into a buffer with room for it: 0, or negative if pread() must be used to
  * find the error. */
 static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,
-                       uint64_t offset, uint8_t *dst)
+                       uint64_t offset, uint32_t len, uint8_t *dst)
 {
     const uint8_t *mapping = atomic_load(&dataset->fds->of[sample->container].mapping);
     uint64_t size = dataset->index.containers[sample->container].stamp.size;
 
-    if (!mapping || sample->len > MAPPED_SAMPLE || offset > size || sample->len > size - offset)
+    if (!mapping || len > MAPPED_SAMPLE || offset > size || len > size - offset)
         return -ENODATA;
-    return mapping_copy(dst, mapping + offset, sample->len);
+    return mapping_copy(dst, mapping + offset, len);
 }
 
 static int read_open(const struct dataset *dataset, const struct index_sample *sample,
-                     uint64_t offset, uint8_t *dst, struct plenum_error *err)
+                     uint64_t offset, uint32_t len, uint8_t *dst, struct plenum_error *err)
 {
     struct source source;
     int r = archive_open(dataset, sample, &source, err);
 
     if (r < 0)
         return r;
-    r = source.object ? -ENODATA : copy_mapped(dataset, sample, offset, dst);
+    r = source.object ? -ENODATA : copy_mapped(dataset, sample, offset, len, dst);
     if (r < 0)
-        r = source_read(&source, dst, sample->len, offset, err);
+        r = source_read(&source, dst, len, offset, err);
     archive_close(dataset, sample, &source);
     if (r ==
         -EBADMSG) /* some file systems return it for a bad checksum; here it means a bad image */
@@ -839,17 +851,24 @@ static int read_open(const struct dataset *dataset, const struct index_sample *s
                  : 0;
 }
 
-int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
-                 struct dataset_buffer *buffer, struct plenum_error *err)
+int archive_read_range(const struct dataset *dataset, const struct index_sample *sample,
+                       uint64_t offset, uint32_t len, struct dataset_buffer *buffer,
+                       struct plenum_error *err)
 {
     bool known = !dataset->remote && sample->container < dataset->files.count &&
                  atomic_load(&dataset->fds->of[sample->container].compared_ns) == tick_now();
 
-    if (dataset_buffer_reserve(buffer, sample->len) < 0)
-        return error_set(err, -ENOMEM, "out of memory for a sample of %u bytes", sample->len);
-    if (known && copy_mapped(dataset, sample, offset, buffer->bytes) == 0)
+    if (dataset_buffer_reserve(buffer, len) < 0)
+        return error_set(err, -ENOMEM, "out of memory for a sample of %u bytes", len);
+    if (known && copy_mapped(dataset, sample, offset, len, buffer->bytes) == 0)
         return 0;
-    return read_open(dataset, sample, offset, buffer->bytes, err);
+    return read_open(dataset, sample, offset, len, buffer->bytes, err);
+}
+
+int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
+                 struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    return archive_read_range(dataset, sample, offset, sample->len, buffer, err);
 }
 
 void archive_announce_range(const struct dataset *dataset, const struct index_sample *sample,
@@ -860,7 +879,7 @@ void archive_announce_range(const struct dataset *dataset, const struct index_sa
     if (archive_open(dataset, sample, &source, NULL) < 0)
         return;
     if (source.object)
-        store_announce(source.object, offset, len);
+        remote_announce_range(dataset, &source, offset, len);
     else
         (void)posix_fadvise(source.fd, (off_t)offset, (off_t)len, POSIX_FADV_WILLNEED);
     archive_close(dataset, sample, &source);

@@ -105,5 +105,9 @@ void archive_forget(struct dataset *dataset);
 /** Like struct format's read, for bytes at `offset` of the sample's archive. */
 int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
                  struct dataset_buffer *buffer, struct plenum_error *err);
+/** Like archive_read(), for bytes of another length, such as those of a field. */
+int archive_read_range(const struct dataset *dataset, const struct index_sample *sample,
+                       uint64_t offset, uint32_t len, struct dataset_buffer *buffer,
+                       struct plenum_error *err);
 
 #endif

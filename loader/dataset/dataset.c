@@ -148,6 +148,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     class_list_destroy(d->classes); /* the index contains their names */
     d->labels.classes = d->classes = NULL;
     remote_end_opening(d);
+    remote_begin_caching(d);
     d->scope.cancel = NULL; /* the flag is only valid during dataset_open() */
     if (d->format->whole_files && dataset_has_images(d) && !d->remote)
         open_checksums(d);
@@ -459,6 +460,11 @@ static int refuse_known(const struct sample_reading *read, const struct dataset_
                      "%s has changed since plenumctl verify found it bad: start the job again, and "
                      "verify the data set again",
                      name);
+}
+
+uint32_t dataset_get_cached_set(const struct dataset *dataset)
+{
+    return dataset->mixed ? UINT32_MAX : remote_get_set(dataset);
 }
 
 bool dataset_is_remote(const struct dataset *dataset)

@@ -11,8 +11,9 @@
 int source_read(const struct source *source, void *bytes, size_t len, uint64_t offset,
                 struct plenum_error *err)
 {
-    return source->object ? store_read(source->object, offset, len, bytes, err)
-                          : io_pread_all(source->fd, bytes, len, offset);
+    return source->object
+               ? store_read_sample(source->object, source->sample, offset, len, bytes, err)
+               : io_pread_all(source->fd, bytes, len, offset);
 }
 
 int source_get(const struct source *source, void *bytes, size_t len, uint64_t offset,
@@ -36,6 +37,6 @@ int64_t source_read_some(const struct source *source, void *bytes, size_t len, u
         return io_pread_some(source->fd, bytes, len, offset);
     size = store_get_facts(source->object)->size;
     n = offset < size ? min_u64(len, size - offset) : 0;
-    r = n ? store_read(source->object, offset, n, bytes, err) : 0;
+    r = n ? store_read_sample(source->object, source->sample, offset, n, bytes, err) : 0;
     return r < 0 ? r : (int64_t)n;
 }

@@ -12,11 +12,12 @@
 struct source {
     int fd;                            /* -1 for an object */
     const struct store_object *object; /* NULL for a file */
+    uint32_t sample; /* that is read, for the cache of objects, or STORE_NO_SAMPLE */
 };
 
 static inline struct source source_of_file(int fd)
 {
-    return (struct source){.fd = fd};
+    return (struct source){.fd = fd, .sample = STORE_NO_SAMPLE};
 }
 
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if a file ends before. Sets `err`

@@ -238,8 +238,5 @@ int tar_read_field(const struct dataset *dataset, const struct index_sample *sam
                    const struct field_place *place, struct dataset_buffer *buffer,
                    struct plenum_error *err)
 {
-    struct index_sample field = *sample;
-
-    field.len = place->len;
-    return archive_read(dataset, &field, place->where, buffer, err);
+    return archive_read_range(dataset, sample, place->where, place->len, buffer, err);
 }

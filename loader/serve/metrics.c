@@ -152,6 +152,41 @@ static void put_sets(FILE *f, const struct server *server)
     }
 }
 
+static void put_cache(FILE *f, const struct wire_cache *c)
+{
+    if (!c->open)
+        return;
+    put_one(f, "plenum_cache_paused", "gauge",
+            "1 while the cache of samples is not used because its disk is full or fails.",
+            c->paused);
+    put_one(f, "plenum_cache_samples", "gauge", "Samples in the cache.", (double)c->samples);
+    put_one(f, "plenum_cache_known_samples", "gauge",
+            "Samples in the cache whose next use is known.", (double)c->known);
+    put_one(f, "plenum_cache_bytes", "gauge", "Space that the cache uses on its disk.",
+            (double)c->bytes);
+    put_one(f, "plenum_cache_limit_bytes", "gauge", "Limit on that space.", (double)c->limit);
+    put_one(f, "plenum_cache_hits_total", "counter",
+            "Samples that were read from the cache, each of which saved a request.",
+            (double)c->hits);
+    put_one(f, "plenum_cache_hit_bytes_total", "counter", "Bytes that were read from the cache.",
+            (double)c->hit_bytes);
+    put_one(f, "plenum_cache_misses_total", "counter", "Samples that were fetched from a store.",
+            (double)c->misses);
+    put_one(f, "plenum_cache_miss_bytes_total", "counter", "Bytes that were fetched from a store.",
+            (double)c->miss_bytes);
+    put_one(f, "plenum_cache_writes_total", "counter", "Samples that were added to the cache.",
+            (double)c->writes);
+    put_one(f, "plenum_cache_write_bytes_total", "counter", "Bytes that were added to the cache.",
+            (double)c->write_bytes);
+    put_one(f, "plenum_cache_evicted_total", "counter",
+            "Samples that were removed from the cache for others.", (double)c->evicted);
+    put_one(f, "plenum_cache_dropped_total", "counter",
+            "Samples that were not added because the disk was too slow.", (double)c->dropped);
+    put_one(f, "plenum_cache_damaged_total", "counter",
+            "Samples in the cache whose bytes were wrong, and which were fetched again.",
+            (double)c->damaged);
+}
+
 void metrics_write(FILE *file, const struct status *status, const struct server *server)
 {
     const struct wire_status *l = &status->loader;
@@ -211,6 +246,7 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
     for (uint32_t i = 0; i < l->lanes; i++)
         (void)fprintf(file, "plenum_node_ring_bytes{node=\"%u\"} %llu\n", i,
                       (unsigned long long)l->lane[i].ring_bytes);
+    put_cache(file, &l->cache);
     put_streams(file, status);
     put_sets(file, server);
     put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory of the loader.",

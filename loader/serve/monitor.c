@@ -15,6 +15,7 @@
 
 #include "common/util/memory.h"
 #include "common/util/util.h"
+#include "loader/cache/diskcache.h"
 #include "loader/image/image.h"
 #include "loader/serve/bound.h"
 #include "loader/serve/server_priv.h"
@@ -171,6 +172,28 @@ static uint32_t open_descriptors(void)
     return n - 1; /* without the thread that reads this */
 }
 
+static void put_cache(struct wire_cache *ret)
+{
+    struct diskcache_counts c;
+
+    diskcache_get_counts(&c);
+    *ret = (struct wire_cache){.open = c.open,
+                               .paused = c.paused,
+                               .samples = c.kept.entries,
+                               .known = c.kept.known,
+                               .bytes = c.kept.bytes,
+                               .limit = c.kept.limit,
+                               .hits = c.hits,
+                               .hit_bytes = c.hit_bytes,
+                               .misses = c.misses,
+                               .miss_bytes = c.miss_bytes,
+                               .writes = c.writes,
+                               .write_bytes = c.write_bytes,
+                               .evicted = c.evicted,
+                               .dropped = c.dropped,
+                               .damaged = c.damaged};
+}
+
 void monitor_get_status(const struct server *server, struct wire_status *ret)
 {
     struct window_point p = window_span(&server->window);
@@ -201,6 +224,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
         .descriptors = open_descriptors(),
         .stopping = server->stopping,
         .lanes = (uint32_t)min_u64(pin_count_nodes(server->pin), WIRE_LANES_MAX)};
+    put_cache(&ret->cache);
     (void)gethostname(ret->host, sizeof(ret->host) - 1);
     image_describe_loops(server->options->jpeg, ret->loops, sizeof(ret->loops));
     for (unsigned i = 0; i < server->threads; i++)

@@ -82,9 +82,14 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
 static int read_environment(struct plenumd_arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
+    const char *size = getenv("PLENUM_CACHE_SIZE");
     struct plenum_error err;
     int r = 0;
 
+    if (size && *size && parse_bytes(size, &a->server.cache_size) < 0) {
+        log_error("PLENUM_CACHE_SIZE is '%s': set it to a size such as 100G, or unset it", size);
+        return -EINVAL;
+    }
     if (decoder && *decoder)
         r = image_jpeg_parse("PLENUM_DECODER", decoder, &a->server.jpeg, &err);
     if (r < 0)
@@ -191,6 +196,9 @@ static const struct option_def defs[] = {
      .help =
          "remove the least recently used indices of a user if those created for that user exceed "
          "this (default: a quarter of --cache-limit if several users are served; 0: no limit)"},
+    {"cache-size", 0, "BYTES", OPTION_BYTES, AT(server.cache_size), 0, 0,
+     .help = "keep samples from object stores on the disk, below --cache-dir, in at most this much "
+             "space (default $PLENUM_CACHE_SIZE or 0: none)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
      .help = "remove indices that have not been used for this long (default 90d; 0: no limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),

@@ -58,6 +58,7 @@
 #include "common/util/lock.h"
 #include "common/util/state.h"
 #include "common/util/util.h"
+#include "loader/cache/diskcache.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue_item.h"
 #include "loader/serve/queue_priv.h"
@@ -736,6 +737,9 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
+    if (stream->course)
+        diskcache_advance(stream->course, r->place,
+                          order_place_skip(stream->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);

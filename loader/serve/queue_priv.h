@@ -56,6 +56,7 @@ struct queue_stream {
     struct ring *ring;
     unsigned node;
     void *owner;
+    struct course_stream *course; /* of the disk cache, or NULL */
     /* Under the queue's lock. */
     struct list requests; /* unfinished, oldest first */
     struct list link;     /* in the queue's streams */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/util/lock.h"
+#include "loader/cache/diskcache.h"
 #include "loader/serve/queue_priv.h"
 
 enum { COST_PIXEL_NS = 20 }; /* estimated cost before any sample is rendered */
@@ -86,6 +87,20 @@ static void leave_owners(struct queue *q, struct queue_stream *s)
     leave(s->user);
 }
 
+/* Tell the disk cache which samples the stream is going to use. */
+static struct course_stream *open_course(const struct queue_stream_options *o)
+{
+    struct course_order order = {.set = dataset_get_cached_set(o->spec->dataset),
+                                 .order = o->spec->order,
+                                 .steps = *o->steps,
+                                 .deal = o->open->deal,
+                                 .mix = o->open->mix};
+
+    order.steps.gaps = NULL;
+    order.steps.num_gaps = 0;
+    return diskcache_open_stream(&order, o->open->offset, o->open->local);
+}
+
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
                       struct queue_stream **ret)
 {
@@ -110,11 +125,13 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
     lock_acquire(&queue->mu);
     r = join_owners(queue, o, s);
     lock_release(&queue->mu);
-    if (r < 0)
+    if (r < 0) {
         free(s);
-    else
-        *ret = s;
-    return r;
+        return r;
+    }
+    s->course = open_course(o);
+    *ret = s;
+    return 0;
 }
 
 void queue_users_maybe_free(struct queue_stream *s)
@@ -135,6 +152,8 @@ void queue_stream_close(struct queue_stream *stream)
     if (!stream)
         return;
     q = stream->queue;
+    diskcache_close_stream(stream->course);
+    stream->course = NULL;
     lock_acquire(&q->mu);
     assert(!stream->closed && list_is_empty(&stream->requests));
     stream->closed = true;

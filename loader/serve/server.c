@@ -20,6 +20,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
+#include "loader/cache/diskcache.h"
 #include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
@@ -225,6 +227,7 @@ static void on_beat(uv_timer_t *timer)
     struct main_loop *m = timer->data;
     uint64_t now = time_now_ns();
     struct queue_counters c;
+    struct plenum_error news;
     char text[sizeof(m->said)];
 
     if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
@@ -232,6 +235,8 @@ static void on_beat(uv_timer_t *timer)
         monitor_beat(&m->server, now);
         for (struct session *s = session_first(&m->server); s; s = session_next(s))
             session_beat(s, now);
+        if (diskcache_get_news(&news))
+            log_warn("%s", news.text);
         log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
     }
@@ -325,6 +330,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"cache-limit", old->cache_limits.bytes == new->cache_limits.bytes},
         {"cache-user-limit", old->cache_limits.user_bytes == new->cache_limits.user_bytes},
         {"cache-age", old->cache_limits.age_ns == new->cache_limits.age_ns},
+        {"cache-size", old->cache_size == new->cache_size},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
         {"no-tiles", old->no_tiles == new->no_tiles},
@@ -573,6 +579,37 @@ static struct dataset_cache_limits cache_limits(const struct server_options *o)
     return limits;
 }
 
+/* Open the cache of samples. Without it, samples are read from their stores. */
+static void start_cache(const struct server_options *o)
+{
+    char folder[4096], path[4200];
+    struct plenum_error err;
+    int r, fd;
+
+    if (o->cache_size == 0)
+        return;
+    r = cache_folder(o->cache_dir, folder, sizeof(folder));
+    if (r < 0) {
+        log_warn("samples are not cached: there is no cache folder (%s): see --cache-dir",
+                 strerror(-r));
+        return;
+    }
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && !cache_may_map(fd)) {
+        log_warn("samples are not cached: %s is on a network file system: name a folder on a local "
+                 "disk with --cache-dir or PLENUM_CACHE_DIR",
+                 folder);
+        r = -EOPNOTSUPP;
+    }
+    io_close(&fd);
+    if (r < 0)
+        return;
+    /* Users who share a folder have caches of their own, like indices. */
+    (void)snprintf(path, sizeof(path), "%s/samples-%u", folder, (unsigned)geteuid());
+    if (diskcache_open(path, o->cache_size, &err) < 0)
+        log_warn("samples are not cached: %s", err.text);
+}
+
 static int start_openings(struct main_loop *m, struct plenum_error *err)
 {
     struct openings_options options = {.loop = &m->server.loop,
@@ -635,6 +672,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
         return r;
     if (m->live.user && (r = users_become(&m->user, err)) < 0)
         return r;
+    start_cache(&m->live);
     r = start_polling(m);
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
 }
@@ -689,6 +727,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     queue_destroy(m->server.queue);
     blocking_destroy(m->server.blocking);
     openings_destroy(m->server.openings);
+    diskcache_close();
     (void)uv_loop_close(&m->server.loop);
     return r;
 }
@@ -707,6 +746,7 @@ static int run_loop(const struct server_options *options, struct plenum_error *e
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of write() */
     leash_phase(JOBLOADER_PIXELS);
     r = test_pixels(&m->server, err);
     if (r < 0)

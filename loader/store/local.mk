@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/libstore.la
 	%D%/store_place.c %D%/store_place.h \
 	%D%/sigv4.c %D%/sigv4.h \
 	%D%/store.c %D%/store.h
+%C%_libstore_la_LIBADD = loader/cache/libcache.la
 %C%_libstore_la_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)
 
 if STORES

@@ -13,6 +13,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "loader/cache/diskcache.h"
 #include "loader/store/ahead.h"
 
 enum { EMPTY_PAGES_MAX = 1000 };
@@ -23,6 +24,8 @@ struct store_object {
     char *name;
     struct object_facts facts;
     uint64_t id;
+    struct keep_key key; /* for the disk cache */
+    uint32_t set;        /* KEEP_NONE: not cached */
     const void *owner;
     const struct store_policy *policy;
     struct fetch_moved moved; /* has its own lock */
@@ -245,6 +248,30 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     return XXH3_64bits_digest(&state);
 }
 
+/* Like identify(), for a cache that outlives the process: with the endpoint, and with a time only if
+ * there is no ETag, because listings and answers may have different ones. */
+static struct keep_key identify_for_ever(const struct opened_place *p,
+                                         const struct object_facts *facts)
+{
+    uint64_t numbers[] = {facts->size, facts->etag[0] ? 0 : facts->mtime_s};
+    struct endpoint at = {.host = ""};
+    XXH3_state_t state;
+    XXH128_hash_t hash;
+
+    if (bucket_is_s3(p->bucket))
+        bucket_get_endpoint(p->bucket, &at);
+    if (at.is_aws) /* its region may become known later */
+        at = (struct endpoint){.host = ""};
+    (void)XXH3_128bits_reset(&state);
+    (void)XXH3_128bits_update(&state, p->name, strlen(p->name) + 1);
+    (void)XXH3_128bits_update(&state, facts->etag, strlen(facts->etag) + 1);
+    (void)XXH3_128bits_update(&state, at.host, strlen(at.host) + 1);
+    (void)XXH3_128bits_update(&state, at.path, strlen(at.path) + 1);
+    (void)XXH3_128bits_update(&state, numbers, sizeof(numbers));
+    hash = XXH3_128bits_digest(&state);
+    return (struct keep_key){{hash.low64, hash.high64}};
+}
+
 int store_open(const char *name, const struct object_facts *facts, const void *owner,
                const struct store_policy *policy, struct store_object **ret,
                struct plenum_error *err)
@@ -266,6 +293,8 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
                                .name = p.name,
                                .facts = *facts,
                                .id = identify(p.name, facts),
+                               .key = identify_for_ever(&p, facts),
+                               .set = KEEP_NONE,
                                .owner = owner,
                                .policy = policy};
     lock_init(&o->moved.mu);
@@ -312,9 +341,21 @@ static struct ahead_range range_of(const struct store_object *o, uint64_t offset
                                 .len = len};
 }
 
-int store_read(const struct store_object *o, uint64_t offset, size_t len, void *dst,
-               struct plenum_error *err)
+static struct diskcache_range cached_range(const struct store_object *o, uint32_t sample,
+                                           uint64_t offset, uint64_t len)
 {
+    bool is_cached = sample != STORE_NO_SAMPLE;
+
+    return (struct diskcache_range){.object = o->key,
+                                    .offset = offset,
+                                    .len = len,
+                                    .sample = {is_cached ? o->set : KEEP_NONE, sample}};
+}
+
+int store_read_sample(const struct store_object *o, uint32_t sample, uint64_t offset, size_t len,
+                      void *dst, struct plenum_error *err)
+{
+    struct diskcache_range cached = cached_range(o, sample, offset, len);
     struct wanted_range want = {.offset = offset, .len = len, .facts = &o->facts};
     struct ahead_range range = range_of(o, offset, len);
     struct fetch fetch = {.bucket = o->bucket,
@@ -325,24 +366,53 @@ int store_read(const struct store_object *o, uint64_t offset, size_t len, void *
                           .dst = dst,
                           .policy = o->policy,
                           .moved = moved_of(o)};
-    int r;
+    int r = 0;
 
     if (offset > o->facts.size || len > o->facts.size - offset)
         return error_set(err, -ESTALE, "%s: it has only %llu bytes", o->name,
                          (unsigned long long)o->facts.size);
-    if (len == 0 || ahead_take(&range, dst, o->policy->cancel))
+    if (len == 0 || diskcache_read(&cached, dst))
         return 0;
-    r = fetch_run(&fetch, err);
-    fetch_fini(&fetch);
+    if (!ahead_take(&range, dst, o->policy->cancel)) {
+        r = fetch_run(&fetch, err);
+        fetch_fini(&fetch);
+    }
+    if (r == 0)
+        diskcache_keep(&cached, dst);
     return r;
+}
+
+int store_read(const struct store_object *o, uint64_t offset, size_t len, void *dst,
+               struct plenum_error *err)
+{
+    return store_read_sample(o, STORE_NO_SAMPLE, offset, len, dst, err);
 }
 
 void store_announce(const struct store_object *o, uint64_t offset, size_t len)
 {
+    struct diskcache_range cached = cached_range(o, 0, offset, len);
     struct ahead_range range = range_of(o, offset, len);
 
-    if (offset <= o->facts.size && len <= o->facts.size - offset)
+    if (offset <= o->facts.size && len <= o->facts.size - offset && !diskcache_has(&cached))
         ahead_announce(&range);
+}
+
+struct keep_key store_get_key(const struct store_object *object)
+{
+    return object->key;
+}
+
+void store_set_cached(struct store_object *object, uint32_t set)
+{
+    /* without an ETag or a time, versions cannot be distinguished */
+    object->set = object->facts.etag[0] || object->facts.mtime_s ? set : KEEP_NONE;
+}
+
+void store_tell_sample(const struct store_object *o, uint32_t sample, uint64_t offset, size_t len)
+{
+    struct diskcache_range cached = cached_range(o, sample, offset, len);
+
+    diskcache_tell(&cached);
 }
 
 void store_forget(const void *owner)

@@ -380,6 +380,22 @@ static void store_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
+/* Rows, most of which get a checksum (fuzz_shelf.c): of one record, and of others. */
+static void shelf_seeds(void)
+{
+    uint8_t rows[20][40] = {{0}};
+
+    for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+        memset(rows[i], (int)i, 24);
+        rows[i][24] = (uint8_t)(i + 1);
+        rows[i][26] = (uint8_t)(i * i);
+        rows[i][39] = i % 5 != 0;
+    }
+    rows[7][0] = 1;
+    write_seed(rows, sizeof(rows));
+    write_seed(rows, sizeof(rows[0]));
+}
+
 static void put_call(struct bytes *seed, const struct comm_header *call)
 {
     bytes_put(seed, call, sizeof(*call));
@@ -485,6 +501,8 @@ int main(int argc, char **argv)
         npy_seeds();
     else if (strcmp(argv[1], "store") == 0)
         store_seeds();
+    else if (strcmp(argv[1], "shelf") == 0)
+        shelf_seeds();
     else if (strcmp(argv[1], "tar") == 0)
         tar_seeds();
     else

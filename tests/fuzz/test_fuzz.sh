@@ -33,6 +33,9 @@ for target in wire text index list tfrecord launcher settings json npy badlist c
     fuzz $target 5000
 done
 
+ok "seeds for fuzz_shelf" "$here/seeds" shelf "$T/shelf"
+fuzz shelf 100
+
 if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
     ok "seeds for fuzz_columns" "$PYTHON" "$top_srcdir/tests/fuzz/column_seeds.py" "$T/columns"
     fuzz columns 500

@@ -9,6 +9,16 @@ loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
 store_tests = %D%/store/test_store_answer %D%/store/test_listing %D%/store/test_store_place %D%/store/test_sigv4 %D%/store/test_hedge %D%/store/test_hugging_face
+cache_tests = %D%/cache/test_diskcache %D%/cache/test_keep %D%/cache/test_shelf
+check_PROGRAMS += $(cache_tests)
+TESTS += $(cache_tests)
+%C%_cache_test_keep_CFLAGS = $(test_cflags)
+%C%_cache_test_keep_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
+%C%_cache_test_shelf_CFLAGS = $(test_cflags)
+%C%_cache_test_shelf_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
+%C%_cache_test_diskcache_CFLAGS = $(test_cflags)
+%C%_cache_test_diskcache_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
+%C%_cache_test_diskcache_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
 store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
@@ -25,7 +35,7 @@ store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
 %C%_store_test_sigv4_CFLAGS = $(test_cflags)
 %C%_store_test_sigv4_LDADD = $(store_test_libs)
 %C%_store_reader_LDADD = loader/store/libstore.la common/libcommon.la
-EXTRA_DIST += %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
+EXTRA_DIST += %D%/cache/test_caches.py %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
 # Real servers, installed once from PyPI, below the build folder or in STORES=DIR.
 STORES = $(abs_top_builddir)/stores
 check-stores: all
@@ -33,7 +43,7 @@ check-stores: all
 	PLENUM_STORES='$(STORES)' $(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/store/check_servers.py'
 phony += check-stores
 if PYTHON_FOUND
-TESTS += %D%/store/test_stores.py
+TESTS += %D%/cache/test_caches.py %D%/store/test_stores.py
 endif
 threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)

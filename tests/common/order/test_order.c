@@ -174,7 +174,8 @@ static void comes_back(const struct order *order, uint32_t position)
 {
     uint32_t sample = order_sample(order, 1, position);
 
-    if (sample >= order->n || position_of(order, 1, sample) != position)
+    if (sample >= order->n || position_of(order, 1, sample) != position ||
+        order_position(order, 1, sample) != position)
         cr_fatal("n %u, block %u, position %u shows %u", order->n, order->block, position, sample);
 }
 
@@ -190,6 +191,36 @@ static void positions_come_back(const struct order *order)
     for (unsigned bit = 4; bit < 32; bit++)
         for (uint32_t p = (1u << bit) - 2; p <= (1u << bit) + 1 && p < order->n; p++)
             comes_back(order, p);
+}
+
+Test(order, the_inverse_gives_the_first_position_of_a_subset_and_its_repeats)
+{
+    static const enum order_shuffle shuffles[] = {ORDER_GLOBAL, ORDER_BLOCK, ORDER_NONE};
+
+    for (uint32_t n = 1; n <= 400; n += n < 40 ? 1 : 37)
+        for (uint32_t i = 0; i < 9; i++) {
+            struct order order = {.seed = seeds[n % 3],
+                                  .n = n,
+                                  .shuffle = shuffles[i % 3],
+                                  .block = 1 + n / 7,
+                                  .first = 13 * i,
+                                  .repeat = i / 3};
+
+            for (uint32_t p = 0; p < order_positions(&order); p++)
+                cr_assert(eq(u32, order_position(&order, i, order_sample(&order, i, p)),
+                             p - p % (order.repeat ? order.repeat : 1)));
+        }
+}
+
+Test(order, dealing_has_an_inverse)
+{
+    for (uint32_t replicas = 1; replicas < 8; replicas++)
+        for (uint32_t m = 1; m < 8; m++)
+            for (uint32_t i = 0; i < replicas * m; i++)
+                for (uint32_t deal = 0; deal <= m; deal += m)
+                    cr_assert(
+                        eq(u32, order_undeal(replicas * m, deal, order_deal(replicas * m, deal, i)),
+                           i));
 }
 
 Test(order, is_a_bijection_near_all_powers_of_two, .timeout = 600)

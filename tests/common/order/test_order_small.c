@@ -4,7 +4,7 @@
  * common/order/order.c is compiled with narrower words, so that behaviour specific to 2^32
  * occurs near 2^8: every number of samples, every block length, every position. Asserts in order.c
  * check that no sum overflows and that no walk is longer than the law allows; this test checks that
- * every order is a bijection.
+ * every order is a bijection, and that order_position() inverts it.
  *
  * make check takes one seed; ORDER_SEEDS=N takes N (make soak).
  */
@@ -31,7 +31,7 @@ static bool is_bijection(const struct order *order, uint32_t epoch)
     for (uint32_t p = 0; p < order->n; p++) {
         uint32_t s = order_sample(order, epoch, p);
 
-        if (s >= order->n || seen[s]++) {
+        if (s >= order->n || seen[s]++ || order_position(order, epoch, s) != p) {
             printf("# n %u, block %u, seed %llu, epoch %u: position %u shows %u\n", order->n,
                    order->block, (unsigned long long)order->seed, epoch, p, s);
             return false;
@@ -80,8 +80,13 @@ static bool subsets_and_repeats(uint64_t seed)
             struct order often = {.seed = seed, .n = n, .first = MOST - n, .repeat = repeat};
             uint32_t shown[MOST + 1] = {0};
 
-            for (uint32_t p = 0; p < n * repeat; p++)
-                shown[order_sample(&often, 1, p)]++;
+            for (uint32_t p = 0; p < n * repeat; p++) {
+                uint32_t sample = order_sample(&often, 1, p);
+
+                shown[sample]++;
+                if (order_position(&often, 1, sample) != p / repeat * repeat)
+                    return false;
+            }
             for (uint32_t s = 0; s < n; s++)
                 if (shown[MOST - n + s] != repeat)
                     return false;

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a thread that writes.
+ *
+ * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
+ * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
+ * the order of decisions; so the place of a removed record is erased before it is written again. If
+ * the disk cannot keep up, ranges are not added.
+ *
+ * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
+ * hour. */
+#include "config.h"
+
+#include "loader/cache/diskcache.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util/error_set.h"
+#include "common/util/list.h"
+#include "common/util/lock.h"
+#include "common/util/util.h"
+#include "loader/cache/shelf.h"
+
+enum {
+    QUEUE_MAX = 64 << 20, /* bytes that wait to be written */
+    SETS_MAX = 4096,
+    PAUSE_MIN_S = 60,
+    PAUSE_MAX_S = 3600,
+    SLOW_MS = 500, /* mean time of a read */
+    READS_MEAN = 32,
+};
+
+/* Something to write, or, without bytes, to erase. */
+struct shelf_job {
+    struct list link;
+    uint32_t entry;
+    struct keep_bytes bytes;
+    uint8_t content[];
+};
+
+static struct {
+    atomic_bool open;
+    /* Constant while it is open. */
+    struct shelf *shelf;
+    char *folder;
+    pthread_t writer;
+    /* Holding mu. Innermost lock. */
+    struct lock mu;
+    pthread_cond_t work;
+    struct keep *keep;
+    struct list jobs;
+    uint64_t queued; /* bytes */
+    bool stop;
+    struct keep_key *sets;
+    size_t num_sets, sets_cap;
+    struct diskcache_counts counts;
+    uint64_t paused_until_ns, pause_s, read_ns;
+    bool only_writes; /* a disk that is full can be read */
+    struct plenum_error news;
+    bool has_news;
+} cache = {.mu = LOCK_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+/* ---- the state of the disk; holding mu ---- */
+
+static bool is_paused(void)
+{
+    return cache.paused_until_ns > 0 && time_now_ns() < cache.paused_until_ns;
+}
+
+static bool is_full(int code)
+{
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+}
+
+static void pause_use(int code)
+{
+    bool told = cache.pause_s > 0;
+
+    assert(lock_is_held(&cache.mu));
+    if (is_paused())
+        return;
+    cache.pause_s = told ? min_u64(2 * cache.pause_s, PAUSE_MAX_S) : PAUSE_MIN_S;
+    cache.paused_until_ns = time_now_ns() + cache.pause_s * NS_PER_SEC;
+    cache.only_writes = is_full(code);
+    if (told)
+        return;
+    (void)error_set(
+        &cache.news, code,
+        "%s: no samples are added to the cache at present: %s; they are read from their store",
+        cache.folder,
+        code == -ETIMEDOUT ? "reading them takes longer than 500 ms"
+        : code == -ENOSPC  ? "less than a twentieth of the file system is free"
+                           : strerror(-code));
+    cache.has_news = true;
+}
+
+/* The disk works. */
+static void resume_use(void)
+{
+    assert(lock_is_held(&cache.mu));
+    if (cache.pause_s == 0 || is_paused())
+        return;
+    cache.pause_s = 0;
+    cache.read_ns = 0;
+    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", cache.folder);
+    cache.has_news = true;
+}
+
+bool diskcache_get_news(struct plenum_error *ret)
+{
+    bool has;
+
+    lock_acquire(&cache.mu);
+    has = cache.has_news;
+    if (has)
+        *ret = cache.news;
+    cache.has_news = false;
+    lock_release(&cache.mu);
+    return has;
+}
+
+/* ---- the writer ---- */
+
+/* Queue a job; `content` NULL: to erase the entry. Returns 0 or -ENOMEM. */
+static int add_job(uint32_t entry, const struct keep_bytes *bytes, const void *content)
+{
+    size_t len = content ? bytes->len : 0;
+    struct shelf_job *job = malloc(sizeof(*job) + len);
+
+    assert(lock_is_held(&cache.mu));
+    if (!job)
+        return -ENOMEM;
+    *job = (struct shelf_job){.entry = entry};
+    if (content) {
+        job->bytes = *bytes;
+        memcpy(job->content, content, len);
+    }
+    list_add_last(&cache.jobs, &job->link);
+    cache.queued += len;
+    (void)pthread_cond_signal(&cache.work);
+    return 0;
+}
+
+/* If there is no memory, the record stays on disk until its place is used again. */
+static void erase_later(void *arg, uint32_t entry)
+{
+    (void)arg;
+    (void)add_job(entry, NULL, NULL);
+}
+
+static void evict(void *arg, uint32_t entry)
+{
+    cache.counts.evicted++;
+    erase_later(arg, entry);
+}
+
+/* Not holding mu. */
+static int run_job(struct shelf_job *job)
+{
+    if (job->bytes.len == 0)
+        return shelf_erase(cache.shelf, job->entry);
+    job->bytes.hash = shelf_hash(&job->bytes.key, job->content, job->bytes.len);
+    return shelf_write(cache.shelf, job->entry, &job->bytes, job->content);
+}
+
+static void note_written(const struct shelf_job *job, int r)
+{
+    assert(lock_is_held(&cache.mu));
+    cache.queued -= job->bytes.len;
+    if (r < 0)
+        pause_use(r);
+    if (job->bytes.len == 0)
+        return;
+    if (r < 0) {
+        keep_remove(cache.keep, job->entry);
+        erase_later(NULL, job->entry);
+        return;
+    }
+    resume_use();
+    cache.counts.writes++;
+    cache.counts.write_bytes += job->bytes.len;
+    keep_settle(cache.keep, job->entry, job->bytes.hash, time_now_ns());
+}
+
+static void *writer_main(void *arg)
+{
+    lock_acquire(&cache.mu);
+    while (!cache.stop) {
+        struct list *next = list_pop_first(&cache.jobs);
+        struct shelf_job *job;
+        int r;
+
+        if (!next) {
+            lock_wait(&cache.mu, &cache.work);
+            continue;
+        }
+        job = container_of(next, struct shelf_job, link);
+        lock_release(&cache.mu);
+        r = run_job(job);
+        lock_acquire(&cache.mu);
+        note_written(job, r);
+        free(job);
+    }
+    lock_release(&cache.mu);
+    return arg;
+}
+
+/* ---- ranges ---- */
+
+static struct keep_key key_of(const struct diskcache_range *r)
+{
+    uint64_t all[] = {r->object.word[0], r->object.word[1], r->offset, r->len};
+    XXH128_hash_t hash = XXH3_128bits(all, sizeof(all));
+
+    return (struct keep_key){{hash.low64, hash.high64}};
+}
+
+static bool is_cacheable(const struct diskcache_range *r)
+{
+    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NONE &&
+           atomic_load(&cache.open);
+}
+
+/* Find a range that can be read: its entry, or KEEP_NONE. */
+static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
+{
+    uint32_t entry;
+
+    assert(lock_is_held(&cache.mu));
+    entry = is_paused() && !cache.only_writes ? KEEP_NONE : keep_find(cache.keep, key);
+    return entry != KEEP_NONE && keep_get(cache.keep, entry, ret) ? entry : KEEP_NONE;
+}
+
+bool diskcache_has(const struct diskcache_range *range)
+{
+    struct keep_key key = key_of(range);
+    struct keep_bytes bytes;
+    uint32_t entry;
+
+    if (!is_cacheable(range))
+        return false;
+    lock_acquire(&cache.mu);
+    entry = find_ready(&key, &bytes);
+    lock_release(&cache.mu);
+    if (entry == KEEP_NONE)
+        return false;
+    shelf_announce(cache.shelf, entry, bytes.len);
+    return true;
+}
+
+/* A record has been read, or could not be. */
+static void note_read(const struct diskcache_range *range, const struct keep_key *key,
+                      uint32_t entry, int code, uint64_t ns)
+{
+    struct keep_bytes bytes;
+    bool there = find_ready(key, &bytes) == entry; /* otherwise it was removed while it was read */
+
+    cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + ns) / READS_MEAN;
+    if (code == 0) {
+        cache.counts.hits++;
+        cache.counts.hit_bytes += range->len;
+        if (there)
+            keep_use(cache.keep, entry, &range->sample, time_now_ns());
+    } else if (there) {
+        cache.counts.damaged++;
+        keep_remove(cache.keep, entry);
+        erase_later(NULL, entry);
+    }
+    if (code < 0 && code != -EBADMSG)
+        pause_use(code);
+    else if (cache.read_ns > SLOW_MS * NS_PER_MS)
+        pause_use(-ETIMEDOUT);
+}
+
+bool diskcache_read(const struct diskcache_range *range, void *dst)
+{
+    struct keep_key key = key_of(range);
+    struct keep_bytes bytes;
+    uint64_t begin;
+    uint32_t entry;
+    int r;
+
+    if (!is_cacheable(range))
+        return false;
+    lock_acquire(&cache.mu);
+    entry = find_ready(&key, &bytes);
+    lock_release(&cache.mu);
+    if (entry == KEEP_NONE)
+        return false;
+    begin = time_now_ns();
+    r = bytes.len == range->len ? shelf_read(cache.shelf, entry, &bytes, dst) : -EBADMSG;
+    lock_acquire(&cache.mu);
+    note_read(range, &key, entry, r, time_now_ns() - begin);
+    lock_release(&cache.mu);
+    return r == 0;
+}
+
+/* Decide whether to add a range, and queue it. */
+static void add_range(const struct diskcache_range *range, const void *content)
+{
+    struct keep_bytes bytes = {.key = key_of(range), .len = (uint32_t)range->len};
+    uint32_t entry;
+
+    assert(lock_is_held(&cache.mu));
+    if (is_paused() || keep_find(cache.keep, &bytes.key) != KEEP_NONE)
+        return;
+    if (cache.queued + range->len > QUEUE_MAX) {
+        cache.counts.dropped++;
+        return;
+    }
+    entry = keep_admit(cache.keep, &bytes, &range->sample, time_now_ns(), evict, NULL);
+    if (entry != KEEP_NONE && add_job(entry, &bytes, content) < 0)
+        keep_remove(cache.keep, entry);
+}
+
+void diskcache_keep(const struct diskcache_range *range, const void *bytes)
+{
+    if (!is_cacheable(range))
+        return;
+    lock_acquire(&cache.mu);
+    cache.counts.misses++;
+    cache.counts.miss_bytes += range->len;
+    add_range(range, bytes);
+    lock_release(&cache.mu);
+}
+
+/* ---- sets and streams ---- */
+
+uint32_t diskcache_get_set(const struct keep_key *id)
+{
+    uint32_t set = 0;
+
+    if (!atomic_load(&cache.open))
+        return KEEP_NONE;
+    lock_acquire(&cache.mu);
+    while (set < cache.num_sets && memcmp(&cache.sets[set], id, sizeof(*id)) != 0)
+        set++;
+    if (set == cache.num_sets) {
+        if (set < SETS_MAX &&
+            array_grow(&cache.sets, &cache.sets_cap, set, sizeof(*cache.sets)) == 0)
+            cache.sets[cache.num_sets++] = *id;
+        else
+            set = KEEP_NONE;
+    }
+    lock_release(&cache.mu);
+    return set;
+}
+
+void diskcache_tell(const struct diskcache_range *range)
+{
+    struct keep_key key = key_of(range);
+
+    if (!is_cacheable(range))
+        return;
+    lock_acquire(&cache.mu);
+    keep_tell(cache.keep, &key, &range->sample);
+    lock_release(&cache.mu);
+}
+
+struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,
+                                            uint32_t local)
+{
+    struct course_stream *stream;
+
+    if (order->set == KEEP_NONE || order->order.mixture || !atomic_load(&cache.open))
+        return NULL;
+    lock_acquire(&cache.mu);
+    stream = keep_open_stream(cache.keep, order, offset, local, time_now_ns());
+    lock_release(&cache.mu);
+    return stream;
+}
+
+void diskcache_advance(struct course_stream *stream, struct order_place begin,
+                       struct order_place end)
+{
+    if (!stream)
+        return;
+    lock_acquire(&cache.mu);
+    course_advance(stream, begin, end, time_now_ns());
+    lock_release(&cache.mu);
+}
+
+void diskcache_close_stream(struct course_stream *stream)
+{
+    if (!stream)
+        return;
+    lock_acquire(&cache.mu);
+    keep_close_stream(cache.keep, stream, time_now_ns());
+    lock_release(&cache.mu);
+}
+
+/* ---- opening and closing ---- */
+
+static bool restore(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    return keep_restore(arg, number, bytes);
+}
+
+/* Free everything; the writer has ended. */
+static void free_all(void)
+{
+    struct list *next;
+
+    while ((next = list_pop_first(&cache.jobs)))
+        free(container_of(next, struct shelf_job, link));
+    keep_destroy(cache.keep);
+    shelf_close(cache.shelf);
+    free(cache.folder);
+    free(cache.sets);
+    cache.keep = NULL;
+    cache.shelf = NULL;
+    cache.folder = NULL;
+    cache.sets = NULL;
+    cache.num_sets = cache.sets_cap = 0;
+    cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = 0;
+    cache.counts = (struct diskcache_counts){0};
+}
+
+int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
+{
+    int r;
+
+    assert(!atomic_load(&cache.open) && !cache.keep);
+    list_init(&cache.jobs);
+    cache.stop = false;
+    cache.folder = strdup(folder);
+    cache.keep = keep_create(limit);
+    r = cache.folder && cache.keep ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
+                                   : error_set(err, -ENOMEM, "out of memory");
+    if (r == 0) {
+        keep_restored(cache.keep);
+        r = thread_start(&cache.writer, writer_main, NULL);
+        if (r < 0)
+            (void)error_set(err, r, "%s: cannot start a thread: %s", folder, strerror(-r));
+    }
+    if (r < 0)
+        free_all();
+    else
+        atomic_store(&cache.open, true);
+    return r;
+}
+
+void diskcache_close(void)
+{
+    if (!atomic_load(&cache.open))
+        return;
+    atomic_store(&cache.open, false);
+    lock_acquire(&cache.mu);
+    cache.stop = true;
+    (void)pthread_cond_signal(&cache.work);
+    lock_release(&cache.mu);
+    (void)pthread_join(cache.writer, NULL);
+    free_all();
+}
+
+void diskcache_get_counts(struct diskcache_counts *ret)
+{
+    *ret = (struct diskcache_counts){0};
+    if (!atomic_load(&cache.open))
+        return;
+    lock_acquire(&cache.mu);
+    *ret = cache.counts;
+    keep_get_counts(cache.keep, &ret->kept);
+    ret->open = true;
+    ret->paused = cache.pause_s > 0;
+    lock_release(&cache.mu);
+}

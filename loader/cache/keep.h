@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* keep.h - which samples a cache of limited size keeps: an index of its entries, and the choice of
+ * victims. It knows nothing of files. Threads: the caller's lock protects everything. */
+#ifndef LOADER_CACHE_KEEP_H
+#define LOADER_CACHE_KEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loader/cache/course.h"
+
+/** Opaque. */
+struct keep;
+
+#define KEEP_NONE UINT32_MAX
+
+/** Room is counted in blocks of this size, like on a disk. */
+enum { KEEP_BLOCK = 4096 };
+
+/** A hash that identifies bytes in a store. */
+struct keep_key {
+    uint64_t word[2];
+};
+
+/** Which sample of which set bytes belong to. */
+struct keep_sample {
+    uint32_t set, number; /* set: KEEP_NONE if that is not known */
+};
+
+/** The bytes of an entry. */
+struct keep_bytes {
+    struct keep_key key;
+    uint32_t len;
+    uint64_t hash; /* of the bytes */
+};
+
+struct keep_counts {
+    uint64_t entries, known; /* known: samples whose next use is known */
+    uint64_t bytes, limit;   /* in blocks */
+};
+
+/** Create an empty cache of `limit` bytes. NULL: out of memory. */
+struct keep *keep_create(uint64_t limit);
+void keep_destroy(struct keep *keep);
+void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
+
+/* ---- entries ---- */
+
+/** Returns the number of an entry, or KEEP_NONE. Numbers are small, and are used again. */
+uint32_t keep_find(const struct keep *keep, const struct keep_key *key);
+/** Get an entry's bytes. False: it is still new. */
+bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
+
+/**
+ * Decide whether bytes that are not in the cache become an entry, and remove others for it: its
+ * number, or KEEP_NONE. `evict` is called for each removed one.
+ *
+ * The entry is new until keep_settle(): it takes up room, but is not removed for others.
+ */
+uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes,
+                    const struct keep_sample *sample, uint64_t now_ns,
+                    void (*evict)(void *arg, uint32_t entry), void *arg);
+void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
+/** Add the entry with this number, which was kept earlier. False: there is no room or memory. */
+bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
+/** Make the numbers that keep_restore() has left out available. */
+void keep_restored(struct keep *keep);
+/** Remove an entry. */
+void keep_remove(struct keep *keep, uint32_t entry);
+
+/** An entry has been read: find out when it is used next. */
+void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);
+/** Record which sample an entry belongs to, if there is one with this key. */
+void keep_tell(struct keep *keep, const struct keep_key *key, const struct keep_sample *sample);
+
+/* ---- streams ---- */
+
+/** Open a stream, which uses the indices [offset, offset + local) of each step. NULL: there are too
+ * many different orders, or no memory; its samples then have no known use. */
+struct course_stream *keep_open_stream(struct keep *keep, const struct course_order *order,
+                                       uint32_t offset, uint32_t local, uint64_t now_ns);
+void keep_close_stream(struct keep *keep, struct course_stream *stream, uint64_t now_ns);
+
+/** Verify the index and the heaps; for tests. */
+bool keep_is_sound(const struct keep *keep);
+
+#endif

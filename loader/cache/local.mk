@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+# loader/cache/: samples from stores on the local disk, and which of them stay there.
+noinst_LTLIBRARIES += %D%/libcache.la
+%C%_libcache_la_SOURCES = \
+	%D%/course.c %D%/course.h \
+	%D%/diskcache.c %D%/diskcache.h \
+	%D%/keep.c %D%/keep.h \
+	%D%/shelf.c %D%/shelf.h
+%C%_libcache_la_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* shelf.c - records in sparse files.
+ *
+ *     file NNNN.samples    header | row 0 | row 1 | ...        | record 0 ...   | record 1 ...
+ *                          0        4096                         1 MiB            17 MiB
+ *
+ * Each record has a place of SHELF_RECORD_MAX bytes of its own, most of which is a hole. So the
+ * file system is the allocator: erasing a record frees its blocks, its place is used again, and
+ * nothing is ever moved. A row says which bytes a place holds; reading the rows is all that a start
+ * needs.
+ *
+ * Nothing is synced. After a crash, a row or a record may be missing or wrong, which their
+ * checksums show: a row is bound to its place, and a record to its key. A record is written before
+ * its row, and a row is erased before its record. */
+#include "config.h"
+
+#include "loader/cache/shelf.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util/error_set.h"
+#include "common/util/util.h"
+
+enum {
+    FORMAT = 1,
+    ROWS_AT = 4096,
+    RECORDS_AT = 1 << 20,
+    FREE_PART = 20,    /* this part of the disk is left to others */
+    FREE_CHECKED = 32, /* writes between two checks of that */
+};
+
+struct shelf_header {
+    uint8_t magic[8];
+    uint32_t version, rows;
+    uint64_t record_max;
+    uint64_t check; /* of the fields above */
+};
+
+struct shelf_row {
+    struct keep_key key;
+    uint64_t hash;
+    uint32_t len, zero;
+    uint64_t check; /* of the fields above, with the number as the seed */
+};
+
+static const struct shelf_row empty;
+
+struct shelf {
+    int folder, lock;
+    unsigned writes;             /* since the free space was checked; the writer's */
+    atomic_int fds[SHELF_FILES]; /* one more than the descriptor; 0: there is no file */
+};
+
+_Static_assert(ROWS_AT + SHELF_ROWS * sizeof(struct shelf_row) <= RECORDS_AT, "rows do not fit");
+
+static uint64_t check_row(const struct shelf_row *row, uint32_t number)
+{
+    return XXH3_64bits_withSeed(row, offsetof(struct shelf_row, check), number);
+}
+
+uint64_t shelf_hash(const struct keep_key *key, const void *bytes, uint32_t len)
+{
+    return XXH3_64bits_withSeed(bytes, len, key->word[1]);
+}
+
+static struct shelf_header make_header(void)
+{
+    struct shelf_header h = {
+        .magic = "plenumsc", .version = FORMAT, .rows = SHELF_ROWS, .record_max = SHELF_RECORD_MAX};
+
+    h.check = XXH3_64bits(&h, offsetof(struct shelf_header, check));
+    return h;
+}
+
+static off_t row_at(uint32_t number)
+{
+    return (off_t)(ROWS_AT + number % SHELF_ROWS * sizeof(struct shelf_row));
+}
+
+static off_t record_at(uint32_t number)
+{
+    return (off_t)RECORDS_AT + (off_t)(number % SHELF_ROWS) * SHELF_RECORD_MAX;
+}
+
+/* Returns the descriptor of the record's file, or -1. */
+static int file_of(const struct shelf *s, uint32_t number)
+{
+    assert(number / SHELF_ROWS < SHELF_FILES);
+    return atomic_load(&s->fds[number / SHELF_ROWS]) - 1;
+}
+
+static int punch(int fd, off_t at, off_t len)
+{
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len) < 0 ? -errno : 0;
+}
+
+static int pwrite_all(int fd, const void *bytes, size_t len, off_t at)
+{
+    const uint8_t *p = bytes;
+
+    while (len > 0) {
+        ssize_t n = pwrite(fd, p, len, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        p += n;
+        at += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* ---- records ---- */
+
+/* Is so little of the disk free that it belongs to others? Checked from time to time. */
+static bool is_full(struct shelf *s, int fd)
+{
+    struct statvfs fs;
+
+    if (s->writes++ % FREE_CHECKED != 0 || fstatvfs(fd, &fs) < 0)
+        return false;
+    return fs.f_bavail < fs.f_blocks / FREE_PART;
+}
+
+static void name_file(unsigned file, char ret[32])
+{
+    (void)snprintf(ret, 32, "%04u.samples", file);
+}
+
+/* Create a file, or replace one that is not ours: its descriptor or -errno. */
+static int create_file(struct shelf *s, unsigned file)
+{
+    struct shelf_header h = make_header();
+    char name[32];
+    int fd, r;
+
+    name_file(file, name);
+    if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
+        return -errno;
+    fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    r = pwrite_all(fd, &h, sizeof(h), 0);
+    if (r == 0)
+        r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
+    if (r < 0) {
+        (void)unlinkat(s->folder, name, 0);
+        (void)close(fd);
+        return r;
+    }
+    atomic_store(&s->fds[file], fd + 1);
+    return fd;
+}
+
+int shelf_write(struct shelf *s, uint32_t number, const struct keep_bytes *bytes,
+                const void *content)
+{
+    struct shelf_row row = {.key = bytes->key, .hash = bytes->hash, .len = bytes->len};
+    int fd = file_of(s, number), r;
+
+    assert(bytes->len > 0 && bytes->len <= SHELF_RECORD_MAX);
+    if (fd < 0)
+        fd = create_file(s, number / SHELF_ROWS);
+    if (fd < 0)
+        return fd;
+    if (is_full(s, fd)) {
+        s->writes = 0;
+        return -ENOSPC;
+    }
+    row.check = check_row(&row, number);
+    r = pwrite_all(fd, content, bytes->len, record_at(number));
+    return r < 0 ? r : pwrite_all(fd, &row, sizeof(row), row_at(number));
+}
+
+int shelf_read(const struct shelf *s, uint32_t number, const struct keep_bytes *bytes, void *dst)
+{
+    int fd = file_of(s, number), r;
+
+    if (fd < 0)
+        return -EBADMSG;
+    r = io_pread_all(fd, dst, bytes->len, (uint64_t)record_at(number));
+    if (r == -ENODATA || (r == 0 && shelf_hash(&bytes->key, dst, bytes->len) != bytes->hash))
+        return -EBADMSG;
+    return r;
+}
+
+void shelf_announce(const struct shelf *s, uint32_t number, uint32_t len)
+{
+    int fd = file_of(s, number);
+
+    if (fd >= 0)
+        (void)posix_fadvise(fd, record_at(number), (off_t)len, POSIX_FADV_WILLNEED);
+}
+
+int shelf_erase(struct shelf *s, uint32_t number)
+{
+    int fd = file_of(s, number), r, freed;
+
+    if (fd < 0)
+        return 0;
+    r = pwrite_all(fd, &empty, sizeof(empty), row_at(number));
+    freed = punch(fd, record_at(number), SHELF_RECORD_MAX);
+    return r < 0 ? r : freed;
+}
+
+/* ---- the start ---- */
+
+/* Free the space of records without a row: their writer was killed. */
+static void free_rowless(const struct shelf *s, unsigned file, const struct shelf_row *rows)
+{
+    int fd = file_of(s, file * SHELF_ROWS);
+    off_t at = RECORDS_AT;
+
+    while ((at = lseek(fd, at, SEEK_DATA)) >= RECORDS_AT) {
+        uint32_t row = (uint32_t)((at - RECORDS_AT) / SHELF_RECORD_MAX);
+
+        if (row >= SHELF_ROWS)
+            return;
+        if (rows[row].len == 0)
+            (void)punch(fd, record_at(row), SHELF_RECORD_MAX);
+        at = record_at(row) + SHELF_RECORD_MAX;
+    }
+}
+
+/* Report the rows of a file, and erase those that are damaged or not wanted. */
+static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+{
+    size_t size = SHELF_ROWS * sizeof(struct shelf_row);
+    struct shelf_row *rows = calloc(1, size);
+    int fd = file_of(s, file * SHELF_ROWS), r = 0;
+
+    if (!rows)
+        return -ENOMEM;
+    for (size_t have = 0; have < size;) {
+        ssize_t n = pread(fd, (uint8_t *)rows + have, size - have, (off_t)(ROWS_AT + have));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            r = -errno;
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
+        const struct shelf_row *row = &rows[i];
+        struct keep_bytes bytes = {.key = row->key, .len = row->len, .hash = row->hash};
+        uint32_t number = file * SHELF_ROWS + i;
+
+        if (memcmp(row, &empty, sizeof(empty)) == 0)
+            continue;
+        if (row->check == check_row(row, number) && row->len > 0 && row->len <= SHELF_RECORD_MAX &&
+            found(arg, number, &bytes))
+            continue;
+        r = shelf_erase(s, number);
+        rows[i] = empty;
+    }
+    if (r == 0)
+        free_rowless(s, file, rows);
+    free(rows);
+    return r;
+}
+
+/* Open a file of an earlier loader, if it is there. */
+static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+{
+    struct shelf_header h, want = make_header();
+    char name[32];
+    int fd;
+
+    name_file(file, name);
+    fd = openat(s->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (io_pread_all(fd, &h, sizeof(h), 0) < 0 || memcmp(&h, &want, sizeof(h)) != 0) {
+        (void)close(fd);
+        return unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
+    }
+    atomic_store(&s->fds[file], fd + 1);
+    return read_rows(s, file, found, arg);
+}
+
+static int open_folder(struct shelf *s, const char *folder, struct plenum_error *err)
+{
+    struct stat st;
+
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+        return error_set(err, -errno, "%s: cannot create it: %s", folder, strerror(errno));
+    s->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->folder < 0 || fstat(s->folder, &st) < 0)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return error_set(err, -EPERM, "%s: other users can write to it: remove it", folder);
+    s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (s->lock < 0)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
+        return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
+                         errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
+    return 0;
+}
+
+int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf **ret,
+               struct plenum_error *err)
+{
+    struct shelf *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->folder = s->lock = -1;
+    r = open_folder(s, folder, err);
+    for (unsigned i = 0; r == 0 && i < SHELF_FILES; i++) {
+        r = open_file(s, i, found, arg);
+        if (r < 0)
+            (void)error_set(err, r, "%s: %s", folder, strerror(-r));
+    }
+    if (r < 0)
+        shelf_close(s);
+    else
+        *ret = s;
+    return r;
+}
+
+void shelf_close(struct shelf *s)
+{
+    if (!s)
+        return;
+    for (unsigned i = 0; i < SHELF_FILES; i++)
+        if (atomic_load(&s->fds[i]) > 0)
+            (void)close(atomic_load(&s->fds[i]) - 1);
+    io_close(&s->folder);
+    io_close(&s->lock);
+    free(s);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* shelf.h - the files of the cache on disk. Threads: any number read; one writes and erases. */
+#ifndef LOADER_CACHE_SHELF_H
+#define LOADER_CACHE_SHELF_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "loader/cache/keep.h"
+
+/** Opaque. */
+struct shelf;
+
+enum {
+    SHELF_RECORD_MAX = 16 << 20, /* bytes of a record */
+    SHELF_ROWS = 16384,          /* records in a file */
+    SHELF_FILES = 4096,
+};
+
+/** Receives a record that was found at the start. False: erase it. */
+typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *bytes);
+
+/**
+ * Open the files in `folder`, which is created if missing, for only this process, and report their
+ * records. Damaged ones are erased.
+ *
+ * Errors: -EBUSY another process uses them; -EPERM another user owns the folder or can write to it;
+ * -EOPNOTSUPP its file system cannot free parts of files; -ENOMEM; others of the file system.
+ */
+int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf **ret,
+               struct plenum_error *err);
+void shelf_close(struct shelf *shelf);
+
+/** The checksum of a record's bytes. */
+uint64_t shelf_hash(const struct keep_key *key, const void *bytes, uint32_t len);
+
+/** Write a record: 0 or -errno; then it has to be erased. -ENOSPC: the disk is nearly full. */
+int shelf_write(struct shelf *shelf, uint32_t number, const struct keep_bytes *bytes,
+                const void *content);
+/** Read a record: 0; -EBADMSG it is damaged, or is being erased; or another -errno. */
+int shelf_read(const struct shelf *shelf, uint32_t number, const struct keep_bytes *bytes,
+               void *dst);
+/** Advise the kernel that a record will be read soon. */
+void shelf_announce(const struct shelf *shelf, uint32_t number, uint32_t len);
+/** Erase a record and free its space. Returns 0 or -errno. */
+int shelf_erase(struct shelf *shelf, uint32_t number);
+
+#endif

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""A cache of samples on the disk changes no stream, whatever happens to its files, and saves requests."""
+
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "loader", "store"))
+
+import store_server  # noqa: E402
+import tap  # noqa: E402
+import test_stores  # noqa: E402
+from test_stores import CTL, SEED, run  # noqa: E402
+
+NAME = "tar:s3://data/sets/train-{000..002}.tar"
+SAMPLES = 120
+
+
+class Caches(test_stores.Stores):
+    def setUp(self):
+        super().setUp()
+        self.socket = os.path.join(self.cache, "loader.sock")
+        self.epochs = self.local_hash("--epochs", "3")
+        self.log = os.path.join(self.cache, "log")
+
+    def local_hash(self, *options):
+        return self.ctl_hash(f"tar:{self.shards}", os.environ, *options)
+
+    def start(self, size, *options, **more):
+        """Start a loader with a cache; it ends with the test, or with stop()."""
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{self.socket}", "--root",
+                                            "s3://data/sets", "--cache-size", size, *options], env=self.env, stderr=log,
+                                           **more)
+        self.addCleanup(self.stop)
+        while not os.path.exists(self.socket):
+            self.assertIsNone(self.loader.poll(), self.read_log())
+            test_stores.select.select([], [], [], 0.02)
+
+    def stop(self, signum=signal.SIGTERM):
+        if self.loader.poll() is None:
+            self.loader.send_signal(signum)
+            self.loader.wait()
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+
+    def read_log(self):
+        with open(self.log, encoding="utf-8") as log:
+            return log.read()
+
+    def feed(self, *options, name=NAME):
+        # 15 full steps, so no sample is read twice in an epoch
+        return super().feed(name, f"unix:{self.socket}", "--micro-batch", "8", *options)
+
+    def counts(self):
+        got = run(CTL, "cache", f"unix:{self.socket}", "--json", env=self.env)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return json.loads(got.stdout)["cache"]
+
+    def wait_written(self, count=None):
+        """The cache writes after the stream has its samples: wait for this number of writes, or, if the cache was empty
+        at first, until all of its samples are written."""
+        while True:
+            c = self.counts()
+            if c["writes"] >= (count if count is not None else c["samples"] + c["evicted"] + c["damaged"]):
+                return c
+            test_stores.select.select([], [], [], 0.05)
+
+    def fetched(self):
+        """The number of ranges of archives that were requested so far."""
+        with self.store.lock:
+            return sum(1 for _, path, where in self.store.log if path.endswith(".tar") and where != "bytes=0-0")
+
+    def files(self):
+        return glob.glob(os.path.join(self.cache, "samples-*", "*.samples"))
+
+    def test_sizes(self):
+        """with any size, three epochs have the hash of the files"""
+        for size in ("0", "4096", "100K", "300K", "1G"):
+            self.start(size)
+            self.assertIn(self.epochs, self.feed("--epochs", "3"), size)
+            if size != "0":
+                counts = self.counts()
+                self.assertLessEqual(counts["bytes"], counts["limit_bytes"])
+                self.assertEqual(counts["hits"] + counts["misses"], 3 * SAMPLES)
+            self.stop()
+            shutil.rmtree(os.path.join(self.cache, "samples-%u" % os.geteuid()), ignore_errors=True)
+
+    def test_hits(self):
+        """what was read once is not fetched again, not even after the loader was killed"""
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.wait_written()
+        before = self.fetched()
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual(self.fetched(), before)
+        counts = self.counts()
+        self.assertEqual((counts["misses"], counts["hits"]), (SAMPLES, 3 * SAMPLES))
+        self.stop(signal.SIGKILL)
+        self.start("1G")
+        self.assertEqual(self.counts()["samples"], SAMPLES)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual(self.fetched(), before)
+        self.assertEqual(self.counts()["misses"], 0)
+
+    def test_formats(self):
+        """fields of archives, TFRecords and Parquet files are cached, too"""
+        made = os.path.join(self.cache, "made")
+        for program, out in (("columns.py", "columns"), ("bad_archives.py", "archives")):
+            os.makedirs(os.path.join(made, out))
+            done = run(sys.executable, os.path.join(SOURCE, "tests", "e2e", program), self.images,
+                       os.path.join(made, out))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.store.put_folder(f"/data/sets/{out}", os.path.join(made, out))
+        self.start("1G")
+        for name in ("parquet:columns/hf.parquet", "parquet:columns/flat-*.parquet",
+                     "tfrecord:archives/good.tfrecord", "tar:archives/good.tar"):
+            form, where = name.split(":")
+            local = self.ctl_hash(f"{form}:{made}/{where}", os.environ, "--epochs", "2")
+            for _ in range(2):  # in the first one, the loader may still have pages that the index was made of
+                self.assertIn(local, self.feed("--epochs", "2", name=f"{form}:s3://data/sets/{where}"), name)
+                self.wait_written()
+            misses = self.counts()["misses"]
+            self.assertIn(local, self.feed("--epochs", "2", name=f"{form}:s3://data/sets/{where}"), name)
+            self.assertEqual(self.counts()["misses"], misses, name)
+
+    def test_damaged(self):
+        """damaged records are fetched again, and damaged rows and files are dropped"""
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.wait_written()
+        self.stop(signal.SIGKILL)
+        file, = self.files()
+        with open(file, "r+b") as f:
+            for record in range(0, SAMPLES, 2):
+                f.seek((1 << 20) + (record << 24) + 100)
+                f.write(b"damaged")
+        self.start("1G")
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual(self.counts()["damaged"], SAMPLES // 2)
+        self.wait_written(SAMPLES // 2)
+        self.stop(signal.SIGKILL)
+        with open(file, "r+b") as f:
+            for row in range(0, SAMPLES, 3):
+                f.seek(4096 + row * 40 + row % 40)
+                byte = f.read(1)[0]
+                f.seek(-1, os.SEEK_CUR)
+                f.write(bytes([byte ^ 255]))
+        self.start("1G")
+        self.assertEqual(self.counts()["samples"], SAMPLES - SAMPLES // 3)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual(self.counts()["damaged"], 0)
+        self.stop()
+        for size in (0, 3, 5000, 1 << 21):
+            os.truncate(file, size)
+            self.start("1G")
+            self.assertIn(self.epochs, self.feed("--epochs", "3"), size)
+            self.stop()
+
+    def test_full(self):
+        """a full disk ends nothing: there is one warning, and samples are fetched"""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (40 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+        self.start("1G", preexec_fn=limit)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        counts = self.counts()
+        self.assertTrue(counts["paused"])
+        self.assertGreater(counts["hits"], 0)  # a full disk can be read
+        self.assertLess(counts["samples"], 5)
+        while "at present" not in self.read_log():
+            test_stores.select.select([], [], [], 0.1)
+        self.assertEqual(self.read_log().count("no samples are added to the cache at present: File too large"), 1)
+
+    def test_folder(self):
+        """a folder that others can write to, or that another loader uses, is not used"""
+        folder = os.path.join(self.cache, "samples-%u" % os.geteuid())
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.assertIsNone(self.counts())
+        self.assertIn("other users can write to it", self.read_log())
+        self.assertIn("has no cache of samples", run(CTL, "cache", f"unix:{self.socket}", env=self.env).stdout)
+        self.stop()
+        os.chmod(folder, 0o700)
+        self.start("1G")
+        first, self.socket = self.socket, os.path.join(self.cache, "second.sock")
+        self.addCleanup(self.loader.wait)
+        self.addCleanup(self.loader.kill)
+        self.start("1G")
+        self.assertIn("another loader uses it", self.read_log())
+        self.assertIn(self.local, self.feed())
+        self.socket, second = first, self.socket
+        self.assertIn(self.local, self.feed())
+        self.assertIsNotNone(self.counts())
+        self.socket = second
+
+    def test_allowed(self):
+        """cached samples are given only to clients that may read their prefix"""
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.wait_written()
+        self.stop()
+        self.loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{self.socket}", "--root",
+                                        "s3://data/other", "--cache-size", "1G"], env=self.env,
+                                       stderr=subprocess.DEVNULL)
+        while not os.path.exists(self.socket):
+            test_stores.select.select([], [], [], 0.02)
+        self.assertEqual(self.counts()["samples"], SAMPLES)
+        self.assertIn("is not below a --root of this loader", self.feed())
+        self.assertEqual(self.counts()["hits"], 0)
+
+    def test_changed(self):
+        """another version of an object is another object"""
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.wait_written()
+        content = self.store.objects["/data/sets/train-001.tar"]
+        self.store.put("/data/sets/train-001.tar", content + bytes(512))
+        self.assertIn(self.local, self.feed())
+        counts = self.counts()
+        self.assertEqual(counts["misses"], SAMPLES + SAMPLES // 3)
+        self.assertEqual(counts["hits"], SAMPLES - SAMPLES // 3)
+
+    def test_faults(self):
+        """faults of the store reach neither the cache nor the stream, while the cache is too small"""
+        self.store.fault = store_server.Faults(self.store, SEED, 0.2,
+                                               [k for k in store_server.Faults.KINDS if k != "stall"])
+        self.env["PLENUM_STORE_RETRY"] = "20s"
+        self.start("200K")
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        other = self.local_hash("--epochs", "3", "--seed", "7")
+        self.assertIn(other, self.feed("--epochs", "3", "--seed", "7"))
+        self.assertGreater(self.store.faults, 20)
+        self.assertGreater(self.counts()["hits"], 0)
+
+    def test_reports(self):
+        """status, metrics and plenumctl cache have the same numbers"""
+        port = test_stores.socket.create_server(("127.0.0.1", 0))
+        number = port.getsockname()[1]
+        port.close()
+        self.start("1G", "--http-port", str(number))
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.wait_written()
+        counts = self.counts()
+        with urllib.request.urlopen(f"http://127.0.0.1:{number}/metrics") as answer:
+            metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+        for name, key in (("plenum_cache_hits_total", "hits"), ("plenum_cache_misses_total", "misses"),
+                          ("plenum_cache_samples", "samples"), ("plenum_cache_bytes", "bytes")):
+            self.assertIn(name, metrics)
+            self.assertLessEqual(float(metrics[name]), counts[key])  # up to a second old
+        text = run(CTL, "cache", f"unix:{self.socket}", env=self.env).stdout
+        self.assertIn(f"contents: {SAMPLES} samples", text)
+        self.assertIn(f"{counts['hits']} of {3 * SAMPLES} reads", text)
+        self.assertIn("cache: ", run(CTL, "status", f"unix:{self.socket}", env=self.env).stdout)
+        got = run(CTL, "cache", f"unix:{self.socket}", "--json", "--price", "2", env=self.env)
+        self.assertAlmostEqual(json.loads(got.stdout)["price_saved"], 2e-6 * counts["hits"], places=6)
+
+
+for name in dir(test_stores.Stores):
+    if name.startswith("test_") and name not in Caches.__dict__:
+        setattr(Caches, name, None)  # they have run already
+del name
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util/util.h"
+#include "loader/cache/shelf.h"
+
+enum { COUNT = 40, LEN = 5000 };
+
+static char folder[64], file[128];
+static uint32_t found;
+static uint8_t content[LEN], got[LEN];
+
+static void set_up(void)
+{
+    (void)snprintf(folder, sizeof(folder), "/tmp/plenum-shelf-XXXXXX");
+    cr_assert(mkdtemp(folder) != NULL);
+    (void)snprintf(file, sizeof(file), "%s/0000.samples", folder);
+}
+
+static void tear_down(void)
+{
+    char path[200];
+
+    for (unsigned i = 0; i < 3; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%04u.samples", folder, i);
+        (void)unlink(path);
+    }
+    (void)snprintf(path, sizeof(path), "%s/lock", folder);
+    (void)unlink(path);
+    (void)rmdir(folder);
+}
+
+TestSuite(shelf, .init = set_up, .fini = tear_down);
+
+static struct keep_bytes make(uint32_t i)
+{
+    struct keep_bytes bytes = {.key = {{i + 1, i * 7}}, .len = LEN - i};
+
+    memset(content, (int)i + 1, sizeof(content));
+    bytes.hash = shelf_hash(&bytes.key, content, bytes.len);
+    return bytes;
+}
+
+static bool note_found(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    struct keep_bytes want = make(number);
+
+    (void)arg;
+    cr_assert(eq(int, memcmp(bytes, &want, sizeof(want)), 0));
+    found++;
+    return true;
+}
+
+static bool refuse(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    (void)arg;
+    (void)number;
+    (void)bytes;
+    return false;
+}
+
+static struct shelf *open_shelf(shelf_found *call)
+{
+    struct plenum_error err = {""};
+    struct shelf *s;
+
+    found = 0;
+    cr_assert(eq(int, shelf_open(folder, call, NULL, &s, &err), 0), "%s", err.text);
+    return s;
+}
+
+static void write_all(struct shelf *s)
+{
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct keep_bytes bytes = make(i);
+
+        cr_assert(eq(int, shelf_write(s, i, &bytes, content), 0));
+    }
+}
+
+static uint64_t blocks(void)
+{
+    struct stat st;
+
+    cr_assert(eq(int, stat(file, &st), 0));
+    return (uint64_t)st.st_blocks * 512;
+}
+
+Test(shelf, records_are_there_after_a_restart)
+{
+    struct shelf *s = open_shelf(note_found);
+
+    cr_assert(eq(u32, found, 0));
+    write_all(s);
+    shelf_close(s);
+    s = open_shelf(note_found);
+    cr_assert(eq(u32, found, COUNT));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct keep_bytes bytes = make(i);
+
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), 0));
+        cr_assert(eq(int, memcmp(got, content, bytes.len), 0));
+        bytes.key.word[1]++; /* a record is bound to its key */
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), -EBADMSG));
+    }
+    shelf_close(s);
+}
+
+Test(shelf, erasing_frees_space)
+{
+    struct shelf *s = open_shelf(note_found);
+    uint64_t full;
+
+    write_all(s);
+    full = blocks();
+    cr_assert(ge(u64, full, (uint64_t)COUNT * LEN));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct keep_bytes bytes = make(i);
+
+        cr_assert(eq(int, shelf_erase(s, i), 0));
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), -EBADMSG));
+    }
+    cr_assert(le(u64, blocks(), full - (uint64_t)COUNT * 4096));
+    shelf_close(s);
+    shelf_close(open_shelf(note_found));
+    cr_assert(eq(u32, found, 0));
+}
+
+Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
+{
+    struct shelf *s = open_shelf(note_found);
+    uint8_t nothing[40] = {0};
+    uint64_t full;
+    int fd;
+
+    write_all(s);
+    shelf_close(s);
+    full = blocks();
+    fd = open(file, O_RDWR);
+    for (uint32_t i = 0; i < COUNT; i += 2) /* the writer was killed before it wrote the row */
+        cr_assert(eq(long, pwrite(fd, nothing, sizeof(nothing), 4096 + i * 40), 40));
+    shelf_close(open_shelf(note_found));
+    cr_assert(eq(u32, found, COUNT / 2));
+    cr_assert(le(u64, blocks(), full - (uint64_t)COUNT / 2 * 4096));
+    full = blocks();
+    shelf_close(open_shelf(refuse));
+    cr_assert(le(u64, blocks(), full - (uint64_t)COUNT / 2 * 4096));
+    (void)close(fd);
+}
+
+Test(shelf, a_row_is_bound_to_its_place)
+{
+    struct shelf *s = open_shelf(note_found);
+    uint8_t row[40];
+    int fd;
+
+    write_all(s);
+    shelf_close(s);
+    fd = open(file, O_RDWR);
+    cr_assert(eq(long, pread(fd, row, sizeof(row), 4096 + 3 * 40), 40));
+    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 9 * 40), 40));
+    row[5] ^= 1;
+    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 3 * 40), 40));
+    (void)close(fd);
+    shelf_close(open_shelf(note_found));
+    cr_assert(eq(u32, found, COUNT - 2));
+}
+
+Test(shelf, numbers_of_other_files)
+{
+    struct shelf *s = open_shelf(refuse);
+    uint32_t number = 2 * SHELF_ROWS + 5;
+    struct keep_bytes bytes = make(1);
+
+    cr_assert(eq(int, shelf_write(s, number, &bytes, content), 0));
+    cr_assert(eq(int, shelf_read(s, number, &bytes, got), 0));
+    cr_assert(eq(int, shelf_read(s, 5, &bytes, got), -EBADMSG));
+    cr_assert(eq(int, shelf_erase(s, 5), 0));
+    shelf_close(s);
+}
+
+Test(shelf, only_one_process_uses_it)
+{
+    struct shelf *s = open_shelf(note_found), *other = NULL;
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, shelf_open(folder, note_found, NULL, &other, &err), -EBUSY));
+    cr_assert(strstr(err.text, "another loader uses it") != NULL);
+    cr_assert(zero(ptr, other));
+    shelf_close(s);
+    shelf_close(open_shelf(note_found));
+}
+
+Test(shelf, a_folder_that_others_can_write_to_is_refused)
+{
+    struct plenum_error err = {""};
+    struct shelf *s = NULL;
+
+    cr_assert(eq(int, chmod(folder, 0777), 0));
+    cr_assert(eq(int, shelf_open(folder, note_found, NULL, &s, &err), -EPERM));
+    cr_assert(strstr(err.text, "other users can write to it") != NULL);
+}
