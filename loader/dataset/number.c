@@ -376,13 +376,14 @@ static size_t type_length(const char *text, size_t len)
  * letter of b'3'. */
 static void unwrap_repr(const char **text, size_t *len)
 {
-    size_t n = type_length(*text, *len);
     const char *comma, *value = memmem(*text, *len, "numpy=", 6);
+    size_t n;
 
     if (value && (*text)[0] == '<') { /* <tf.Tensor: shape=(), dtype=int32, numpy=3> */
         skip(text, len, (size_t)(value + 6 - *text));
-        *len -= (*text)[*len - 1] == '>';
+        *len -= *len > 0 && (*text)[*len - 1] == '>';
     }
+    n = type_length(*text, *len);
     skip(text, len, n);
     comma = n > 0 ? memchr(*text, ',', *len) : NULL;
     if (comma)
