@@ -88,7 +88,7 @@ int known_bad_load(struct dataset *d, const struct dataset_options *options,
 static bool differ(const struct badlist *before, const struct dataset_bad *bad, uint32_t count)
 {
     const struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count};
-    bool changed = badlist_hash(before) != badlist_hash(&now);
+    bool changed = before->count != count || badlist_hash(before) != badlist_hash(&now);
 
     for (uint32_t i = 0; !changed && i < count; i++)
         changed = before->samples[i].junk != bad[i].junk;
