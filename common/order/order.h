@@ -198,6 +198,12 @@ struct order_share {
     uint32_t offset;
 };
 
+/** Are two shares of one stream the same? */
+static inline bool order_share_is_same(const struct order_share *a, const struct order_share *b)
+{
+    return a->steps.per_step == b->steps.per_step && a->offset == b->offset;
+}
+
 /** The position in the step at `place` of the share's i-th index. */
 static inline uint64_t order_share_position(const struct order_share *share,
                                             struct order_place place, uint32_t i)

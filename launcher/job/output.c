@@ -619,12 +619,9 @@ int output_put_progress(struct output *output, uint32_t instance, enum control_s
                bytes, len);
 }
 
-int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
+int output_put_own(struct output *output, enum control_stream stream, const char *bytes, size_t len)
 {
-    return put(output,
-               &(struct output_chunk){.instance = OWN,
-                                      .stream = on_stderr ? CONTROL_STDERR : CONTROL_STDOUT},
-               bytes, len);
+    return put(output, &(struct output_chunk){.instance = OWN, .stream = stream}, bytes, len);
 }
 
 int output_put_message(struct output *output, const char *bytes, size_t len)
@@ -695,16 +692,6 @@ uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILUR
     output->file_failure_text[0] = '\0';
     lock_release(&output->lock);
     return count;
-}
-
-bool output_is_idle(struct output *output)
-{
-    bool idle;
-
-    lock_acquire(&output->lock);
-    idle = list_is_empty(&output->queue) && !output->busy;
-    lock_release(&output->lock);
-    return idle;
 }
 
 int output_flush(struct output *output, int timeout_ms)

@@ -55,7 +55,7 @@ static void write_json(const struct cache_arguments *a, const struct wire_cache 
 {
     struct json j = {.file = stdout};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     status_put_cache(&j, c);
     json_number(&j, "requests_saved", c->hits);
     json_real(&j, "price_saved", price_of(a, c->hits), 6);

@@ -3,6 +3,7 @@
  * read. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
 {
     uint32_t at = (uint32_t)(from % steps->per_step), m = a->stream.micro_batch;
 
+    assert(m > 0 && steps->per_step % m == 0); /* R * M */
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
@@ -101,6 +103,7 @@ static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_
     for (;; place = next, step++) {
         next = order_place_settle(steps, order_place_after(steps, place));
         *begin = place.position;
+        assert(*begin <= position);
         if (next.epoch != epoch || next.position > position)
             return step;
     }
@@ -123,7 +126,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
                (long long)label, (unsigned long long)step, replica, text_make_plain(name));
         return;
     }
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_number(j, "position", position);
     json_number(j, "sample", sample);
     json_signed(j, "label", label);
@@ -136,7 +139,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
 static void begin_list(struct json *j, const struct order_arguments *a)
 {
     if (a->json)
-        json_begin_array(j, NULL, false);
+        json_begin_array(j, NULL, JSON_LINES);
     else
         printf("position\tsample\tlabel\tstep\treplica\tname\n");
 }
@@ -162,13 +165,16 @@ static void list_step(const struct ctl_stream *s, const struct order_arguments *
 struct found_positions {
     uint32_t *at;
     size_t count, cap;
+    bool failed; /* out of memory */
 };
 
 static void note_position(void *arg, uint32_t position)
 {
     struct found_positions *found = arg;
 
-    if (array_grow(&found->at, &found->cap, found->count, sizeof(*found->at)) == 0)
+    found->failed =
+        found->failed || array_grow(&found->at, &found->cap, found->count, sizeof(*found->at)) < 0;
+    if (!found->failed)
         found->at[found->count++] = position;
 }
 
@@ -225,6 +231,10 @@ static int list_sample(const struct ctl_stream *s, const struct order_arguments 
         mixture_find_sample(s->spec.order.mixture, a->epoch, sample, note_position, &found);
     else
         find_plain(&s->spec.order, a->epoch, sample, &found);
+    if (found.failed) {
+        free(found.at);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
     if (found.count > 0)
         qsort(found.at, found.count, sizeof(*found.at), by_position);
     begin_list(&j, a);
@@ -294,6 +304,7 @@ static void count_set(struct run *run, uint32_t sample)
         return;
     while (set + 1 < run->num_sets && run->sets[set + 1].first <= sample)
         set++;
+    assert(run->sets[set].first <= sample);
     run->sets[set].shown++;
 }
 
@@ -305,6 +316,8 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
     uint64_t end = s->steps.num_gaps > 0 ? s->steps.n : steps * s->steps.per_step;
     uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
+    assert(share > 0 && a->instances % a->hosts == 0); /* check() */
+    assert(first + count <= a->instances);
     for (uint64_t p = 0; p < end; p++) {
         uint32_t instance = first + replica_of(&s->steps, a, p) / share;
         struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
@@ -341,6 +354,7 @@ static int walk_parts(const char *name, struct run *run, struct plenum_error *er
         if (r < 0)
             goto out;
         steps = order_steps_left(&parts[i].steps, (struct order_place){0});
+        assert(i == 0 || parts[i].steps.last == parts[0].steps.last);
         if (i == 0)
             run->steps = steps;
         run->steps = parts[i].steps.last == ORDER_DROP ? min_u64(run->steps, steps)
@@ -358,9 +372,9 @@ out:
 
 static void print_json_sets(struct json *j, const struct run *run)
 {
-    json_begin_array(j, "sets", false);
+    json_begin_array(j, "sets", JSON_LINES);
     for (uint32_t i = 0; i < run->num_sets; i++) {
-        json_begin_object(j, NULL, true);
+        json_begin_object(j, NULL, JSON_FLAT);
         json_text(j, "name", run->sets[i].name);
         json_number(j, "samples", run->sets[i].samples);
         json_number(j, "pass", run->sets[i].positions);
@@ -374,7 +388,7 @@ static void print_json(const struct run *run, const uint64_t *padded)
 {
     struct json j = {.file = stdout};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_number(&j, "samples", run->samples);
     json_number(&j, "positions", run->positions);
     json_number(&j, "steps", run->steps);
@@ -384,9 +398,9 @@ static void print_json(const struct run *run, const uint64_t *padded)
     json_number(&j, "left_out", run->left_out);
     if (run->num_sets > 0)
         print_json_sets(&j, run);
-    json_begin_array(&j, "hosts", false);
+    json_begin_array(&j, "hosts", JSON_LINES);
     for (uint32_t h = 0; h < run->args->hosts; h++) {
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_number(&j, "samples", run->hosts[h].samples);
         json_number(&j, "padded", run->hosts[h].padded);
         json_number(&j, "bytes", run->hosts[h].bytes);
@@ -429,6 +443,7 @@ static void note_sets(const struct ctl_stream *s, struct run *run)
     struct dataset_set sets[MIXTURE_SETS_MAX];
 
     run->num_sets = dataset_get_sets(s->dataset, sets);
+    assert(run->num_sets <= MIXTURE_SETS_MAX);
     for (uint32_t i = 0; i < run->num_sets; i++) {
         (void)snprintf(run->sets[i].name, sizeof(run->sets[i].name), "%s", sets[i].name);
         run->sets[i].first = sets[i].first;

@@ -74,7 +74,7 @@ void plan_fetch_json(const struct plan_fetch *f, struct json *j)
 {
     if (f->samples == 0)
         return;
-    json_begin_object(j, "store", true);
+    json_begin_object(j, "store", JSON_FLAT);
     json_number(j, "samples", f->samples);
     json_number(j, "bytes", f->bytes);
     json_number(j, "requests", f->requests);

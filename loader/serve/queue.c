@@ -737,9 +737,11 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
+    if (!order_share_is_same(&stream->share, share)) /* only this function writes it */
+        queue_users_follow(stream, share);
     if (stream->course)
         diskcache_advance(stream->course, r->place,
-                          order_place_skip(stream->steps, r->place, stream->open->steps));
+                          order_place_skip(&share->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);

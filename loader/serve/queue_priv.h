@@ -56,6 +56,7 @@ struct queue_stream {
     struct ring *ring;
     unsigned node;
     void *owner;
+    /* For queue_submit() and queue_stream_close() only. */
     struct course_stream *course; /* of the disk cache, or NULL */
     /* Under the queue's lock. */
     struct list requests; /* unfinished, oldest first */
@@ -71,7 +72,7 @@ struct queue_stream {
     /* Set if it holds I/O threads, and none of its storage calls has returned since the last
      * beat. */
     bool hangs;
-    struct order_share share;    /* of the last request */
+    struct order_share share;    /* of the last request; written by queue_submit() */
     struct walk ahead;           /* the next sample to announce */
     struct order_place expected; /* position of the next request if it follows the last one */
     uint64_t asked;              /* samples requested since the walk began */

@@ -87,18 +87,18 @@ static void leave_owners(struct queue *q, struct queue_stream *s)
     leave(s->user);
 }
 
-/* Tell the disk cache which samples the stream is going to use. */
-static struct course_stream *open_course(const struct queue_stream_options *o)
+void queue_users_follow(struct queue_stream *s, const struct order_share *share)
 {
-    struct course_order order = {.set = dataset_get_cached_set(o->spec->dataset),
-                                 .order = o->spec->order,
-                                 .steps = *o->steps,
-                                 .deal = o->open->deal,
-                                 .mix = o->open->mix};
+    struct course_order order = {.set = dataset_get_cached_set(s->spec->dataset),
+                                 .order = s->spec->order,
+                                 .steps = share->steps,
+                                 .deal = share->deal,
+                                 .mix = s->open->mix};
 
     order.steps.gaps = NULL;
     order.steps.num_gaps = 0;
-    return diskcache_open_stream(&order, o->open->offset, o->open->local);
+    diskcache_close_stream(s->course);
+    s->course = diskcache_open_stream(&order, share->offset, s->open->local);
 }
 
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
@@ -125,13 +125,11 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
     lock_acquire(&queue->mu);
     r = join_owners(queue, o, s);
     lock_release(&queue->mu);
-    if (r < 0) {
+    if (r < 0)
         free(s);
-        return r;
-    }
-    s->course = open_course(o);
-    *ret = s;
-    return 0;
+    else
+        *ret = s;
+    return r;
 }
 
 void queue_users_maybe_free(struct queue_stream *s)

@@ -7,6 +7,9 @@
 
 #include "loader/serve/queue.h"
 
+/** Report to the disk cache which samples the stream, with this share, is going to use. */
+void queue_users_follow(struct queue_stream *s, const struct order_share *share);
+
 /** Free a stream that is closed and not being announced. Call it with the queue's lock held. */
 void queue_users_maybe_free(struct queue_stream *s);
 

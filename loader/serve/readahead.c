@@ -164,7 +164,7 @@ uint64_t readahead_announce(struct queue *q)
 static bool is_expected(const struct queue_stream *s, const struct queue_request *r)
 {
     return r->place.epoch == s->expected.epoch && r->place.position == s->expected.position &&
-           r->share.steps.per_step == s->share.steps.per_step && r->share.offset == s->share.offset;
+           order_share_is_same(&r->share, &s->share);
 }
 
 void readahead_track_request(struct queue_stream *s, const struct queue_request *r)

@@ -107,6 +107,7 @@ ParameterizedTestParameters(number, kinds)
         {"b'cat'", NUMBER_NONE, 0},
         {"tensor(cat)", NUMBER_NONE, 0},
         {"tensor()", NUMBER_NONE, 0},
+        {"<a.tensor(numpy=)", NUMBER_NONE, 0},
         {"point(3)", NUMBER_NONE, 0},
         {"Audi (2008)", NUMBER_NONE, 0},
         {"3f", NUMBER_NONE, 0},
