@@ -92,7 +92,10 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_ask_fields(b, 1,
                               &(struct wire_ask_fields){.dataset = "tar:/x", .fields = "a:txt"});
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
-    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
+    (void)wire_put_render(
+        b, 2,
+        &(struct wire_render){
+            .epoch = 1, .position = 16, .slot = 3, .waited_ns = 5, .per_step = 64, .offset = 16});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
