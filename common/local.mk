@@ -7,7 +7,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/data/dataname.c %D%/data/dataname.h \
 	%D%/data/datasum.c %D%/data/datasum.h \
 	%D%/data/fields.c %D%/data/fields.h \
-	%D%/data/git_lfs.c %D%/data/git_lfs.h \
+	%D%/data/stand_in.c %D%/data/stand_in.h \
 	%D%/data/png_depth.h \
 	%D%/data/text_mode.c %D%/data/text_mode.h \
 	%D%/job/departed.c %D%/job/departed.h \

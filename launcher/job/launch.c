@@ -519,6 +519,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     const char *result = all->options->output.result;
     int r;
 
+    variables_warn_of_job_around();
     environ_leave_outer();
     if (result && (r = result_prepare(result, err)) < 0)
         return r;

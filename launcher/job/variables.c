@@ -293,8 +293,7 @@ fail:
     return r;
 }
 
-/* Each process of an enclosing job starts a separate, complete job. */
-static void warn_of_job_around(void)
+void variables_warn_of_job_around(void)
 {
     static const char *const around[][2] = {{"RANK", "WORLD_SIZE"},
                                             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
@@ -326,7 +325,6 @@ void variables_warn(const struct plan *plan, const struct texts *exports)
     };
     uint64_t value;
 
-    warn_of_job_around();
     for (size_t i = 0; i < ARRAY_LEN(same_for_all); i++) {
         const char *own = getenv(same_for_all[i].name);
 

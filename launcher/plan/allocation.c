@@ -257,6 +257,39 @@ static int read_file(struct allocation *ret, struct plenum_error *err)
     return 0;
 }
 
+/* Warn of a job whose scheduler has no list of hosts that we can read, or has not passed it on. */
+static void warn_of_other_hosts(void)
+{
+    static const struct {
+        const char *variable, *name;
+        bool counts; /* hosts or processes; otherwise the job's number */
+    } signs[] = {
+        {"SLURM_NNODES", "Slurm", true},
+        {"SLURM_JOB_NUM_NODES", "Slurm", true},
+        {"PBS_JOBID", "PBS", false},
+        {"LSB_JOBID", "LSF", false},
+        {"OAR_JOB_ID", "OAR", false},
+        {"COBALT_JOBID", "Cobalt", false},
+        {"LOADL_STEP_ID", "LoadLeveler", false},
+        {"PJM_NODE", "Fujitsu PJM", true},
+        {"_CONDOR_NPROCS", "HTCondor", true},
+        {"AWS_BATCH_JOB_NUM_NODES", "AWS Batch", true},
+    };
+    uint64_t number;
+
+    for (size_t i = 0; i < ARRAY_LEN(signs); i++) {
+        const char *value = told(signs[i].variable);
+
+        if (!value ||
+            (signs[i].counts && (parse_u64(value, UINT32_MAX, &number) < 0 || number < 2)))
+            continue;
+        log_warn("%s=%s: this %s job may have several hosts, of which only this one is used, "
+                 "because no list of them was found: name them with --host",
+                 signs[i].variable, value, signs[i].name);
+        return;
+    }
+}
+
 int allocation_read(struct allocation *ret, struct plenum_error *err)
 {
     const char *slurm = told("SLURM_JOB_NODELIST"), *parts = told("SLURM_HET_SIZE"),
@@ -278,6 +311,8 @@ int allocation_read(struct allocation *ret, struct plenum_error *err)
             r = allocation_add_lsf(&ret->hosts, lsf, err);
         } else if (r == 0 && !ret->name && flux) {
             r = read_flux(flux, err);
+        } else if (r == 0 && !ret->name) {
+            warn_of_other_hosts();
         }
     }
     if (r < 0)

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "common/data/dataname.h"
-#include "common/data/git_lfs.h"
+#include "common/data/stand_in.h"
 #include "common/data/text_mode.h"
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
@@ -306,8 +306,8 @@ struct archive_scan {
 
 static int open_archive(struct archive *a, struct stat *st)
 {
-    char head[sizeof(GIT_LFS_BEGINS) - 1];
-
+    char head[STAND_IN_HEAD];
+    int64_t n;
     int fd = scope_open(&a->dataset->scope, a->name, 0);
 
     if (fd < 0)
@@ -318,9 +318,9 @@ static int open_archive(struct archive *a, struct stat *st)
     if (!S_ISREG(st->st_mode))
         return error_set(&a->err, -EINVAL, "%s: it is not a file", a->path);
     a->size = (uint64_t)st->st_size;
-    if (io_pread_some(fd, head, sizeof(head), 0) == (int64_t)sizeof(head) &&
-        git_lfs_is_pointer(head, sizeof(head)))
-        return error_prefix(&a->err, git_lfs_refuse(-EBADMSG, &a->err), "%s", a->path);
+    n = io_pread_some(fd, head, sizeof(head), 0);
+    if (n > 0 && stand_in_refuse(head, (size_t)n, -EBADMSG, &a->err) < 0)
+        return error_prefix(&a->err, -EBADMSG, "%s", a->path);
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }

@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/data/stand_in.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
@@ -88,6 +89,8 @@ static int read_file(int fd, const struct stat *st, struct class_list *list,
     if (r < 0)
         return error_set(err, r, "classes=%s: %s", list->path,
                          r == -ENODATA ? "it has become shorter" : strerror(-r));
+    if (stand_in_refuse(list->text, len, -EBADMSG, err) < 0)
+        return error_prefix(err, -EBADMSG, "classes=%s", list->path);
     r = class_names_of_text(list->text, len, CLASS_LIST_MAX, &list->names, &list->count);
     if (r == -EBADMSG)
         return error_set(err, r, "classes=%s: it contains zero bytes, so it is not a list of names",

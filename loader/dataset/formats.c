@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/data/git_lfs.h"
+#include "common/data/stand_in.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
@@ -241,8 +241,8 @@ int format_recognise(const struct scope *p, const char *name, const struct forma
         r = archives_of(p, name, &format, err);
     if (r < 0)
         return r;
-    if (git_lfs_is_pointer(probe.head, probe.head_len))
-        return git_lfs_refuse(-EINVAL, err);
+    if (stand_in_refuse(probe.head, probe.head_len, -EINVAL, err) < 0)
+        return -EINVAL;
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&probe))
             format = formats[i];

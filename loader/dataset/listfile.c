@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/data/git_lfs.h"
+#include "common/data/stand_in.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
@@ -271,8 +271,8 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     bool no_labels = l->no_images || has_no_labels(l);
     int path, label, second, r;
 
-    if (git_lfs_is_pointer(l->text, l->len))
-        return git_lfs_refuse(-EBADMSG, err);
+    if (stand_in_refuse(l->text, l->len, -EBADMSG, err) < 0)
+        return -EBADMSG;
     if (memchr(l->text, '\0', l->len))
         return error_set(err, -EBADMSG, "it contains zero bytes, so it is not a list");
     l->text[l->len] = '\0';

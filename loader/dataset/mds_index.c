@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/data/stand_in.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/json_find.h"
@@ -271,8 +272,10 @@ static void shard_fini(struct mds_shard *s)
 int mds_index_parse(struct mds_index *index, const char *text, size_t len, struct plenum_error *err)
 {
     struct json_at all, shards, shard;
-    int r = json_parse(text, len, &all, err);
+    int r = stand_in_refuse(text, len, -EBADMSG, err);
 
+    if (r == 0)
+        r = json_parse(text, len, &all, err);
     if (r < 0)
         return r;
     if (!json_get(all, "shards", &shards) || json_type(shards) != JSON_AT_LIST)

@@ -27,7 +27,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/data/git_lfs.h"
+#include "common/data/stand_in.h"
 #include "common/data/text_mode.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
@@ -142,8 +142,8 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
 
     if (len == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
-    if (git_lfs_is_pointer(bytes, len))
-        return git_lfs_refuse(-EBADMSG, err);
+    if (stand_in_refuse(bytes, len, -EBADMSG, err) < 0)
+        return -EBADMSG;
     if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '3' && isspace(bytes[2]))
         return error_set(err, -EBADMSG,
                          "this is a PNM image in text form (P%c), but only binary PPMs and PGMs "

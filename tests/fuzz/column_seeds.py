@@ -6,13 +6,16 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from columns import BOOLEAN, BYTES, CODECS, DOUBLE, INT32, INT64, Column, huggingface, mds, parquet  # noqa: E402
+from columns import (BOOLEAN, BYTES, CODECS, DOUBLE, INT32, INT64, Column, Struct, huggingface, mds,  # noqa: E402
+                     parquet)
 
 out, seeds = sys.argv[1], []
 images = [b"an image", None, b"another", b"an image", b"four" * 20, b"x"]
 labels = [0, 1, 2, 0, 1, 2]
 captions = [b"cat", b"dog", None, b"cat", b"cat", b"bird"]
 keys = huggingface({"image": {"_type": "Image"}, "label": {"names": ["a", "b", "c"], "_type": "ClassLabel"}})
+decimal = {6: 5, 7: 2, 8: 5, 10: Struct({5: Struct({1: 2, 2: 5})})}
+date = {6: 6, 10: Struct({6: Struct({})})}
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "a.parquet")
     for codec in CODECS:
@@ -23,7 +26,9 @@ with tempfile.TemporaryDirectory() as folder:
                                       required=True),
                                Column("caption", BYTES, captions, codec, dictionary, text=True),
                                Column("score", DOUBLE, [1.5, None, 2, 3, 4, 5]),
-                               Column("new", BOOLEAN, [True, False] * 3)], version, 4, 3, keys)
+                               Column("new", BOOLEAN, [True, False] * 3),
+                               Column("price", INT32, labels, kind=decimal), Column("day", INT32, labels, kind=date)],
+                        version, 4, 3, keys)
                 with open(path, "rb") as f:
                     seeds.append(bytes([len(seeds) % 5 * 4]) + f.read())
     samples = [{"image": i or b"", "label": n, "caption": (c or b"").decode()}

@@ -31,6 +31,16 @@ all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones a
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
 # Variables of an enclosing mpirun do not apply to these instances, which would otherwise remove that mpirun's folders.
+for sign in PBS_JOBID=7 LSB_JOBID=7 PJM_NODE=2 _CONDOR_NPROCS=2; do
+    env "$sign" "$run" -n 1 true 2>err
+    ok "$sign without a list of hosts: a warning says that only this host is used" \
+        has err "$sign: this .* job may have several hosts, of which only this one is used"
+done
+PJM_NODE=1 job -n 1 true
+ok "a job of one host causes no such warning" has_not err "may have several hosts"
+PBS_JOBID=7 job --host localhost -n 1 true
+ok "--host silences the warning" has_not err "may have several hosts"
+
 OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job \
     -n 2 env
 ok "variables of an enclosing mpirun are not passed to instances" all 'same $code 0' 'has out RANK=1' \

@@ -117,17 +117,32 @@ class AdviceTest(unittest.TestCase):
     POINTER = (b"version https://git-lfs.github.com/spec/v1\n"
                b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n")
 
+    PAGES = (b"\xef\xbb\xbf\r\n<!doctype HTML>\n<html><body>404</body></html>", b"<HTML lang='en'>",
+             b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>')
+
     def test_git_lfs_pointers(self):
         """git-lfs pointers are reported as such, whatever file they replace"""
-        for name in ("x.tar", "x.tfrecord", "x.csv", "x.txt", "x", "many/a.tar", "many/b.tar", "some/a.tfrecord"):
-            put(name, self.POINTER)
-        for name in ("x.tar", "tar:x.tar", "x.tfrecord", "tfrecord:x.tfrecord", "x.csv", "list:x.csv", "x",
-                     "list:x.txt", "tar:many", "many", "many/{a,b}.tar", "tfrecord:some"):
-            self.assertIn("is a git-lfs pointer, not the file itself: fetch the file with 'git lfs pull'",
-                          self.refused(name), name)
-        put("data/a/0.jpg", self.POINTER)
+        self.check_stand_in(self.POINTER, "it is a git-lfs pointer, not the file itself: fetch the file with 'git lfs "
+                            "pull'")
+
+    def test_pages(self):
+        """a server's error message is reported as such, whatever file it replaces"""
+        for page in self.PAGES:
+            self.check_stand_in(page, "it is a web page, such as the error message of a server, not the file itself")
+        put("data/a/2.png", b"<?xml version='1.0'?><svg></svg>")
+        self.assertIn("2.png: this is not a JPEG", self.ctl("verify", "data", "--no-list", status=1))
+
+    def check_stand_in(self, content, sentence):
+        for name in ("x.tar", "x.tfrecord", "x.csv", "x.txt", "x", "many/a.tar", "many/b.tar", "some/a.tfrecord",
+                     "x.parquet", "mds/index.json", "classes.txt"):
+            put(name, content)
         put("data/a/1.png", image())
-        self.assertIn("0.jpg: it is a git-lfs pointer", self.ctl("verify", "data", "--no-list", status=1))
+        for name in ("x.tar", "tar:x.tar", "x.tfrecord", "tfrecord:x.tfrecord", "x.csv", "list:x.csv", "x",
+                     "list:x.txt", "tar:many", "many", "many/{a,b}.tar", "tfrecord:some", "x.parquet",
+                     "parquet:x.parquet", "mds:mds", "folder,classes=classes.txt:data"):
+            self.assertIn(sentence, self.refused(name), name)
+        put("data/a/0.jpg", content)
+        self.assertIn(f"0.jpg: {sentence}", self.ctl("verify", "data", "--no-list", status=1))
 
     def test_urls(self):
         """a URL or a command instead of a path is reported as such"""

@@ -238,9 +238,12 @@ class LaunchersTest(unittest.TestCase):
 
     def test_job_in_job(self):
         """plenumrun warns when a process of a different job starts it"""
-        done = subprocess.run(plenumrun(2) + ["true"], env={**OWN, **by_hand(1, 2)}, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("RANK=1 and WORLD_SIZE=2: plenumrun was started by a process of another job", done.stderr)
+        for rank, size in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+                           ("PMI_RANK", "PMI_SIZE")):
+            done = subprocess.run(plenumrun(2) + ["true"], env={**OWN, rank: "1", size: "2"}, capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{rank}=1 and {size}=2: plenumrun was started by a process of another job", done.stderr)
 
 
 tap.main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Common first attempts by users of other loaders: they work, or an error says what to write."""
 
+import inspect
 import os
 import pathlib
 import shutil
@@ -70,6 +71,9 @@ class WordsTest(unittest.TestCase):
                             ("target_transform", "in the loop"), ("return_paths", "stream.names"),
                             ("batch_size", "micro_batch")):
             self.refused(TypeError, f"there is no option '{name}'", words, **{name: 1})
+        for name in inspect.signature(torch.utils.data.DataLoader).parameters:
+            if name not in ("dataset", "shuffle", "pin_memory"):
+                self.refused(TypeError, f"there is no option '{name}': ", **{name: 1})
         self.refused(ValueError, "a batch has no 'names'", "loader.stream.names(samples)", fields=("names",))
         self.refused(ValueError, "did you mean 'labels'", fields=("label",))
 

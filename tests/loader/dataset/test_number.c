@@ -146,7 +146,7 @@ ParameterizedTestParameters(number, kinds)
         {"'None'", NUMBER_MISSING, 0},
         {"[None]", NUMBER_MISSING, 0},
         {"=3", NUMBER_ODD, 0},
-        {"=\"3\"", NUMBER_ODD, 0}, /* a text cell of a spreadsheet */
+        {"=\"3\"", NUMBER_ODD, 0}, /* a cell with text, of a spreadsheet */
         {"~3", NUMBER_ODD, 0},
         {"1.#INF", NUMBER_ODD, 0},
         {"-1.#IND", NUMBER_ODD, 0},
