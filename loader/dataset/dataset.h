@@ -156,8 +156,8 @@ int dataset_refuse_images(const struct dataset *dataset, struct plenum_error *er
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 
-/** Write the sample's path within the data set ("class/file.jpg"), or its name in the archive, to
- * `ret`; returns `ret`. */
+/** Write the sample's path within the data set ("class/file.jpg"), its name in the archive, or its
+ * path in the list to `ret`; its number, if the format has none of these. Returns `ret`. */
 char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 

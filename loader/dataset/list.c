@@ -515,6 +515,16 @@ static bool is_same_list(const struct dataset *d, const struct stat *st)
     }
 }
 
+/* The path as the list has it; or the sample's number, if there are no images. */
+static void list_path(const struct dataset *d, const struct index_sample *sample, char *ret,
+                      size_t size)
+{
+    if (dataset_has_images(d))
+        (void)snprintf(ret, size, "%s", index_name(&d->index, sample->name));
+    else
+        (void)snprintf(ret, size, "%010u", (uint32_t)(sample - d->index.samples));
+}
+
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
                           size_t size)
 {
@@ -742,6 +752,7 @@ const struct format format_list = {
     .fresh = list_fresh,
     .read = list_read,
     .announce = dataset_announce_file,
+    .path = list_path,
     .describe = list_describe,
     .fields = list_fields,
 };

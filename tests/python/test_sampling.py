@@ -462,6 +462,18 @@ class StreamTest(unittest.TestCase):
                     shown = [int(b.samples[0, 0, 0]) for b in stream]
                     folds[kind, fold] = sorted(os.path.basename(name) for name in stream.names(shown))
             self.assertEqual(folds["folder", fold], folds["tar", fold])
+            # So has a list, even if a line is inserted at its top.
+            paths = sorted(os.path.relpath(os.path.join(at, name), self.data["red"])
+                           for at, _, files in os.walk(self.data["red"]) for name in files)
+            for lines in (paths, paths[-1:] + paths[:-1]):
+                where = os.path.join(self.data["red"], "list.csv")
+                with open(where, "w", encoding="utf-8") as file:
+                    file.write("".join(f"{path},0\n" for path in lines))
+                self.addCleanup(lambda: os.path.exists(where) and os.unlink(where))
+                with self.open(f"list:{where}", micro_batch=1, epochs=1, select=f"fold {fold}/3") as stream:
+                    shown = [int(b.samples[0, 0, 0]) for b in stream]
+                    self.assertEqual(sorted(map(os.path.basename, stream.names(shown))), folds["folder", fold])
+                os.unlink(where)
         self.assertEqual(sorted(sum((folds["folder", f] for f in range(3)), [])),
                          sorted(f for _, _, files in os.walk(self.data["red"]) for f in files))
 
