@@ -281,6 +281,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_cursor_at": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(CCursor)]),
     "plenum_stream_get_sets": (c_uint32, [c_void_p, POINTER(CSet)]),
     "plenum_batch_get_sets": (c_int, [POINTER(CBatch), c_void_p]),
+    "plenum_stream_amend": (c_int, [c_void_p, c_char_p, _ERR]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
