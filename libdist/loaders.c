@@ -157,6 +157,20 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
         no_loader(s, now);
 }
 
+/* The first loader that has opened an amended plan: its sets must be the same as before. */
+static int described_again(struct plenum_stream *s, const struct wire_opened *m,
+                           struct plenum_error *err)
+{
+    if (m->sets != s->plan->num_sets || m->positions != s->steps.n ||
+        m->samples != s->num_samples || memcmp(m->set, s->sets, m->sets * sizeof(m->set[0])) != 0)
+        return error_set(err, -ESTALE, "a data set of %s has changed since the stream was opened",
+                         s->open.dataset);
+    s->sum = m->sum;
+    memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
+    s->amended = false;
+    return 0;
+}
+
 /* The first OPENED describes the data set; every later one must describe the same. */
 static int described(struct loader *l, const struct wire_opened *m, struct plenum_error *err)
 {
@@ -164,6 +178,8 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     int r;
 
     assert(lock_is_held(&s->mu));
+    if (s->amended)
+        return described_again(s, m, err);
     if (s->opened) {
         char difference[200];
 

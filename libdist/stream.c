@@ -540,9 +540,10 @@ static int check_plan(const struct plenum_stream *s, const struct plenum_cursor 
                   16 - IDENTITY_SETS_AT) != 0
                ? error_set(
                      err, -ESTALE,
-                     "this stream of %s cannot resume: the cursor was made with other samples "
-                     "or classes in a set that was shown before position %llu, or with "
-                     "another list of bad samples (plenumctl verify)",
+                     "this stream of %s cannot resume: the cursor was made with other samples, "
+                     "weights or classes in a set that was shown before position %llu, or with "
+                     "another list of bad samples (plenumctl verify). Keep each version of a "
+                     "weights file under a name of its own",
                      s->open.dataset, g)
                : 0;
 }
@@ -570,6 +571,64 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
                      "pipeline, seed or order, or with another list of bad samples (plenumctl "
                      "verify)",
                      s->open.dataset);
+}
+
+/* Use an amended plan, which is the same up to the stream's position. */
+static void use_plan(struct plenum_stream *s, struct orderplan *plan)
+{
+    uint8_t before[16], after[16];
+
+    stream_identity(s, s->cursor, before);
+    orderplan_free(s->plan);
+    s->plan = plan;
+    stream_identity(s, s->cursor, after);
+    assert(memcmp(before, after, sizeof(before)) == 0);
+    memcpy(s->open.plan, plan->text, sizeof(s->open.plan));
+    s->steps.gaps = plan->skips;
+    s->steps.num_gaps = plan->num_skips;
+    s->amended = true;
+    schedule_seek(s, order_place_settle(&s->steps, s->cursor));
+    loaders_reopen(s);
+    stream_update_fd(s);
+}
+
+/* Check and use new lines, from the stream's position on. */
+static int amend(struct plenum_stream *s, const char *lines, struct plenum_error *err)
+{
+    uint64_t now = s->cursor.epoch * s->steps.n + s->cursor.position, from;
+    struct orderplan *plan;
+    int r;
+
+    assert(lock_is_held(&s->mu));
+    if (s->error_code < 0)
+        return stream_over(s, err);
+    if (!s->plan || s->plan->num_sets < 2)
+        return error_set(err, -EINVAL,
+                         "amend: the stream has no plan of several sets, whose weights could "
+                         "change");
+    r = orderplan_amend(s->plan, lines, &plan, &from, err);
+    if (r < 0)
+        return r;
+    if (from < now) {
+        orderplan_free(plan);
+        return error_set(err, -EINVAL,
+                         "amend: position %llu has been shown: the stream is at position %llu",
+                         (unsigned long long)from, (unsigned long long)now);
+    }
+    use_plan(s, plan);
+    io_poke();
+    return 0;
+}
+
+int plenum_stream_amend(struct plenum_stream *stream, const char *lines, struct plenum_error *err)
+{
+    int r = enter(stream, err);
+
+    if (r < 0)
+        return r;
+    r = amend(stream, lines, err);
+    leave(stream);
+    return r;
 }
 
 /* Get the position of a cursor that a program passes. */

@@ -62,8 +62,9 @@ struct plenum_stream {
     pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has occurred */
 
     /* Delivery. */
-    bool opened; /* the first OPENED has arrived: the data set is known */
-    bool held;   /* nothing is requested yet: plenum_stream_open_all() is in progress */
+    bool opened;  /* the first OPENED has arrived: the data set is known */
+    bool amended; /* no loader has opened the plan since plenum_stream_amend() */
+    bool held;    /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
     struct order_steps steps;
     uint32_t num_samples, num_classes;   /* of the data set */

@@ -112,6 +112,35 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_end_object(j);
 }
 
+/* What a set has of all samples: of the last epoch, or since the beginning of the run. */
+static double share_of(const struct wire_status_stream *s, uint32_t set, bool of_epoch)
+{
+    uint64_t all = 0;
+
+    for (uint32_t i = 0; i < s->num_sets; i++)
+        all += of_epoch ? s->sets[i].last_epoch : s->sets[i].shown;
+    return (double)(of_epoch ? s->sets[set].last_epoch : s->sets[set].shown) /
+           (double)max_u64(all, 1);
+}
+
+static void put_sets(struct json *j, const struct wire_status_stream *s)
+{
+    json_begin_array(j, "sets", JSON_LINES);
+    for (uint32_t i = 0; i < s->num_sets; i++) {
+        json_begin_object(j, NULL, JSON_FLAT);
+        json_text(j, "name", s->sets[i].name);
+        json_number(j, "shown", s->sets[i].shown);
+        json_real(j, "share", share_of(s, i, false), 6);
+        json_number(j, "last_epoch_shown", s->sets[i].last_epoch);
+        if (s->epoch > 0)
+            json_real(j, "last_epoch_share", share_of(s, i, true), 6);
+        else
+            json_null(j, "last_epoch_share");
+        json_end_object(j);
+    }
+    json_end_array(j);
+}
+
 static void put_stream(struct json *j, const struct wire_status_stream *s)
 {
     json_begin_object(j, NULL, JSON_LINES);
@@ -142,6 +171,8 @@ static void put_stream(struct json *j, const struct wire_status_stream *s)
     json_seconds(j, "render_seconds_per_sample", s->render_ns);
     json_seconds(j, "cpu_seconds_per_sample", s->cpu_ns);
     json_seconds(j, "queue_seconds_per_batch", s->queue_ns);
+    if (s->num_sets > 0)
+        put_sets(j, s);
     json_end_object(j);
 }
 
@@ -332,12 +363,25 @@ static void put_row(struct status_table *t, const char *const cell[8])
 
 static unsigned lines_of_stream(const struct wire_status_stream *s)
 {
-    return s->substituted > 0 ? 3 : 2;
+    return 2U + (s->substituted > 0) + (s->num_sets > 0);
+}
+
+/* "last epoch photos 70.0 %, art 20.0 %", or since the beginning, during the first epoch. Returns
+ * `ret`. */
+static const char *describe_sets(const struct wire_status_stream *s, char *ret, size_t size)
+{
+    size_t n = (size_t)snprintf(ret, size, "%s", s->epoch > 0 ? "last epoch" : "so far");
+
+    for (uint32_t i = 0; i < s->num_sets && n < size; i++)
+        n += (size_t)snprintf(ret + n, size - n, "%s %s %.1f%%", i ? "," : "", s->sets[i].name,
+                              100 * share_of(s, i, s->epoch > 0));
+    return ret;
 }
 
 static void put_stream_lines(struct status_table *t, const struct wire_status_stream *s)
 {
     char id[24], rate[32], waited[32], cores[32], at[64], epoch[80] = "", bad[24], set[512];
+    char sets[1024];
 
     (void)snprintf(id, sizeof(id), "%llu", (unsigned long long)s->id);
     (void)snprintf(rate, sizeof(rate), "%.0f", (double)s->rate / 1e3);
@@ -352,6 +396,8 @@ static void put_stream_lines(struct status_table *t, const struct wire_status_st
     if (!has_epoch_column(t))
         (void)snprintf(epoch, sizeof(epoch), "epoch %s; ", at);
     put_line(t, "     %s%s; %s", epoch, tail(s->dataset, 36, set, sizeof(set)), s->pipeline);
+    if (s->num_sets > 0)
+        put_line(t, "     %s", describe_sets(s, sets, sizeof(sets)));
     if (s->substituted > 0)
         put_line(t, "     %s bad samples replaced by others: plenumctl verify lists them", bad);
 }

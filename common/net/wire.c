@@ -804,6 +804,12 @@ int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
     frame_put_u64(b, m->queue_ns);
     frame_put_u32(b, (uint32_t)m->bound);
     frame_put_u64(b, m->cores);
+    frame_put_u32(b, m->num_sets);
+    for (uint32_t i = 0; i < m->num_sets; i++) {
+        frame_put_text(b, m->sets[i].name);
+        frame_put_u64(b, m->sets[i].shown);
+        frame_put_u64(b, m->sets[i].last_epoch);
+    }
     return frame_end(b, begin);
 }
 
@@ -836,6 +842,12 @@ int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *re
     ret->queue_ns = frame_get_u64(r);
     ret->bound = (enum wire_bound)frame_get_choice(r, WIRE_BOUND_COUNT);
     ret->cores = frame_get_u64(r);
+    ret->num_sets = !r->bad && r->at < r->end ? frame_get_choice(r, WIRE_SETS_MAX + 1) : 0;
+    for (uint32_t i = 0; i < ret->num_sets; i++) {
+        frame_get_text(r, ret->sets[i].name, sizeof(ret->sets[i].name));
+        ret->sets[i].shown = frame_get_u64(r);
+        ret->sets[i].last_epoch = frame_get_u64(r);
+    }
     return frame_got(r);
 }
 

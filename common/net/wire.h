@@ -241,7 +241,7 @@ enum wire_bound {
     WIRE_BOUND_COUNT,
 };
 
-enum { WIRE_LANES_MAX = 64 };
+enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
 /** Samples from stores on the loader's disk (loader/cache/diskcache.h); a range is usually a sample.
  */
@@ -282,6 +282,14 @@ struct wire_status {
     struct wire_cache cache;   /* since 1.14 */
 };
 
+/** A set of a plan, in the samples that a run has shown before its stream's position: all replicas
+ * together. */
+struct wire_status_set {
+    char name[WIRE_SET_NAME_MAX];
+    uint64_t shown;      /* since the beginning of the run */
+    uint64_t last_epoch; /* in the last complete epoch; 0 in the first one */
+};
+
 /** One stream. */
 struct wire_status_stream {
     uint64_t id; /* of the session, never reused by this process */
@@ -300,6 +308,9 @@ struct wire_status_stream {
     uint64_t queue_ns;                   /* mean per batch, until its turn */
     enum wire_bound bound;
     uint64_t cores; /* enough for the program never to wait, in thousandths; WIRE_UNKNOWN */
+    /* Since 1.13; 0 without a plan, or if all sets have one order. */
+    uint32_t num_sets;
+    struct wire_status_set sets[WIRE_SETS_MAX];
 };
 
 struct wire_error {

@@ -175,6 +175,19 @@ uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t p
     return m->num_sets;
 }
 
+uint32_t mixture_count(const struct mixture *mixture, uint64_t g, uint64_t ret[MIXTURE_SETS_MAX])
+{
+    const struct mixture *m = mixture;
+
+    if (is_single(m))
+        return 0;
+    for (uint32_t i = 0; i < m->num_sets; i++)
+        ret[i] = mixture_before(m, i, g - g % m->block);
+    for (uint64_t at = g - g % m->block; at < g; at++)
+        ret[mixture_locate(m, at).set]++;
+    return m->num_sets;
+}
+
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn)
 {
     const struct mixture *m = mixture;

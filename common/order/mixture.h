@@ -70,6 +70,10 @@ uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g)
 uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t position,
                        uint64_t ret[MIXTURE_SETS_MAX]);
 
+/** Like mixture_shown(), but exact, and for global position g. Takes up to half a microsecond for
+ * each position of a block. */
+uint32_t mixture_count(const struct mixture *mixture, uint64_t g, uint64_t ret[MIXTURE_SETS_MAX]);
+
 /** The sample that a position of an epoch shows, numbered through all sets. */
 uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t position);
 /** A substitute for a bad sample, chosen by a draw: see sampler_substitute(). */

@@ -80,6 +80,7 @@ static int parse_epoch(struct plan_parser *p)
     struct orderplan *plan = p->plan;
     char word[PLAN_WORD_MAX];
     uint64_t number;
+    bool is_number;
     int r = plan_need_word(p, "the length of an epoch", word);
 
     if (r < 0)
@@ -87,9 +88,15 @@ static int parse_epoch(struct plan_parser *p)
     if (plan->epoch > 0 || plan->epoch_set != UINT32_MAX)
         return plan_fail(p, "epoch is given twice");
     plan->epoch_set = orderplan_find(plan, word, strlen(word));
+    is_number = parse_u64(word, UINT32_MAX - 1, &number) == 0 && number > 0;
+    if (plan->epoch_set != UINT32_MAX && is_number)
+        return plan_fail(p,
+                         "'epoch %s' may be a number of positions or the set of this name: give "
+                         "the set another name",
+                         word);
     if (plan->epoch_set != UINT32_MAX)
         return plan_need_end(p);
-    if (parse_u64(word, UINT32_MAX - 1, &number) < 0 || number == 0)
+    if (!is_number)
         return plan_fail(
             p, "epoch must be the name of a set, or a number of 1 to %u positions, not '%s'",
             UINT32_MAX - 1, word);
@@ -106,12 +113,21 @@ static int parse_labels(struct plan_parser *p)
 
     if (r < 0)
         return r;
+    if (p->labels_given)
+        return plan_fail(p, "labels is given twice");
     for (size_t i = 0; i < ARRAY_LEN(label_words); i++)
         if (strcmp(word, label_words[i]) == 0) {
             p->plan->labels = (enum orderplan_labels)i;
+            p->labels_given = true;
             return plan_need_end(p);
         }
     return plan_fail(p, "labels must be names, numbers or stack, not '%s'", word);
+}
+
+static int refuse_second_order(const struct plan_parser *p, bool same, const char *word)
+{
+    return same ? plan_fail(p, "%s is given twice", word)
+                : plan_fail(p, "stratify and balance cannot be used together");
 }
 
 static int parse_stratify(struct plan_parser *p)
@@ -122,7 +138,7 @@ static int parse_stratify(struct plan_parser *p)
     if (r < 0)
         return r;
     if (p->plan->order != ORDERPLAN_MIX)
-        return plan_fail(p, "stratify and balance cannot be used together");
+        return refuse_second_order(p, p->plan->order != ORDERPLAN_BALANCE, "stratify");
     if (strcmp(word, "label") != 0 && strcmp(word, "set") != 0)
         return plan_fail(p, "stratify must be label or set, not '%s'", word);
     p->plan->order = *word == 'l' ? ORDERPLAN_STRATA_LABEL : ORDERPLAN_STRATA_SET;
@@ -139,18 +155,21 @@ static int parse_balance(struct plan_parser *p)
     if (r < 0)
         return r;
     if (plan->order != ORDERPLAN_MIX)
-        return plan_fail(p, "stratify and balance cannot be used together");
+        return refuse_second_order(p, plan->order == ORDERPLAN_BALANCE, "balance");
     if (strcmp(word, "label") != 0)
         return plan_fail(p, "balance must be label, not '%s'", word);
     plan->order = ORDERPLAN_BALANCE;
     while ((r = plan_next_word(p, word)) > 0) {
         const char *classes = str_after(word, "classes="), *each = str_after(word, "each=");
+        uint32_t *to = classes ? &plan->classes : &plan->each;
         uint64_t value;
 
         if ((!classes && !each) || parse_u64(classes ? classes : each, 1 << 20, &value) < 0 ||
             value == 0)
             return plan_fail(p, "balance label classes=P each=K needs numbers, not '%s'", word);
-        *(classes ? &plan->classes : &plan->each) = (uint32_t)value;
+        if (*to > 0)
+            return plan_fail(p, "%s is given twice", classes ? "classes" : "each");
+        *to = (uint32_t)value;
     }
     if (r == 0 && !plan->classes != !plan->each)
         return plan_fail(p, "balance needs both classes=P and each=K, or neither");
@@ -196,6 +215,20 @@ static const struct {
     {"ramp", ROUND_PIECES, plan_parse_ramp},
 };
 
+static int refuse_line(const struct plan_parser *p, const char *word)
+{
+    struct str_nearest near = {.word = word, .len = strlen(word)};
+
+    for (size_t i = 0; i < ARRAY_LEN(line_kinds); i++)
+        str_nearest_try(&near, line_kinds[i].word);
+    return plan_fail(
+        p,
+        "a line begins with set, block, epoch, labels, at, ramp, skip, stratify or balance, "
+        "not '%s'%s%s%s",
+        word, near.name ? ": did you mean '" : "", near.name ? near.name : "",
+        near.name ? "'?" : "");
+}
+
 static int parse_line(struct plan_parser *p, enum round round)
 {
     char word[PLAN_WORD_MAX];
@@ -210,11 +243,7 @@ static int parse_line(struct plan_parser *p, enum round round)
     for (size_t i = 0; i < ARRAY_LEN(line_kinds); i++)
         if (strcmp(word, line_kinds[i].word) == 0)
             return line_kinds[i].round == round ? line_kinds[i].parse(p) : 0;
-    return plan_fail(
-        p,
-        "a line begins with set, block, epoch, labels, at, ramp, skip, stratify or balance, "
-        "not '%s'",
-        word);
+    return refuse_line(p, word);
 }
 
 static int parse_round(struct plan_parser *p, const char *text, enum round round)
@@ -270,6 +299,8 @@ static void put_set(struct plan_parser *p, const struct orderplan_set *set, uint
         put_quoted(p, "select", set->select);
     if (set->weights)
         put_quoted(p, "weights", set->weights);
+    if (set->relabel)
+        put_quoted(p, "relabel", set->relabel);
     if (set->drawn)
         put(p, " draw=independent");
     if (set->epoch > 0)
@@ -450,8 +481,67 @@ void orderplan_free(struct orderplan *plan)
         free(plan->sets[i].dataset);
         free(plan->sets[i].select);
         free(plan->sets[i].weights);
+        free(plan->sets[i].relabel);
     }
     free(plan);
+}
+
+/* The first position of lines that begin with "at" or "ramp"; -EINVAL: there are other lines, or
+ * none. */
+static int first_change(const char *lines, uint64_t *ret, struct plenum_error *err)
+{
+    bool found = false;
+
+    for (const char *at = lines; *at; at += *at != '\0') {
+        const char *line = at + strspn(at, " \t\r"), *after = str_after(line, "at ");
+        uint64_t from = 0;
+
+        at = line + strcspn(line, "\n");
+        if (line == at || *line == '#')
+            continue;
+        after = after ? after : str_after(line, "ramp ");
+        if (after)
+            after += strspn(after, " \t");
+        if (!after || parse_next_u64(&after, INT64_MAX, &from) < 0)
+            return error_set(
+                err, -EINVAL,
+                "amend: lines must begin with 'at POSITION' or 'ramp FROM', not '%.*s'",
+                (int)min_u64((uint64_t)(at - line), 60), line);
+        *ret = found ? min_u64(*ret, from) : from;
+        found = true;
+    }
+    return found ? 0 : error_set(err, -EINVAL, "amend: no new weights are given");
+}
+
+int orderplan_amend(const struct orderplan *plan, const char *lines, struct orderplan **ret,
+                    uint64_t *ret_from, struct plenum_error *err)
+{
+    size_t len = strlen(lines), n = 0;
+    char *text;
+    int r = first_change(lines, ret_from, err);
+
+    if (r < 0)
+        return r;
+    if (len > ORDERPLAN_TEXT_MAX)
+        return error_set(err, -EINVAL, "the plan is longer than %d bytes", ORDERPLAN_TEXT_MAX - 2);
+    text = malloc(sizeof(plan->text) + len + 2);
+    if (!text)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (const char *at = plan->text; *at;) {
+        const char *position = str_after(at, "at ");
+        size_t line = strcspn(at, "\n") + 1;
+        uint64_t start;
+
+        if (!position || parse_next_u64(&position, INT64_MAX, &start) < 0 || start < *ret_from) {
+            memcpy(text + n, at, line);
+            n += line;
+        }
+        at += line;
+    }
+    memcpy(text + n, lines, len + 1);
+    r = orderplan_parse(text, NULL, ret, err);
+    free(text);
+    return r;
 }
 
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err)

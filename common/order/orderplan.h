@@ -52,6 +52,7 @@ struct orderplan_set {
     char *dataset;  /* its name, with absolute paths */
     char *select;   /* which samples; NULL: all; paths are absolute */
     char *weights;  /* the rule that weighs samples, or NULL; paths are absolute */
+    char *relabel;  /* the absolute path of a file of new classes, or NULL */
     bool drawn;     /* samples are drawn independently by weight */
     uint32_t epoch; /* positions of a pass with weights; 0: as many as the rule says */
     enum order_shuffle shuffle;
@@ -97,6 +98,13 @@ int orderplan_parse(const char *text, const char *folder, struct orderplan **ret
                     struct plenum_error *err);
 /** NULL is ignored. */
 void orderplan_free(struct orderplan *plan);
+
+/**
+ * Replace the changes of a plan's weights from the first position of `lines` on, which are lines
+ * that begin with "at" or "ramp". `ret_from` is that position. Errors: those of orderplan_parse().
+ */
+int orderplan_amend(const struct orderplan *plan, const char *lines, struct orderplan **ret,
+                    uint64_t *ret_from, struct plenum_error *err);
 
 /** Make every data set "generated:" instead of reading it (PLENUM_SOURCE=generated). */
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err);

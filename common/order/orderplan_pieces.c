@@ -180,6 +180,16 @@ int plan_parse_ramp(struct plan_parser *p)
         r = plan_reduce(p, weights, target);
     if (r < 0)
         return r;
+    for (int i = 0; i < 2; i++) {
+        uint64_t at = i ? end : begin, next = at - at % plan->block;
+
+        if (at % plan->block)
+            return plan_fail(p,
+                             "a ramp %s at position %llu, which is not a multiple of block = %u: "
+                             "the next is %llu",
+                             i ? "ends" : "begins", (unsigned long long)at, plan->block,
+                             (unsigned long long)next + plan->block);
+    }
     if (steps == 0 || end <= begin || (end - begin) / steps < plan->block)
         return plan_fail(p, "a ramp needs steps, each of at least block = %u positions",
                          plan->block);

@@ -23,6 +23,7 @@ struct plan_parser {
     const char *at;  /* in the current line */
     const char *end; /* of the line */
     unsigned line;
+    bool labels_given;
     struct plan_fraction weights[MIXTURE_SETS_MAX]; /* from the lines of the sets */
     size_t len;                                     /* of the canonical text */
     struct plenum_error *err;

@@ -132,6 +132,11 @@ static int set_weights(struct plan_parser *p, struct orderplan_set *set, const c
     return set->weights ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }
 
+static int set_relabel(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    return *value ? make_path(p, value, &set->relabel) : plan_fail(p, "relabel= is empty");
+}
+
 static int set_draw(struct plan_parser *p, struct orderplan_set *set, const char *value)
 {
     if (strcmp(value, "quota") != 0 && strcmp(value, "independent") != 0)
@@ -151,38 +156,67 @@ static int set_epoch(struct plan_parser *p, struct orderplan_set *set, const cha
 }
 
 static const struct {
-    const char *key;
+    const char *name;
     int (*set)(struct plan_parser *p, struct orderplan_set *set, const char *value);
 } set_keys[] = {
-    {"shuffle=", set_shuffle}, {"repeat=", set_repeat}, {"select=", set_select},
-    {"weights=", set_weights}, {"draw=", set_draw},     {"epoch=", set_epoch},
+    {"shuffle", set_shuffle}, {"repeat", set_repeat}, {"select", set_select},
+    {"weights", set_weights}, {"draw", set_draw},     {"epoch", set_epoch},
+    {"relabel", set_relabel},
 };
 
-/* KEY=VALUE ..., up to a word that begins with no key: the data set. */
+/* The length of the key at the parser's place, KEY=; 0: there is the data set. A path of this form
+ * can be written as ./PATH. */
+static size_t key_length(const struct plan_parser *p)
+{
+    size_t room = (size_t)(p->end - p->at), len = 0;
+
+    while (len < room && ((p->at[len] >= 'a' && p->at[len] <= 'z') || p->at[len] == '_'))
+        len++;
+    return len < room && p->at[len] == '=' ? len : 0;
+}
+
+/* The number of a key, or -EINVAL with a message that suggests a similar one. */
+static int find_key(const struct plan_parser *p, size_t len)
+{
+    struct str_nearest near = {.word = p->at, .len = len};
+
+    for (size_t i = 0; i < ARRAY_LEN(set_keys); i++) {
+        if (strlen(set_keys[i].name) == len && memcmp(p->at, set_keys[i].name, len) == 0)
+            return (int)i;
+        str_nearest_try(&near, set_keys[i].name);
+    }
+    if (near.name)
+        return plan_fail(p, "a set has no key '%.*s': did you mean '%s'?", (int)min_u64(len, 40),
+                         p->at, near.name);
+    return plan_fail(p,
+                     "a set has no key '%.*s', only shuffle, repeat, select, weights, draw, epoch "
+                     "and relabel",
+                     (int)min_u64(len, 40), p->at);
+}
+
+/* KEY=VALUE ..., up to the data set. */
 static int parse_keys(struct plan_parser *p, struct orderplan_set *set)
 {
     unsigned seen = 0;
 
     for (;;) {
-        const char *key = NULL;
         char word[PLAN_WORD_MAX];
-        size_t i;
-        int r;
+        size_t len;
+        int i, r;
 
         plan_skip_blanks(p);
-        for (i = 0; i < ARRAY_LEN(set_keys); i++) {
-            key = set_keys[i].key;
-            if ((size_t)(p->end - p->at) > strlen(key) && memcmp(p->at, key, strlen(key)) == 0)
-                break;
-        }
-        if (i == ARRAY_LEN(set_keys))
+        len = key_length(p);
+        if (len == 0)
             return 0;
+        i = find_key(p, len);
+        if (i < 0)
+            return i;
         if (seen & 1U << i)
-            return plan_fail(p, "%.*s is given twice", (int)strlen(key) - 1, key);
+            return plan_fail(p, "%s is given twice", set_keys[i].name);
         seen |= 1U << i;
         r = plan_next_word(p, word);
         if (r >= 0)
-            r = set_keys[i].set(p, set, word + strlen(key));
+            r = set_keys[i].set(p, set, word + len + 1);
         if (r < 0)
             return r;
     }

@@ -419,6 +419,11 @@ int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights
     return 0;
 }
 
+uint32_t sampler_guide_entries(const struct sampler_table *table)
+{
+    return (uint32_t)(((table->sums[table->n - 1] - 1) >> table->guide_shift) + 2);
+}
+
 uint32_t *sampler_make_guide(struct sampler_table *table)
 {
     uint64_t sum = table->sums[table->n - 1], entries;
@@ -427,7 +432,8 @@ uint32_t *sampler_make_guide(struct sampler_table *table)
 
     while ((sum - 1) >> shift >= GUIDE_MAX)
         shift++;
-    entries = ((sum - 1) >> shift) + 2;
+    table->guide_shift = shift;
+    entries = sampler_guide_entries(table);
     guide = malloc(entries * sizeof(*guide));
     for (uint64_t k = 0; guide && k < entries; k++) { /* the member that has unit k << shift */
         while (i + 1 < table->n && table->sums[i] <= k << shift)
@@ -435,6 +441,5 @@ uint32_t *sampler_make_guide(struct sampler_table *table)
         guide[k] = i;
     }
     table->guide = guide;
-    table->guide_shift = shift;
     return guide;
 }

@@ -75,6 +75,9 @@ void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
  *  table's guide and shift. */
 uint32_t *sampler_make_guide(struct sampler_table *table);
 
+/** The number of the guide's entries, for a table with sums and a shift. */
+uint32_t sampler_guide_entries(const struct sampler_table *table);
+
 /** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns
  *  0 or -ENOMEM. */
 int sampler_fill_columns(struct sampler_column *columns, const uint32_t *weights, uint32_t n);

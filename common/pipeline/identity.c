@@ -101,6 +101,8 @@ void identity_of_plan(const struct identity_plan *of, struct order_place place, 
     (void)XXH3_64bits_update(&base, of->open->pipeline, strlen(of->open->pipeline));
     (void)XXH3_64bits_update(&base, &of->open->seed, sizeof(of->open->seed));
     (void)XXH3_64bits_update(&base, numbers, sizeof(numbers));
+    if (plan->num_sets == 1 && plan->order == ORDERPLAN_MIX) /* it has no blocks: see mixture.h */
+        (void)XXH3_64bits_update(&base, "single", sizeof("single"));
     for (uint32_t j = 0; j < plan->num_pieces && plan->pieces[j].start < g; j++) {
         add_weights(&weights, plan, &plan->pieces[j]);
         for (uint32_t i = 0; i < plan->num_sets; i++)

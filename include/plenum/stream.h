@@ -687,6 +687,25 @@ PLENUM_API int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous
                                  const struct plenum_cursor *at, uint64_t *ret);
 
 /**
+ * Change the weights of the sets of the stream's plan, from a position on that has not been shown
+ * yet: for weights that the program computes. Changes that the plan has at or after the first of
+ * these positions are dropped. Prefetched batches are dropped, too; leased ones stay valid.
+ *
+ * All instances must make the same call between the same two batches. Cursors fit any stream whose
+ * plan has the same weights before their position; plenum_stream_get_dataset() returns the plan
+ * with the changes.
+ *
+ * @param lines  lines of a plan that begin with "at" or "ramp": "at 128000 photos 5 art 2"
+ * Errors:
+ *   -EINVAL            the stream has no plan of several sets, a line is not understood, or the
+ *                      position has been shown;
+ *   -ENOMEM; -ECHILD, -EBADF as in plenum_stream_next().
+ * Threads: as in plenum_stream_next().
+ */
+PLENUM_API int plenum_stream_amend(struct plenum_stream *stream, const char *lines,
+                                   struct plenum_error *err);
+
+/**
  * Get the stream's statistics so far. After plenum_stream_shutdown(), they are those at its end.
  * Threads: any.
  */

@@ -21,6 +21,8 @@ struct index_arguments {
     uint32_t threads;
     const char *compare;
     bool tiles, rebuild, upload, json;
+    struct json output; /* with json */
+    unsigned shown;     /* data sets */
 };
 
 /* The state of --tiles. */
@@ -60,7 +62,8 @@ static const struct options_program program = {
     .usage = "DATASET [options]",
     .summary = "Index a data set, unless a fresh index exists, and show what it contains. A "
                "loader does the same when a job first uses the data set; this does it in "
-               "advance.",
+               "advance. With a plan (@FILE), index each of its data sets, and make the tables "
+               "of its selections and weights.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -168,32 +171,31 @@ static int find_all_tiles(struct tiles *t, uint32_t threads, struct plenum_error
                            dataset_get_name(t->dataset), strerror(-r));
 }
 
-static void print_json(const struct dataset *d, const struct tiles *t)
+static void print_json(struct json *j, const struct dataset *d, const struct tiles *t)
 {
-    struct json j = {.file = stdout};
     char text[33];
 
-    json_begin_object(&j, NULL, JSON_FLAT);
-    json_text(&j, "name", dataset_get_name(d));
-    json_number(&j, "samples", dataset_get_samples(d));
-    json_number(&j, "classes", dataset_get_classes(d));
-    json_number(&j, "bytes", dataset_get_bytes(d));
-    json_number(&j, "passed_over", dataset_get_skipped(d));
-    json_text(&j, "warning", *dataset_get_warning(d) ? dataset_get_warning(d) : NULL);
-    json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
-    json_text(&j, "index", dataset_get_index_path(d));
+    json_begin_object(j, NULL, JSON_FLAT);
+    json_text(j, "name", dataset_get_name(d));
+    json_number(j, "samples", dataset_get_samples(d));
+    json_number(j, "classes", dataset_get_classes(d));
+    json_number(j, "bytes", dataset_get_bytes(d));
+    json_number(j, "passed_over", dataset_get_skipped(d));
+    json_text(j, "warning", *dataset_get_warning(d) ? dataset_get_warning(d) : NULL);
+    json_text(j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
+    json_text(j, "index", dataset_get_index_path(d));
     if (t) {
-        json_begin_object(&j, "tiles", JSON_FLAT);
-        json_number(&j, "samples", atomic_load(&t->recorded));
-        json_number(&j, "without", atomic_load(&t->without));
-        json_number(&j, "bad", atomic_load(&t->bad));
-        json_number(&j, "progressive", atomic_load(&t->progressive));
-        json_number(&j, "bytes", atomic_load(&t->bytes));
-        json_end_object(&j);
+        json_begin_object(j, "tiles", JSON_FLAT);
+        json_number(j, "samples", atomic_load(&t->recorded));
+        json_number(j, "without", atomic_load(&t->without));
+        json_number(j, "bad", atomic_load(&t->bad));
+        json_number(j, "progressive", atomic_load(&t->progressive));
+        json_number(j, "bytes", atomic_load(&t->bytes));
+        json_end_object(j);
     }
-    json_number(&j, "known_bad", dataset_get_known_bad(d));
-    json_text(&j, "bad_list", dataset_get_known_bad(d) > 0 ? dataset_get_bad_path(d) : NULL);
-    json_end_object(&j);
+    json_number(j, "known_bad", dataset_get_known_bad(d));
+    json_text(j, "bad_list", dataset_get_known_bad(d) > 0 ? dataset_get_bad_path(d) : NULL);
+    json_end_object(j);
 }
 
 static void print_tiles(const struct dataset *d, const struct tiles *t)
@@ -248,49 +250,88 @@ static int compare(const struct dataset *d, const char *path, struct plenum_erro
     return difference[0] != '\0';
 }
 
-static int run(int argc, char **argv)
+static void print_result(struct index_arguments *a, const struct dataset *dataset,
+                         const struct tiles *tiles, uint64_t begin_ns)
 {
-    struct index_arguments a = {0};
-    struct dataset_options options = {0};
-    struct plenum_error err;
-    struct dataset *dataset;
+    if (a->json) {
+        print_json(&a->output, dataset, tiles);
+        return;
+    }
+    if (a->shown++ > 0)
+        putchar('\n');
+    print_text(dataset, tiles, (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC);
+}
+
+/* Index one data set. Returns 1 if it differs from the index in --compare. */
+static int index_one(void *arg, const char *name, struct plenum_error *err)
+{
+    struct index_arguments *a = arg;
+    struct dataset_options options = {
+        .cache_dir = a->cache_dir, .threads = a->threads, .rebuild = a->rebuild, .hints = a->tiles};
     struct tiles tiles = {0};
     char *uploaded = NULL;
     uint64_t begin = time_now_ns();
+    int r = ctl_files_open(name, &options, &tiles.dataset, err);
+
+    if (r < 0)
+        return r;
+    r = a->tiles ? find_all_tiles(&tiles, a->threads, err) : 0;
+    if (r == 0 && a->upload)
+        r = sidecar_upload(tiles.dataset, &uploaded, err);
+    if (r == 0)
+        print_result(a, tiles.dataset, a->tiles ? &tiles : NULL, begin);
+    if (uploaded && !a->json)
+        printf("uploaded     %s\n", uploaded);
+    free(uploaded);
+    if (r == 0 && a->compare)
+        r = compare(tiles.dataset, a->compare, err);
+    dataset_unref(tiles.dataset);
+    return r;
+}
+
+/* Index the data sets of a plan, then open it as a whole, which makes its tables. */
+static int index_plan(const char *name, struct index_arguments *a, struct plenum_error *err)
+{
+    struct dataset_options options = {.cache_dir = a->cache_dir, .threads = a->threads};
+    struct order order = {0};
+    struct dataset *dataset;
+    int r;
+
+    if (a->compare)
+        return error_set(err, -EINVAL, "--compare: this is a plan: compare each of its data sets");
+    if (a->json) {
+        json_begin_object(&a->output, NULL, JSON_LINES);
+        json_begin_array(&a->output, "sets", JSON_LINES);
+    }
+    r = ctl_for_each(name, index_one, a, err);
+    if (r < 0)
+        return r;
+    r = ctl_dataset_open(name, &options, &dataset, err);
+    if (r < 0)
+        return r;
+    r = dataset_set_order(dataset, &order, err);
+    if (r == 0 && a->json) {
+        json_end_array(&a->output);
+        json_text(&a->output, "plan", dataset_get_name(dataset));
+        json_number(&a->output, "positions", order.n);
+        json_end_object(&a->output);
+    } else if (r == 0) {
+        printf("\nplan         %s: epochs of %u positions\n", dataset_get_name(dataset), order.n);
+    }
+    dataset_unref(dataset);
+    return r;
+}
+
+static int run(int argc, char **argv)
+{
+    struct index_arguments a = {.output.file = stdout};
+    struct plenum_error err;
     int r;
 
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    options.cache_dir = a.cache_dir;
-    options.threads = a.threads;
-    options.rebuild = a.rebuild;
-    options.hints = a.tiles;
-    r = ctl_files_open(argv[1], &options, &dataset, &err);
-    if (r < 0)
-        return ctl_fail("index", &err);
-    tiles.dataset = dataset;
-    r = a.tiles ? find_all_tiles(&tiles, a.threads, &err) : 0;
-    if (r < 0) {
-        dataset_unref(dataset);
-        return ctl_fail("index", &err);
-    }
-    if (a.upload)
-        r = sidecar_upload(dataset, &uploaded, &err);
-    if (r < 0) {
-        dataset_unref(dataset);
-        return ctl_fail("index", &err);
-    }
-    if (a.json)
-        print_json(dataset, a.tiles ? &tiles : NULL);
-    else
-        print_text(dataset, a.tiles ? &tiles : NULL,
-                   (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
-    if (uploaded && !a.json)
-        printf("uploaded     %s\n", uploaded);
-    free(uploaded);
-    r = a.compare ? compare(dataset, a.compare, &err) : 0;
-    dataset_unref(dataset);
+    r = ctl_is_plan(argv[1]) ? index_plan(argv[1], &a, &err) : index_one(&a, argv[1], &err);
     return r < 0 ? ctl_fail("index", &err) : r;
 }
 

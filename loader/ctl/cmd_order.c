@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/order/mixture.h"
+#include "common/order/orderplan.h"
 #include "common/util/error_set.h"
 #include "common/util/json.h"
 #include "common/util/text.h"
@@ -47,8 +48,8 @@ static const struct option_def defs[] = {
     {"step", 0, "N", OPTION_CALL, .call = parse_step,
      .help = "list the samples of the N-th step of a run, counted from 0"},
     {"sample", 0, "NAME", OPTION_TEXT, AT(sample),
-     .help = "list the positions of the epoch that show this sample: its path in the data set, or "
-             "its number"},
+     .help = "list the positions of the epoch that show this sample: its path in the data set, its "
+             "number, or SET:PATH if several sets of a plan have the path"},
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "epoch (default 0)"},
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
      .help = "replicas in the job (default 1)"},
@@ -185,25 +186,6 @@ static int by_position(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The number of a sample that is named by its path or number. */
-static int find_named(const struct dataset *d, const char *name, uint32_t *ret,
-                      struct plenum_error *err)
-{
-    uint64_t number;
-    char path[4096];
-
-    if (parse_u64(name, UINT32_MAX, &number) == 0 && number < dataset_get_samples(d)) {
-        *ret = (uint32_t)number;
-        return 0;
-    }
-    for (uint32_t i = 0; !dataset_is_generated(d) && i < dataset_get_samples(d); i++)
-        if (strcmp(dataset_get_sample_path(d, i, path, sizeof(path)), name) == 0) {
-            *ret = i;
-            return 0;
-        }
-    return error_set(err, -ENOENT, "the data set has no sample %s", name);
-}
-
 /* Find the positions in an order without a plan. */
 static void find_plain(const struct order *order, uint64_t epoch, uint32_t sample,
                        struct found_positions *found)
@@ -217,20 +199,68 @@ static void find_plain(const struct order *order, uint64_t epoch, uint32_t sampl
         sampler_find(&sampler, epoch, sample - order->first, note_position, found);
 }
 
+/* Find the positions of an epoch that show a sample. */
+static void find_sample(const struct ctl_stream *s, uint64_t epoch, uint32_t sample,
+                        struct found_positions *found)
+{
+    if (s->spec.order.mixture)
+        mixture_find_sample(s->spec.order.mixture, epoch, sample, note_position, found);
+    else
+        find_plain(&s->spec.order, epoch, sample, found);
+}
+
+/* Split "SET:PATH", if a plan has a set of that name: returns the path, and the set's number or
+ * UINT32_MAX. */
+static const char *split_set(const struct dataset *d, const char *name, uint32_t *set)
+{
+    const struct orderplan *plan = dataset_get_plan(d);
+    size_t len = strcspn(name, ":");
+
+    *set = plan && name[len] ? orderplan_find(plan, name, len) : UINT32_MAX;
+    return *set == UINT32_MAX ? name : name + len + 1;
+}
+
+/* Find the positions of the samples with a path, which several sets of a plan may have. */
+static int find_path(const struct ctl_stream *s, const struct order_arguments *a,
+                     struct found_positions *found, struct plenum_error *err)
+{
+    const struct dataset *d = s->dataset;
+    uint32_t set, matches = 0, begin = 0, end = dataset_get_samples(d);
+    const char *name = split_set(d, a->sample, &set);
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    char path[4096];
+
+    if (set != UINT32_MAX) {
+        (void)dataset_get_sets(d, sets);
+        begin = sets[set].first;
+        end = begin + dataset_get_samples(sets[set].dataset);
+    }
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t own = i;
+
+        if (dataset_is_generated(dataset_find_set(d, &own)) ||
+            strcmp(dataset_get_sample_path(d, i, path, sizeof(path)), name) != 0)
+            continue;
+        find_sample(s, a->epoch, i, found);
+        matches++;
+    }
+    return matches > 0 ? 0 : error_set(err, -ENOENT, "the data set has no sample %s", a->sample);
+}
+
 static int list_sample(const struct ctl_stream *s, const struct order_arguments *a,
                        struct plenum_error *err)
 {
     struct found_positions found = {0};
     struct json j = {.file = stdout};
-    uint32_t sample;
-    int r = find_named(s->dataset, a->sample, &sample, err);
+    uint64_t number;
+    int r = 0;
 
+    if (parse_u64(a->sample, UINT32_MAX, &number) == 0 && number < dataset_get_samples(s->dataset))
+        find_sample(s, a->epoch, (uint32_t)number, &found);
+    else
+        r = find_path(s, a, &found, err);
     if (r < 0)
         return r;
-    if (s->spec.order.mixture)
-        mixture_find_sample(s->spec.order.mixture, a->epoch, sample, note_position, &found);
-    else
-        find_plain(&s->spec.order, a->epoch, sample, &found);
     if (found.failed) {
         free(found.at);
         return error_set(err, -ENOMEM, "out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_plan.c - plenumctl plan: computes the throughput and the number of cores for other numbers of
- * replicas from measured times.
+/* cmd_plan.c - plenumctl plan: what a plan of data sets shows in an epoch (plan_shares.c); and the
+ * throughput and the number of cores for other numbers of replicas, from measured times.
  *
  * A step of R replicas takes GA micro-batches of M samples each, one after the other on its device
  * (T_MB each), and then the reduction of the gradients (T_AR):
@@ -25,6 +25,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/plan_fetch.h"
+#include "loader/ctl/plan_shares.h"
 
 enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
 
@@ -37,6 +38,8 @@ struct plan_arguments {
     struct ctl_jpegs jpegs; /* JPEGs among the measured samples */
     uint64_t substituted;   /* measured samples that replaced bad ones */
     struct plan_fetch fetch;
+    uint64_t epoch;
+    struct plan_shares *shares; /* of a plan, or NULL */
     bool json;
 };
 
@@ -70,25 +73,30 @@ static const struct option_def defs[] = {
     {"replicas", 'r', "LIST", OPTION_CALL, .call = parse_replicas,
      .help = "numbers of replicas to plan for (default 1,2,4,8,16)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     .help = "samples that a replica takes at once (required)"},
+     .help = "samples that a replica takes at once (required for a throughput)"},
     {"gradient-accumulation", 0, "N", OPTION_U32, AT(accumulation), 1, 1 << 20,
      .help = "micro-batches per gradient reduction (default 1)"},
     {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns),
-     .help = "time that a device takes for one micro-batch, such as 80ms (required)"},
+     .help = "time that a device takes for one micro-batch, such as 80ms (required for a "
+             "throughput)"},
     {"copy-time", 0, "TIME", OPTION_DURATION, AT(copy_ns),
      .help = "time to copy a micro-batch to the device, in addition to computing (default 0)"},
     {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns),
      .help = "time to reduce the gradients (default 0)"},
     {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns),
      .help = "time that one core takes to render an image (default: measured on DATASET)"},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX,
+     .help = "the epoch of a plan that is shown (default 0)"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl plan",
     .usage = "[DATASET] [options]",
-    .summary = "Estimate the throughput of a training job for several numbers of replicas, and "
-               "the cores that its loaders need.",
+    .summary = "Show what a plan of data sets (@FILE) shows in an epoch: shares, passes, and how "
+               "often each sample is shown. With --micro-batch and --micro-batch-time, estimate "
+               "the throughput of a training job for several numbers of replicas, and the cores "
+               "that its loaders need.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -165,8 +173,19 @@ static struct plan_row estimate(const struct plan_arguments *a, uint64_t replica
                              .megabits = rate * mean * 8 / 1e6};
 }
 
+static bool has_times(const struct plan_arguments *a)
+{
+    return a->stream.micro_batch > 0 && a->micro_batch_ns > 0;
+}
+
 static void print_text(const struct plan_arguments *a)
 {
+    if (a->shares)
+        plan_shares_print(a->shares);
+    if (!has_times(a))
+        return;
+    if (a->shares)
+        putchar('\n');
     if (a->image_ns)
         printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
     if (a->copy_ns > a->micro_batch_ns)
@@ -196,36 +215,65 @@ static void print_text(const struct plan_arguments *a)
                100 * (double)a->substituted / SAMPLES_MEASURED);
 }
 
+static void print_json_rows(struct json *j, const struct plan_arguments *a)
+{
+    if (a->image_ns)
+        json_real(j, "image_us", (double)a->image_ns / 1e3, 2);
+    json_number(j, "measured_jpegs", a->jpegs.all);
+    json_number(j, "measured_progressive", a->jpegs.progressive);
+    json_number(j, "measured_substituted", a->substituted);
+    plan_fetch_json(&a->fetch, j);
+    json_begin_array(j, "rows", JSON_LINES);
+    for (unsigned i = 0; i < a->num_replicas; i++) {
+        struct plan_row row = estimate(a, a->replicas[i]);
+
+        json_begin_object(j, NULL, JSON_FLAT);
+        json_number(j, "replicas", row.replicas);
+        json_real(j, "step_ms", row.step_ms, 3);
+        json_real(j, "images_per_second", row.rate, 1);
+        json_real(j, "efficiency_percent", row.efficiency, 2);
+        if (a->image_ns)
+            json_real(j, "loader_cores", row.cores, 2);
+        if (a->fetch.samples > 0) {
+            json_real(j, "megabits_per_second", row.megabits, 1);
+            json_real(j, "epoch_seconds", row.epoch_s, 1);
+        }
+        json_end_object(j);
+    }
+    json_end_array(j);
+}
+
 static void print_json(const struct plan_arguments *a)
 {
     struct json j = {.file = stdout};
 
     json_begin_object(&j, NULL, JSON_LINES);
-    if (a->image_ns)
-        json_real(&j, "image_us", (double)a->image_ns / 1e3, 2);
-    json_number(&j, "measured_jpegs", a->jpegs.all);
-    json_number(&j, "measured_progressive", a->jpegs.progressive);
-    json_number(&j, "measured_substituted", a->substituted);
-    plan_fetch_json(&a->fetch, &j);
-    json_begin_array(&j, "rows", JSON_LINES);
-    for (unsigned i = 0; i < a->num_replicas; i++) {
-        struct plan_row row = estimate(a, a->replicas[i]);
-
-        json_begin_object(&j, NULL, JSON_FLAT);
-        json_number(&j, "replicas", row.replicas);
-        json_real(&j, "step_ms", row.step_ms, 3);
-        json_real(&j, "images_per_second", row.rate, 1);
-        json_real(&j, "efficiency_percent", row.efficiency, 2);
-        if (a->image_ns)
-            json_real(&j, "loader_cores", row.cores, 2);
-        if (a->fetch.samples > 0) {
-            json_real(&j, "megabits_per_second", row.megabits, 1);
-            json_real(&j, "epoch_seconds", row.epoch_s, 1);
-        }
-        json_end_object(&j);
-    }
-    json_end_array(&j);
+    if (a->shares)
+        plan_shares_print_json(&j, a->shares);
+    if (has_times(a))
+        print_json_rows(&j, a);
     json_end_object(&j);
+}
+
+/* A plan's shares need no times. */
+static int show_shares(const char *name, struct plan_arguments *a, struct plenum_error *err)
+{
+    struct dataset_options options = {.cache_dir = a->stream.cache_dir};
+    struct dataset *dataset;
+    int r = ctl_dataset_open(name, &options, &dataset, err);
+
+    if (r < 0)
+        return r;
+    a->shares = calloc(1, sizeof(*a->shares));
+    r = a->shares ? plan_shares_find(dataset, a->stream.seed, a->epoch, a->shares, err)
+                  : error_set(err, -ENOMEM, "out of memory");
+    if (r == 0 && a->json)
+        print_json(a);
+    else if (r == 0)
+        print_text(a);
+    dataset_unref(dataset);
+    free(a->shares);
+    return r;
 }
 
 static int run(int argc, char **argv)
@@ -236,19 +284,24 @@ static int run(int argc, char **argv)
                                .num_replicas = 5};
     struct plenum_error err;
     int operands, r;
+    bool plan, times;
 
     a.stream.micro_batch = 0;
     r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;
-    if (operands > 1 || a.stream.micro_batch == 0 || a.micro_batch_ns == 0) {
+    plan = operands == 1 && ctl_is_plan(argv[1]);
+    times = a.stream.micro_batch > 0 || a.micro_batch_ns > 0;
+    if (operands > 1 || ((times || !plan) && !has_times(&a))) {
         fprintf(stderr, "%s: %s; see --help\n", program.name,
                 operands > 1 ? "only one data set can be given"
                              : "--micro-batch and --micro-batch-time are needed");
         return 2;
     }
-    if (operands == 1 && a.image_ns == 0 && measure_image(argv[1], &a, &err) < 0)
+    if (operands == 1 && times && a.image_ns == 0 && measure_image(argv[1], &a, &err) < 0)
         return ctl_fail("plan", &err);
+    if (plan)
+        return show_shares(argv[1], &a, &err) < 0 ? ctl_fail("plan", &err) : 0;
     if (a.json)
         print_json(&a);
     else
@@ -258,6 +311,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_plan = {
     .name = "plan",
-    .summary = "estimate throughput and loader cores for numbers of replicas",
+    .summary = "show the shares of a plan; estimate throughput and cores",
     .run = run,
 };

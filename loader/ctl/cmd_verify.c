@@ -40,6 +40,8 @@ struct verify_arguments {
     uint32_t threads;
     enum image_jpeg decoder;
     bool both, content, no_list, json;
+    struct json output; /* with json */
+    unsigned shown;     /* data sets */
 };
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
@@ -77,8 +79,9 @@ static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs match their "
-               "originals, and list bad samples, for you and for loaders. Exits with 0 if there "
-               "are none, otherwise with 1.",
+               "originals, and list bad samples, for you and for loaders. With a plan (@FILE), "
+               "verify each of its data sets. Exits with 0 if there are no bad samples, "
+               "otherwise with 1.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = words,
@@ -391,40 +394,39 @@ static const char *list_path(const struct verify *v)
     return v->listed && v->num_bad > 0 ? dataset_get_bad_path(v->dataset) : NULL;
 }
 
-static void print_json(const struct verify *v)
+static void print_json(struct json *j, const struct verify *v)
 {
-    struct json j = {.file = stdout};
     char name[4096], content[33], hex[33];
 
     hash_content(v, content);
-    json_begin_object(&j, NULL, JSON_LINES);
-    json_text(&j, "name", dataset_get_name(v->dataset));
-    json_number(&j, "samples", dataset_get_samples(v->dataset));
-    json_number(&j, "bytes", v->bytes);
-    json_number(&j, "jpeg", v->jpeg);
-    json_number(&j, "progressive", v->progressive);
-    json_number(&j, "png", v->png);
-    json_number(&j, "webp", v->webp);
-    json_number(&j, "avif", v->avif);
-    json_number(&j, "ppm", v->ppm);
-    json_number(&j, "deep", v->deep);
-    json_number(&j, "packed", v->packed);
-    json_text(&j, "content", content[0] ? content : NULL);
-    json_text(&j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
-    json_text(&j, "bad_list", list_path(v));
-    json_begin_array(&j, "problems", JSON_LINES);
+    json_begin_object(j, NULL, JSON_LINES);
+    json_text(j, "name", dataset_get_name(v->dataset));
+    json_number(j, "samples", dataset_get_samples(v->dataset));
+    json_number(j, "bytes", v->bytes);
+    json_number(j, "jpeg", v->jpeg);
+    json_number(j, "progressive", v->progressive);
+    json_number(j, "png", v->png);
+    json_number(j, "webp", v->webp);
+    json_number(j, "avif", v->avif);
+    json_number(j, "ppm", v->ppm);
+    json_number(j, "deep", v->deep);
+    json_number(j, "packed", v->packed);
+    json_text(j, "content", content[0] ? content : NULL);
+    json_text(j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
+    json_text(j, "bad_list", list_path(v));
+    json_begin_array(j, "problems", JSON_LINES);
     for (size_t i = 0; i < v->num_problems; i++) {
         const struct problem *p = &v->problems[i];
 
-        json_begin_object(&j, NULL, JSON_FLAT);
-        json_number(&j, "sample", p->sample);
-        json_text(&j, "kind", kinds[p->kind]);
-        json_text(&j, "name", dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
-        json_text(&j, "reason", p->reason.text);
-        json_end_object(&j);
+        json_begin_object(j, NULL, JSON_FLAT);
+        json_number(j, "sample", p->sample);
+        json_text(j, "kind", kinds[p->kind]);
+        json_text(j, "name", dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
+        json_text(j, "reason", p->reason.text);
+        json_end_object(j);
     }
-    json_end_array(&j);
-    json_end_object(&j);
+    json_end_array(j);
+    json_end_object(j);
 }
 
 static void print_list(const struct verify *v)
@@ -549,47 +551,78 @@ static void verify_fini(struct verify *v)
     dataset_unref(v->dataset);
 }
 
+static int open_verified(struct verify *v, const char *name, struct plenum_error *err)
+{
+    /* Everything is read again, so results from earlier runs are not used. */
+    struct dataset_options options = {.cache_dir = v->arguments->cache_dir,
+                                      .threads = v->arguments->threads,
+                                      .fields = v->arguments->fields,
+                                      .forget_bad = true,
+                                      .rebuild = true};
+    int r = ctl_files_open(name, &options, &v->dataset, err);
+
+    if (r < 0)
+        return r;
+    if (dataset_is_generated(v->dataset))
+        return error_set(err, -EINVAL, "%s has no files: there is nothing to verify",
+                         dataset_get_name(v->dataset));
+    return dataset_has_images(v->dataset) || dataset_get_fields(v->dataset)->count > 0
+               ? 0
+               : dataset_refuse_images(v->dataset, err);
+}
+
+static void print_result(struct verify_arguments *a, const struct verify *v, uint64_t begin_ns)
+{
+    if (a->json) {
+        print_json(&a->output, v);
+        return;
+    }
+    if (a->shown++ > 0)
+        putchar('\n');
+    print_text(v, (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC);
+}
+
+/* Verify one data set. Returns 1 if it has problems. */
+static int verify_one(void *arg, const char *name, struct plenum_error *err)
+{
+    struct verify_arguments *a = arg;
+    struct verify v = {.arguments = a, .mu = LOCK_INITIALIZER};
+    uint64_t begin = time_now_ns();
+    int r = open_verified(&v, name, err);
+
+    if (r == 0)
+        r = verify_all(&v, a, err);
+    if (r == 0) {
+        r = a->no_list ? 0 : keep_list(&v, err);
+        print_result(a, &v, begin);
+    }
+    if (r >= 0)
+        r = v.num_problems > 0;
+    verify_fini(&v);
+    return r;
+}
+
 static int run(int argc, char **argv)
 {
-    struct verify_arguments a = {0};
-    /* Everything is read again, so results from earlier runs are not used. */
-    struct dataset_options options = {.forget_bad = true, .rebuild = true};
-    struct verify v = {.arguments = &a, .mu = LOCK_INITIALIZER};
+    struct verify_arguments a = {.output.file = stdout};
     struct plenum_error err;
-    uint64_t begin = time_now_ns();
-    int r, kept = 0;
+    bool wraps;
+    int r;
 
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    options.cache_dir = a.cache_dir;
-    options.threads = a.threads;
-    options.fields = a.fields;
-    r = ctl_files_open(argv[1], &options, &v.dataset, &err);
-    if (r >= 0 && dataset_is_generated(v.dataset))
-        r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
-                      dataset_get_name(v.dataset));
-    if (r >= 0 && !dataset_has_images(v.dataset) && dataset_get_fields(v.dataset)->count == 0)
-        r = dataset_refuse_images(v.dataset, &err);
-    if (r < 0) {
-        dataset_unref(v.dataset);
-        return ctl_fail("verify", &err);
+    wraps = a.json && ctl_is_plan(argv[1]);
+    if (wraps) {
+        json_begin_object(&a.output, NULL, JSON_LINES);
+        json_begin_array(&a.output, "sets", JSON_LINES);
     }
-    r = verify_all(&v, &a, &err);
-    if (r < 0) {
-        (void)ctl_fail("verify", &err);
-    } else {
-        kept = a.no_list ? 0 : keep_list(&v, &err);
-        if (a.json)
-            print_json(&v);
-        else
-            print_text(&v, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
-        if (kept < 0)
-            (void)ctl_fail("verify", &err);
+    r = ctl_for_each(argv[1], verify_one, &a, &err);
+    if (wraps) {
+        json_end_array(&a.output);
+        json_end_object(&a.output);
     }
-    r = r < 0 || kept < 0 || v.num_problems > 0;
-    verify_fini(&v);
-    return r;
+    return r < 0 ? ctl_fail("verify", &err) : r;
 }
 
 const struct ctl_command ctl_verify = {

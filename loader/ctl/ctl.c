@@ -160,10 +160,48 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
     return r;
 }
 
+bool ctl_is_plan(const char *name)
+{
+    return name[0] == '@' || orderplan_is(name);
+}
+
+/* Returns whether one of the sets before `i` has the same data set. */
+static bool has_been(const struct orderplan *plan, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (strcmp(plan->sets[k].dataset, plan->sets[i].dataset) == 0)
+            return true;
+    return false;
+}
+
+int ctl_for_each(const char *name, ctl_each *each, void *arg, struct plenum_error *err)
+{
+    struct orderplan *plan;
+    char *text;
+    int r, most = 0;
+
+    if (!ctl_is_plan(name))
+        return each(arg, name, err);
+    r = read_plan(name, &text, err);
+    if (r < 0)
+        return r;
+    r = orderplan_parse(text, NULL, &plan, err);
+    free(text);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; r >= 0 && i < plan->num_sets; i++)
+        if (!has_been(plan, i)) {
+            r = each(arg, plan->sets[i].dataset, err);
+            most = r > most ? r : most;
+        }
+    orderplan_free(plan);
+    return r < 0 ? r : most;
+}
+
 int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
                    struct plenum_error *err)
 {
-    if (name[0] == '@' || orderplan_is(name))
+    if (ctl_is_plan(name))
         return error_set(err, -EINVAL, "this is a plan: run the command on each of its data sets");
     return ctl_dataset_open(name, options, ret, err);
 }

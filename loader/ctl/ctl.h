@@ -118,6 +118,17 @@ int ctl_start(const struct options_program *program, void *target, int argc, cha
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
+/** Returns whether an operand is a plan: its text, or "@FILE". */
+bool ctl_is_plan(const char *name);
+
+/** A command about the files of one data set, run for each data set of a plan. */
+typedef int ctl_each(void *arg, const char *dataset, struct plenum_error *err);
+/**
+ * Call `each` for the data set, or for each of a plan's: those that several sets share once.
+ * Returns the largest result of `each`, or the first negative one, after which it stops.
+ */
+int ctl_for_each(const char *name, ctl_each *each, void *arg, struct plenum_error *err);
+
 /** Like ctl_dataset_open(), for commands about the files of one data set: rejects a plan. */
 int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
                    struct plenum_error *err);

@@ -21,12 +21,13 @@
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
 
-static const char attribute[] = "user.plenum.user", index_end[] = ".index",
-                  table_mark[] = ".index.fields-";
+static const char attribute[] = "user.plenum.user", index_end[] = ".index";
+/* Within the names of tables beside an index (field_table.h, kept_table.h). */
+static const char *const table_marks[] = {".index.fields-", ".index.order-"};
 /* Suffixes of files that belong to an index. */
 static const char *const companions[] = {".sums", ".notes", ".lock"};
 
-/* An index with its companions, or a field table. */
+/* An index with its companions, or a table beside it. */
 struct cache_unit {
     char *name;
     uint64_t bytes, used_s;
@@ -183,6 +184,14 @@ static void remove_orphan(int folder_fd, const char *name)
     free(index);
 }
 
+static bool is_table(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table_marks); i++)
+        if (strstr(name, table_marks[i]))
+            return !io_is_temporary(name);
+    return false;
+}
+
 static int list_units(struct units *u, const char *folder, const char *user)
 {
     DIR *dir = opendir(folder);
@@ -194,8 +203,7 @@ static int list_units(struct units *u, const char *folder, const char *user)
     while (u->folder_fd >= 0 && (entry = readdir(dir)))
         if (is_orphan(u->folder_fd, entry->d_name))
             remove_orphan(u->folder_fd, entry->d_name);
-        else if (str_ends_with(entry->d_name, index_end) ||
-                 (strstr(entry->d_name, table_mark) && !io_is_temporary(entry->d_name)))
+        else if (str_ends_with(entry->d_name, index_end) || is_table(entry->d_name))
             add_unit(u, entry->d_name, user);
     (void)closedir(dir);
     if (u->count > 1)

@@ -13,7 +13,7 @@
 #include "loader/dataset/dataset.h"
 
 /**
- * Mark this index or field table as in use: no process removes it until the returned descriptor is
+ * Mark this index or table as in use: no process removes it until the returned descriptor is
  * closed. -1: it cannot be held.
  *
  * @param user  for whom it has just been built; NULL: it existed already
@@ -26,7 +26,7 @@ int cache_hold(const char *path, const char *user);
  * `path`, which was written last, is removed: its users have it in memory. Always removes files of
  * an index that no longer exists, and temporary files of killed processes.
  *
- * @param path  the index or field table that was just written
+ * @param path  the index or table that was just written
  * @return      false: that file was removed, so nothing may be written beside it
  */
 bool cache_trim(const char *path, const struct dataset_cache_limits *limits, const char *user);

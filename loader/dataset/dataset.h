@@ -122,17 +122,26 @@ uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample
 uint32_t dataset_get_containers(const struct dataset *dataset);
 /** The number of a sample's container. */
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
+struct orderplan;
+struct sampler_table;
+
 /** One data set of a plan. */
 struct dataset_set {
-    const char *name;              /* borrowed */
-    const struct dataset *dataset; /* borrowed */
-    uint32_t first;                /* the number of its first sample among those of all sets */
-    uint32_t positions;            /* of one pass of its own order */
-    uint8_t hash[16];              /* of its fingerprint and everything that its order depends on */
+    const char *name;                  /* borrowed */
+    const struct dataset *dataset;     /* borrowed */
+    uint32_t first;                    /* the number of its first sample among those of all sets */
+    uint32_t positions;                /* of one pass of its own order */
+    const struct sampler_table *table; /* of its own order; borrowed */
+    uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
 };
 
 /** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX] and return their number, or 0. */
 uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret);
+/** The plan, or NULL if the data set is none. Borrowed. */
+const struct orderplan *dataset_get_plan(const struct dataset *dataset);
+/** The table of all samples if a plan has one order for them (stratify, balance); otherwise NULL.
+ * Borrowed. */
+const struct sampler_table *dataset_get_joined(const struct dataset *dataset);
 /** Returns the data set of a plan that a sample belongs to; `*sample` becomes its number there.
  *  Without a plan, returns `dataset`. */
 const struct dataset *dataset_find_set(const struct dataset *dataset, uint32_t *sample);

@@ -119,6 +119,8 @@ struct format {
     /** Like dataset_read(), but without retries. */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
                 struct dataset_buffer *buffer, struct plenum_error *err);
+    /** `read` accepts a sample with a shorter `len`, and reads only that. */
+    bool reads_part;
     /** Make the kernel start reading the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
     /** The sample's path within the data set: "class/file.jpg". NULL: samples have none. */

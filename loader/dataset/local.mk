@@ -23,6 +23,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/index_warning.c \
 	%D%/indexing.c \
 	%D%/json_find.c %D%/json_find.h \
+	%D%/kept_table.c %D%/kept_table.h \
 	%D%/known_bad.c \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
@@ -33,13 +34,15 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/mixed.c %D%/mixed.h \
 	%D%/beside.c %D%/beside.h \
 	%D%/selection.c %D%/selection.h \
-	%D%/set_table.c %D%/set_table.h \
+	%D%/set_table.c %D%/set_table.h %D%/set_table_kept.c %D%/set_table_kept.h \
 	%D%/weighing.c %D%/weighing.h \
+	%D%/relabel.c %D%/relabel.h \
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/npy.c %D%/npy.h \
 	%D%/number.c %D%/number.h \
 	%D%/bit_packed.c %D%/bit_packed.h \
+	%D%/picture_size.c %D%/picture_size.h \
 	%D%/parquet.c \
 	%D%/parquet_cursor.c \
 	%D%/parquet_features.c %D%/parquet_features.h \

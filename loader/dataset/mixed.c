@@ -37,8 +37,9 @@ struct seeded {
 /* One set, beside what the plan says about it. */
 struct mixed_set {
     struct dataset *dataset;
+    struct relabel *relabel;         /* new classes, or NULL */
     uint32_t first, first_container; /* of its own among those of all sets */
-    int64_t *labels;                 /* [classes]: their numbers among those of all sets; or NULL */
+    int64_t *labels; /* [classes_of()]: their numbers among those of all sets; or NULL */
     struct set_table table;
     uint8_t hash[16]; /* see struct dataset_set */
 };
@@ -53,6 +54,23 @@ struct mixed {
     struct lock mu;
     struct seeded *orders; /* holding mu */
 };
+
+/* ---- a set's own classes, after relabel= ---- */
+
+static uint32_t classes_of(const struct mixed_set *set)
+{
+    return relabel_get_classes(set->relabel, set->dataset);
+}
+
+static uint32_t class_names_of(const struct mixed_set *set)
+{
+    return relabel_get_class_names(set->relabel, set->dataset);
+}
+
+static const char *class_name_of(const struct mixed_set *set, uint32_t label)
+{
+    return relabel_get_class_name(set->relabel, set->dataset, label);
+}
 
 /* ---- numbers ---- */
 
@@ -83,11 +101,9 @@ const struct dataset *mixed_find(const struct mixed *mixed, uint32_t *sample)
 int64_t mixed_label(const struct mixed *mixed, uint32_t sample)
 {
     const struct mixed_set *set = &mixed->set[set_of(mixed, sample)];
-    int64_t label = dataset_get_label(set->dataset, sample - set->first);
+    int64_t label = relabel_get_label(set->relabel, set->dataset, sample - set->first);
 
-    return set->labels && label >= 0 && label < dataset_get_classes(set->dataset)
-               ? set->labels[label]
-               : label;
+    return set->labels && label >= 0 && label < classes_of(set) ? set->labels[label] : label;
 }
 
 const char *mixed_class_name(const struct mixed *mixed, uint32_t label)
@@ -115,7 +131,7 @@ static int by_name(const void *a, const void *b)
 static int make_label_maps(struct mixed *m, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < m->count; i++) {
-        size_t classes = dataset_get_classes(m->set[i].dataset);
+        size_t classes = classes_of(&m->set[i]);
 
         m->set[i].labels = calloc(classes + 1, sizeof(*m->set[i].labels));
         if (!m->set[i].labels)
@@ -133,8 +149,8 @@ static int stack_classes(struct dataset *d, struct plenum_error *err)
     int r = make_label_maps(m, err);
 
     for (uint32_t i = 0; i < m->count; i++) {
-        all += dataset_get_classes(m->set[i].dataset);
-        named += dataset_get_class_names(m->set[i].dataset);
+        all += classes_of(&m->set[i]);
+        named += class_names_of(&m->set[i]);
     }
     if (r < 0)
         return r;
@@ -145,9 +161,9 @@ static int stack_classes(struct dataset *d, struct plenum_error *err)
     if (named == all && !m->classes)
         return error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < m->count; i++)
-        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++) {
+        for (uint32_t c = 0; c < classes_of(&m->set[i]); c++) {
             if (m->classes)
-                m->classes[h->classes] = dataset_get_class_name(m->set[i].dataset, c);
+                m->classes[h->classes] = class_name_of(&m->set[i], c);
             m->set[i].labels[c] = h->classes++;
         }
     h->class_names = m->classes ? h->classes : 0;
@@ -164,8 +180,8 @@ static int list_names(struct dataset *d, size_t all)
     if (!m->classes)
         return -ENOMEM;
     for (uint32_t i = 0; i < m->count; i++)
-        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++)
-            m->classes[n++] = dataset_get_class_name(m->set[i].dataset, c);
+        for (uint32_t c = 0; c < classes_of(&m->set[i]); c++)
+            m->classes[n++] = class_name_of(&m->set[i], c);
     assert(n == all);
     qsort(m->classes, n, sizeof(*m->classes), by_name);
     for (size_t i = 0; i < n; i++)
@@ -186,8 +202,8 @@ static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err
     if (list_names(d, all) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < m->count; i++)
-        for (uint32_t c = 0; c < dataset_get_classes(m->set[i].dataset); c++) {
-            const char *name = dataset_get_class_name(m->set[i].dataset, c);
+        for (uint32_t c = 0; c < classes_of(&m->set[i]); c++) {
+            const char *name = class_name_of(&m->set[i], c);
             const char **at =
                 bsearch(&name, m->classes, d->generated.classes, sizeof(*m->classes), by_name);
 
@@ -207,13 +223,13 @@ static int set_classes(struct dataset *d, struct plenum_error *err)
     if (m->plan->labels == ORDERPLAN_STACK)
         return stack_classes(d, err);
     for (uint32_t i = 0; i < m->count; i++) {
-        const struct dataset *set = m->set[i].dataset;
+        const struct mixed_set *set = &m->set[i];
 
-        h->classes = h->classes > dataset_get_classes(set) ? h->classes : dataset_get_classes(set);
-        all += dataset_get_classes(set);
-        if (dataset_get_class_names(set) > 0)
+        h->classes = h->classes > classes_of(set) ? h->classes : classes_of(set);
+        all += classes_of(set);
+        if (class_names_of(set) > 0)
             with = m->plan->sets[i].name;
-        else if (dataset_get_classes(set) > 0)
+        else if (classes_of(set) > 0)
             without = m->plan->sets[i].name;
     }
     if (!with || m->plan->labels == ORDERPLAN_NUMBERS)
@@ -335,9 +351,13 @@ static void set_hash(struct mixed *m, uint32_t i)
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, dataset_get_fingerprint(set->dataset), 16);
     (void)XXH3_128bits_update(&state, &table, sizeof(table));
+    if (set->relabel) {
+        uint64_t relabel = relabel_hash(set->relabel);
+
+        (void)XXH3_128bits_update(&state, &relabel, sizeof(relabel));
+    }
     if (set->labels)
-        (void)XXH3_128bits_update(&state, set->labels,
-                                  dataset_get_classes(set->dataset) * sizeof(*set->labels));
+        (void)XXH3_128bits_update(&state, set->labels, classes_of(set) * sizeof(*set->labels));
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
     memcpy(set->hash, hash.digest, 16);
 }
@@ -440,7 +460,8 @@ static int join_sets(struct dataset *d, struct plenum_error *err)
     for (uint32_t i = 0; i < m->count; i++)
         for (uint32_t k = 0; k < m->set[i].table.table.n; k++)
             joined.member[joined.n++] =
-                m->set[i].first + (m->set[i].table.member ? m->set[i].table.member[k] : k);
+                m->set[i].first +
+                (m->set[i].table.table.member ? m->set[i].table.table.member[k] : k);
     r = set_table_join(&joined, &m->whole, &small, err);
     if (r == 0 && small != UINT32_MAX)
         warn_of_class(d, small);
@@ -456,11 +477,13 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
 
     for (uint32_t i = 0; i < m->count; i++) {
         const struct dataset *set = m->set[i].dataset;
-        bool members =
-            plan->sets[i].select || plan->sets[i].weights || plan->order != ORDERPLAN_MIX;
+        bool members = plan->sets[i].select || plan->sets[i].weights || plan->sets[i].relabel ||
+                       plan->order != ORDERPLAN_MIX;
 
         if (members)
             bytes += (uint64_t)MEMBER_BYTES * dataset_get_samples(set);
+        if (plan->sets[i].relabel)
+            bytes += (uint64_t)CLASS_BYTES * dataset_get_classes(set);
         if (members || plan->labels == ORDERPLAN_STACK || dataset_get_class_names(set) > 0)
             bytes += (uint64_t)CLASS_BYTES * dataset_get_classes(set);
     }
@@ -471,6 +494,27 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
                : 0;
 }
 
+/* Give a set the classes that its file of new classes names. */
+static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
+{
+    const struct orderplan_set *plan = &d->mixed->plan->sets[i];
+    struct mixed_set *set = &d->mixed->set[i];
+    char text[ORDERPLAN_NAME_MAX + 100];
+    int r;
+
+    if (!plan->relabel)
+        return 0;
+    r = relabel_open(set->dataset, plan->relabel, &set->relabel, err);
+    if (r < 0)
+        return error_prefix(err, r, "set '%s': relabel", plan->name);
+    if (relabel_left_out(set->relabel) == 0)
+        return 0;
+    (void)snprintf(text, sizeof(text), "set '%s' leaves out %u of its %u classes, not named in ",
+                   plan->name, relabel_left_out(set->relabel), dataset_get_classes(set->dataset));
+    dataset_add_warning(d, text, plan->relabel);
+    return 0;
+}
+
 /* Make the tables of all sets that are shown at any time. */
 static int make_tables(struct mixed *m, const struct dataset_options *options,
                        struct plenum_error *err)
@@ -478,7 +522,11 @@ static int make_tables(struct mixed *m, const struct dataset_options *options,
     int r = 0;
 
     for (uint32_t i = 0; i < m->count && r == 0; i++) {
-        r = set_table_make(&m->plan->sets[i], m->set[i].dataset, options, &m->set[i].table, err);
+        r = set_table_make(&(struct set_table_source){.plan = &m->plan->sets[i],
+                                                      .dataset = m->set[i].dataset,
+                                                      .relabel = m->set[i].relabel,
+                                                      .options = options},
+                           &m->set[i].table, err);
         if (r < 0)
             r = error_prefix(err, r, "set '%s'", m->plan->sets[i].name);
     }
@@ -502,6 +550,8 @@ int mixed_open(struct dataset *dataset, const char *text, const struct dataset_o
         r = open_set(d, i, options, err);
     if (r == 0)
         r = check_memory(m, options, err);
+    for (uint32_t i = 0; r == 0 && i < m->count; i++)
+        r = relabel_set(d, i, err);
     if (r == 0)
         r = make_tables(m, options, err);
     if (r == 0)
@@ -534,6 +584,7 @@ void mixed_close(struct mixed *mixed)
     for (uint32_t i = 0; i < m->count; i++) {
         dataset_unref(m->set[i].dataset);
         free(m->set[i].labels);
+        relabel_close(m->set[i].relabel);
         set_table_fini(&m->set[i].table);
     }
     set_table_fini(&m->whole);
@@ -624,6 +675,18 @@ int dataset_set_order(const struct dataset *dataset, struct order *order, struct
     return r;
 }
 
+const struct orderplan *dataset_get_plan(const struct dataset *dataset)
+{
+    return dataset->mixed ? dataset->mixed->plan : NULL;
+}
+
+const struct sampler_table *dataset_get_joined(const struct dataset *dataset)
+{
+    const struct mixed *m = dataset->mixed;
+
+    return m && m->plan->order != ORDERPLAN_MIX ? &m->whole.table : NULL;
+}
+
 uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap **ret)
 {
     *ret = dataset->mixed ? dataset->mixed->plan->skips : NULL;
@@ -638,7 +701,8 @@ uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret
         ret[i] = (struct dataset_set){.name = m->plan->sets[i].name,
                                       .dataset = m->set[i].dataset,
                                       .first = m->set[i].first,
-                                      .positions = m->set[i].table.table.positions};
+                                      .positions = m->set[i].table.table.positions,
+                                      .table = &m->set[i].table.table};
         memcpy(ret[i].hash, m->set[i].hash, 16);
     }
     return m ? m->count : 0;

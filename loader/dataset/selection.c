@@ -26,6 +26,7 @@
 #include "loader/dataset/beside.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/number.h"
+#include "loader/dataset/picture_size.h"
 
 enum { TERM_WORD_MAX = 4096, EXACT_MAX = 1 << 24 /* whole numbers in a float */ };
 
@@ -473,17 +474,12 @@ static int compare_text(void *arg, uint32_t sample, const void *value, uint32_t 
     return 0;
 }
 
-/* SOURCE OP VALUE: as numbers if VALUE is one, otherwise as texts. */
-static int select_field(struct selecting *s, const char *source)
+/* Read OP VALUE after `name`; the value stays in s->word. */
+static int need_comparison(struct selecting *s, const char *name, enum selection_comparison *ret)
 {
-    struct comparing c = {.s = s};
-    char name[FIELD_SOURCE_MAX], *end;
     size_t how = 0;
-    double number;
-    int r;
+    int r = need_value(s, name);
 
-    (void)snprintf(name, sizeof(name), "%s", source);
-    r = need_value(s, name);
     if (r < 0)
         return r;
     while (how < ARRAY_LEN(comparisons) && strcmp(s->word, comparisons[how]) != 0)
@@ -492,8 +488,20 @@ static int select_field(struct selecting *s, const char *source)
         return error_set(s->err, -EINVAL,
                          "select: after '%s', one of = != < <= > >= is needed, not '%s'", name,
                          s->word);
-    c.how = (enum selection_comparison)how;
-    r = need_value(s, name);
+    *ret = (enum selection_comparison)how;
+    return need_value(s, name);
+}
+
+/* SOURCE OP VALUE: as numbers if VALUE is one, otherwise as texts. */
+static int select_field(struct selecting *s, const char *source)
+{
+    struct comparing c = {.s = s};
+    char name[FIELD_SOURCE_MAX], *end;
+    double number;
+    int r;
+
+    (void)snprintf(name, sizeof(name), "%s", source);
+    r = need_comparison(s, name, &c.how);
     if (r < 0)
         return r;
     number = parse_real(s->word, &end);
@@ -519,6 +527,45 @@ static int select_column(struct selecting *s)
     return r < 0 ? r : select_field(s, s->word);
 }
 
+/* ---- sizes ---- */
+
+/* OP PIXELS. A sample without a size, such as a bad one, is not a hit. */
+static int select_side(struct selecting *s, const char *name, bool width)
+{
+    enum selection_comparison how;
+    struct kept_table table;
+    const struct picture_size *sizes;
+    uint64_t pixels;
+    int r = need_comparison(s, name, &how);
+
+    if (r < 0)
+        return r;
+    if (parse_u64(s->word, UINT32_MAX, &pixels) < 0)
+        return error_set(s->err, -EINVAL, "select: %s needs a number of pixels, not '%s'", name,
+                         s->word);
+    r = picture_size_open_all(s->dataset, s->options, &table, s->err);
+    if (r < 0)
+        return r;
+    sizes = table.bytes;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint64_t side = width ? sizes[i].width : sizes[i].height;
+
+        s->hits[i] = side > 0 && holds(how, (side > pixels) - (side < pixels));
+    }
+    kept_table_close(&table);
+    return 0;
+}
+
+static int select_width(struct selecting *s)
+{
+    return select_side(s, "width", true);
+}
+
+static int select_height(struct selecting *s)
+{
+    return select_side(s, "height", false);
+}
+
 /* ---- terms ---- */
 
 static const struct {
@@ -527,7 +574,8 @@ static const struct {
 } terms[] = {
     {"label", select_label},   {"class", select_class},   {"name", select_name},
     {"names", select_names},   {"fold", select_fold},     {"part", select_part},
-    {"random", select_random}, {"column", select_column},
+    {"random", select_random}, {"column", select_column}, {"width", select_width},
+    {"height", select_height},
 };
 
 /* One term, with what follows its word. Returns 1 after "not", otherwise 0; or -errno. */
@@ -550,7 +598,7 @@ static int evaluate_term(struct selecting *s)
     }
     return error_set(s->err, -EINVAL,
                      "select: a term begins with label, class, name, names, fold, part, random, "
-                     "column or json.NAME, not '%s'",
+                     "width, height, column or json.NAME, not '%s'",
                      s->word);
 }
 

@@ -14,6 +14,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/selection.h"
+#include "loader/dataset/set_table_kept.h"
 #include "loader/dataset/weighing.h"
 
 void set_table_fini(struct set_table *table)
@@ -23,6 +24,7 @@ void set_table_fini(struct set_table *table)
     free(table->guide);
     free(table->sums);
     free(table->columns);
+    kept_table_close(&table->kept);
     *table = (struct set_table){0};
 }
 
@@ -82,22 +84,64 @@ static int weigh_members(const struct orderplan_set *plan, const struct weighing
     return 0;
 }
 
-int set_table_make(const struct orderplan_set *plan, const struct dataset *dataset,
-                   const struct dataset_options *options, struct set_table *ret,
-                   struct plenum_error *err)
+/* Leave out the samples of classes that have no new class. */
+static int leave_out(const struct set_table_source *source, struct set_table *t, uint32_t *n,
+                     struct plenum_error *err)
 {
+    uint32_t *left = t->member, count = 0;
+
+    if (!source->relabel || relabel_left_out(source->relabel) == 0)
+        return 0;
+    if (!left)
+        left = malloc((*n + (size_t)1) * sizeof(*left));
+    if (!left)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < *n; i++) {
+        uint32_t sample = t->member ? t->member[i] : i;
+
+        if (relabel_get_label(source->relabel, source->dataset, sample) >= 0)
+            left[count++] = sample;
+    }
+    t->member = left;
+    *n = count;
+    return 0;
+}
+
+void set_table_set_plain(struct set_table *table, const struct orderplan_set *plan)
+{
+    struct sampler_table *t = &table->table;
+
+    t->plain = (struct order){
+        .n = t->n, .shuffle = plan->shuffle, .block = plan->block, .repeat = plan->repeat};
+}
+
+static int refuse_empty(const struct orderplan_set *plan, struct plenum_error *err)
+{
+    if (plan->select && plan->relabel)
+        return error_set(err, -EINVAL, "it has no samples that select and relabel leave");
+    return plan->relabel ? error_set(err, -EINVAL, "it has no samples that relabel leaves")
+                         : error_set(err, -EINVAL, "it has no samples that select leaves");
+}
+
+static int make_table(const struct set_table_source *source, struct set_table *ret,
+                      struct plenum_error *err)
+{
+    const struct orderplan_set *plan = source->plan;
     struct set_table *t = ret;
-    struct weighing of = {.dataset = dataset, .options = options};
-    uint32_t n = dataset_get_samples(dataset);
+    struct weighing of = {
+        .dataset = source->dataset, .relabel = source->relabel, .options = source->options};
+    uint32_t n = dataset_get_samples(source->dataset);
     int r = 0;
 
     *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
     if (plan->select)
-        r = selection_make(dataset, plan->select, options, &t->member, &n, err);
+        r = selection_make(source->dataset, plan->select, source->options, &t->member, &n, err);
+    if (r == 0)
+        r = leave_out(source, t, &n, err);
     if (r < 0)
         return r;
     if (n == 0)
-        return error_set(err, -EINVAL, "it has no samples that select leaves");
+        return refuse_empty(plan, err);
     t->table.member = of.member = t->member;
     t->table.n = of.n = n;
     t->table.plain = (struct order){.shuffle = plan->shuffle, .block = plan->block};
@@ -106,6 +150,13 @@ int set_table_make(const struct orderplan_set *plan, const struct dataset *datas
         return r;
     t->table.positions = order_positions(&t->table.plain);
     return plan->weights ? weigh_members(plan, &of, t, err) : 0;
+}
+
+int set_table_make(const struct set_table_source *source, struct set_table *ret,
+                   struct plenum_error *err)
+{
+    return set_table_is_kept(source) ? set_table_open_kept(source, make_table, ret, err)
+                                     : make_table(source, ret, err);
 }
 
 /* ---- classes ---- */
@@ -213,11 +264,11 @@ uint64_t set_table_hash(const struct set_table *table)
 
     (void)XXH3_64bits_reset(&state);
     (void)XXH3_64bits_update(&state, numbers, sizeof(numbers));
-    if (table->member)
-        (void)XXH3_64bits_update(&state, table->member, t->n * sizeof(*table->member));
-    if (table->sums)
-        (void)XXH3_64bits_update(&state, table->sums, t->n * sizeof(*table->sums));
-    if (table->columns)
-        (void)XXH3_64bits_update(&state, table->columns, t->n * sizeof(*table->columns));
+    if (t->member)
+        (void)XXH3_64bits_update(&state, t->member, t->n * sizeof(*t->member));
+    if (t->sums)
+        (void)XXH3_64bits_update(&state, t->sums, t->n * sizeof(*t->sums));
+    if (t->columns)
+        (void)XXH3_64bits_update(&state, t->columns, t->n * sizeof(*t->columns));
     return XXH3_64bits_digest(&state);
 }

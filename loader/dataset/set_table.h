@@ -7,19 +7,30 @@
 #include "common/order/orderplan.h"
 #include "common/order/sampler.h"
 #include "loader/dataset/dataset.h"
+#include "loader/dataset/kept_table.h"
+#include "loader/dataset/relabel.h"
 
-/** A sampler's table with the memory of its arrays. Zeros: there is none. */
+/** A sampler's table with the memory of its arrays, or the file that they lie in. Zeros: there is
+ * none. */
 struct set_table {
     struct sampler_table table;
+    struct kept_table kept;
     uint32_t *member, *start, *guide;
     uint64_t *sums;
     struct sampler_column *columns;
 };
 
+/** A set that a table is made of. */
+struct set_table_source {
+    const struct orderplan_set *plan;
+    const struct dataset *dataset;
+    const struct relabel *relabel; /* new classes, or NULL */
+    const struct dataset_options *options;
+};
+
 /** Make the table of one set. Errors: those of selection_make() and weighing_make(); -EINVAL no
- *  sample is selected. */
-int set_table_make(const struct orderplan_set *plan, const struct dataset *dataset,
-                   const struct dataset_options *options, struct set_table *ret,
+ *  sample is left. */
+int set_table_make(const struct set_table_source *source, struct set_table *ret,
                    struct plenum_error *err);
 
 /** The class of a sample, 0 ... classes - 1, or -1: it has none. */
@@ -38,6 +49,9 @@ struct set_table_joined {
  * samples than a block shows of it (balance with each=K), or UINT32_MAX. */
 int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
                    uint32_t *ret_small, struct plenum_error *err);
+
+/** Set the order of members without weights. The plan has been checked against their number. */
+void set_table_set_plain(struct set_table *table, const struct orderplan_set *plan);
 
 /** Hash what the order depends on besides the plan's text. */
 uint64_t set_table_hash(const struct set_table *table);

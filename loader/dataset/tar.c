@@ -849,6 +849,7 @@ const struct format format_tar = {
     .scan = tar_scan,
     .fresh = archive_fresh,
     .read = tar_read,
+    .reads_part = true,
     .announce = archive_announce,
     .path = tar_path,
     .describe = tar_describe,

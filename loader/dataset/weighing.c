@@ -59,20 +59,20 @@ static uint64_t lvis_factor(const struct weighing *of, uint64_t count, const uin
 static int weigh_classes(const struct weighing *of, class_weight *weight, const uint64_t *arg,
                          uint64_t *weights, struct plenum_error *err)
 {
-    uint32_t classes = dataset_get_classes(of->dataset);
+    uint32_t classes = relabel_get_classes(of->relabel, of->dataset);
     uint64_t *count = calloc(classes + (size_t)1, sizeof(*count));
 
     if (!count)
         return error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < of->n; i++) {
-        int64_t label = dataset_get_label(of->dataset, sample_of(of, i));
+        int64_t label = relabel_get_label(of->relabel, of->dataset, sample_of(of, i));
 
         count[label >= 0 && label < classes ? label : classes]++;
     }
     for (uint32_t c = 0; c <= classes; c++)
         count[c] = count[c] > 0 ? weight(of, count[c], arg) : 0;
     for (uint32_t i = 0; i < of->n; i++) {
-        int64_t label = dataset_get_label(of->dataset, sample_of(of, i));
+        int64_t label = relabel_get_label(of->relabel, of->dataset, sample_of(of, i));
 
         weights[i] = count[label >= 0 && label < classes ? label : classes];
     }

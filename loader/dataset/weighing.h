@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 #include "loader/dataset/dataset.h"
+#include "loader/dataset/relabel.h"
 
 /** The samples to weigh. */
 struct weighing {
     const struct dataset *dataset;
     const uint32_t *member; /* [n]; NULL: all */
     uint32_t n;
+    const struct relabel *relabel;         /* new classes, or NULL */
     const struct dataset_options *options; /* that the data set was opened with */
 };
 

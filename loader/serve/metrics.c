@@ -7,11 +7,9 @@
 
 #include <time.h>
 
-#include "common/order/mixture.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/serve/server_priv.h"
-#include "loader/serve/session_facts.h"
 
 static void head(FILE *f, const char *name, const char *type, const char *help)
 {
@@ -126,28 +124,33 @@ static void put_streams(FILE *f, const struct status *status)
 }
 
 /* The shares of a plan's sets in what its stream has shown: a function of its position. */
-static void put_sets(FILE *f, const struct server *server)
+static void put_sets(FILE *f, const struct status *status)
 {
-    static const char metric[] = "plenum_stream_set_samples";
-    struct dataset_set sets[MIXTURE_SETS_MAX];
-    uint64_t shown[MIXTURE_SETS_MAX];
-    struct session_facts s;
-
-    head(f, metric, "gauge",
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } metrics[] = {
+        {"plenum_stream_set_samples",
          "Samples of each set of a plan that a run has shown before the stream's position, all "
-         "replicas together.");
-    for (const struct session *at = session_first(server); at; at = session_next(at)) {
-        uint32_t count;
+         "replicas together.",
+         offsetof(struct wire_status_set, shown)},
+        {"plenum_stream_set_last_epoch_samples",
+         "Samples of each set of a plan in the last complete epoch, all replicas together.",
+         offsetof(struct wire_status_set, last_epoch)},
+    };
 
-        session_get_facts(at, &s);
-        if (!s.streams || !s.spec->order.mixture)
-            continue;
-        count = mixture_shown(s.spec->order.mixture, s.asked->epoch, s.asked->position, shown);
-        (void)dataset_get_sets(s.dataset, sets);
-        for (uint32_t i = 0; i < count; i++) {
-            (void)fprintf(f, "%s{stream=\"%llu\",", metric, (unsigned long long)s.id);
-            put_label(f, "set", sets[i].name);
-            (void)fprintf(f, "} %llu\n", (unsigned long long)shown[i]);
+    for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
+        head(f, metrics[i].name, "gauge", metrics[i].help);
+        for (uint32_t k = 0; k < status->loader.streams; k++) {
+            const struct wire_status_stream *s = &status->streams[k];
+
+            for (uint32_t n = 0; n < s->num_sets; n++) {
+                const void *value = (const char *)&s->sets[n] + metrics[i].offset;
+
+                (void)fprintf(f, "%s{stream=\"%llu\",", metrics[i].name, (unsigned long long)s->id);
+                put_label(f, "set", s->sets[n].name);
+                (void)fprintf(f, "} %llu\n", (unsigned long long)*(const uint64_t *)value);
+            }
         }
     }
 }
@@ -248,7 +251,7 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
                       (unsigned long long)l->lane[i].ring_bytes);
     put_cache(file, &l->cache);
     put_streams(file, status);
-    put_sets(file, server);
+    put_sets(file, status);
     put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory of the loader.",
             (double)l->memory_bytes);
     put_one(file, "process_open_fds", "gauge", "Number of open file descriptors of the loader.",

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/order/mixture.h"
+#include "common/order/orderplan.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
 #include "loader/cache/diskcache.h"
@@ -76,6 +78,31 @@ static void put_rates(const struct server *server, const struct session_facts *s
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
+/* What the run has shown of each set of a plan before the stream's position. */
+static void put_sets(const struct session_facts *s, struct wire_status_stream *ret)
+{
+    const struct mixture *mixture = s->spec->order.mixture;
+    uint64_t shown[MIXTURE_SETS_MAX], before[MIXTURE_SETS_MAX] = {0}, after[MIXTURE_SETS_MAX] = {0};
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint64_t epoch = s->asked->epoch;
+
+    _Static_assert((int)MIXTURE_SETS_MAX == (int)WIRE_SETS_MAX, "a plan's sets");
+    _Static_assert((int)ORDERPLAN_NAME_MAX == (int)WIRE_SET_NAME_MAX, "their names");
+    if (!mixture)
+        return;
+    ret->num_sets = mixture_shown(mixture, epoch, s->asked->position, shown);
+    if (epoch > 0) {
+        (void)mixture_shown(mixture, epoch - 1, 0, before);
+        (void)mixture_shown(mixture, epoch, 0, after);
+    }
+    (void)dataset_get_sets(s->dataset, sets);
+    for (uint32_t i = 0; i < ret->num_sets; i++) {
+        (void)snprintf(ret->sets[i].name, sizeof(ret->sets[i].name), "%s", sets[i].name);
+        ret->sets[i].shown = shown[i];
+        ret->sets[i].last_epoch = after[i] - before[i];
+    }
+}
+
 bool monitor_get_stream(const struct server *server, const struct session *session,
                         struct wire_status_stream *ret)
 {
@@ -106,6 +133,7 @@ bool monitor_get_stream(const struct server *server, const struct session *sessi
     (void)snprintf(ret->dataset, sizeof(ret->dataset), "%s", dataset_get_name(s.dataset));
     pipeline_write_decimals(s.open->pipeline, ret->pipeline, sizeof(ret->pipeline));
     put_rates(server, &s, ret);
+    put_sets(&s, ret);
     return true;
 }
 

@@ -285,6 +285,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_cursor_at": (c_int, [c_void_p, c_uint64, c_uint64, POINTER(CCursor)]),
     "plenum_stream_get_sets": (c_uint32, [c_void_p, POINTER(CSet)]),
     "plenum_batch_get_sets": (c_int, [POINTER(CBatch), c_void_p]),
+    "plenum_stream_amend": (c_int, [c_void_p, c_char_p, _ERR]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_reshape": (c_int, [c_void_p, POINTER(CShare), POINTER(CCursor), _ERR]),
     "plenum_stream_tag": (c_int, [c_void_p, c_uint64, POINTER(CCursor), POINTER(c_uint64)]),

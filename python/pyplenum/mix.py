@@ -7,17 +7,19 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 __all__ = ["Mix"]
 
-_SET_OPTIONS = ("shuffle", "repeat", "select", "weights", "draw", "epoch")
+_SET_OPTIONS = ("shuffle", "repeat", "select", "relabel", "weights", "draw", "epoch")
 # the line of a set in the form that the library writes: name, weight, options, data set
 _SET_LINE = re.compile(r'set (\S+) \d+((?: [a-z]+=(?:"(?:\\.|[^"\\])*"|[^ "]+))*) (.*)', re.DOTALL)
+
+_RELABEL = re.compile(r'relabel="(?:\\.|[^"\\])*"')
 
 
 class Mix:
     """Several data sets, each with a weight: its share of the samples of each block of 64 positions.
 
     A set is ``name=(weight, dataset)`` or ``name=(weight, dataset, {option: value})``. Options of a set are ``select``,
-    ``weights``, ``draw``, ``shuffle``, ``repeat`` and ``epoch``; docs/sampling.md describes them. Names that are not
-    identifiers are passed as ``Mix({"name": (weight, dataset)})``.
+    ``relabel``, ``weights``, ``draw``, ``shuffle``, ``repeat`` and ``epoch``; docs/sampling.md describes them. Names that
+    are not identifiers are passed as ``Mix({"name": (weight, dataset)})``.
 
     >>> Mix(photos=(7, "folder:/data/photos"), art=(3, "tar:/data/art.tar", {"repeat": 2})).names
     ['photos', 'art']
@@ -114,13 +116,19 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
     return "".join(line + "\n" for line in lines)
 
 
+def piece_text(at: Mapping[Any, Mapping[str, Any]]) -> str:
+    """Lines of a plan that change weights at these positions."""
+    return "".join(line + "\n" for line in _piece_lines(at))
+
+
 def labels_plan(text: str) -> str:
     """A plan that shows each sample of another plan's sets once, with the same labels."""
     lines = []
     for line in text.split("\n"):
         found = _SET_LINE.fullmatch(line)
         if found is not None:
-            lines.append(f"set {found[1]} 1 {found[3]}\n")
+            relabel = _RELABEL.search(found[2])
+            lines.append(f"set {found[1]} 1 {relabel[0] + ' ' if relabel else ''}{found[3]}\n")
         elif line.startswith("labels "):
             lines.append(line + "\n")
     return "".join(lines) + "block 65536\nstratify set\n"

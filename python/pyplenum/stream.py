@@ -20,7 +20,7 @@ from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, 
                    CRingCall, CSet, CShare, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, SETS_MAX, VIEWS_MAX,
                    byref, c_void_p, caller, check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
-from .mix import Mix, labels_plan, plan_of
+from .mix import Mix, labels_plan, piece_text, plan_of
 
 __all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
@@ -692,11 +692,13 @@ class Stream:
         one folder per class, or "numbers", which means that the names are the numbers. A data set that contains any
         other class is rejected; a class without samples keeps its number. None means the data set's own classes, in
         byte order. docs/datasets.md, section 3, has the rules.
-    select, weights, draw, stratify, balance, each, block, epoch, at, labels, skip
+    select, relabel, weights, draw, stratify, balance, each, block, epoch, at, labels, skip
         Which samples are shown, and how often: docs/sampling.md has examples. ``dataset`` may then also be a
         :class:`Mix` of several data sets, or the text of a plan.
 
         - ``select="label 0..9 and not fold 0/5"`` shows only these samples;
+        - ``relabel=FILE`` gives classes new names or numbers: a line for each has the class, a tab or a comma, and its
+          new class. Classes without a line are left out;
         - ``weights="class"``, ``"class:1/2"``, ``"lvis:0.001"``, ``"file:w.npy"``, ``"column:NAME"`` or
           ``"json.NAME"`` shows samples by weight: each the floor or ceiling of its expected number in each epoch of
           ``epoch`` positions. ``draw="independent"`` draws each position by itself;
@@ -739,7 +741,8 @@ class Stream:
                  split: str = "sample", deal: str = "consecutive", together: bool = False,
                  fields: Union[str, Iterable[str], None] = None,
                  classes: "Union[str, os.PathLike[str], Iterable[str], int, None]" = None,
-                 select: Optional[str] = None, weights: Optional[str] = None, draw: Optional[str] = None,
+                 select: Optional[str] = None, relabel: "Union[str, os.PathLike[str], None]" = None,
+                 weights: Optional[str] = None, draw: Optional[str] = None,
                  stratify: Optional[str] = None, balance: Optional[str] = None, each: Optional[int] = None,
                  block: Optional[int] = None, epoch: Union[int, str, None] = None,
                  at: "Optional[Mapping[Any, Mapping[str, Any]]]" = None, labels: Optional[str] = None,
@@ -756,11 +759,12 @@ class Stream:
         number = classes if isinstance(classes, int) else None  # with balance
         given_names = _names_of(classes) if number is None else None
         self._named = f"{dataset if isinstance(dataset, Mix) else path_of(dataset)!r} {pipeline!r}"
-        sets = _sets_of(dataset, {"select": select, "weights": weights, "draw": draw}, shuffle, repeat)
+        own_options = {"select": select, "relabel": relabel, "weights": weights, "draw": draw}
+        sets = _sets_of(dataset, own_options, shuffle, repeat)
         if classes is not None and given_names is None and number is None:
             sets = {name: (weight, _with_setting(path, "classes", os.fspath(cast(str, classes))), options)
                     for name, (weight, path, options) in sets.items()}
-        wanted = (select, weights, draw, stratify, balance, each, block, epoch, at, labels, skip, number)
+        wanted = (select, relabel, weights, draw, stratify, balance, each, block, epoch, at, labels, skip, number)
         if isinstance(dataset, Mix) or any(value is not None for value in wanted):
             if not isinstance(dataset, Mix) and balance is None:  # a single set has its own epochs
                 (weight, path, own), = sets.values()
@@ -1133,6 +1137,21 @@ class Stream:
         check(lib.plenum_stream_tag(self._open_handle(), whole(previous, "previous, a tag,", 0, 2**64 - 1),
                                     byref(where), byref(found)), CError())
         return found.value
+
+    def amend(self, at: "Mapping[Any, Mapping[str, Any]]") -> None:
+        """Change the weights of a :class:`Mix` during the run: ``{position: {set: weight}}``, like the option ``at``.
+        The positions, counted since the beginning of the run, must not have been shown yet. Changes that were planned
+        at or behind the first of them are dropped, and so are prefetched batches.
+
+        All instances must make the same call between the same two batches; for a stream of a :class:`Job`, this is
+        checked. To resume later, open the stream with the same weights up to the cursor (``at``).
+        """
+        lines, handle, error = piece_text(at).encode(), self._open_handle(), CError()
+        if self._of_job is not None and self._of_job.num_instances > 1:
+            self._of_job.same(lines)
+        with self._lock:
+            check(lib.plenum_stream_amend(handle, lines, byref(error)), error)
+            self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(handle))
 
     @property
     def classes(self) -> Optional[List[str]]:

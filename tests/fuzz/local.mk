@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer runs them:
-#     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg, png)
+#     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg, png, picture_size)
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
@@ -16,7 +16,7 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh %D%/column_seeds.py
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_png %D%/fuzz_settings %D%/fuzz_shelf \
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_picture_size %D%/fuzz_png %D%/fuzz_settings %D%/fuzz_shelf \
 	%D%/fuzz_store %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
@@ -49,6 +49,9 @@ check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuz
 %C%_fuzz_pack_SOURCES = %D%/fuzz_pack.c $(fuzz_driver)
 %C%_fuzz_pack_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_pack_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
+%C%_fuzz_picture_size_SOURCES = %D%/fuzz_picture_size.c $(fuzz_driver)
+%C%_fuzz_picture_size_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_picture_size_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_png_SOURCES = %D%/fuzz_png.c $(fuzz_driver)
 %C%_fuzz_png_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_png_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la

@@ -25,6 +25,8 @@ ln -s image "$T/jpeg"
 fuzz jpeg 2000
 ln -s image "$T/png"
 fuzz png 500
+ln -s image "$T/picture_size"
+fuzz picture_size 2000
 mkdir "$T/pack"
 ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
 fuzz pack 100

@@ -2,7 +2,9 @@
 """Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
 
 import errno
+import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -124,11 +126,16 @@ class Strata:
 
 def order_of(plan, seed, epoch=0, positions=":", more=()):
     """[(position, sample, label)] by plenumctl"""
-    done = subprocess.run([CTL, "order", plan, "--seed", str(seed), "--epoch", str(epoch), "--positions", positions,
-                           *more], capture_output=True, text=True)
+    where = ["--positions", positions] if positions else []
+    done = subprocess.run([CTL, "order", plan, "--seed", str(seed), "--epoch", str(epoch), *where, *more],
+                          capture_output=True, text=True)
     if done.returncode:
         raise AssertionError(done.stderr)
     return [tuple(map(int, row)) for row in re.findall(r"^(\d+)\t(\d+)\t(-?\d+)\t", done.stdout, re.M)]
+
+
+def ctl(*command):
+    return subprocess.run([CTL, *command], check=True, capture_output=True, text=True).stdout
 
 
 def refusal(*command):
@@ -207,6 +214,40 @@ class PlanTest(unittest.TestCase):
         for b in range(0, 84, 12):
             found = [row[2] for row in rows[b:b + 12]]
             self.assertEqual((len(set(found)), {found.count(c) for c in set(found)}), (4, {3}))
+
+    def test_plan(self):
+        """plenumctl plan: what an epoch shows of each set, and how often each sample"""
+        plan = ("set a 7 generated:50\nset b 2 repeat=2 generated:20\nset c 1 select=\"label 0..1\" "
+                "generated,classes=4:40\nblock 16\nepoch 160\nat 240 b 1 c 3\n")
+        rows = json.loads(ctl("plan", plan, "--json"))
+        self.assertEqual((rows["positions"], rows["block"]), (160, 16))
+        self.assertEqual([(s["name"], s["samples"], s["selected"], s["pass"]) for s in rows["sets"]],
+                         [("a", 50, 50, 50), ("b", 20, 20, 40), ("c", 40, 20, 20)])
+        self.assertEqual([(p["position"], p["shares"]) for p in rows["pieces"]],
+                         [(0, {"a": 0.7, "b": 0.2, "c": 0.1}), (240, {"a": 0.0, "b": 0.25, "c": 0.75})])
+        for epoch in range(3):
+            rows = json.loads(ctl("plan", plan, "--json", "--epoch", str(epoch), "--seed", "9"))["sets"]
+            shown = [sample for _, sample, _ in order_of(plan, 9, epoch)]
+            first = (0, 50, 70, 110)
+            self.assertEqual([s["shown"] for s in rows],
+                             [sum(first[i] <= s < first[i + 1] for s in shown) for i in range(3)])
+            for s in rows:
+                self.assertAlmostEqual(s["times_most"], s["shown"] / s["selected"], 5)
+        self.assertRegex(ctl("plan", plan), r"(?s)mixture of a, b, c\n.*160 positions, in blocks of 16\n.*"
+                                            r"from 0 +a 70 %  b 20 %  c 10 %\nfrom 240 +b 25 %  c 75 %\n.*"
+                                            r"a +50 +50 +(111 +69.38% +2.220  2.22|112 +70.00% +2.240  2.24)\n")
+        one = "set x 1 weights=class generated,classes=7:30\n"  # classes of 5 and 4 samples
+        (x,) = json.loads(ctl("plan", one, "--json"))["sets"]
+        self.assertEqual((x["shown"], x["passes"], x["table_bytes"]), (30, 1.0, 240))
+        self.assertAlmostEqual(x["times_least"], 30 / 7 / 5, 4)
+        self.assertAlmostEqual(x["times_most"], 30 / 7 / 4, 4)
+        (x,) = json.loads(ctl("plan", "set x 1 generated,classes=7:30\nbalance label\nblock 14\n", "--json"))["sets"]
+        self.assertAlmostEqual(x["times_most"], 30 / 7 / 4, 4)
+        skips = json.loads(ctl("plan", "set x 1 generated:30\nskip 20 35\n", "--json", "--epoch", "1"))
+        self.assertEqual(skips["skipped"], 5)
+        both = ctl("plan", one, "--micro-batch", "4", "--micro-batch-time", "4ms", "--image-time", "1ms")
+        self.assertIn("times each sample is shown", both)
+        self.assertIn("loader cores", both)
 
     def test_refusals(self):
         """what cannot be is refused in one sentence"""
@@ -312,6 +353,42 @@ class StreamTest(unittest.TestCase):
                 hashed += sum(batch.hash() for batch in stream)
         self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
 
+    @unittest.skipUnless(os.path.exists(os.path.join(BUILD, ".libs", "libplenum-tls.so")), "this build has no TLS")
+    def test_tls(self):
+        """a plan over TLS, with two loaders, one of which is killed, and another world size: the same hash"""
+        key = os.path.join(self.folder.name, "key")
+        with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
+            f.write(os.urandom(32))
+        with open(os.open(key + ".client", os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
+            f.write(ctl("key", key, "tester"))
+        os.environ["PLENUM_LOADER_KEY"] = key + ".client"
+        self.addCleanup(os.environ.pop, "PLENUM_LOADER_KEY")
+        at = [f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}:"
+              f"{random.randrange(10000, 30000)}" for _ in range(2)]
+
+        def start(i):
+            return self.loader(f"tls{i}", "--listen", at[i], "--tls-key", key)[1]
+
+        text = (f"set red 3 weights=class {self.data['red']}\nset blu 1 select=\"not fold 0/4\" {self.data['blu']}\n"
+                "at 128 blu 1\nepoch 320\n")
+        start(0)
+        end, hashed, where = start(1), 0, ",".join(f"tcp:{a}" for a in at)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self.pyplenum.LoaderWarning)
+            with self.open(text, loader=where, micro_batch=8, epochs=2) as stream:
+                for i, batch in enumerate(stream):
+                    hashed += batch.hash()
+                    if i in (8, 25):
+                        end()
+                        end = start(1)
+                    if i == 49:
+                        cursor = stream.cursor
+                        break
+            with self.open(text, loader=where, job=3, micro_batch=4, epochs=2) as stream:
+                stream.seek(cursor)
+                hashed += sum(batch.hash() for batch in stream)
+        self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+
     def test_roots(self):
         """a plan opens nothing outside the loader's roots: neither data sets nor files that it names"""
         address, _ = self.loader("kept", "--root", self.data["red"])
@@ -394,13 +471,80 @@ class StreamTest(unittest.TestCase):
                     "the weights from position 0 on are not those that the cursor at 72 was made with: write the new "
                     "ones as a piece that begins there"),
                    (dict(dataset=self.mix(), at={64: {"red": 1}}), "the weights from position 64 on"),
-                   (dict(dataset=self.mix(repeat=2)), "other samples or classes in a set that was shown before"),
+                   (dict(dataset=self.mix(repeat=2)), "other samples, weights or classes in a set that was shown"),
                    (dict(dataset=self.mix(), epoch=320), "another pipeline, seed, block or epoch")]
         for change, sentence in refused:
             with self.open(**{"epoch": 160, "block": 8, "micro_batch": 8, **change}) as stream:
                 with self.assertRaises(OSError) as caught:
                     stream.seek(cursor)
                 self.assertIn(sentence, str(caught.exception))
+
+    def test_later_sets_may_go(self):
+        """a set that begins behind the cursor may be left out again"""
+        with self.open(self.pyplenum.Mix(red=(3, self.data["red"]), twi=(1, self.data["red"]),
+                                         blu=(0, self.data["blu"])), block=8, epoch=160, micro_batch=8,
+                       at={64: {"blu": 1}}) as stream:
+            next(stream)
+            cursor, want = stream.cursor, [next(stream).samples.reshape(-1).tolist() for _ in range(7)]
+        with self.open(self.pyplenum.Mix(red=(3, self.data["red"]), twi=(1, self.data["red"])), block=8, epoch=160,
+                       micro_batch=8) as stream:
+            stream.seek(cursor)
+            self.assertEqual([next(stream).samples.reshape(-1).tolist() for _ in range(7)], want)
+
+    def test_changed_weights(self):
+        """a weights file that has changed refuses older cursors, and says what to do"""
+        path, np = os.path.join(self.folder.name, "changing.npy"), self.np
+        weights = np.arange(1, 1 + len(self.labels_of("red")), dtype=np.float32)
+        np.save(path, weights)
+        with self.open(self.data["red"], weights=f"file:{path}", micro_batch=4) as stream:
+            next(stream)
+            cursor = stream.cursor
+        np.save(path, weights[::-1].copy())
+        with self.open(self.data["red"], weights=f"file:{path}", micro_batch=4) as stream:
+            with self.assertRaisesRegex(OSError, "other samples, weights .* Keep each version of a weights file"):
+                stream.seek(cursor)
+
+    def test_small_classes(self):
+        """a warning names a class with fewer samples than a block shows of it"""
+        data = self.made("few", 2, ["cat", "dog", "eel"])
+        with self.assertWarnsRegex(self.pyplenum.LoaderWarning, "class 'cat' has 2 samples, fewer than each = 4"):
+            self.open(data, balance="label", classes=1, each=4).close()
+
+    def test_amend(self):
+        """weights that the program changes hold from their position on, like those of a plan"""
+        text = "at 640 blu 1"
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at={320: {"blu": 1}}) as stream:
+            before = [next(stream).samples.reshape(-1).tolist() for _ in range(5)]
+            for at, sentence in (({32: {"blu": 1}}, "position 32 has been shown: the stream is at position 40"),
+                                 ({44: {"blu": 1}}, "not a multiple of block = 8"), ({}, "no new weights"),
+                                 ({48: {"green": 1}}, "there is no set named 'green'")):
+                with self.assertRaisesRegex(OSError, sentence):
+                    stream.amend(at)
+            stream.amend({48: {"red": 1, "blu": 3}, 96: {"red": 1}})
+            cursor = stream.cursor
+            after = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
+            late = stream.cursor
+            stream.seek(cursor)
+            again = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
+            self.assertEqual(again, after)
+            self.assertEqual(len(stream.targets), stream.num_samples)
+            plan = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertNotIn(text, plan)
+        amended = {48: {"red": 1, "blu": 3}, 96: {"red": 1}}
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at=amended) as stream:
+            self.assertEqual([next(stream).samples.reshape(-1).tolist() for _ in range(30)], before + after)
+        for options in (dict(job=3, micro_batch=2), dict(micro_batch=8)):  # as cursors of this plan, elsewhere
+            with self.open(self.mix(), block=8, epoch=160, at=amended, **options) as stream:
+                stream.seek(cursor)
+                next(stream)
+                stream.seek(late)
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at={320: {"blu": 1}}) as stream:
+            stream.seek(cursor)  # before the change
+            with self.assertRaisesRegex(OSError, "the weights from position 0 on are not those"):
+                stream.seek(late)
+        with self.open(self.data["red"], micro_batch=8) as stream:
+            with self.assertRaisesRegex(OSError, "no plan of several sets"):
+                stream.amend({64: {"red": 1}})
 
     def test_new_set(self):
         """a set that is first shown later may be added, and its class names may not move others"""
@@ -412,6 +556,17 @@ class StreamTest(unittest.TestCase):
                        micro_batch=8, at={8: {"red": 1, "twi": 1, "blu": 2}}) as stream:
             stream.seek(cursor)
             self.assertIn(2, next(stream).sets)
+
+    def test_single_set_is_no_mixture(self):
+        """the order of a set on its own differs from its order in a mixture, so its cursors do not fit there"""
+        options = dict(weights="class", epoch=640)
+        with self.open(self.data["red"], micro_batch=8, **options) as stream:
+            next(stream)
+            cursor = stream.cursor
+        mix = self.pyplenum.Mix(data=(1, self.data["red"], options), blu=(0, self.data["blu"]))
+        with self.open(mix, micro_batch=8, epoch=640, at={64: {"blu": 1}}) as stream:
+            with self.assertRaisesRegex(OSError, "cannot resume"):
+                stream.seek(cursor)
 
     def test_skip(self):
         """skipped positions are never shown, and the rest is, once, for any world size and cursor"""
@@ -476,6 +631,173 @@ class StreamTest(unittest.TestCase):
                 os.unlink(where)
         self.assertEqual(sorted(sum((folds["folder", f] for f in range(3)), [])),
                          sorted(f for _, _, files in os.walk(self.data["red"]) for f in files))
+
+    def made(self, name, images, classes):
+        """A folder of `images` PPMs in each of `classes`, whose widths and heights all differ; its path."""
+        data = os.path.join(self.folder.name, name)
+        for c, folder in enumerate(classes):
+            os.makedirs(os.path.join(data, folder))
+            for i in range(images):
+                width, height = 10 + i, max(2, 30 - 2 * i) + c
+                with open(os.path.join(data, folder, f"{i}.ppm"), "wb") as f:
+                    f.write(b"P6 %d %d 255\n" % (width, height) + bytes(3 * width * height))
+        return data
+
+    def shown(self, dataset, **more):
+        """The labels and the samples of an epoch, sorted."""
+        with self.open(dataset, micro_batch=1, epochs=1, **more) as stream:
+            return sorted((int(b.labels[0, 0, 0]), int(b.samples[0, 0, 0])) for b in stream)
+
+    def test_sizes(self):
+        """selections by width and height, in folders and archives, whose sizes are kept beside the index"""
+        data = self.made("sizes", 9, ["a", "b"])
+        with open(os.path.join(data, "b", "8.ppm"), "wb") as f:
+            f.write(b"this is not an image")
+        tar = os.path.join(self.folder.name, "sizes.tar")
+        subprocess.run(["tar", "-C", data, "-cf", tar, "--sort=name", "a", "b"], check=True)
+        sizes = [(10 + i, 30 - 2 * i + c) for c in range(2) for i in range(9)]
+        sizes[17] = None
+        for text, keeps in (("width >= 14", lambda w, h: w >= 14), ("height < 20 and width != 17",
+                                                                    lambda w, h: h < 20 and w != 17)):
+            want = [s for s, size in enumerate(sizes) if size and keeps(*size)]
+            for where in (data, f"tar,label=folder:{tar}", data):
+                self.assertEqual([s for _, s in self.shown(where, select=text)], want, (text, where))
+        self.assertEqual({row[1] for row in order_of(f'set x 1 select="not width < 100" {data}\n', 1)}, {17})
+        for select, sentence in (("width", "a value is missing after 'width'"), ("width ~ 3", "one of = != <"),
+                                 ("height > tall", "height needs a number of pixels, not 'tall'")):
+            with self.assertRaisesRegex(OSError, sentence):
+                self.open(data, select=select)
+        with self.assertRaisesRegex(OSError, "no images with a width and a height"):
+            self.open("generated:9", select="width > 3")
+
+    def test_kept_tables(self):
+        """tables are kept beside the index, and a damaged one, or one of another plan, is never used"""
+        data, cache = self.made("kept", 30, ["a", "b", "c"]), os.path.join(self.folder.name, "kept-cache")
+        names = os.path.join(self.folder.name, "kept-names")
+        with open(names, "w", encoding="utf-8") as f:
+            f.write("a/1.ppm\nb/3.ppm\n")
+
+        for at, _, files in os.walk(data):  # an index of files that have just changed is made again
+            for path in [at, *(os.path.join(at, name) for name in files)]:
+                os.utime(path, (1e9, 1e9))
+
+        def tables():
+            return {name: os.stat(os.path.join(cache, name)) for name in os.listdir(cache) if ".order-" in name}
+
+        plans = {f"set x 1 {key} {data}\n": count for key, count in (
+            ('select="label 0..1 and width > 12"', 2), ('select="not fold 0/5 by folder" weights=class', 1),
+            ("weights=class:1/2 draw=independent epoch=77", 1), ("weights=lvis:0.5", 1),
+            ('select="random 7 per class" repeat=2 shuffle=none', 1), (f'select="names {names}"', 0), ("repeat=2", 0))}
+        for plan, count in plans.items():
+            before = set(tables()) if os.path.exists(cache) else set()
+            want, files = order_of(plan, 3, more=["--cache-dir", cache]), tables()
+            self.assertEqual(len(files) - len(before), count, plan)
+            self.assertEqual(order_of(plan, 3, more=["--cache-dir", cache]), want)
+            self.assertEqual({n: s.st_ino for n, s in tables().items()}, {n: s.st_ino for n, s in files.items()})
+            for name in set(files) - before:
+                path = os.path.join(cache, name)
+                with open(path, "rb") as f:
+                    good = f.read()
+                others = [os.path.join(cache, other) for other in set(files) - before - {name}]  # made from this one
+                for at in (0, 9, 40, len(good) // 2, len(good) - 1, None):
+                    for other in others:
+                        os.remove(other)
+                    bad = bytearray(good if at is not None else good[:-4])
+                    if at is not None:
+                        bad[at] ^= 1
+                    with open(path, "wb") as f:
+                        f.write(bad)
+                    self.assertEqual(order_of(plan, 3, more=["--cache-dir", cache]), want, (plan, at))
+                    with open(path, "rb") as f:
+                        self.assertEqual(f.read(), good, (plan, at))
+                for other in others:
+                    os.remove(other)
+                os.chmod(path, 0o666)  # another user might have written it
+                self.assertEqual(order_of(plan, 3, more=["--cache-dir", cache]), want)
+                self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+
+    def test_relabel(self):
+        """classes get new names or numbers by a file; those that it does not name are left out"""
+        data = self.made("animals", 2, ["cat", "dog", "eel", "fox"])
+        path = os.path.join(self.folder.name, "relabel.txt")
+
+        def write(text):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+
+        def opened(**more):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with self.open(data, relabel=path, **more) as stream:
+                    return stream.classes, list(stream.targets), [str(w.message) for w in caught]
+
+        write("# new classes\ndog\tpet, tame\ncat\tpet, tame\n\neel , fish\nfox,wild\n")
+        self.assertEqual(opened()[:2], (["fish", "pet, tame", "wild"], [1, 1, 1, 1, 0, 0, 2, 2]))
+        self.assertEqual(self.shown(data, relabel=path),
+                         [(0, 4), (0, 5), (1, 0), (1, 1), (1, 2), (1, 3), (2, 6), (2, 7)])
+        self.assertEqual(self.shown(data, relabel=path, select="class dog|eel"), [(0, 4), (0, 5), (1, 2), (1, 3)])
+        with self.open(data, relabel=path, weights="class", epoch=60, micro_batch=60) as stream:
+            labels = next(stream).labels.reshape(-1).tolist()
+        self.assertEqual([labels.count(c) for c in range(3)], [20, 20, 20])
+        write("cat,7\nfox,2\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self.pyplenum.LoaderWarning)
+            self.assertEqual(self.shown(data, relabel=path), [(2, 6), (2, 7), (7, 0), (7, 1)])
+            self.assertEqual(self.shown(data, relabel=path, stratify="label", block=2),
+                             [(2, 6), (2, 7), (7, 0), (7, 1)])
+        classes, targets, said = opened()
+        self.assertEqual(targets, [7, 7, -1, -1, -1, -1, 2, 2])
+        self.assertIn(f"set 'data' leaves out 2 of its 4 classes, not named in {path}", said[0])
+        with self.assertRaisesRegex(OSError, "no samples that select and relabel leave"):
+            self.open(data, relabel=path, select="class dog")
+        for text, sentence in (("cat\n", "line 1: a class, a tab or a comma, and its new class are needed"),
+                               ("cat,1\ncow,2\n", "line 2: .* has no class 'cow'"),
+                               ("cat,1\ncat,2\n", "line 2: class 'cat' is named twice"),
+                               ("cat,a,b\n", "line 1: it has several commas"), ("\n", "names no class of")):
+            write(text)
+            with self.assertRaisesRegex(OSError, sentence):
+                self.open(data, relabel=path)
+        numbers = os.path.join(self.folder.name, "numbers.txt")
+        with open(numbers, "w", encoding="utf-8") as f:
+            f.write("0,even\n1,odd\n2,even\n3,odd\n")
+        self.assertEqual(self.shown("generated,classes=4:6", relabel=numbers),
+                         [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
+
+    def test_each_data_set(self):
+        """plenumctl index and verify go through the data sets of a plan, each once"""
+        data = self.made("each", 3, ["a", "b"])
+        with open(os.path.join(data, "a", "1.ppm"), "wb") as f:
+            f.write(b"this is not an image")
+        plan = (f"set x 2 {self.data['red']}\nset y 1 select=\"width > 10\" {data}\nset z 1 {data}\nblock 8\n")
+        shown = json.loads(ctl("index", plan, "--json"))
+        self.assertEqual([s["name"] for s in shown["sets"]], [f"folder:{self.data['red']}", f"folder:{data}"])
+        self.assertEqual(shown["plan"], "mixture of x, y, z")
+        text = ctl("index", plan)
+        self.assertEqual(text.count("data set "), 2)
+        self.assertIn("plan         mixture of x, y, z: epochs of", text)
+        done = subprocess.run([CTL, "verify", plan, "--json", "--no-list"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        sets = json.loads(done.stdout)["sets"]
+        self.assertEqual([(s["name"], [p["name"] for p in s["problems"]]) for s in sets],
+                         [(f"folder:{self.data['red']}", []), (f"folder:{data}", [f"{data}/a/1.ppm"])])
+        path = os.path.join(self.folder.name, "plan.txt")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"set x 1 {self.data['red']}\nset y 1 {self.data['blu']}\n")
+        self.assertEqual(ctl("verify", f"@{path}", "--no-list").count("problems     0"), 2)
+        self.assertIn("--compare: this is a plan", refusal("index", f"@{path}", "--compare", "/nowhere"))
+        self.assertIn("this is a plan", refusal("pack", f"@{path}", os.path.join(self.folder.name, "out")))
+
+    def test_find_sample(self):
+        """plenumctl order --sample finds a path in all sets of a plan, or in one"""
+        data = self.made("found", 3, ["a", "b"])
+        other = self.made("other", 2, ["a"])
+        plan = f"set x 1 {data}\nset y 3 {other}\nblock 8\nepoch 64\nlabels numbers\n"
+        rows = order_of(plan, 5)
+        for name, samples in (("a/1.ppm", {1, 7}), ("x:a/1.ppm", {1}), ("y:a/1.ppm", {7}), ("b/2.ppm", {5}),
+                              ("6", {6})):
+            self.assertEqual([row[:2] for row in order_of(plan, 5, more=["--sample", name], positions=None)],
+                             [row[:2] for row in rows if row[1] in samples], name)
+        self.assertIn("no sample y:b/2.ppm", refusal("order", plan, "--sample", "y:b/2.ppm"))
 
     def test_numbers(self):
         """numbers of a selection and of a data set are compared as float32"""

@@ -44,6 +44,9 @@ static void set_up(void)
                "rrc(224) color_jitter(0.6:1.4) and all that follows, to the end");
     }
     streams[1].substituted = 90184;
+    streams[0].num_sets = 2;
+    streams[0].sets[0] = (struct wire_status_set){"photos", 1000, 75};
+    streams[0].sets[1] = (struct wire_status_set){"art", 1000, 25};
 }
 
 /* The table's lines; at most 64. */
@@ -111,6 +114,8 @@ Test(status, a_table_has_all_numbers_in_any_width, .init = set_up)
         cr_expect(ne(ptr, (void *)strstr(all, "0 refused\n"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "JPEGs by Plenum\n"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "90184 bad samples replaced"), NULL), "%s", all);
+        cr_expect(ne(ptr, (void *)strstr(all, "last epoch photos 75.0%, art 25.0%"), NULL), "%s",
+                  all);
     }
 }
 

@@ -46,6 +46,7 @@ static const struct wire_open good = {.dataset = "folder:/data",
  * those of OPENED and FIELDS that came with 1.13. */
 enum { PLAN_BYTES = 4 };
 enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
+enum { SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1 };
 enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
@@ -80,7 +81,8 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             size_t later = type_number == WIRE_OPEN     ? 32 + VIEWS_BYTES                         \
                            : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
-                                                                 : SIZE_MAX / 2;                   \
+                           : type_number == WIRE_STATUS_STREAM   ? SHARES_BYTES                    \
+                                                                 : SIZE_MAX / 2;                     \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
@@ -202,7 +204,9 @@ Test(wire, every_message_is_read_as_written)
                                                .cpu_ns = 21,
                                                .queue_ns = 22,
                                                .bound = WIRE_BOUND_TRANSPORT,
-                                               .cores = 23};
+                                               .cores = 23,
+                                               .num_sets = 2,
+                                               .sets = {{"a", 24, 25}, {"bc", 26, 27}}};
 
     wire_hello_init(&hello, "job 1 instance 2");
     strcpy(hello.versions, "v1 another");

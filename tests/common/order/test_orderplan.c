@@ -81,7 +81,7 @@ Test(orderplan, samples_have_selections_and_weights)
 Test(orderplan, ramps_are_pieces)
 {
     struct orderplan *plan =
-        parse("set a 1 /x\nset b 1 /y\nblock 10\nramp 100 205 4 a 1 b 3\nat 300 b 1\n");
+        parse("set a 1 /x\nset b 1 /y\nblock 10\nramp 100 210 4 a 1 b 3\nat 300 b 1\n");
 
     cr_assert(eq(u32, plan->num_pieces, 6));
     for (uint32_t j = 1; j < 5; j++) {
@@ -123,6 +123,23 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 ftp://host/x\n", "URL");
     refused("set a 1 repeat=0 /x\n", "repeat=0");
     refused("set a 1 repeat=2 repeat=3 /x\n", "repeat is given twice");
+    refused("set a 1 selct=\"label 1\" /x\n",
+            "line 1: a set has no key 'selct': did you mean 'select'?");
+    refused("set a 1 replabel=/y /x\n", "did you mean 'relabel'?");
+    refused("set a 1 colour=red /x\n", "a set has no key 'colour', only shuffle, repeat, select");
+    refused("set a 1 x=y\n", "a set has no key 'x'");
+    refused("sett a 1 /x\n", "not 'sett': did you mean 'set'?");
+    refused("set a 1 /x\nset b 1 /y\nblok 8\n", "line 3: a line begins with");
+    refused("set a 1 /x\nset b 1 /y\nblok 8\n", "not 'blok': did you mean 'block'?");
+    refused("set a 1 /x\nset b 1 /y\nlabels stack\nlabels names\n", "labels is given twice");
+    refused("set a 1 /x\nset b 1 /y\nblock 8\nblock 8\n", "be given once");
+    refused("set a 1 /x\nset b 1 /y\nepoch 8\nepoch a\n", "epoch is given twice");
+    refused("set a 1 /x\nstratify set\nstratify set\n", "stratify is given twice");
+    refused("set a 1 /x\nbalance label\nbalance label\n", "balance is given twice");
+    refused("set a 1 /x\nbalance label classes=2 classes=3\n", "classes is given twice");
+    refused("set 100 1 /x\nset b 1 /y\nepoch 100\n",
+            "'epoch 100' may be a number of positions or the set of this name");
+    refused("set a 1 relabel= /x\n", "relabel= is empty");
     refused("set a 1 shuffle=some /x\n", "shuffle 'some'");
     refused("set a 1 select=\"label 1 /x\n", "a quotation mark is missing");
     refused("set a 1 /x\nset b 1 /y\nblock 0\n", "block must be at least 1");
@@ -133,7 +150,11 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1 a 2\n", "named twice");
     refused("set a 1 /x\nset b 1 /y\nat 64\n", "all weights are 0");
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 64 b 1\n", "pieces must be in order");
-    refused("set a 1 /x\nset b 1 /y\nramp 64 100 3 a 1\n", "a ramp needs steps");
+    refused("set a 1 /x\nset b 1 /y\nramp 64 192 3 a 1\n", "a ramp needs steps");
+    refused("set a 1 /x\nset b 1 /y\nramp 60 192 2 a 1\n",
+            "a ramp begins at position 60, which is not a multiple of block = 64: the next is 64");
+    refused("set a 1 /x\nset b 1 /y\nramp 64 200 2 a 1\n",
+            "a ramp ends at position 200, which is not a multiple of block = 64: the next is 256");
     refused("set a 1 /x\nset b 1 /y\nskip 5 5\n", "A < B");
     refused("set a 1 /x\nset b 1 /y\nskip 5 9\nskip 9 12\n", "in order and apart");
 }
@@ -163,6 +184,36 @@ Test(orderplan, refuses_what_does_not_go_together)
     refused("set a 1 /x\nat 64 a 1\n", "one set has no weights to change");
     refused("set a 1 /x\nblock 8\n", "block is for mixtures");
     refused("set a 1 /x\nepoch 8\n", "write epoch=N in its line");
+}
+
+/* New weights replace those that were planned at or behind their first position. */
+Test(orderplan, is_amended)
+{
+    struct orderplan *plan = parse("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 640 b 1\nskip 5 9\n");
+    struct orderplan *amended = NULL;
+    struct plenum_error err;
+    uint64_t from = 0;
+
+    cr_assert(eq(int,
+                 orderplan_amend(plan, "# new\n at 640 a 3 b 1\nat 704 b 1", &amended, &from, &err),
+                 0),
+              "%s", err.text);
+    cr_expect(eq(u64, from, 640));
+    cr_expect(
+        eq(str, amended->text,
+           (char *)"set a 1 /x\nset b 1 /y\nat 64 a 1\nat 640 a 3 b 1\nat 704 b 1\nskip 5 9\n"));
+    orderplan_free(amended);
+    cr_assert(eq(int, orderplan_amend(plan, "ramp 0 128 2 b 1\n", &amended, &from, &err), -EINVAL));
+    cr_assert(eq(int, orderplan_amend(plan, "ramp 64 192 2 b 1\n", &amended, &from, &err), 0));
+    cr_expect(eq(str, amended->text,
+                 (char *)"set a 1 /x\nset b 1 /y\nat 64 a 1 b 3\nat 128 b 1\nskip 5 9\n"));
+    orderplan_free(amended);
+    cr_expect(eq(int, orderplan_amend(plan, "\n", &amended, &from, &err), -EINVAL));
+    cr_expect(eq(int, orderplan_amend(plan, "block 8\n", &amended, &from, &err), -EINVAL));
+    cr_expect(
+        eq(int, orderplan_amend(plan, "at 640 a 1\nset c 1 /z\n", &amended, &from, &err), -EINVAL));
+    cr_expect(eq(int, orderplan_amend(plan, "at x a 1\n", &amended, &from, &err), -EINVAL));
+    orderplan_free(plan);
 }
 
 /* A loader accepts only absolute paths. */

@@ -357,6 +357,22 @@ class StatusTest(ServiceCase):
         for line in out.splitlines():
             self.assertLessEqual(len(line), 120)
 
+    def test_sets(self):
+        """the shares of a plan's sets, so far and in the last epoch: /status.json, plenumctl and /metrics alike"""
+        plan = f"set a 3 {self.data}\nset b 1 generated:50\nblock 8\nepoch 80\nat 160 b 1\n"
+        self.start()
+        self.feed("--epochs", "100000", "--pause", "1", data=plan)
+        wait_for("the fifth epoch", lambda: (self.stream() or {"epoch": 0})["epoch"] >= 4)
+        stream = self.stream()
+        self.assertEqual([(s["name"], s["last_epoch_shown"], s["last_epoch_share"]) for s in stream["sets"]],
+                         [("a", 0, 0.0), ("b", 80, 1.0)])
+        self.assertEqual(stream["sets"][0]["shown"], 120)
+        self.assertIn("last epoch a 0.0%, b 100.0%", self.ctl())
+        metrics, (stream,) = self.metrics(), self.json()["streams"]
+        self.assertEqual(metrics[f'plenum_stream_set_samples{{stream="{stream["id"]}",set="a"}}'], 120)
+        self.assertEqual(metrics[f'plenum_stream_set_last_epoch_samples{{stream="{stream["id"]}",set="b"}}'], 80)
+        self.assertEqual([s["name"] for s in stream["sets"]], ["a", "b"])
+
     def test_names(self):
         """clients are shown by program name, pipelines as users wrote them, and paths unchanged"""
         os.symlink(self.data, os.path.join(self.folder, "link"))

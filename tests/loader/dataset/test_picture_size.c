@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* The sizes of images from their first bytes, against what the decoders find. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/dataset/picture_size.h"
+#include "loader/image/image.h"
+#include "tests/loader/image/made.h"
+
+enum { WIDTH = 70, HEIGHT = 45 };
+
+static struct image_decoder *decoder;
+
+static void setup(void)
+{
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+}
+
+static void teardown(void)
+{
+    image_decoder_destroy(decoder);
+}
+
+TestSuite(picture_size, .init = setup, .fini = teardown);
+
+/* Compare with the decoder, which writes the size if it can read the header. */
+static void compare(const char *name, struct made file)
+{
+    struct picture_size size = picture_size_find(file.bytes, file.len);
+    struct image_info info = {0};
+
+    (void)image_verify(decoder, &(struct image_file){file.bytes, file.len}, &info, NULL);
+    cr_expect(gt(u32, info.width, 0), "%s", name);
+    cr_expect(eq(u32, size.width, info.width), "%s", name);
+    cr_expect(eq(u32, size.height, info.height), "%s", name);
+    for (size_t len = 0; len < file.len; len += len < 64 ? 1 : 61) { /* a part: the same, or none */
+        uint8_t *part = malloc(len + 1);
+
+        cr_assert(ne(ptr, (void *)part, NULL));
+        memcpy(part, file.bytes, len);
+        size = picture_size_find(part, len);
+        cr_expect(size.width == 0 || size.width == info.width || len < 64, "%s %zu", name, len);
+        free(part);
+    }
+    free(file.bytes);
+}
+
+Test(picture_size, of_jpegs)
+{
+    for (size_t i = 0; i < made_kinds_count; i++) {
+        struct made_jpeg spec = made_kinds[i];
+
+        spec.width = WIDTH;
+        spec.height = HEIGHT;
+        compare(spec.name, make_jpeg(&spec));
+    }
+}
+
+Test(picture_size, of_pngs)
+{
+    compare("png",
+            make_png(&(struct made_png){
+                .name = "png", .width = WIDTH, .height = HEIGHT, .colour_type = 2, .depth = 8}));
+}
+
+Test(picture_size, of_ppms)
+{
+    for (size_t i = 0; i < made_ppms_count; i++) {
+        struct made_ppm spec = made_ppms[i];
+
+        spec.width = WIDTH;
+        spec.height = HEIGHT;
+        compare(spec.name, make_ppm(&spec));
+    }
+}
+
+#ifdef HAVE_WEBP
+Test(picture_size, of_webps)
+{
+    for (size_t i = 0; i < made_webps_count; i++) {
+        struct made_webp spec = made_webps[i];
+
+        spec.width = WIDTH;
+        spec.height = HEIGHT;
+        compare(spec.name, make_webp(&spec));
+    }
+}
+#endif
+
+Test(picture_size, is_none_for_other_files)
+{
+    static const uint8_t text[] = "this is not an image, whatever its name says";
+
+    cr_expect(eq(u32, picture_size_find(text, sizeof(text)).width, 0));
+    cr_expect(eq(u32, picture_size_find(text, 0).width, 0));
+    cr_expect(eq(u32, picture_size_find((const uint8_t *)"P6 70000 3\n", 11).width, 0));
+    cr_expect(eq(u32, picture_size_find((const uint8_t *)"P6 7 3\n", 7).width, 7));
+}
