@@ -123,6 +123,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_cache = {
     .name = "cache",
-    .summary = "show what a loader has cached of object stores, and what that saves",
+    .summary = "show what a loader has cached, and what that saves",
     .run = run,
 };
