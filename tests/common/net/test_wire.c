@@ -47,7 +47,7 @@ static const struct wire_open good = {.dataset = "folder:/data",
 enum { PLAN_BYTES = 4 };
 enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
 enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
-/* Those of STATUS that came with 1.7 and with 1.14. */
+/* Bytes of STATUS that came with 1.7, and with 1.14. */
 enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 2 * 4 + 13 * 8 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
