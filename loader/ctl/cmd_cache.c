@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_cache.c - plenumctl cache: the contents of a loader's cache of samples, and what it has saved. */
+/* cmd_cache.c - plenumctl cache: the contents of a loader's cache, and what it has saved. */
 #include "config.h"
 
 #include <errno.h>
