@@ -31,7 +31,7 @@ struct cache_use {
     uint64_t time;           /* in positions */
 };
 
-struct trace {
+struct cache_trace {
     struct cache_use *uses;
     uint32_t count;
     uint32_t hosts, streams;
@@ -68,7 +68,7 @@ static int by_time(const void *a, const void *b)
                                     : 0;
 }
 
-static void add_step(struct trace *t, uint32_t stream, struct order_place step)
+static void add_step(struct cache_trace *t, uint32_t stream, struct order_place step)
 {
     uint64_t later = stream * (uint64_t)samples * LATER / 100;
 
@@ -83,7 +83,7 @@ static void add_step(struct trace *t, uint32_t stream, struct order_place step)
 }
 
 /* What the first of the hosts uses. */
-static void make_trace(struct trace *t, enum order_shuffle shuffle)
+static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));
 
@@ -176,7 +176,7 @@ static bool plenum_use(struct keep *keep, const struct cache_use *u, bool *wrote
     return false;
 }
 
-static struct score run_plenum(const struct trace *t, uint32_t room)
+static struct score run_plenum(const struct cache_trace *t, uint32_t room)
 {
     struct keep *keep = need(keep_create((uint64_t)room * KEEP_BLOCK));
     struct course_stream *stream[STREAMS] = {NULL};
@@ -259,7 +259,7 @@ static uint64_t next_random(void)
 }
 
 /* What goes first has the largest key. */
-static uint64_t rule_key(enum rule rule, const struct trace *t, uint32_t i)
+static uint64_t rule_key(enum rule rule, const struct cache_trace *t, uint32_t i)
 {
     return rule == OPTIMUM ? t->uses[i].next : rule == RANDOM ? next_random() : UINT32_MAX - i;
 }
@@ -284,7 +284,7 @@ static bool rule_use(struct heap *h, enum rule rule, uint32_t room, uint32_t sam
     return false;
 }
 
-static struct score run_rule(const struct trace *t, enum rule rule, uint32_t room)
+static struct score run_rule(const struct cache_trace *t, enum rule rule, uint32_t room)
 {
     struct heap h = {.key = need(calloc(samples, sizeof(*h.key))),
                      .item = need(calloc(samples + 1, sizeof(*h.item))),
@@ -306,7 +306,8 @@ static struct score run_rule(const struct trace *t, enum rule rule, uint32_t roo
 
 static double worst = 1; /* hits of `plenum`, of those of the optimum */
 
-static void print_line(const struct trace *t, const char *shuffle, uint32_t percent, bool json)
+static void print_line(const struct cache_trace *t, const char *shuffle, uint32_t percent,
+                       bool json)
 {
     static const char *const names[RULES] = {"optimum", "lru", "fifo", "random", "never-evict"};
     uint32_t room = (uint32_t)((uint64_t)samples * percent / 100);
@@ -335,7 +336,8 @@ static void print_line(const struct trace *t, const char *shuffle, uint32_t perc
 static void run_all(bool json)
 {
     static const uint32_t hosts[] = {1, 2, 4, 16}, percents[] = {10, 25, 50, 90};
-    struct trace t = {.uses = need(calloc((size_t)samples * EPOCHS * STREAMS, sizeof(*t.uses)))};
+    struct cache_trace t = {.uses =
+                                need(calloc((size_t)samples * EPOCHS * STREAMS, sizeof(*t.uses)))};
 
     for (unsigned block = 0; block < 2; block++)
         for (size_t h = 0; h < ARRAY_LEN(hosts); h++)

@@ -243,8 +243,7 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
-/** Samples from stores on the loader's disk (loader/cache/diskcache.h); a range is usually a sample.
- */
+/** Samples of stores on the loader's disk (loader/cache/diskcache.h). Most ranges are samples. */
 struct wire_cache {
     bool open, paused;           /* paused: its disk is full, fails or is slow */
     uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */

@@ -121,8 +121,8 @@ static inline uint32_t order_deal(uint32_t per_step, uint32_t deal, uint32_t i)
     return deal ? i % deal * (per_step / deal) + i / deal : i;
 }
 
-/** The inverse of order_deal(): the index that takes the position at this distance from the first of
- *  its step. */
+/** The inverse of order_deal(): the index that takes the position at this distance from the
+ *  first of its step. */
 static inline uint32_t order_undeal(uint32_t per_step, uint32_t deal, uint32_t at)
 {
     uint32_t replicas = deal ? per_step / deal : 1;

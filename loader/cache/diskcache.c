@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a thread that writes.
+/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writing thread.
  *
  * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
  * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in

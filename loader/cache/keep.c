@@ -14,8 +14,8 @@
  *
  * If one course uses a data set, its uses are compared in whole epochs. With the same number of
  * hits, the samples in the cache then stay the same, instead of being replaced by those that come
- * soon, and misses are spread over the epoch. In the same epoch, the larger sample goes first, which
- * saves more requests. */
+ * soon, and misses are spread over the epoch. In the same epoch, the larger sample goes first,
+ * which saves more requests. */
 #include "config.h"
 
 #include "loader/cache/keep.h"

@@ -237,26 +237,29 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
+/* Read the rows of a file; those beyond its end are empty. */
+static int load_rows(int fd, struct shelf_row rows[SHELF_ROWS])
+{
+    size_t size = SHELF_ROWS * sizeof(*rows), have = 0;
+
+    while (have < size) {
+        ssize_t n = pread(fd, (uint8_t *)rows + have, size - have, (off_t)(ROWS_AT + have));
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n == 0)
+            return 0;
+        have += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
 /* Report the rows of a file, and erase those that are damaged or not wanted. */
 static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
-    size_t size = SHELF_ROWS * sizeof(struct shelf_row);
-    struct shelf_row *rows = calloc(1, size);
-    int fd = file_of(s, file * SHELF_ROWS), r = 0;
+    struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
+    int r = rows ? load_rows(file_of(s, file * SHELF_ROWS), rows) : -ENOMEM;
 
-    if (!rows)
-        return -ENOMEM;
-    for (size_t have = 0; have < size;) {
-        ssize_t n = pread(fd, (uint8_t *)rows + have, size - have, (off_t)(ROWS_AT + have));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            r = -errno;
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-    }
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
         struct keep_bytes bytes = {.key = row->key, .len = row->len, .hash = row->hash};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_cache.c - plenumctl cache: the contents of a loader's cache of samples, and what it has saved. */
+/* cmd_cache.c - plenumctl cache: the contents of a loader's cache, and what it has saved. */
 #include "config.h"
 
 #include <errno.h>
@@ -123,6 +123,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_cache = {
     .name = "cache",
-    .summary = "show what a loader has cached of object stores, and what that saves",
+    .summary = "show what a loader has cached, and what that saves",
     .run = run,
 };

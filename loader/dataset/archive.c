@@ -357,7 +357,8 @@ static int scan_object(struct archive_scan *s, struct archive *a)
     struct stamp stamp;
     int r;
 
-    a->source = (struct source){.fd = -1, .object = remote_object(a->dataset, a->number)};
+    a->source = (struct source){
+        .fd = -1, .object = remote_object(a->dataset, a->number), .sample = STORE_NO_SAMPLE};
     facts = store_get_facts(a->source.object);
     stamp = remote_stamp(facts);
     a->size = facts->size;

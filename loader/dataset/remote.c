@@ -599,7 +599,8 @@ void remote_begin_caching(struct dataset *d)
     struct remote *remote = d->remote;
     struct keep_key id;
 
-    if (!remote)
+    /* an object for each sample is not cached */
+    if (!remote || d->format->whole_files)
         return;
     id = identify_samples(d);
     remote->set = diskcache_get_set(&id);

@@ -248,8 +248,8 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     return XXH3_64bits_digest(&state);
 }
 
-/* Like identify(), for a cache that outlives the process: with the endpoint, and with a time only if
- * there is no ETag, because listings and answers may have different ones. */
+/* Like identify(), for a cache that outlives the process: with the endpoint, and with a time only
+ * if there is no ETag, because listings and answers may have different ones. */
 static struct keep_key identify_for_ever(const struct opened_place *p,
                                          const struct object_facts *facts)
 {

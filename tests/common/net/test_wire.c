@@ -48,6 +48,8 @@ enum { PLAN_BYTES = 4 };
 enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
 enum { SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1 };
 enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
+/* Bytes of STATUS that came with 1.7, and with 1.14. */
+enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 2 * 4 + 13 * 8 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
@@ -80,11 +82,12 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             /* except where an older version ends */                                               \
             size_t later = type_number == WIRE_OPEN     ? 32 + VIEWS_BYTES                         \
                            : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
-                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
+                           : type_number == WIRE_STATUS && n > 0 ? LOOPS_BYTES + CACHE_BYTES       \
                            : type_number == WIRE_STATUS_STREAM   ? SHARES_BYTES                    \
-                                                                 : SIZE_MAX / 2;                     \
+                                                                 : SIZE_MAX / 2;                   \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
+                (type_number == WIRE_STATUS && n + FRAME_HEADER_BYTES + CACHE_BYTES == b.len) ||   \
                 (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
                 (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + PLAN_BYTES == b.len) ||      \
                 (type_number == WIRE_RENDER && n + FRAME_HEADER_BYTES + 8 == b.len) ||             \
