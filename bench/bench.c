@@ -205,7 +205,7 @@ void bench_json_begin(struct json *j, const char *name)
 
     *j = (struct json){.file = stdout};
     bench_cpu_name(cpu, sizeof(cpu));
-    json_begin_object(j, NULL, false);
+    json_begin_object(j, NULL, JSON_LINES);
     json_text(j, "benchmark", name);
     json_text(j, "processor", cpu);
 }

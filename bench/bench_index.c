@@ -311,7 +311,7 @@ static void print_row(struct json *j, bool json, const char *name, struct took *
     double cpu_ratio = cpu / bench_spread_of(base.cpu, rounds).median;
 
     if (json) {
-        json_begin_object(j, NULL, true);
+        json_begin_object(j, NULL, JSON_FLAT);
         json_text(j, "name", name);
         bench_json_spread(j, &s, 6);
         json_real(j, "cpu", cpu, 6);
@@ -328,7 +328,7 @@ static void print_loader(struct json *j, bool json, const char *what,
                          const struct loader_figures *l)
 {
     if (json) {
-        json_begin_object(j, what, true);
+        json_begin_object(j, what, JSON_FLAT);
         json_real(j, "first_batch_ms", l->first_batch_ms, 1);
         json_real(j, "loader_bytes_a_sample", l->bytes_a_sample, 1);
         json_end_object(j);
@@ -402,7 +402,7 @@ int main(int argc, char **argv)
         bench_json_begin(&j, "index");
         json_number(&j, "samples", samples);
         json_number(&j, "samples_in_archives", in_archives);
-        json_begin_array(&j, "rows", false);
+        json_begin_array(&j, "rows", JSON_LINES);
     } else {
         printf("%u samples in %u folders, %u in %u archives; %u rounds; seconds\n\n", samples,
                a.folders, in_archives, a.archives, a.rounds);

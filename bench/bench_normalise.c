@@ -126,7 +126,7 @@ static void report(const struct bench_normalise_arguments *a)
         bench_json_begin(&j, "normalise");
         json_number(&j, "images", a->images);
         json_number(&j, "side", a->side);
-        json_begin_array(&j, "rows", false);
+        json_begin_array(&j, "rows", JSON_LINES);
     } else {
         printf("%u images of %ux%u pixels, %u rounds; bytes written a second, to memcpy()'s\n\n",
                a->images, a->side, a->side, a->rounds);
@@ -144,7 +144,7 @@ static void report(const struct bench_normalise_arguments *a)
                    ratio.max, rate.median);
             continue;
         }
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_text(&j, "pixels", sources[row->source].name);
         json_text(&j, "to", layout_names[row->layout]);
         json_text(&j, "type", type_names[row->type]);

@@ -146,7 +146,7 @@ static void print_json(const struct render_report *report)
     json_text(&j, "ratios_to", render_rows[report->base].name);
     json_real(&j, "packed_size", render_packed_size(report->context, report->files), 4);
     json_real(&j, "index_size", render_hints_size(report->context, report->files), 4);
-    json_begin_array(&j, "rows", false);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (size_t k = 0; k < ROWS; k++) {
         struct bench_spread rate, ratio;
 
@@ -154,20 +154,20 @@ static void print_json(const struct render_report *report)
             continue;
         rate = spread_of(report, k, NO_ROW);
         ratio = spread_of(report, k, report->base);
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_text(&j, "name", render_rows[k].name);
         bench_json_spread(&j, &rate, 1);
-        json_begin_object(&j, "ratio", true);
+        json_begin_object(&j, "ratio", JSON_FLAT);
         bench_json_spread(&j, &ratio, 3);
         json_end_object(&j);
         json_end_object(&j);
     }
     json_end_array(&j);
-    json_begin_array(&j, "missing", false);
+    json_begin_array(&j, "missing", JSON_LINES);
     for (size_t k = 0; k < ROWS; k++) {
         if (!render_rows[k].missing)
             continue;
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_text(&j, "name", render_rows[k].name);
         json_text(&j, "why", render_rows[k].missing);
         json_end_object(&j);
@@ -296,7 +296,7 @@ static void print_forms_head(const struct bench_render_arguments *a, const struc
         json_number(j, "images", files->count);
         json_number(j, "rounds", a->rounds);
         json_text(j, "pipeline", c->pipeline.text);
-        json_begin_array(j, "forms", false);
+        json_begin_array(j, "forms", JSON_LINES);
         return;
     }
     bench_cpu_name(cpu, sizeof(cpu));
@@ -315,14 +315,14 @@ static void print_form(const struct form *form, const struct render_report *repo
     struct bench_spread first = spread_of(report, find_row(PLAIN_ROW), NO_ROW);
 
     if (report->arguments->json) {
-        json_begin_object(j, NULL, false);
+        json_begin_object(j, NULL, JSON_LINES);
         json_text(j, "name", form->name);
         json_number(j, "left_out", files->refused);
         json_real(j, "kib_each", kib, 1);
-        json_begin_object(j, "full_decode", true);
+        json_begin_object(j, "full_decode", JSON_FLAT);
         bench_json_spread(j, &full, 1);
         json_end_object(j);
-        json_begin_object(j, "first", true);
+        json_begin_object(j, "first", JSON_FLAT);
         bench_json_spread(j, &first, 1);
         json_end_object(j);
     } else {
@@ -340,7 +340,7 @@ static void print_form(const struct form *form, const struct render_report *repo
         } else if (!report->arguments->json) {
             printf("  %19s", "");
         } else if (there) {
-            json_begin_object(j, col->key, true);
+            json_begin_object(j, col->key, JSON_FLAT);
             bench_json_spread(j, &q, 3);
             json_end_object(j);
         } else {

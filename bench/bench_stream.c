@@ -342,11 +342,11 @@ static void report_json(const struct bench_stream_arguments *a, const struct str
     json_number(&j, "rounds", a->rounds);
     json_number(&j, "batches", a->batches);
     json_number(&j, "micro_batch", a->micro_batch);
-    json_begin_array(&j, "rows", false);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (int i = 0; i < LINES; i++) {
         struct bench_spread s = bench_spread_of(lines[i].values, lines[i].count);
 
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_text(&j, "name", lines[i].name);
         json_text(&j, "what", lines[i].what);
         bench_json_spread(&j, &s, lines[i].digits);

@@ -432,7 +432,7 @@ static void print_table(const struct bench_prepare_arguments *a, const struct pr
 
 static void put_quality(struct json *j, const char *key, const struct quality *q)
 {
-    json_begin_object(j, key, true);
+    json_begin_object(j, key, JSON_FLAT);
     json_real(j, "psnr_db", psnr(q), 3);
     json_real(j, "ssim", mean_ssim(q), 5);
     json_end_object(j);
@@ -451,21 +451,21 @@ static void print_json(const struct bench_prepare_arguments *a, const struct pre
     json_number(&j, "rounds", a->rounds);
     json_number(&j, "quality", a->quality);
     json_text(&j, "subsampling", a->full_chroma ? "444" : "420");
-    json_begin_array(&j, "rows", false);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (size_t n = 0; n < ROWS; n++) {
         const struct prepare_row *row = &rows[n];
 
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_text(&j, "name", row->name);
         json_number(&j, "resized", row->resized);
         json_number(&j, "bytes", row->bytes);
         json_real(&j, "bytes_ratio", (double)row->bytes / (double)files->bytes, 4);
         bench_json_spread(&j, &row->rate, 1);
-        json_begin_object(&j, "ratio", true);
+        json_begin_object(&j, "ratio", JSON_FLAT);
         bench_json_spread(&j, &row->ratio, 3);
         json_end_object(&j);
         if (HAS_FFCV_ROW) {
-            json_begin_object(&j, "ratio_to_ffcv_raw_256", true);
+            json_begin_object(&j, "ratio_to_ffcv_raw_256", JSON_FLAT);
             bench_json_spread(&j, &row->to_ffcv, 3);
             json_end_object(&j);
         }

@@ -443,7 +443,7 @@ static struct bench_spread spread_of(const struct bench_stages_arguments *a, con
 static void report_row_json(struct json *j, const char *name, const char *how,
                             const struct bench_spread *s)
 {
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_text(j, "name", name);
     json_text(j, "how", how);
     bench_json_spread(j, s, 2);
@@ -467,7 +467,7 @@ static void report_json(const struct bench_stages_arguments *a, const struct sta
     json_number(&j, "images", files->count);
     json_number(&j, "rounds", a->rounds);
     json_text(&j, "pipeline", c->pipeline.text);
-    json_begin_array(&j, "rows", false);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
 

@@ -37,7 +37,7 @@ struct trace {
 static struct json *begin_event(struct trace *t, const char *phase, const char *name,
                                 uint32_t track)
 {
-    json_begin_object(&t->json, NULL, true);
+    json_begin_object(&t->json, NULL, JSON_FLAT);
     json_text(&t->json, "ph", phase);
     json_text(&t->json, "name", name);
     json_number(&t->json, "pid", t->process);
@@ -50,7 +50,7 @@ static void name_it(struct trace *t, const char *what, uint32_t track, const cha
 {
     struct json *j = begin_event(t, "M", what, track);
 
-    json_begin_object(j, "args", true);
+    json_begin_object(j, "args", JSON_FLAT);
     json_text(j, "name", name);
     json_end_object(j);
     json_end_object(j);
@@ -89,7 +89,7 @@ int trace_open(const struct plenum_job_info *info, const char *title, struct tra
     (void)clock_gettime(CLOCK_REALTIME, &real);
     t->offset_ns = (uint64_t)real.tv_sec * NS_PER_SEC + (uint64_t)real.tv_nsec - time_now_ns();
     t->json.file = t->file;
-    json_begin_array(&t->json, NULL, false);
+    json_begin_array(&t->json, NULL, JSON_LINES);
     (void)snprintf(text, sizeof(text), "instance %u on %s: %s", info->instance_index, host, title);
     name_it(t, "process_name", 0, text);
     name_it(t, "thread_name", TRACK_PROGRAM, "program");
@@ -121,7 +121,7 @@ static struct json *begin_span(struct trace *t, uint32_t track, const char *name
 
     put_time(t, begin_ns);
     json_real(j, "dur", (double)(end_ns > begin_ns ? end_ns - begin_ns : 0) / 1e3, 3);
-    json_begin_object(j, "args", true);
+    json_begin_object(j, "args", JSON_FLAT);
     return j;
 }
 
@@ -190,7 +190,7 @@ void trace_incident(struct trace *t, const char *text)
     j = begin_event(t, "i", "incident", TRACK_PROGRAM);
     json_text(j, "s", "p");
     put_time(t, time_now_ns());
-    json_begin_object(j, "args", true);
+    json_begin_object(j, "args", JSON_FLAT);
     json_text(j, "text", text);
     end_event(t);
 }

@@ -101,13 +101,16 @@ char *jobloader_form_address(const char *job, char *text, size_t size)
     return text;
 }
 
-static int watch(struct jobloader *l, int fd, bool wanted)
+static int watch(struct jobloader *l, int fd)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
 
-    if (epoll_ctl(l->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &ev) < 0)
-        return -errno;
-    return 0;
+    return epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+static void unwatch(struct jobloader *l, int fd)
+{
+    (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 static int copy_arg(struct jobloader *l, const char *arg)
@@ -146,7 +149,7 @@ static int open_page(struct jobloader *l, const char *where, struct plenum_error
                          "the status page cannot be served at %s: %s; choose another port, or 0 "
                          "for any free one",
                          where, strerror(-l->page_fd));
-    r = watch(l, l->page_fd, true);
+    r = watch(l, l->page_fd);
     return r < 0 ? error_set(err, r, "cannot watch the loader: %s", strerror(-r)) : 0;
 }
 
@@ -154,7 +157,7 @@ static int open_refuser(struct jobloader *l, struct tls *tls)
 {
     int r = refuser_create(tls, &l->refuser);
 
-    return r < 0 ? r : watch(l, refuser_get_fd(l->refuser), true);
+    return r < 0 ? r : watch(l, refuser_get_fd(l->refuser));
 }
 
 int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
@@ -214,9 +217,9 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
         goto fail;
     }
-    r = watch(l, l->listen_fd, true);
+    r = watch(l, l->listen_fd);
     if (r == 0)
-        r = watch(l, l->timer_fd, true);
+        r = watch(l, l->timer_fd);
     if (r == 0 && options->tls)
         r = open_refuser(l, options->tls);
     if (r < 0) {
@@ -332,7 +335,7 @@ static void read_text(struct jobloader *l)
         hand_on(text, (size_t)n);
         keep_last(l, text, (size_t)n);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        (void)watch(l, l->text_fd, false);
+        unwatch(l, l->text_fd);
         io_close(&l->text_fd);
     }
 }
@@ -464,23 +467,30 @@ static int spawn(struct jobloader *l)
     l->phase = JOBLOADER_UNKNOWN;
     l->started_ns = time_now_ns();
     (void)send(l->lifeline, "", 1, MSG_NOSIGNAL); /* requests heartbeats */
-    (void)watch(l, l->lifeline, true);
+    (void)watch(l, l->lifeline);
     if (l->pidfd >= 0)
-        (void)watch(l, l->pidfd, true);
+        (void)watch(l, l->pidfd);
     if (l->observer)
-        (void)watch(l, jobspawn_observer_fd(l->observer), true);
+        (void)watch(l, jobspawn_observer_fd(l->observer));
     if (l->text_fd >= 0)
-        (void)watch(l, l->text_fd, true);
+        (void)watch(l, l->text_fd);
     set_timer(l, 1000, 1000);
     return 0;
 }
 
-/* Watch for clients that wait for a loader, or stop watching. */
-static void watch_sockets(struct jobloader *l, bool wanted)
+/* Watch for clients that wait for a loader. */
+static void watch_sockets(struct jobloader *l)
 {
-    (void)watch(l, l->listen_fd, wanted);
+    (void)watch(l, l->listen_fd);
     if (l->page_fd >= 0)
-        (void)watch(l, l->page_fd, wanted);
+        (void)watch(l, l->page_fd);
+}
+
+static void unwatch_sockets(struct jobloader *l)
+{
+    unwatch(l, l->listen_fd);
+    if (l->page_fd >= 0)
+        unwatch(l, l->page_fd);
 }
 
 /* Schedule the next attempt, if a client still waits then. Clients that connect earlier get the
@@ -491,7 +501,7 @@ static void retry_later(struct jobloader *l)
     set_timer(l, (unsigned)l->backoff_ms, 0);
     l->backoff_ms = l->backoff_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : l->backoff_ms * 2;
     if (l->failure[0])
-        watch_sockets(l, true);
+        watch_sockets(l);
 }
 
 /* Record a failed start. */
@@ -536,7 +546,7 @@ static void start(struct jobloader *l)
         jobloader_answer_clients(l, -ENOEXEC, l->failure);
         return;
     }
-    watch_sockets(l, false);
+    unwatch_sockets(l);
     r = spawn(l);
     if (r < 0) {
         note_no_start(l, r);
@@ -566,7 +576,7 @@ static void bury(struct jobloader *l)
     if (l->dying < 0)
         return;
     (void)waitid(P_PIDFD, (id_t)l->dying, &info, WEXITED | WNOHANG); /* in case we are its parent */
-    (void)watch(l, l->dying, false);
+    unwatch(l, l->dying);
     io_close(&l->dying);
 }
 
@@ -591,7 +601,7 @@ static void kill_process(const struct jobloader *l)
 static void stop_observing(struct jobloader *l)
 {
     if (l->observer)
-        (void)watch(l, jobspawn_observer_fd(l->observer), false);
+        unwatch(l, jobspawn_observer_fd(l->observer));
     jobspawn_unobserve(l->observer);
     l->observer = NULL;
 }
@@ -621,11 +631,11 @@ static void describe_end(struct jobloader *l, const int *wait_status, bool again
 /* Forget everything about the loader except its pidfd, which becomes readable when it is gone. */
 static void forget_process(struct jobloader *l)
 {
-    (void)watch(l, l->lifeline, false);
+    unwatch(l, l->lifeline);
     io_close(&l->lifeline);
     io_close(&l->leash);
     if (l->text_fd >= 0)
-        (void)watch(l, l->text_fd, false);
+        unwatch(l, l->text_fd);
     io_close(&l->text_fd);
     assert(l->dying < 0); /* buried */
     l->dying = l->pidfd;  /* still watched */
@@ -704,9 +714,9 @@ static void note_end(struct jobloader *l)
     if (l->ended)
         return;
     l->ended = true;
-    (void)watch(l, l->lifeline, false);
+    unwatch(l, l->lifeline);
     if (l->pidfd >= 0)
-        (void)watch(l, l->pidfd, false);
+        unwatch(l, l->pidfd);
 }
 
 static void hear_observer(struct jobloader *l)
@@ -766,7 +776,7 @@ static void tick(struct jobloader *l)
     if (l->refuser)
         refuser_dispatch(l->refuser);
     if (l->pid == 0) {
-        watch_sockets(l, true);
+        watch_sockets(l);
         if (l->client_fd >= 0)
             start(l);
         return;

@@ -42,7 +42,7 @@ static void put_real(struct json *j, const char *key, uint64_t value, double sca
 
 static void put_loader(struct json *j, const struct wire_status *l)
 {
-    json_begin_object(j, "loader", false);
+    json_begin_object(j, "loader", JSON_LINES);
     json_text(j, "version", l->version);
     json_text(j, "host", l->host);
     json_number(j, "pid", l->pid);
@@ -68,9 +68,9 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_number(j, "memory_bytes", l->memory_bytes);
     json_number(j, "descriptors", l->descriptors);
     json_text(j, "loops", l->loops);
-    json_begin_array(j, "nodes", false);
+    json_begin_array(j, "nodes", JSON_LINES);
     for (uint32_t i = 0; i < l->lanes; i++) {
-        json_begin_object(j, NULL, true);
+        json_begin_object(j, NULL, JSON_FLAT);
         json_number(j, "threads", l->lane[i].threads);
         json_number(j, "streams", l->lane[i].streams);
         json_number(j, "ring_bytes", l->lane[i].ring_bytes);
@@ -82,7 +82,7 @@ static void put_loader(struct json *j, const struct wire_status *l)
 
 static void put_stream(struct json *j, const struct wire_status_stream *s)
 {
-    json_begin_object(j, NULL, false);
+    json_begin_object(j, NULL, JSON_LINES);
     json_number(j, "id", s->id);
     json_text(j, "client", s->client);
     json_number(j, "pid", s->pid);
@@ -117,9 +117,9 @@ void status_write_json(FILE *file, const struct status *status)
 {
     struct json j = {.file = file};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     put_loader(&j, &status->loader);
-    json_begin_array(&j, "streams", false);
+    json_begin_array(&j, "streams", JSON_LINES);
     for (uint32_t i = 0; i < status->loader.streams; i++)
         put_stream(&j, &status->streams[i]);
     json_end_array(&j);

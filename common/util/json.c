@@ -53,7 +53,7 @@ static void lead_in(struct json *j, const char *key)
     }
 }
 
-static void begin(struct json *j, const char *key, char bracket, bool flat)
+static void begin(struct json *j, const char *key, char bracket, enum json_layout layout)
 {
     bool inside_flat = j->depth > 0 && j->flat[j->depth - 1];
 
@@ -61,7 +61,7 @@ static void begin(struct json *j, const char *key, char bracket, bool flat)
     lead_in(j, key);
     (void)fputc(bracket, j->file);
     j->full[j->depth] = false;
-    j->flat[j->depth++] = flat || inside_flat;
+    j->flat[j->depth++] = layout == JSON_FLAT || inside_flat;
 }
 
 static void end(struct json *j, char bracket)
@@ -75,9 +75,9 @@ static void end(struct json *j, char bracket)
         (void)fputc('\n', j->file);
 }
 
-void json_begin_object(struct json *j, const char *key, bool flat)
+void json_begin_object(struct json *j, const char *key, enum json_layout layout)
 {
-    begin(j, key, '{', flat);
+    begin(j, key, '{', layout);
 }
 
 void json_end_object(struct json *j)
@@ -85,9 +85,9 @@ void json_end_object(struct json *j)
     end(j, '}');
 }
 
-void json_begin_array(struct json *j, const char *key, bool flat)
+void json_begin_array(struct json *j, const char *key, enum json_layout layout)
 {
-    begin(j, key, '[', flat);
+    begin(j, key, '[', layout);
 }
 
 void json_end_array(struct json *j)

@@ -17,10 +17,15 @@ struct json {
     bool flat[JSON_DEPTH_MAX]; /* is it written on one line? */
 };
 
-/** `key` NULL: an element of an array, or the top level. A `flat` one has no line breaks inside. */
-void json_begin_object(struct json *j, const char *key, bool flat);
+enum json_layout {
+    JSON_LINES, /* each member on its own line */
+    JSON_FLAT,  /* one line, including everything inside */
+};
+
+/** `key` NULL: an element of an array, or the top level. */
+void json_begin_object(struct json *j, const char *key, enum json_layout layout);
 void json_end_object(struct json *j);
-void json_begin_array(struct json *j, const char *key, bool flat);
+void json_begin_array(struct json *j, const char *key, enum json_layout layout);
 void json_end_array(struct json *j);
 /** `text` NULL: null. Invalid UTF-8 becomes U+FFFD. */
 void json_text(struct json *j, const char *key, const char *text);

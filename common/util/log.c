@@ -164,7 +164,7 @@ static void write_json(enum log_level level, const struct log_field *fields, con
     (void)gmtime_r(&now.tv_sec, &tm);
     (void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &tm);
     (void)snprintf(stamp, sizeof(stamp), "%s.%03ldZ", time, now.tv_nsec / 1000000);
-    json_begin_object(&j, NULL, true);
+    json_begin_object(&j, NULL, JSON_FLAT);
     json_text(&j, "time", stamp);
     json_text(&j, "level", names[level]);
     json_text(&j, "program", log_program);

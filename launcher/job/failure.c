@@ -116,7 +116,7 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     char *text = str_format("  | %.*s\n", (int)len, line);
 
     if (text)
-        (void)output_put_own(s->output, true, text, strlen(text));
+        (void)output_put_own(s->output, CONTROL_STDERR, text, strlen(text));
     free(text);
 }
 
@@ -195,7 +195,7 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
     log_error("%s", sentence);
     log_error("%s:", title);
     if (table)
-        (void)output_put_own(s->output, true, table, strlen(table));
+        (void)output_put_own(s->output, CONTROL_STDERR, table, strlen(table));
     free(table);
 out:
     for (uint32_t i = 0; i < count; i++)

@@ -182,7 +182,7 @@ static void print_table(struct supervisor *s)
         (void)fputc('\n', f);
     }
     if (fclose(f) == 0)
-        (void)output_put_own(s->output, false, text, size);
+        (void)output_put_own(s->output, CONTROL_STDOUT, text, size);
     free(text);
 }
 

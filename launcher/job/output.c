@@ -619,12 +619,9 @@ int output_put_progress(struct output *output, uint32_t instance, enum control_s
                bytes, len);
 }
 
-int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
+int output_put_own(struct output *output, enum control_stream stream, const char *bytes, size_t len)
 {
-    return put(output,
-               &(struct output_chunk){.instance = OWN,
-                                      .stream = on_stderr ? CONTROL_STDERR : CONTROL_STDOUT},
-               bytes, len);
+    return put(output, &(struct output_chunk){.instance = OWN, .stream = stream}, bytes, len);
 }
 
 int output_put_message(struct output *output, const char *bytes, size_t len)

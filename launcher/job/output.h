@@ -53,9 +53,10 @@ int output_put(struct output *output, uint32_t instance, enum control_stream str
 int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len);
 
-/** Queue our own text for standard error or standard output. There is no limit: this is for tables
+/** Queue our own text for CONTROL_STDERR or CONTROL_STDOUT. There is no limit: this is for tables
  * and reports, which are rare. */
-int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len);
+int output_put_own(struct output *output, enum control_stream stream, const char *bytes,
+                   size_t len);
 
 /** Queue a message for standard error. While standard error is not being read, messages queue up to
  * a limit; further ones are dropped, and a later line reports how many. */

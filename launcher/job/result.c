@@ -80,7 +80,7 @@ static void put_instance(struct json *j, const struct supervisor *s, uint32_t in
 {
     const struct instance *inst = &s->instances[index];
 
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_number(j, "index", index);
     json_text(j, "host", instance_host(s, inst)->name);
     json_number(j, "local_index", s->plan->instances[index].local_index);
@@ -107,7 +107,7 @@ static void put_all(struct json *j, const struct supervisor *s)
     report_sentence(&s->report, s->plan, s->job->program[0], s->job->directory, sentence,
                     sizeof(sentence));
     (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&begun, &tm));
-    json_begin_object(j, NULL, false);
+    json_begin_object(j, NULL, JSON_LINES);
     json_text(j, "job_id", s->job->id);
     json_number(j, "exit_status", (uint64_t)s->status);
     json_text(j, "cause", sentence[0] ? sentence : NULL);
@@ -118,7 +118,7 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_number(j, "restarts", s->job->restart_count);
     json_text(j, "started", date);
     json_seconds(j, "elapsed_seconds", elapsed);
-    json_begin_array(j, "instances", false);
+    json_begin_array(j, "instances", JSON_LINES);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         put_instance(j, s, i);
     json_end_array(j);

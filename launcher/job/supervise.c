@@ -201,7 +201,7 @@ static void show_state(struct supervisor *s)
     char *table = isatty(STDERR_FILENO) ? result_table(s) : NULL;
 
     if (table)
-        (void)output_put_own(s->output, true, table, strlen(table));
+        (void)output_put_own(s->output, CONTROL_STDERR, table, strlen(table));
     free(table);
 }
 

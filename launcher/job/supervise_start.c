@@ -37,7 +37,7 @@ static void log_to_output(const char *line, size_t len)
 /* Few lines follow the end of the job, and they matter: bypass the message limit. */
 static void log_last_words(const char *line, size_t len)
 {
-    if (output_put_own(log_output, true, line, len) < 0)
+    if (output_put_own(log_output, CONTROL_STDERR, line, len) < 0)
         (void)io_write_all(STDERR_FILENO, line, len);
 }
 

@@ -131,14 +131,14 @@ int version_print(bool as_json)
 
     count = list_parts(parts);
     if (as_json)
-        json_begin_object(&j, NULL, false);
+        json_begin_object(&j, NULL, JSON_LINES);
     for (size_t i = 0; i < count; i++) {
         if (!as_json) {
             printf("%-10s %s%s%s%s\n", parts[i].name, parts[i].version,
                    parts[i].path[0] ? " (" : "", parts[i].path, parts[i].path[0] ? ")" : "");
             continue;
         }
-        json_begin_object(&j, parts[i].name, true);
+        json_begin_object(&j, parts[i].name, JSON_FLAT);
         json_text(&j, "version", parts[i].version);
         json_text(&j, "path", parts[i].path[0] ? parts[i].path : NULL);
         json_end_object(&j);

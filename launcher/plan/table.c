@@ -151,7 +151,7 @@ static void put_known(struct json *j, const char *key, bool known, uint64_t valu
 
 static void put_host(struct json *j, const struct plan_host *h)
 {
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_text(j, "name", h->name);
     json_number(j, "first_instance", h->first);
     json_number(j, "num_instances", h->count);
@@ -169,7 +169,7 @@ static void put_host(struct json *j, const struct plan_host *h)
 
 static void put_devices(struct json *j, const char *devices)
 {
-    json_begin_array(j, "devices", true);
+    json_begin_array(j, "devices", JSON_FLAT);
     while (*devices) {
         size_t len = strcspn(devices, ",");
         char *one = strndup(devices, len);
@@ -187,7 +187,7 @@ static void put_instance(struct json *j, const struct plan *plan, uint32_t n)
     const struct plan_instance *i = &plan->instances[n];
     bool known = plan->hosts[i->host].known;
 
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_number(j, "index", n);
     json_text(j, "host", plan->hosts[i->host].name);
     json_number(j, "local_index", i->local_index);
@@ -208,22 +208,22 @@ void table_print_json(FILE *file, const struct plan *plan, const char *loader, c
 {
     struct json j = {.file = file};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_number(&j, "num_instances", plan->num_instances);
     json_number(&j, "num_replicas", plan->num_replicas);
     json_number(&j, "devices_per_replica", plan->devices_per_replica);
     json_text(&j, "process_placement", place_policy_name(plan->place.policy));
     json_text(&j, "loader", loader);
     json_text(&j, "started_by", starter);
-    json_begin_array(&j, "hosts", false);
+    json_begin_array(&j, "hosts", JSON_LINES);
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         put_host(&j, &plan->hosts[i]);
     json_end_array(&j);
-    json_begin_array(&j, "loader_hosts", true);
+    json_begin_array(&j, "loader_hosts", JSON_FLAT);
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
         json_text(&j, NULL, plan->loader_hosts[i].name);
     json_end_array(&j);
-    json_begin_array(&j, "instances", false);
+    json_begin_array(&j, "instances", JSON_LINES);
     for (uint32_t i = 0; i < plan->num_instances; i++)
         put_instance(&j, plan, i);
     json_end_array(&j);

@@ -317,13 +317,13 @@ static void print_json(const struct bench_arguments *a, struct measure *m)
     unsigned n = stages_of(m, stages);
     char sentence[256];
 
-    json_begin_object(&j, NULL, false);
-    json_begin_array(&j, "rows", false);
+    json_begin_object(&j, NULL, JSON_LINES);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (unsigned i = 0; i < SOURCES; i++)
         if (m[i].rounds) {
             double middle = median(&m[i]);
 
-            json_begin_object(&j, NULL, true);
+            json_begin_object(&j, NULL, JSON_FLAT);
             json_text(&j, "name", source_names[i]);
             json_real(&j, "min", m[i].rates[0], 1);
             json_real(&j, "median", middle, 1);
@@ -338,7 +338,7 @@ static void print_json(const struct bench_arguments *a, struct measure *m)
         json_number(&j, "threads", m[0].threads);
         json_number(&j, "io_threads", m[0].io_threads);
     }
-    json_begin_object(&j, "stages", true);
+    json_begin_object(&j, "stages", JSON_FLAT);
     for (unsigned i = 0; i < n; i++)
         json_real(&j, stages[i].name, stages[i].rate, 1);
     json_end_object(&j);

@@ -218,7 +218,7 @@ static void print_json(const struct hash_sum *sum)
     char hash[20];
 
     (void)snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)sum->hash);
-    json_begin_object(&j, NULL, true);
+    json_begin_object(&j, NULL, JSON_FLAT);
     json_text(&j, "hash", hash);
     json_number(&j, "samples", sum->samples);
     json_number(&j, "substituted", sum->substituted);

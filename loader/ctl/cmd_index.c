@@ -170,7 +170,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
     struct json j = {.file = stdout};
     char text[33];
 
-    json_begin_object(&j, NULL, true);
+    json_begin_object(&j, NULL, JSON_FLAT);
     json_text(&j, "name", dataset_get_name(d));
     json_number(&j, "samples", dataset_get_samples(d));
     json_number(&j, "classes", dataset_get_classes(d));
@@ -180,7 +180,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
     json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
     json_text(&j, "index", dataset_get_index_path(d));
     if (t) {
-        json_begin_object(&j, "tiles", true);
+        json_begin_object(&j, "tiles", JSON_FLAT);
         json_number(&j, "samples", atomic_load(&t->recorded));
         json_number(&j, "without", atomic_load(&t->without));
         json_number(&j, "bad", atomic_load(&t->bad));

@@ -123,7 +123,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
                (long long)label, (unsigned long long)step, replica, text_make_plain(name));
         return;
     }
-    json_begin_object(j, NULL, true);
+    json_begin_object(j, NULL, JSON_FLAT);
     json_number(j, "position", position);
     json_number(j, "sample", sample);
     json_signed(j, "label", label);
@@ -136,7 +136,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
 static void begin_list(struct json *j, const struct order_arguments *a)
 {
     if (a->json)
-        json_begin_array(j, NULL, false);
+        json_begin_array(j, NULL, JSON_LINES);
     else
         printf("position\tsample\tlabel\tstep\treplica\tname\n");
 }
@@ -358,9 +358,9 @@ out:
 
 static void print_json_sets(struct json *j, const struct run *run)
 {
-    json_begin_array(j, "sets", false);
+    json_begin_array(j, "sets", JSON_LINES);
     for (uint32_t i = 0; i < run->num_sets; i++) {
-        json_begin_object(j, NULL, true);
+        json_begin_object(j, NULL, JSON_FLAT);
         json_text(j, "name", run->sets[i].name);
         json_number(j, "samples", run->sets[i].samples);
         json_number(j, "pass", run->sets[i].positions);
@@ -374,7 +374,7 @@ static void print_json(const struct run *run, const uint64_t *padded)
 {
     struct json j = {.file = stdout};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_number(&j, "samples", run->samples);
     json_number(&j, "positions", run->positions);
     json_number(&j, "steps", run->steps);
@@ -384,9 +384,9 @@ static void print_json(const struct run *run, const uint64_t *padded)
     json_number(&j, "left_out", run->left_out);
     if (run->num_sets > 0)
         print_json_sets(&j, run);
-    json_begin_array(&j, "hosts", false);
+    json_begin_array(&j, "hosts", JSON_LINES);
     for (uint32_t h = 0; h < run->args->hosts; h++) {
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_number(&j, "samples", run->hosts[h].samples);
         json_number(&j, "padded", run->hosts[h].padded);
         json_number(&j, "bytes", run->hosts[h].bytes);

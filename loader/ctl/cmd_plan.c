@@ -183,17 +183,17 @@ static void print_json(const struct plan_arguments *a)
 {
     struct json j = {.file = stdout};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     if (a->image_ns)
         json_real(&j, "image_us", (double)a->image_ns / 1e3, 2);
     json_number(&j, "measured_jpegs", a->jpegs.all);
     json_number(&j, "measured_progressive", a->jpegs.progressive);
     json_number(&j, "measured_substituted", a->substituted);
-    json_begin_array(&j, "rows", false);
+    json_begin_array(&j, "rows", JSON_LINES);
     for (unsigned i = 0; i < a->num_replicas; i++) {
         struct plan_row row = estimate(a, a->replicas[i]);
 
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_number(&j, "replicas", row.replicas);
         json_real(&j, "step_ms", row.step_ms, 3);
         json_real(&j, "images_per_second", row.rate, 1);

@@ -80,14 +80,14 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
             printf("  known to be bad: %s\n", bad);
         return dataset_fields(d, sample, show_field, NULL, err);
     }
-    json_begin_object(&j, NULL, true);
+    json_begin_object(&j, NULL, JSON_FLAT);
     json_number(&j, "sample", sample);
     json_text(&j, "name", name);
     json_signed(&j, "label", label);
     json_text(&j, "class", *class ? class : NULL);
     json_number(&j, "bytes", dataset_get_sample_bytes(d, sample));
     json_text(&j, "known_bad", bad);
-    json_begin_object(&j, "fields", true);
+    json_begin_object(&j, "fields", JSON_FLAT);
     r = dataset_fields(d, sample, show_field, &j, err);
     json_end_object(&j);
     json_end_object(&j);

@@ -83,11 +83,28 @@ static const struct options_program program = {
     .words = words,
 };
 
+enum problem_kind {
+    BAD,
+    NOT_AS_PACKED,
+    JUNK,       /* bad unless the pipeline contains "junk" */
+    UNREADABLE, /* the sample itself may be good */
+    DIFFER,     /* the loader's fault, not the sample's */
+    IN_FIELD,
+};
+
+static const char *const kinds[] = {
+    [BAD] = "bad",
+    [NOT_AS_PACKED] = "not-as-packed",
+    [JUNK] = "junk",
+    [UNREADABLE] = "unreadable",
+    [DIFFER] = "decoders-differ",
+    [IN_FIELD] = "field",
+};
+
 /* A sample with a problem. */
 struct problem {
     uint32_t sample;
-    const char *kind;
-    bool unreadable;  /* the sample itself may be good */
+    enum problem_kind kind;
     uint64_t content; /* hash of the sample's bytes, or DATASET_NO_BYTES */
     struct plenum_error reason;
 };
@@ -120,7 +137,7 @@ struct verify {
 };
 
 /* `bytes`: the sample's bytes, or NULL if they could not be read. */
-static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool unreadable,
+static int add_problem(struct verify *v, uint32_t sample, enum problem_kind kind,
                        const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {
     uint64_t content = bytes ? stamp_hash_bytes(bytes->bytes, bytes->len) : DATASET_NO_BYTES;
@@ -129,8 +146,7 @@ static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool
     lock_acquire(&v->mu);
     r = array_grow(&v->problems, &v->cap_problems, v->num_problems, sizeof(*v->problems));
     if (r >= 0)
-        v->problems[v->num_problems++] =
-            (struct problem){sample, kind, unreadable, content, *reason};
+        v->problems[v->num_problems++] = (struct problem){sample, kind, content, *reason};
     lock_release(&v->mu);
     return r;
 }
@@ -143,12 +159,6 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
     c->label = dataset_get_label(v->dataset, sample);
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
-
-/* Kinds of problems that do not make an image bad. The first one is the loader's fault, not the
- * sample's. */
-static const char differ[] = "decoders-differ", in_field[] = "field";
-/* This kind makes an image bad only if the pipeline does not contain "junk". */
-static const char junk[] = "junk";
 
 /* Check that our own decoder produces the same pixels, or the same error, as libjpeg. */
 static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
@@ -173,7 +183,7 @@ static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, in
                     "the decoders differ: libjpeg: %s; Plenum's own: %s; report this file, and use "
                     "--decoder libjpeg until then",
                     code < 0 ? err->text : good, r < 0 ? own_err.text : good);
-    return add_problem(v, sample, differ, false, buffer, &difference);
+    return add_problem(v, sample, DIFFER, buffer, &difference);
 }
 
 static atomic_uint_fast64_t *counter_of(struct verify *v, const char *format)
@@ -276,7 +286,7 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
             (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
                                fields->spec[i].source);
     }
-    return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, in_field, false, NULL, &err);
+    return r == -ENOMEM || r == 0 ? r : add_problem(v, sample, IN_FIELD, NULL, &err);
 }
 
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
@@ -297,12 +307,12 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
             return s;
     }
     if (r == -ENOTSUP) /* other builds may decode it */
-        return add_problem(v, sample, "unreadable", true, NULL, &err);
+        return add_problem(v, sample, UNREADABLE, NULL, &err);
     if (r < 0)
-        return r == -EBADMSG ? add_problem(v, sample, "bad", false, buffer, &err) : r;
+        return r == -EBADMSG ? add_problem(v, sample, BAD, buffer, &err) : r;
     if (info.junk > 0) {
         (void)image_refuse_junk(info.junk, &err);
-        r = add_problem(v, sample, junk, false, buffer, &err);
+        r = add_problem(v, sample, JUNK, buffer, &err);
         return r < 0 ? r : check_fields(v, sample, thread, &info);
     }
     (void)atomic_fetch_add(counter_of(v, info.format), 1);
@@ -312,7 +322,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
     if (r < 0)
-        return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, buffer, &err) : r;
+        return r == -EBADMSG ? add_problem(v, sample, NOT_AS_PACKED, buffer, &err) : r;
     return check_fields(v, sample, thread, &info);
 }
 
@@ -339,8 +349,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
             track_content(v, sample, buffer);
         if (dataset_get_sample_bytes(v->dataset, sample) > 0)
             atomic_store(&v->unread, true);
-        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", r != -EBADMSG, NULL,
-                           &err);
+        return add_problem(v, sample, r == -EBADMSG ? BAD : UNREADABLE, NULL, &err);
     }
     (void)atomic_fetch_add(&v->bytes, buffer->len);
     if (v->content)
@@ -384,7 +393,7 @@ static void print_json(const struct verify *v)
     char name[4096], content[33], hex[33];
 
     hash_content(v, content);
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_text(&j, "name", dataset_get_name(v->dataset));
     json_number(&j, "samples", dataset_get_samples(v->dataset));
     json_number(&j, "bytes", v->bytes);
@@ -399,13 +408,13 @@ static void print_json(const struct verify *v)
     json_text(&j, "content", content[0] ? content : NULL);
     json_text(&j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
     json_text(&j, "bad_list", list_path(v));
-    json_begin_array(&j, "problems", false);
+    json_begin_array(&j, "problems", JSON_LINES);
     for (size_t i = 0; i < v->num_problems; i++) {
         const struct problem *p = &v->problems[i];
 
-        json_begin_object(&j, NULL, true);
+        json_begin_object(&j, NULL, JSON_FLAT);
         json_number(&j, "sample", p->sample);
-        json_text(&j, "kind", p->kind);
+        json_text(&j, "kind", kinds[p->kind]);
         json_text(&j, "name", dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
         json_text(&j, "reason", p->reason.text);
         json_end_object(&j);
@@ -472,7 +481,7 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     int r;
 
     for (size_t i = 0; i < v->num_problems; i++)
-        if (v->problems[i].unreadable)
+        if (v->problems[i].kind == UNREADABLE)
             return error_set(err, -EIO,
                              "the list of bad samples was not changed, because some samples could "
                              "not be read: run this again when they all can be, or use --no-list");
@@ -480,10 +489,10 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     if (!bad)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < v->num_problems; i++)
-        if (v->problems[i].kind != differ && v->problems[i].kind != in_field)
+        if (v->problems[i].kind != DIFFER && v->problems[i].kind != IN_FIELD)
             bad[count++] = (struct dataset_bad){.sample = v->problems[i].sample,
                                                 .reason = v->problems[i].reason.text,
-                                                .junk = v->problems[i].kind == junk,
+                                                .junk = v->problems[i].kind == JUNK,
                                                 .content = v->problems[i].content};
     r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;

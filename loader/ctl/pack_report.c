@@ -74,7 +74,7 @@ static void put_numbers(struct json *j, const struct pack_report *report)
     json_number(j, "packed", packed_of(s));
     json_number(j, "converted", s->outcomes[PACK_CONVERTED]);
     json_number(j, "without_divisor", s->whole_row);
-    json_begin_object(j, "kept", true);
+    json_begin_object(j, "kept", JSON_FLAT);
     for (int i = 0; i < PACK_OUTCOMES; i++)
         if (kept_names[i])
             json_number(j, kept_names[i], s->outcomes[i]);
@@ -86,9 +86,9 @@ static void put_files(struct json *j, const struct pack_report *report)
     uint64_t count;
     const struct pack_kept *kept = pack_record_get_kept(report->record, &count);
 
-    json_begin_array(j, "files", false);
+    json_begin_array(j, "files", JSON_LINES);
     for (uint64_t i = 0; i < count; i++) {
-        json_begin_object(j, NULL, true);
+        json_begin_object(j, NULL, JSON_FLAT);
         json_number(j, "sample", kept[i].sample);
         json_text(j, "outcome", pack_outcome_name(kept[i].outcome));
         json_text(j, "name", kept[i].name);
@@ -102,7 +102,7 @@ void pack_report_print_json(const struct pack_report *report)
 {
     struct json j = {.file = stdout};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_number(&j, "archives", report->archives);
     json_number(&j, "archives_made_now", report->made);
     put_numbers(&j, report);
@@ -122,7 +122,7 @@ static void put_options(struct json *j, const struct pack_report *report)
 {
     const struct pack_resize *resize = &report->plan->resize;
 
-    json_begin_object(j, "options", true);
+    json_begin_object(j, "options", JSON_FLAT);
     put_side(j, "longest", resize->longest);
     put_side(j, "shortest", resize->shortest);
     json_number(j, "raw_share", resize->raw_share);
@@ -145,10 +145,10 @@ char *pack_report_describe(const struct pack_report *report, size_t *len)
 
     if (!f)
         return NULL;
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_text(&j, "made_by", "plenumctl pack");
     json_text(&j, "version", PACKAGE_VERSION);
-    json_begin_object(&j, "source", true);
+    json_begin_object(&j, "source", JSON_FLAT);
     json_text(&j, "name", dataset_get_name(report->source));
     json_text(&j, "fingerprint", datasum_hex(report->plan->fingerprint, hex));
     json_end_object(&j);

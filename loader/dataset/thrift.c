@@ -15,11 +15,17 @@ enum {
     LONG = 15,       /* the size of a list follows as a varint */
 };
 
-static void fail(struct thrift *t, bool cut)
+static void fail(struct thrift *t)
 {
-    t->cut = t->cut || (cut && !t->bad);
     t->bad = true;
     t->at = t->end;
+}
+
+/* The bytes have ended. */
+static void fail_cut(struct thrift *t)
+{
+    t->cut = t->cut || !t->bad;
+    fail(t);
 }
 
 static size_t bytes_left(const struct thrift *t)
@@ -31,7 +37,7 @@ static size_t bytes_left(const struct thrift *t)
 static uint8_t take_byte(struct thrift *t)
 {
     if (bytes_left(t) == 0) {
-        fail(t, true);
+        fail_cut(t);
         return 0;
     }
     return *t->at++;
@@ -44,7 +50,10 @@ static uint64_t take_varint(struct thrift *t)
 
     if (varint_take(&t->at, t->end, &value))
         return value;
-    fail(t, t->at - begin < VARINT_MAX);
+    if (t->at - begin < VARINT_MAX)
+        fail_cut(t);
+    else
+        fail(t);
     return 0;
 }
 
@@ -56,7 +65,7 @@ static int64_t take_zigzag(struct thrift *t)
 static void skip_bytes(struct thrift *t, uint64_t count)
 {
     if (count > bytes_left(t))
-        fail(t, true);
+        fail_cut(t);
     else
         t->at += count;
 }
@@ -71,7 +80,7 @@ bool thrift_next(struct thrift *t, struct thrift_field *f)
     f->type = head & 0x0f;
     id = head >> 4 ? f->id + (head >> 4) : take_zigzag(t);
     if (t->bad || id < 0 || id > INT16_MAX || f->type == THRIFT_STOP || f->type > THRIFT_STRUCT) {
-        fail(t, false);
+        fail(t);
         return false;
     }
     f->id = (int32_t)id;
@@ -84,14 +93,14 @@ int64_t thrift_int(struct thrift *t, const struct thrift_field *f)
         return (int8_t)take_byte(t);
     if (f->type == THRIFT_I16 || f->type == THRIFT_I32 || f->type == THRIFT_I64)
         return take_zigzag(t);
-    fail(t, false);
+    fail(t);
     return 0;
 }
 
 bool thrift_bool(struct thrift *t, const struct thrift_field *f)
 {
     if (f->type != THRIFT_TRUE && f->type != THRIFT_FALSE)
-        fail(t, false);
+        fail(t);
     return f->type == THRIFT_TRUE;
 }
 
@@ -101,7 +110,7 @@ size_t thrift_binary(struct thrift *t, const struct thrift_field *f, const uint8
 
     *ret = t->at;
     if (f->type != THRIFT_BINARY)
-        fail(t, false);
+        fail(t);
     skip_bytes(t, len);
     return t->bad ? 0 : (size_t)len;
 }
@@ -109,7 +118,7 @@ size_t thrift_binary(struct thrift *t, const struct thrift_field *f, const uint8
 bool thrift_struct(struct thrift *t, const struct thrift_field *f)
 {
     if (f->type != THRIFT_STRUCT)
-        fail(t, false);
+        fail(t);
     return !t->bad;
 }
 
@@ -121,7 +130,7 @@ static size_t take_list(struct thrift *t, enum thrift_type *type)
 
     *type = head & 0x0f;
     if (count > bytes_left(t)) /* each element takes at least a byte */
-        fail(t, true);
+        fail_cut(t);
     return t->bad ? 0 : (size_t)count;
 }
 
@@ -133,9 +142,9 @@ size_t thrift_list(struct thrift *t, const struct thrift_field *f, enum thrift_t
     if (f->type == THRIFT_LIST)
         count = take_list(t, &found);
     else
-        fail(t, false);
+        fail(t);
     if (count > 0 && found != type)
-        fail(t, false);
+        fail(t);
     return t->bad ? 0 : count;
 }
 
@@ -173,7 +182,7 @@ static void skip_map(struct thrift *t, unsigned depth)
 static void skip_value(struct thrift *t, enum thrift_type type, bool in_list, unsigned depth)
 {
     if (depth == DEPTH_MAX)
-        fail(t, false);
+        fail(t);
     else if (type == THRIFT_TRUE || type == THRIFT_FALSE)
         skip_bytes(t, in_list);
     else if (type == THRIFT_BYTE)
@@ -191,7 +200,7 @@ static void skip_value(struct thrift *t, enum thrift_type type, bool in_list, un
     else if (type == THRIFT_STRUCT)
         skip_struct(t, depth + 1);
     else
-        fail(t, false);
+        fail(t);
 }
 
 void thrift_skip(struct thrift *t, enum thrift_type type)

@@ -240,11 +240,11 @@ static void write_history(FILE *file, const struct http *h)
                 {"render_busy", offsetof(struct second, render_busy), 1e6, 3},
                 {"read_busy", offsetof(struct second, read_busy), 1e6, 3}};
 
-    json_begin_object(&j, NULL, false);
+    json_begin_object(&j, NULL, JSON_LINES);
     json_number(&j, "interval_seconds", 1);
     json_bool(&j, "thumbnails", h->thumbnails);
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
-        json_begin_array(&j, rows[r].name, true);
+        json_begin_array(&j, rows[r].name, JSON_FLAT);
         for (unsigned i = h->num_seconds - n; i < h->num_seconds; i++) {
             const char *second = (const char *)&h->seconds[i % HISTORY];
 

@@ -60,7 +60,7 @@ Test(output, lines_are_tagged_and_never_split)
     put(o, 0, CONTROL_STDOUT, "fi");
     put(o, 0, CONTROL_STDOUT, "ve\n");
     put(o, 1, CONTROL_STDOUT, "end");
-    cr_assert(eq(int, output_put_own(o, true, "ours\n", 5), 0));
+    cr_assert(eq(int, output_put_own(o, CONTROL_STDERR, "ours\n", 5), 0));
     cr_assert(eq(int, output_flush(o, 5000), 0));
     cr_expect(eq(str, content_of(f),
                  (char *)"0@a 10 out> one\n"
@@ -208,7 +208,7 @@ Test(output, messages_that_are_not_read_are_counted)
 
         cr_assert(eq(int, output_put_message(o, line, (size_t)len), 0));
     }
-    cr_assert(eq(int, output_put_own(o, true, "a report\n", 9), 0)); /* has no limit */
+    cr_assert(eq(int, output_put_own(o, CONTROL_STDERR, "a report\n", 9), 0)); /* has no limit */
     f = fdopen(fds[0], "r");
     while (left_out == 0 && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "message %llu", &number) == 1) {

@@ -710,7 +710,9 @@ static bool ends(int r)
     return r == -ESTALE || r == -ENOENT || r == -ENOTDIR;
 }
 
-static struct dataset *open_set(const char *cache, bool forget, bool rebuild, int *code)
+enum opening { TO_SHOW, TO_VERIFY };
+
+static struct dataset *open_set(const char *cache, enum opening opening, int *code)
 {
     static const char *const formats[] = {"folder", "list", "tar", "tar", "tfrecord", "tar"};
     static const char *const files[] = {"data", "data/list.csv", "data/x.tar",
@@ -720,8 +722,8 @@ static struct dataset *open_set(const char *cache, bool forget, bool rebuild, in
     char name[1200], path[512], classes[512], folder[512];
     struct dataset_options options = {.cache_dir = path_of(cache, folder),
                                       .threads = 1,
-                                      .rebuild = rebuild,
-                                      .forget_bad = forget,
+                                      .rebuild = opening == TO_VERIFY,
+                                      .forget_bad = opening == TO_VERIFY,
                                       .fields = m.fields ? fields[m.form] : NULL};
     struct dataset *d = NULL;
     struct plenum_error err;
@@ -792,7 +794,7 @@ static void show(struct dataset *d, int code, struct shown *ret)
 static void look(const char *cache, struct shown *ret)
 {
     int code;
-    struct dataset *d = open_set(cache, false, false, &code);
+    struct dataset *d = open_set(cache, TO_SHOW, &code);
 
     show(d, code, ret);
     dataset_unref(d);
@@ -807,7 +809,7 @@ static void verify(void)
     struct plenum_error err;
     uint32_t count = 0;
     int code;
-    struct dataset *d = open_set("cache", true, true, &code);
+    struct dataset *d = open_set("cache", TO_VERIFY, &code);
 
     tell("verify\n");
     for (uint32_t i = 0; d && i < dataset_get_samples(d); i++) {
@@ -930,7 +932,7 @@ static bool goes_on(struct dataset *d)
 static struct dataset *begin_stream(void)
 {
     int code;
-    struct dataset *stream = open_set("cache", false, false, &code);
+    struct dataset *stream = open_set("cache", TO_SHOW, &code);
 
     num_history = 1;
     if (stream)

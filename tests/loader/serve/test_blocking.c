@@ -137,9 +137,13 @@ static void wait_at_the_end(void)
     tap_ok(look(&files.closed) == 10, "none stays open when all ends");
 }
 
-/* Bytes, or bytes and a descriptor, wait in a connection that is closed; the other end may have
- * gone before, with bytes unread. */
-static bool is_closed_here(bool with_fd, bool reset)
+enum {
+    WITH_FD = 1, /* a descriptor waits in the connection, besides bytes */
+    RESET = 2,   /* the other end has closed without reading everything */
+};
+
+/* Close a connection: does the loop's thread do it? */
+static bool is_closed_here(unsigned flags)
 {
     union io_descriptor_room control;
     char text[9000] = "text";
@@ -151,12 +155,12 @@ static bool is_closed_here(bool with_fd, bool reset)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         abort();
     for (unsigned i = 0; i < 3; i++) {
-        if (with_fd && i == 2)
+        if (flags & WITH_FD && i == 2)
             io_attach_descriptor(&msg, &control, fd);
         if (sendmsg(ends[0], &msg, 0) < 0)
             abort();
     }
-    if (reset) {
+    if (flags & RESET) {
         if (write(ends[1], text, 1) != 1)
             abort();
         (void)close(ends[0]);
@@ -168,17 +172,17 @@ static bool is_closed_here(bool with_fd, bool reset)
     here = pthread_equal(files.closer, pthread_self());
     (void)pthread_mutex_unlock(&files.mu);
     finish();
-    if (!reset)
+    if (!(flags & RESET))
         (void)close(ends[0]);
     return here;
 }
 
 static void connections_go_at_once_where_nothing_can_hang(void)
 {
-    tap_ok(is_closed_here(false, false), "a connection in which bytes wait is closed at once");
-    tap_ok(is_closed_here(false, true), "as is one whose other end has gone with bytes unread");
-    tap_ok(!is_closed_here(true, false), "one in which a descriptor waits is closed in a thread");
-    tap_ok(!is_closed_here(true, true), "whatever has happened to its other end");
+    tap_ok(is_closed_here(0), "a connection in which bytes wait is closed at once");
+    tap_ok(is_closed_here(RESET), "as is one whose other end has gone with bytes unread");
+    tap_ok(!is_closed_here(WITH_FD), "one in which a descriptor waits is closed in a thread");
+    tap_ok(!is_closed_here(WITH_FD | RESET), "whatever has happened to its other end");
 }
 
 struct piece {
