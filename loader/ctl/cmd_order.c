@@ -162,13 +162,16 @@ static void list_step(const struct ctl_stream *s, const struct order_arguments *
 struct found_positions {
     uint32_t *at;
     size_t count, cap;
+    bool failed; /* out of memory */
 };
 
 static void note_position(void *arg, uint32_t position)
 {
     struct found_positions *found = arg;
 
-    if (array_grow(&found->at, &found->cap, found->count, sizeof(*found->at)) == 0)
+    found->failed =
+        found->failed || array_grow(&found->at, &found->cap, found->count, sizeof(*found->at)) < 0;
+    if (!found->failed)
         found->at[found->count++] = position;
 }
 
@@ -225,6 +228,10 @@ static int list_sample(const struct ctl_stream *s, const struct order_arguments 
         mixture_find_sample(s->spec.order.mixture, a->epoch, sample, note_position, &found);
     else
         find_plain(&s->spec.order, a->epoch, sample, &found);
+    if (found.failed) {
+        free(found.at);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
     if (found.count > 0)
         qsort(found.at, found.count, sizeof(*found.at), by_position);
     begin_list(&j, a);
