@@ -14,6 +14,7 @@
  * `generated`. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -115,6 +116,7 @@ static int by_value(const void *a, const void *b)
 
 static double median(struct measure *m)
 {
+    assert(m->rounds <= ROUNDS_MAX);
     qsort(m->rates, m->rounds, sizeof(m->rates[0]), by_value);
     return m->rounds ? m->rates[m->rounds / 2] : NAN;
 }
@@ -152,6 +154,7 @@ static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t 
         }
     }
     plenum_stream_get_stats(stream, &after);
+    assert(m->rounds < ROUNDS_MAX);
     m->rates[m->rounds++] =
         (double)(after.samples - before.samples) * (double)NS_PER_SEC / (double)(now - begin);
     m->waited += (double)(after.wait_ns - before.wait_ns);
@@ -177,6 +180,7 @@ static int measure_once(const char *dataset, const struct bench_arguments *a, un
     struct plenum_stream *stream;
     int r;
 
+    assert(source < SOURCES && a->rounds > 0);
     plenum_stream_options_init(&o);
     o.dataset = dataset;
     o.pipeline = a->stream.pipeline;
@@ -226,7 +230,9 @@ struct bench_stage {
     double rate;
 };
 
-static unsigned stages_of(struct measure *m, struct bench_stage *ret)
+enum { STAGES = 4 };
+
+static unsigned stages_of(struct measure *m, struct bench_stage ret[STAGES])
 {
     struct measure *real = &m[0];
     unsigned n = 0;
@@ -241,6 +247,7 @@ static unsigned stages_of(struct measure *m, struct bench_stage *ret)
         ret[n++] = (struct bench_stage){"transport", median(&m[1])};
     if (m[2].rounds)
         ret[n++] = (struct bench_stage){"hand-over", median(&m[2])};
+    assert(n <= STAGES);
     return n;
 }
 
@@ -251,13 +258,14 @@ static const struct bench_stage *slowest(const struct bench_stage *stages, unsig
     for (unsigned i = 0; i < n; i++)
         if (!least || stages[i].rate < least->rate)
             least = &stages[i];
+    assert(n == 0 || least);
     return least;
 }
 
 /* Write one sentence that says whether the host is the bottleneck. */
 static void verdict(const struct bench_arguments *a, struct measure *m, char *ret, size_t size)
 {
-    struct bench_stage stages[4];
+    struct bench_stage stages[STAGES];
     unsigned n = stages_of(m, stages);
     const struct bench_stage *least = slowest(stages, n);
     double need, waiting;
@@ -287,7 +295,7 @@ static void verdict(const struct bench_arguments *a, struct measure *m, char *re
 
 static void print_text(const struct bench_arguments *a, struct measure *m)
 {
-    struct bench_stage stages[4];
+    struct bench_stage stages[STAGES];
     unsigned n = stages_of(m, stages);
     char sentence[256];
 
@@ -313,7 +321,7 @@ static void print_text(const struct bench_arguments *a, struct measure *m)
 static void print_json(const struct bench_arguments *a, struct measure *m)
 {
     struct json j = {.file = stdout};
-    struct bench_stage stages[4];
+    struct bench_stage stages[STAGES];
     unsigned n = stages_of(m, stages);
     char sentence[256];
 

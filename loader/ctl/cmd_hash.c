@@ -6,6 +6,7 @@
  * possible: it goes from position to position. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
     uint64_t g = place.epoch * steps->n + place.position, end = (place.epoch + 1) * steps->n,
              begin = place.epoch * steps->n;
 
+    assert(place.position < steps->n);
     if (order_is_skipped(steps, place))
         return true;
     for (uint32_t i = 0; i < steps->num_gaps; i++) {
@@ -152,6 +154,7 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t ste
 
     if (!pixels)
         return error_set(err, -ENOMEM, "out of memory");
+    assert(end <= s->steps.n);
     for (uint64_t epoch = 0; epoch < epochs && sum->samples < most; epoch++) {
         struct order_place place = {.epoch = epoch};
 
@@ -194,6 +197,7 @@ static int hash_all(const char *name, const struct hash_arguments *a, struct has
             goto out;
         parts[i].spec.jpeg = a->decoder;
         own = order_steps_left(&parts[i].steps, (struct order_place){0});
+        assert(i == 0 || parts[i].steps.last == parts[0].steps.last);
         if (i == 0)
             steps = own;
         steps = parts[i].steps.last == ORDER_DROP ? min_u64(steps, own) : max_u64(steps, own);

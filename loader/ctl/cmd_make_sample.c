@@ -6,6 +6,7 @@
  * grey, progressive, CMYK and other samplings, restart markers, and a few PNGs. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 {
     size_t count = (size_t)e->width * e->height;
 
+    assert(e->grey != e->cmyk); /* one channel, or four */
     for (size_t i = 0; i < count; i++) {
         const uint8_t *p = rgb + i * 3;
 

@@ -3,6 +3,7 @@
  * read. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
 {
     uint32_t at = (uint32_t)(from % steps->per_step), m = a->stream.micro_batch;
 
+    assert(m > 0 && steps->per_step % m == 0); /* R * M */
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
@@ -101,6 +103,7 @@ static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_
     for (;; place = next, step++) {
         next = order_place_settle(steps, order_place_after(steps, place));
         *begin = place.position;
+        assert(*begin <= position);
         if (next.epoch != epoch || next.position > position)
             return step;
     }
@@ -301,6 +304,7 @@ static void count_set(struct run *run, uint32_t sample)
         return;
     while (set + 1 < run->num_sets && run->sets[set + 1].first <= sample)
         set++;
+    assert(run->sets[set].first <= sample);
     run->sets[set].shown++;
 }
 
@@ -312,6 +316,8 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
     uint64_t end = s->steps.num_gaps > 0 ? s->steps.n : steps * s->steps.per_step;
     uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
+    assert(share > 0 && a->instances % a->hosts == 0); /* check() */
+    assert(first + count <= a->instances);
     for (uint64_t p = 0; p < end; p++) {
         uint32_t instance = first + replica_of(&s->steps, a, p) / share;
         struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
@@ -348,6 +354,7 @@ static int walk_parts(const char *name, struct run *run, struct plenum_error *er
         if (r < 0)
             goto out;
         steps = order_steps_left(&parts[i].steps, (struct order_place){0});
+        assert(i == 0 || parts[i].steps.last == parts[0].steps.last);
         if (i == 0)
             run->steps = steps;
         run->steps = parts[i].steps.last == ORDER_DROP ? min_u64(run->steps, steps)
@@ -436,6 +443,7 @@ static void note_sets(const struct ctl_stream *s, struct run *run)
     struct dataset_set sets[MIXTURE_SETS_MAX];
 
     run->num_sets = dataset_get_sets(s->dataset, sets);
+    assert(run->num_sets <= MIXTURE_SETS_MAX);
     for (uint32_t i = 0; i < run->num_sets; i++) {
         (void)snprintf(run->sets[i].name, sizeof(run->sets[i].name), "%s", sets[i].name);
         run->sets[i].first = sets[i].first;

@@ -100,6 +100,7 @@ static size_t line_length(const char *text, const char *separator, size_t letter
 {
     size_t len = 0, gap = strlen(separator);
 
+    assert(gap > 0); /* otherwise the search would not advance */
     for (;;) {
         const char *end = strstr(text + len, separator);
         size_t next = end ? (size_t)(end - text) : strlen(text);
@@ -129,6 +130,7 @@ static uint32_t images_height(const struct render_spec *spec)
 {
     uint32_t height = 0;
 
+    assert(spec->views.count > 0);
     for (uint32_t i = 0; i < spec->views.count; i++)
         height += spec->views.view[i].pipeline.height + SEAM;
     return height - SEAM;
@@ -256,6 +258,7 @@ static int render_cell(void *arg, uint64_t index, unsigned thread)
     uint8_t *values;
     int r;
 
+    assert(index < s->args->count && !cell->pixels && !cell->words);
     cell->pixels = malloc(render_bytes(spec));
     values = malloc(ctl_field_bytes(s->stream) + 1);
     if (!cell->pixels || !values) {
@@ -334,6 +337,8 @@ static void draw_images(const struct sheet *s, uint32_t left, uint32_t top, cons
 {
     const struct views *views = &s->stream->spec.views;
 
+    assert(left + images_width(&s->stream->spec) <= s->canvas.width);
+    assert(top + images_height(&s->stream->spec) <= s->canvas.height);
     for (uint32_t i = 0; i < views->count; i++) {
         uint32_t width = views->view[i].pipeline.width, height = views->view[i].pipeline.height;
 
@@ -354,6 +359,7 @@ static void draw_cell(const struct sheet *s, uint32_t index)
     uint32_t y = s->top + index / s->columns * s->cell_height;
     struct line below = {x, y + images_height(spec) + SCALE, images_width(spec), SCALE, 0x202020};
 
+    assert(index < s->args->count && cell->pixels);
     if (cell->failed)
         canvas_write(&s->canvas, &below, "failed");
     else
@@ -382,6 +388,7 @@ static int lay_out(struct sheet *s, struct plenum_error *err)
     const struct render_spec *spec = &s->stream->spec;
     uint32_t rows = (s->args->count + s->columns - 1) / s->columns;
 
+    assert(rows > 0 && rows * s->columns >= s->args->count);
     s->cell_width = images_width(spec) + GAP;
     s->cell_height = images_height(spec) + (views_mix(&spec->views) ? 3U : 2U) * LINE +
                      s->word_lines * (FONT_HEIGHT + 1) * s->word_scale + GAP;

@@ -2,6 +2,7 @@
 /* cmd_status.c - plenumctl status: shows what a loader is doing, once or repeatedly. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -101,6 +102,7 @@ static int store_answer(struct status_answer *a, const struct frame_header *h,
             wire_get_status_stream(payload, &a->status.streams[a->got]) < 0)
             return error_set(err, -EPROTO, "%s: %s", address, nonsense);
         a->got++;
+        assert(a->got <= a->status.loader.streams);
         break;
     default:
         return 0;
@@ -202,6 +204,7 @@ static void draw(const struct loaders *l)
 
     if (!file)
         return;
+    assert(l->count > 0); /* find_loaders() */
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     each = (unsigned)max_u64((size.ws_row > 2 ? size.ws_row - 1u : 23) / l->count, 1);
     (void)fputs("\033[H", file);
@@ -317,6 +320,7 @@ static int add_name(struct loaders *l, const struct address *name, struct plenum
 
     if (r < 0)
         return r;
+    assert(count > 0);
     for (int i = 0; i < count && r >= 0; i++)
         r = add_address(l, &found[i], err);
     free(found);

@@ -7,6 +7,7 @@
  * be incomplete; then only the complete lines are used. */
 #include "config.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -97,6 +98,7 @@ static void put_event(struct join *join, const char *event)
 {
     const char *pid = strstr(event, "\"pid\": ");
 
+    assert(join->files > 0); /* the number of this file */
     fprintf(join->out, "%s\n", join->events++ ? "," : "[");
     if (!pid) {
         fputs(event, join->out);

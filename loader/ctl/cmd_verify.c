@@ -14,6 +14,7 @@
  * not put the sample on the list: a stream with other fields, or without fields, can show it. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -155,6 +156,7 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
 {
     struct content *c = &v->content[sample];
 
+    assert(sample < dataset_get_samples(v->dataset));
     c->len = buffer->len;
     c->label = dataset_get_label(v->dataset, sample);
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
@@ -170,6 +172,7 @@ static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, in
     struct image_info own;
     int r;
 
+    assert(thread < v->threads);
     image_decoder_use_jpeg(v->decoders[thread], IMAGE_JPEG_PLENUM);
     r = image_verify(v->decoders[thread], &(struct image_file){buffer->bytes, buffer->len}, &own,
                      &own_err);
@@ -209,6 +212,7 @@ static int render_mask(struct verify *v, unsigned thread, const struct pipeline 
     int r = image_render_views(v->decoders[thread], &view, 1, &store,
                                &(struct image_file){buffer->bytes, buffer->len}, err);
 
+    assert(item_bytes <= sizeof(number));
     view.dst = &number;
     return r < 0 ? r : image_render_masks(v->decoders[thread], &view, 1, item_bytes, mask, err);
 }
@@ -494,6 +498,7 @@ static int keep_list(struct verify *v, struct plenum_error *err)
                                                 .reason = v->problems[i].reason.text,
                                                 .junk = v->problems[i].kind == JUNK,
                                                 .content = v->problems[i].content};
+    assert(count <= v->num_problems);
     r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;
     v->num_bad = count;

@@ -5,6 +5,7 @@
 
 #include "loader/ctl/font.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 static const uint8_t glyphs[95][FONT_HEIGHT] = {
@@ -140,6 +141,7 @@ void canvas_write(const struct canvas *canvas, const struct line *at, const char
 {
     uint32_t step = (FONT_WIDTH + 1) * at->scale;
 
+    assert(step > 0 && canvas->pixels);
     for (uint32_t used = 0; *text && used + step <= at->max_width; text++) {
         if (((unsigned char)*text & 0xC0) == 0x80)
             continue; /* a later byte of a character */

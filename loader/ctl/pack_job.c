@@ -138,6 +138,7 @@ static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 
     if (!sorted)
         return -ENOMEM;
+    assert(count > 0); /* no archive is empty */
     for (uint32_t i = 0; i < count; i++)
         sorted[i] = (struct named){keys[i], i};
     qsort(sorted, count, sizeof(*sorted), compare_named);
@@ -165,6 +166,7 @@ static int make_keys(const struct pack_job *job, uint32_t archive, char **keys)
     char path[PATH_BYTES];
     int r = 1;
 
+    assert(count <= job->options->plan->samples - first);
     for (uint32_t i = 0; i < count; i++) {
         keys[i] =
             make_key(dataset_get_sample_path(job->options->source, first + i, path, sizeof(path)));
@@ -194,6 +196,7 @@ static int begin_archive(struct pack_job *job, uint32_t archive, struct plenum_e
     struct pack_output *o = &job->output;
     int r;
 
+    assert(!o->writer && !o->keys); /* the previous archive has ended */
     o->path = archive_path(job, archive, "");
     o->partial = archive_path(job, archive, ".partial");
     o->keys = calloc(job->options->plan->per_archive, sizeof(*o->keys));
@@ -244,6 +247,7 @@ static int write_members(struct pack_job *job, const struct slot *slot, uint32_t
     char *name;
     int r = -ENOMEM, n;
 
+    assert(o->writer && key);
     (void)dataset_get_sample_path(job->options->source, sample, source, sizeof(source));
     name = str_format("%s%s", key, slot->extension ? slot->extension : default_extension(source));
     if (name)
@@ -268,6 +272,7 @@ static int account(struct pack_job *job, const struct slot *slot, uint32_t sampl
     struct plenum_error why;
     char path[PATH_BYTES];
 
+    assert(slot->ready && outcome < PACK_OUTCOMES);
     sum->samples++;
     sum->bytes_before += slot->bytes_before;
     sum->bytes_after += slot->result.bytes ? slot->result.len : slot->raw.len;
@@ -288,6 +293,7 @@ static uint32_t sample_of(const struct pack_job *job, uint64_t turn, uint32_t *a
 {
     uint32_t each = job->options->plan->per_archive;
 
+    assert(turn / each < job->num_missing);
     *archive = job->missing[turn / each];
     return *archive * each + (uint32_t)(turn % each);
 }
@@ -337,6 +343,7 @@ static void write_ready(struct pack_job *job)
         struct slot *slot = &job->slots[job->written % job->window];
         int r;
 
+        assert(job->written < job->total);
         lock_release(&job->mu);
         r = write_slot(job, slot, job->written, &err);
         lock_acquire(&job->mu);
@@ -373,6 +380,7 @@ static int pack_sample(struct pack_job *job, uint32_t sample, unsigned thread, s
     struct dataset_buffer *buffer = &job->buffers[thread];
     int r = 0;
 
+    assert(thread < job->threads);
     *ret = (struct slot){.ready = true};
     if (!job->decoders[thread] && image_decoder_create(&job->decoders[thread]) < 0)
         return error_set(err, -ENOMEM, "out of memory");
@@ -420,6 +428,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
     while (job->code == 0 && index >= job->written + job->window)
         lock_wait(&job->mu, &job->space);
     if (job->code == 0) {
+        assert(!slot->ready && !slot->result.bytes); /* its previous sample has been written */
         made.raw = slot->raw;
         /* The file is kept: move it into the slot, and reuse the slot's memory. */
         if (!made.result.bytes) {
@@ -486,6 +495,7 @@ static int find_missing(struct pack_job *job, struct plenum_error *err)
         job->missing[job->num_missing++] = i;
         job->total += pack_plan_count(plan, i);
     }
+    assert(job->total <= plan->samples);
     return 0;
 }
 

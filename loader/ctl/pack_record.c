@@ -101,6 +101,7 @@ static enum pack_outcome outcome_named(const char *name)
 
 static void forget_kept(struct pack_record *r, uint64_t from)
 {
+    assert(from <= r->num_kept);
     while (r->num_kept > from) {
         r->num_kept--;
         free(r->kept[r->num_kept].name);
@@ -367,6 +368,7 @@ int pack_record_open(const char *folder, const struct pack_plan *plan, struct pa
 
     if (!r)
         return error_set(err, -ENOMEM, "out of memory");
+    assert(plan->samples > 0 && plan->per_archive > 0);
     *r = (struct pack_record){.plan = *plan, .fd = -1};
     r->path = str_format("%s/%s", folder, record_name);
     r->archives = calloc(pack_plan_archives(plan), sizeof(*r->archives));
@@ -401,6 +403,7 @@ void pack_record_close(struct pack_record *r)
 
 const struct pack_archive *pack_record_get(const struct pack_record *r, uint32_t archive)
 {
+    assert(archive < pack_plan_archives(&r->plan));
     return &r->archives[archive];
 }
 
@@ -439,6 +442,7 @@ int pack_record_add(struct pack_record *r, uint32_t archive, const struct tar_wr
 
     if (!f)
         return error_set(err, -ENOMEM, "out of memory");
+    assert(archive < pack_plan_archives(&r->plan) && r->first_pending <= r->num_kept);
     for (; r->first_pending < r->num_kept; r->first_pending++) {
         const struct pack_kept *k = &r->kept[r->first_pending];
 

@@ -8,6 +8,7 @@
 
 #include "loader/ctl/pack_report.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,6 +28,7 @@ void pack_report_add_up(struct pack_report *report)
 
         pack_sum_add(&report->sum, &a->sum);
         report->archive_bytes += a->written.bytes;
+        assert(a->there); /* a report follows a complete run */
     }
 }
 

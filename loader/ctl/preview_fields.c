@@ -114,6 +114,7 @@ static void print_numbers(const struct field_shape *shape, const uint8_t *value,
     uint32_t item = field_item_bytes(shape->type);
     size_t at = strlen(ret);
 
+    assert(are_shown(shape, len) && len % item == 0);
     for (uint32_t i = 0; i < len / item && at < size; i++) {
         int64_t whole;
         float real;

@@ -7,6 +7,7 @@
 
 #include "loader/ctl/scene.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,6 +61,7 @@ static double smooth(double low, double high, double v)
 {
     double t = clamp01((v - low) / (high - low));
 
+    assert(low < high || low > high); /* it may fall, too */
     return t * t * (3 - 2 * t);
 }
 
@@ -145,6 +147,7 @@ static void cells_of(const struct scene *s, double x, double y, double *near, do
                 *next = d;
             }
         }
+    assert(*near <= *next && *next < 9); /* nine cells, a point in each */
     *near = sqrt(*near);
     *next = sqrt(*next);
 }
@@ -296,6 +299,7 @@ static const struct {
 
 const char *scene_name(uint32_t kind)
 {
+    assert(kind < SCENE_KINDS);
     return kinds[kind].name;
 }
 
@@ -325,6 +329,7 @@ void scene_paint(uint32_t kind, uint64_t seed, uint32_t number, uint32_t width, 
     struct scene s = {.seed = seed ^ (uint64_t)kind << 40, .number = number};
     double shorter = width < height ? width : height;
 
+    assert(kind < SCENE_KINDS && width > 0 && height > 0);
     set_scene(&s, kind);
     for (uint32_t row = 0; row < height; row++)
         for (uint32_t column = 0; column < width; column++) {

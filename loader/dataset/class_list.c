@@ -3,6 +3,7 @@
 
 #include "loader/dataset/class_list.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ static size_t line_length(const char *line, const char *end)
 {
     const char *newline = memchr(line, '\n', (size_t)(end - line));
 
+    assert(line <= end);
     return (size_t)((newline ? newline : end) - line);
 }
 
@@ -162,6 +164,7 @@ static int take_names(struct found_classes *found, struct class_list *list)
         list->names[i] = memcpy(list->text + at, found->names[i], len);
         at += len;
     }
+    assert(at + 1 == bytes && found->count <= CLASS_LIST_MAX);
     list->count = (uint32_t)found->count;
     return 0;
 }
@@ -218,6 +221,7 @@ static int find_numerals(struct class_list *list)
         if (kind == NUMBER_INTEGER)
             list->numerals[list->num_numerals++] = (struct class_numeral){value, i};
     }
+    assert(list->num_numerals <= list->count);
     qsort(list->numerals, list->num_numerals, sizeof(*list->numerals), compare_values);
     return 0;
 }

@@ -12,6 +12,7 @@
 
 #include "loader/dataset/field_json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 
@@ -331,6 +332,7 @@ int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct ple
         r = add_boxes(s, value, err);
     if (r < 0)
         return r;
+    assert(s->numbers.len % sizeof(struct plenum_box) == 0 && s->numbers.len <= FIELD_BYTES_MAX);
     ret->bytes = s->numbers.bytes;
     ret->len = (uint32_t)s->numbers.len;
     ret->shape = (struct field_shape){

@@ -8,6 +8,7 @@
 
 #include "loader/dataset/dataset_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -143,6 +144,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
     char *path = str_format("%s.lock", d->index_path);
     int lock = path ? cache_open_lock(path) : -1;
 
+    assert(d->index_path && tries > 0);
     free(path);
     *ret = -1;
     while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
@@ -203,6 +205,7 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     }
     if (d->index_path) /* we hold the lock: no other process writes it */
         cache_remove_leftovers(d->index_path);
+    assert(!d->index_path || lock >= 0);
     r = build(d, options, err);
     if (r >= 0 && d->index_path)
         keep_index(d, options);

@@ -253,6 +253,7 @@ int json_parse(const char *text, size_t len, struct json_at *ret, struct plenum_
     ret->end = c.end;
     while (is_space(ret->end[-1]))
         ret->end--;
+    assert(c.depth == 0 && ret->at < ret->end);
     return 0;
 }
 
@@ -285,6 +286,7 @@ static const char *past_value(const char *at, const char *end)
             depth++;
             at++;
         } else if (*at == '}' || *at == ']') {
+            assert(depth > 0);
             depth--;
             at++;
         } else if (depth > 0) {
@@ -294,6 +296,7 @@ static const char *past_value(const char *at, const char *end)
                 at++;
         }
     } while (depth > 0);
+    assert(at <= end);
     return at;
 }
 
@@ -331,13 +334,16 @@ static uint32_t hex_quad(const char *at)
 {
     uint32_t value = 0;
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        assert(hex_value(at[i]) >= 0); /* check_escape() */
         value = value << 4 | (uint32_t)hex_value(at[i]);
+    }
     return value;
 }
 
 static size_t put_utf8(uint32_t code, char *ret)
 {
+    assert(code < 0x110000);
     if (code < 0x80) {
         ret[0] = (char)code;
         return 1;

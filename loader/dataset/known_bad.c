@@ -9,6 +9,7 @@
 
 #include "loader/dataset/dataset_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ static int set_bad_path(struct dataset *d, const struct dataset_options *options
     if (cache_folder(options->cache_dir, cache, sizeof(cache)) < 0)
         return 0;
     datasum_hex(d->index.header->fingerprint, hex);
+    assert(!d->bad_path);
     d->bad_path = str_format("%s/%s.bad", cache, hex);
     return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
 }

@@ -3,6 +3,7 @@
 
 #include "loader/dataset/label.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,6 +47,7 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
                          s.len, s.text, rule->offset ? " with the label-offset" : "", most,
                          value < 0 || rule->offset < 0 ? " (see label-offset)" : "");
     ret->class = (int32_t)(value + rule->offset);
+    assert(ret->class >= 0);
     return 0;
 }
 
@@ -58,6 +60,7 @@ static int take_numeral(const struct label_rule *rule, int64_t value, struct sho
     const struct class_numeral *found;
     size_t count = class_list_find_value(classes, value, &found);
 
+    assert(!classes->numbers && classes->has_numerals);
     if (count == 0)
         return not_listed(classes, s, err);
     if (count > 1)
@@ -84,6 +87,7 @@ int label_read(const struct label_rule *rule, enum label_source source, const ch
     struct shown s = show(text, len);
     int64_t value = 0, found;
 
+    assert(rule->offset >= INT32_MIN && rule->offset <= -(int64_t)INT32_MIN);
     *ret = (struct label){0};
     if (source == LABEL_VALUE || (classes && classes->numbers))
         kind = number_parse(text, len, &value);

@@ -8,6 +8,7 @@
  * at once. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -67,6 +68,7 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
     free(d->where);
     d->where = file;
     slash = strrchr(file, '/');
+    assert(slash); /* the path is absolute */
     if (base && base[0] == '/')
         folder = strdup(base);
     else
@@ -138,6 +140,7 @@ static int add_line(struct list_scan *s, const struct listfile_line *line)
 
     if (r < 0)
         return r;
+    assert(line->offset <= UINT32_MAX); /* read_text() */
     s->files[s->num_files++] = (struct found_line){.path = line->path,
                                                    .label = line->label,
                                                    .line = line->number,
@@ -181,6 +184,7 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
     struct stat st;
 
     (void)thread;
+    assert(turn * FILES_A_TURN < s->num_files);
     for (size_t i = turn * FILES_A_TURN; i < end; i++) {
         struct found_line *f = &s->files[i];
         int r = scope_stat(&s->dataset->scope, f->path, &st);
@@ -234,9 +238,12 @@ static int look_at_all(struct list_scan *s, struct plenum_error *err)
 /* Without images, the bytes of a sample are its line. */
 static int measure_lines(struct list_scan *s, size_t len)
 {
-    for (size_t i = 0; i < s->num_files; i++)
-        s->files[i].size =
-            (i + 1 < s->num_files ? s->files[i + 1].offset : len) - s->files[i].offset;
+    for (size_t i = 0; i < s->num_files; i++) {
+        size_t end = i + 1 < s->num_files ? s->files[i + 1].offset : len;
+
+        assert(s->files[i].offset < end);
+        s->files[i].size = end - s->files[i].offset;
+    }
     return 0;
 }
 
@@ -324,6 +331,7 @@ static bool is_same_list(const struct dataset *d, const struct stat *st)
     atomic_uint_fast64_t *found = (atomic_uint_fast64_t *)(uintptr_t)&d->list_ctime_ns;
     struct stamp stamp = d->index.containers[0].stamp, now = stamp_of(-1, st);
 
+    assert(d->index.header->containers == 1);
     switch (stamp_compare(&stamp, st)) {
     case STAMP_SAME:
         return true;

@@ -8,6 +8,7 @@
 
 #include "loader/dataset/listfile.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -38,6 +39,7 @@ static bool is_blank(char c)
 /* Strip blanks from both ends; writes a NUL after the last character. */
 static char *trim(char *begin, char *end)
 {
+    assert(begin <= end);
     while (begin < end && is_blank(*begin))
         begin++;
     while (end > begin && is_blank(end[-1]))
@@ -59,6 +61,7 @@ static int parse_quoted(struct listfile *l, char **field, struct plenum_error *e
     size_t line = l->line;
     char *to = l->text + l->at;
 
+    assert(*to == '"');
     *field = to;
     for (l->at++; l->at < l->len; l->at++) {
         char c = l->text[l->at];
@@ -191,6 +194,7 @@ static int parse_line(struct listfile *l, struct listfile_line *line, struct ple
             parse_text(l, line);
         if (r < 0)
             return r;
+        assert(l->at > line->offset && l->at <= l->len);
         if (!is_empty(line))
             return 1;
     }
@@ -224,6 +228,7 @@ static int refuse_two(const struct listfile_line *header, int first, int second,
 {
     const char *a = header->fields[first], *b = header->fields[second];
 
+    assert(first >= 0 && first < second);
     if (strcasecmp(a, b) == 0)
         return error_set(
             err, -EBADMSG,
@@ -331,6 +336,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
             return refuse_two(&first, label, second, "label", err);
         l->label_field = (unsigned)label;
     }
+    assert(l->path_field <= LISTFILE_FIELDS_MAX && l->label_field <= LISTFILE_FIELDS_MAX);
     memcpy(l->header, first.fields, first.num_fields * sizeof(first.fields[0]));
     l->num_header = first.num_fields;
     return 0;

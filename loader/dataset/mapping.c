@@ -7,6 +7,7 @@
 
 #include "loader/dataset/mapping.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -80,6 +81,7 @@ void mapping_close(const uint8_t *mapping, size_t size)
 {
     if (!mapping)
         return;
+    assert(atomic_load(&mapped) >= max_u64(size, MAPPED_LEAST));
     (void)munmap((void *)(uintptr_t)mapping, size);
     (void)atomic_fetch_sub(&mapped, max_u64(size, MAPPED_LEAST));
 }
@@ -88,6 +90,7 @@ int mapping_copy(void *dst, const uint8_t *from, size_t len)
 {
     sigjmp_buf here;
 
+    assert(!escape); /* copies do not nest */
     if (sigsetjmp(here, 0) != 0) {
         escape = NULL;
         return -EIO;

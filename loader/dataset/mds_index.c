@@ -131,6 +131,7 @@ static const struct mds_layout *keep_layout(struct mds_index *index, struct mds_
 {
     size_t n = index->num_layouts;
 
+    assert(l->count > 0 && l->variable <= l->count);
     if (n > 0 && is_alike(index->layouts[n - 1], l)) {
         layout_free(l);
         return index->layouts[n - 1];

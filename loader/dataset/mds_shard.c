@@ -56,6 +56,7 @@ int mds_find_values(struct mds_reader *r, const struct mds_sample *sample, struc
     const struct mds_layout *l = r->shard->layout;
     uint64_t head = sample->begin, at = sample->begin + l->variable * sizeof(uint32_t);
 
+    assert(sample->begin <= sample->end && sample->end <= r->shard->bytes);
     for (size_t i = 0; i < l->count; i++) {
         uint32_t len = l->columns[i].size;
 

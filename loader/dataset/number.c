@@ -3,6 +3,7 @@
 
 #include "loader/dataset/number.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -87,6 +88,7 @@ static bool read_decimal(const char *text, size_t len, struct decimal *ret)
     ret->len = (size_t)(at - ret->digits);
     ret->fraction = point ? (size_t)(at - point) - 1 : 0;
     at = digits ? read_exponent(at, end, &ret->exponent) : NULL;
+    assert(ret->fraction <= ret->len);
     return at == end;
 }
 
@@ -109,6 +111,7 @@ static enum number_kind evaluate(const struct decimal *d, int64_t *ret)
         *ret = 0;
         return NUMBER_INTEGER;
     }
+    assert(significant > zeros); /* the first significant digit is not 0 */
     scale += (int64_t)zeros;
     significant -= zeros;
     if (scale < 0)
@@ -311,6 +314,7 @@ static uint32_t code_of(const unsigned char *at, size_t len)
 {
     uint32_t code = len == 1 ? *at : *at & (0x7fU >> len);
 
+    assert(len >= 1 && len <= 4);
     for (size_t i = 1; i < len; i++)
         code = code << 6 | (at[i] & 0x3f);
     return code;
@@ -343,6 +347,7 @@ static size_t fold_text(const char *text, size_t len, char *ret)
 /* Skip `count` bytes at the beginning. */
 static void skip(const char **text, size_t *len, size_t count)
 {
+    assert(count <= *len);
     *text += count;
     *len -= count;
 }

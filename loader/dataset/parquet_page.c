@@ -194,6 +194,7 @@ bool parquet_page_is_packed(const struct parquet_source *s, const struct parquet
 
 uint32_t parquet_page_region_len(const struct parquet_page *page)
 {
+    assert(page->def_bytes <= page->len && page->rep_bytes <= page->len - page->def_bytes);
     return page->len - page->def_bytes - page->rep_bytes;
 }
 
@@ -349,6 +350,7 @@ static int place_by_dictionary(struct body *b, const struct parquet_values *dict
         return bad(b, "it needs a dictionary, which the column does not have");
     if (b->present == 0)
         return 0;
+    assert(region->bytes); /* needs_bytes() */
     if (b->pos >= region->len || region->bytes[b->pos] > 32)
         return bad(b, "the width of its indices is wrong");
     d.runs = (struct runs){.at = region->bytes + b->pos + 1,
@@ -361,6 +363,7 @@ static int place_by_dictionary(struct body *b, const struct parquet_values *dict
 /* Allocate room for computed values of this width. */
 static int compute(struct body *b, uint32_t width, uint8_t **ret)
 {
+    assert(width > 0 && b->region->bytes); /* needs_bytes() */
     *ret = malloc((size_t)b->present * width + 1);
     return *ret ? 0 : out_of_memory(b->err);
 }
@@ -452,6 +455,7 @@ static int place_lengths(struct body *b)
     struct deltas d;
     int r;
 
+    assert(b->region->bytes); /* needs_bytes() */
     if (!deltas_begin(&d, b->region->bytes + b->pos, b->region->len - b->pos))
         return bad(b, "its deltas cannot be read");
     b->v->in = NULL; /* until they have places */
@@ -515,6 +519,7 @@ static int mark_nulls(struct body *b, const uint8_t *levels, size_t len)
     struct runs runs = {.at = levels, .end = levels + len};
     uint32_t level;
 
+    assert(max > 0); /* otherwise there are no levels */
     while (max >> runs.width)
         runs.width++;
     for (uint32_t i = 0; i < b->v->count; i++) {

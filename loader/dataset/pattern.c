@@ -5,6 +5,7 @@
 
 #include "loader/dataset/pattern.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -96,6 +97,7 @@ static int match_entries(struct pattern_expansion *e, const char *folder, const 
     DIR *dir;
     int r;
 
+    assert(len > 0);
     if (part && exact && scope_stat(e->scope, exact, &st) == 0) { /* its brackets are literal */
         r = add_entry(e, folder, part, rest);
         free(exact);
@@ -315,6 +317,7 @@ static int expand_list(struct pattern_expansion *e, const struct pattern_braces 
             inner--;
         }
     }
+    assert(inner == 0); /* find_close() */
     return 0;
 }
 
@@ -342,9 +345,11 @@ static int expand(struct pattern_expansion *e, const char *pattern, unsigned dep
  * found. */
 static bool turns_back(const char *pattern)
 {
-    for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2)
+    for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2) {
+        assert(p > pattern);                             /* after the first of these characters */
         if (strchr("/{,", p[-1]) && strchr("/},", p[2])) /* or the end */
             return true;
+    }
     return false;
 }
 
@@ -352,8 +357,10 @@ int pattern_expand_names(const char *folder, const char *pattern, pattern_glob *
                          struct pattern_list *ret, struct plenum_error *err)
 {
     struct pattern_expansion e = {.folder = folder, .glob = glob, .arg = arg, .err = err};
-    int r = expand(&e, pattern, 0);
+    int r;
 
+    assert(glob); /* without it, files are searched, for which there must be a scope */
+    r = expand(&e, pattern, 0);
     if (r < 0)
         pattern_list_fini(&e.list);
     else

@@ -5,6 +5,7 @@
 
 #include "loader/dataset/dataset_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
         if (!buffer->bytes)
             return -ENOMEM;
     }
+    assert(buffer->bytes && buffer->cap - DATASET_PADDING >= len);
     buffer->len = len;
     memset(buffer->bytes + len, 0, DATASET_PADDING);
     return 0;
@@ -166,6 +168,7 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     bool touched;
     int fd, r;
 
+    assert(d->format->whole_files && number < d->index.header->samples);
     d->format->file(d, sample, path, sizeof(path));
     fd = open_file(d, path, &st, err);
     if (fd < 0)

@@ -20,6 +20,7 @@
 
 #include "loader/dataset/scope.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,6 +43,7 @@ static bool is_below(const char *path, const char *root)
 {
     size_t len = strlen(root);
 
+    assert(len > 0);
     return strncmp(path, root, len) == 0 &&
            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/');
 }
@@ -131,6 +133,7 @@ static int walk_into(struct scope_walk *w, const char *name, const char *rest)
     struct stat st;
     int fd, r;
 
+    assert(w->fd >= 0 && !strchr(name, '/'));
     if (len + strlen(name) + 2 > sizeof(w->done))
         return visible_error(w, -ENAMETOOLONG);
     fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -194,6 +197,7 @@ static int walk_open(struct scope_walk *w, int flags)
         w->fd = -1;
         return fd;
     }
+    assert(w->up >= 0 || S_ISDIR(st.st_mode)); /* "/" is a folder */
     if (S_ISDIR(st.st_mode))
         fd = openat(w->fd, ".", flags);
     else

@@ -3,6 +3,7 @@
 
 #include "loader/dataset/stamp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -164,6 +165,7 @@ static bool has_bytes(const struct scope *scope, const char *path, const struct 
     XXH3_state_t state;
     uint8_t *piece = malloc(PIECE);
 
+    assert(stamp->content != 0); /* it was read when it was indexed */
     (void)XXH3_64bits_reset(&state);
     if (fd < 0 || !piece)
         r = -ENOMEM;

@@ -5,6 +5,7 @@
 
 #include "loader/dataset/unpack.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -141,6 +142,7 @@ static int unpack_snappy(const struct unpack_block *b)
     while (s.at < s.end) {
         uint8_t tag = *s.at++;
 
+        assert(s.have <= s.len);
         if (!((tag & 3) == 0 ? put_literal(&s, tag) : put_copy(&s, tag)))
             return -EBADMSG;
     }
@@ -155,6 +157,7 @@ static int inflate_all(z_stream *z, const struct unpack_block *b)
 {
     int r;
 
+    assert(b->packed_len <= UINT_MAX && b->len <= UINT_MAX);
     z->next_in = (uint8_t *)(uintptr_t)b->packed; /* zlib does not write to it */
     z->avail_in = (unsigned)b->packed_len;
     z->next_out = b->bytes;
