@@ -75,8 +75,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (oracle_header(data + 4, size - 4, &width, &height, &orientation) == 0 &&
         (uint64_t)width * height > 1 << 18)
         return 0;
-    if (!oracle_agrees(decoder, &parsed[data[0] % ARRAY_LEN(pipelines)], &draw, &store, data + 4,
-                       size - 4, why, NULL, &err)) {
+    if (!oracle_agrees(decoder,
+                       &(struct rendering){&parsed[data[0] % ARRAY_LEN(pipelines)], &draw, &store,
+                                           data + 4, size - 4},
+                       why, NULL, &err)) {
         if (strstr(err.text, "more than 100 scans") ||
             strstr(err.text, "the AVIF has more than ") || strstr(err.text, "the AVIF's "))
             return 0; /* the oracle does not have these limits */

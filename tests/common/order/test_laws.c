@@ -57,19 +57,25 @@ static struct order_steps steps_of(const struct order *order, struct world w, en
         .n = order_positions(order), .per_step = w.replicas * w.micro_batch, .last = last};
 }
 
+/* What one of `instances` instances shows. */
+struct share {
+    const struct order *order;
+    const struct order_steps *steps;
+    uint32_t instances, instance;
+};
+
 /* One instance's samples of the step at `place`, counted in `shown` [data set]; invalid ones are
  * counted separately. */
-static void show_step(const struct order *order, const struct order_steps *steps, struct world w,
-                      uint32_t instance, struct order_place place, uint32_t *shown,
+static void show_step(const struct share *share, struct order_place place, uint32_t *shown,
                       uint32_t *padding)
 {
-    uint32_t local = steps->per_step / w.instances;
+    uint32_t local = share->steps->per_step / share->instances;
 
     for (uint32_t i = 0; i < local; i++) {
-        uint64_t p = place.position + (uint64_t)instance * local + i;
+        uint64_t p = place.position + (uint64_t)share->instance * local + i;
 
-        if (p < steps->n)
-            shown[order_sample(order, (uint32_t)place.epoch, (uint32_t)p)]++;
+        if (p < share->steps->n)
+            shown[order_sample(share->order, (uint32_t)place.epoch, (uint32_t)p)]++;
         else
             ++*padding;
     }
@@ -92,7 +98,11 @@ Test(laws, an_epoch_shows_each_sample_of_the_subset_repeat_times, .timeout = 120
             uint64_t own = 0;
 
             for (; place.epoch == epoch && order_place_has_step(&steps, place); own++) {
-                show_step(&order, &steps, w, instance, place, shown, &padding);
+                show_step(&(struct share){.order = &order,
+                                          .steps = &steps,
+                                          .instances = w.instances,
+                                          .instance = instance},
+                          place, shown, &padding);
                 place = order_place_after(&steps, place);
             }
             cr_assert(eq(u64, own, count), "every instance has the same number of steps");
@@ -163,7 +173,10 @@ static void samples_of_step(const struct order *order, struct world w, uint64_t 
     for (uint64_t i = 0; i < k; i++)
         place = order_place_settle(&steps, order_place_after(&steps, place));
     for (uint32_t i = 0; i < w.instances; i++)
-        show_step(order, &steps, w, i, place, shown, &padding);
+        show_step(
+            &(struct share){
+                .order = order, .steps = &steps, .instances = w.instances, .instance = i},
+            place, shown, &padding);
 }
 
 Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
@@ -219,7 +232,11 @@ Test(laws, a_run_continues_with_any_world_size, .timeout = 120)
                     if (place.epoch >= EPOCHS)
                         break;
                     for (uint32_t i = 0; i < w.instances; i++)
-                        show_step(&order, &steps, w, i, place, shown[place.epoch], &padding);
+                        show_step(&(struct share){.order = &order,
+                                                  .steps = &steps,
+                                                  .instances = w.instances,
+                                                  .instance = i},
+                                  place, shown[place.epoch], &padding);
                     place = order_place_after(&steps, place);
                 }
                 for (int e = 0; e < EPOCHS; e++) {
@@ -284,8 +301,10 @@ Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
 
             cr_assert(eq(u64, order_steps_left(&steps, place), agreed));
             for (; place.epoch == 0; count++) {
-                show_step(&order, &steps, (struct world){1, local[i], 1}, 0, place, shown,
-                          &padding);
+                show_step(
+                    &(struct share){
+                        .order = &order, .steps = &steps, .instances = 1, .instance = 0},
+                    place, shown, &padding);
                 place = order_place_settle(&steps, order_place_after(&steps, place));
             }
             cr_assert(eq(u64, count, agreed), "trial %u, instance %u", trial, i);

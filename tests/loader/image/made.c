@@ -18,6 +18,7 @@
 
 #include "common/order/philox.h"
 #include "common/util/util.h"
+#include "loader/image/rect.h"
 
 const struct made_jpeg made_kinds[] = {
     {"grey", .colour = MADE_GREY},
@@ -564,15 +565,14 @@ static struct made encode_webp(const struct made_webp *spec)
     return m;
 }
 
-static void put_frame(struct made *m, uint32_t left, uint32_t top, uint32_t width, uint32_t height,
-                      const void *chunks, size_t len)
+static void put_frame(struct made *m, const struct rect *at, const void *chunks, size_t len)
 {
     struct made frame = {0};
 
-    put_le(&frame, left / 2, 3);
-    put_le(&frame, top / 2, 3);
-    put_le(&frame, width - 1, 3);
-    put_le(&frame, height - 1, 3);
+    put_le(&frame, at->left / 2, 3);
+    put_le(&frame, at->top / 2, 3);
+    put_le(&frame, at->width - 1, 3);
+    put_le(&frame, at->height - 1, 3);
     put_le(&frame, 100, 3); /* ms */
     put_le(&frame, 0, 1);
     put(&frame, chunks, len);
@@ -610,9 +610,9 @@ struct made make_webp(const struct made_webp *spec)
         struct made second = encode_webp(&dot);
 
         put_chunk(&m, "ANIM", "\x11\x22\x33\xFF\0\0", 6); /* a background colour */
-        put_frame(&m, spec->left, spec->top, spec->width, spec->height, plain.bytes + skip,
-                  plain.len - skip);
-        put_frame(&m, 0, 0, 1, 1, second.bytes + 12, second.len - 12);
+        put_frame(&m, &(struct rect){spec->left, spec->top, spec->width, spec->height},
+                  plain.bytes + skip, plain.len - skip);
+        put_frame(&m, &(struct rect){0, 0, 1, 1}, second.bytes + 12, second.len - 12);
         free(second.bytes);
     } else {
         put(&m, plain.bytes + skip, plain.len - skip);

@@ -352,35 +352,30 @@ static int decode_webp(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
 }
 #endif
 
+struct pixel {
+    uint32_t x, y;
+};
+
 /* Returns which pixel of a stored image of w x h is shown at (x, y), by EXIF's orientation. */
-static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y,
-                      uint32_t *sx, uint32_t *sy)
+static struct pixel stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y)
 {
     switch (orientation) {
     case 1:
-        *sx = x, *sy = y;
-        break;
+        return (struct pixel){x, y};
     case 2:
-        *sx = w - 1 - x, *sy = y;
-        break;
+        return (struct pixel){w - 1 - x, y};
     case 3:
-        *sx = w - 1 - x, *sy = h - 1 - y;
-        break;
+        return (struct pixel){w - 1 - x, h - 1 - y};
     case 4:
-        *sx = x, *sy = h - 1 - y;
-        break;
+        return (struct pixel){x, h - 1 - y};
     case 5:
-        *sx = y, *sy = x;
-        break;
+        return (struct pixel){y, x};
     case 6:
-        *sx = y, *sy = h - 1 - x;
-        break;
+        return (struct pixel){y, h - 1 - x};
     case 7:
-        *sx = w - 1 - y, *sy = h - 1 - x;
-        break;
+        return (struct pixel){w - 1 - y, h - 1 - x};
     default:
-        *sx = w - 1 - y, *sy = x;
-        break;
+        return (struct pixel){w - 1 - y, x};
     }
 }
 
@@ -410,9 +405,9 @@ static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
         uint32_t w = sides[o][0], h = sides[o][1], same = 0;
 
         for (uint32_t i = 0; i < 6 && (w == 3) == quarters % 2; i++) {
-            uint32_t x = i % w, y = i / w, sx, sy, width = w, height = h;
+            uint32_t x = i % w, y = i / w, width = w, height = h;
+            struct pixel stored = stored_at(o, 2, 3, x, y);
 
-            stored_at(o, 2, 3, x, y, &sx, &sy);
             x = mirrored ? w - 1 - x : x;
             y = upside_down ? h - 1 - y : y;
             for (uint32_t k = 0; k < quarters; k++) { /* turn back: clockwise */
@@ -424,7 +419,7 @@ static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
                 width = height;
                 height = t;
             }
-            same += x == sx && y == sy;
+            same += x == stored.x && y == stored.y;
         }
         if (same == 6)
             return o;
@@ -432,18 +427,22 @@ static uint8_t turned_like(uint32_t quarters, bool upside_down, bool mirrored)
     abort();
 }
 
+/* The side of a clean aperture, n / d, and the offset of its centre. */
+struct aperture {
+    uint32_t n, d, off_n, off_d;
+};
+
 /* Returns the part of an axis that is inside a clean aperture. */
-static bool clean_axis(uint32_t side, uint32_t n, uint32_t d, uint32_t off_n, uint32_t off_d,
-                       uint32_t *begin, uint32_t *count)
+static bool clean_axis(uint32_t side, const struct aperture *a, uint32_t *begin, uint32_t *count)
 {
-    if (d == 0 || off_d == 0 || n == 0 || n % d)
+    if (a->d == 0 || a->off_d == 0 || a->n == 0 || a->n % a->d)
         return false;
-    *count = n / d;
+    *count = a->n / a->d;
     for (*begin = 0; (uint64_t)*begin + *count <= side; ++*begin) {
         /* Twice the distance between the centres. */
         int64_t twice = 2 * (int64_t)*begin + *count - side;
 
-        if (twice * off_d == 2 * (int64_t)(int32_t)off_n)
+        if (twice * a->off_d == 2 * (int64_t)(int32_t)a->off_n)
             return true;
     }
     return false;
@@ -558,10 +557,14 @@ static int decode_avif(const uint8_t *bytes, size_t len, bool pixels, uint32_t l
     ret->width = image->width;
     ret->height = image->height;
     if ((flags & AVIF_TRANSFORM_CLAP) &&
-        (!clean_axis(image->width, image->clap.widthN, image->clap.widthD, image->clap.horizOffN,
-                     image->clap.horizOffD, &left, &ret->width) ||
-         !clean_axis(image->height, image->clap.heightN, image->clap.heightD, image->clap.vertOffN,
-                     image->clap.vertOffD, &top, &ret->height)))
+        (!clean_axis(image->width,
+                     &(struct aperture){image->clap.widthN, image->clap.widthD,
+                                        image->clap.horizOffN, image->clap.horizOffD},
+                     &left, &ret->width) ||
+         !clean_axis(image->height,
+                     &(struct aperture){image->clap.heightN, image->clap.heightD,
+                                        image->clap.vertOffN, image->clap.vertOffD},
+                     &top, &ret->height)))
         goto out;
     ret->orientation =
         turned_like(flags & AVIF_TRANSFORM_IROT ? image->irot.angle : 0,
@@ -830,14 +833,13 @@ static uint8_t apply(const uint8_t *from, size_t step, const int32_t *coef, uint
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-void oracle_resize(enum pipeline_filter filter, const uint8_t *from, uint32_t n, size_t step,
-                   uint32_t m, uint32_t first, uint32_t outputs, uint8_t *to, size_t to_step)
+void oracle_resize(const struct oracle_line *line)
 {
-    int32_t *coef = malloc(n * sizeof(*coef));
+    int32_t *coef = malloc(line->n * sizeof(*coef));
 
-    for (uint32_t i = 0; i < outputs; i++) {
-        oracle_coefficients(filter, n, m, first + i, coef);
-        to[i * to_step] = apply(from, step, coef, 0, n);
+    for (uint32_t i = 0; i < line->outputs; i++) {
+        oracle_coefficients(line->filter, line->n, line->m, line->first + i, coef);
+        line->to[i * line->to_step] = apply(line->from, line->step, coef, 0, line->n);
     }
     free(coef);
 }
@@ -935,10 +937,14 @@ static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, u
     return at;
 }
 
+struct range {
+    uint32_t first, count;
+};
+
 /* Returns the range from the first to the last of these samples. If all are padding, it is the
  * sample nearest to the first position. */
-static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count, uint32_t random,
-                     int64_t n, uint32_t *first, uint32_t *outputs)
+static struct range range_of(const struct pipeline *p, const int64_t *at, uint32_t count,
+                             uint32_t random, int64_t n)
 {
     int64_t low = -1, high = -1;
 
@@ -953,8 +959,7 @@ static void range_of(const struct pipeline *p, const int64_t *at, uint32_t count
 
         low = high = (int64_t)(((uint64_t)random * (uint64_t)places) >> 32) < p->pad ? 0 : n - 1;
     }
-    *first = (uint32_t)low;
-    *outputs = (uint32_t)(high - low + 1);
+    return (struct range){(uint32_t)low, (uint32_t)(high - low + 1)};
 }
 
 static int render(const struct pipeline *pipeline, const struct image_draw *draw,
@@ -966,7 +971,8 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
     struct oracle_image image;
     struct crop crop;
     struct axis across, down;
-    uint32_t w, h, left, top, columns, rows, last = 0, x0, y0, made_w, made_h;
+    struct range wide, high;
+    uint32_t w, h, left, top, columns, rows, last = 0;
     uint32_t width = pipeline->width, height = pipeline->height;
     int64_t *shown_x, *shown_y;
     uint8_t orientation;
@@ -985,16 +991,16 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
     rows = crop.box.height;
     shown_x = places_of(pipeline, crop.width, width, crop.window.left, random.word[1]);
     shown_y = places_of(pipeline, crop.height, height, crop.window.top, random.word[0]);
-    range_of(pipeline, shown_x, width, random.word[1], crop.width, &x0, &made_w);
-    range_of(pipeline, shown_y, height, random.word[0], crop.height, &y0, &made_h);
-    across = make_axis(crop.filter, columns, crop.width, x0, made_w);
-    down = make_axis(crop.filter, rows, crop.height, y0, made_h);
+    wide = range_of(pipeline, shown_x, width, random.word[1], crop.width);
+    high = range_of(pipeline, shown_y, height, random.word[0], crop.height);
+    across = make_axis(crop.filter, columns, crop.width, wide.first, wide.count);
+    down = make_axis(crop.filter, rows, crop.height, high.first, high.count);
     for (int corner = 0; corner < 4; corner++) {
-        uint32_t x = left + (corner & 1 ? across.first : across.last), sx;
-        uint32_t y = top + (corner & 2 ? down.first : down.last), sy;
+        uint32_t x = left + (corner & 1 ? across.first : across.last);
+        uint32_t y = top + (corner & 2 ? down.first : down.last);
+        struct pixel stored = stored_at(orientation, w, h, x, y);
 
-        stored_at(orientation, w, h, x, y, &sx, &sy);
-        last = sy > last ? sy : last;
+        last = stored.y > last ? stored.y : last;
     }
     r = oracle_decode(bytes, len, last, &image);
     if (r < 0)
@@ -1003,28 +1009,28 @@ static int render(const struct pipeline *pipeline, const struct image_draw *draw
     shown = calloc((size_t)columns * rows, 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t x = across.first; x <= across.last; x++) {
-            uint32_t sx, sy;
+            struct pixel stored =
+                stored_at(orientation, image.width, image.height, left + x, top + y);
 
-            stored_at(orientation, image.width, image.height, left + x, top + y, &sx, &sy);
             memcpy(shown + ((size_t)y * columns + x) * 3,
-                   image.rgb + ((size_t)sy * image.width + sx) * 3, 3);
+                   image.rgb + ((size_t)stored.y * image.width + stored.x) * 3, 3);
         }
-    narrow = malloc((size_t)made_w * rows * 3);
+    narrow = malloc((size_t)wide.count * rows * 3);
     window = malloc((size_t)width * height * 3);
     memset(window, (int)pipeline->fill, (size_t)width * height * 3);
     for (uint32_t y = down.first; y <= down.last; y++)
-        for (uint32_t i = 0; i < made_w; i++)
+        for (uint32_t i = 0; i < wide.count; i++)
             for (uint32_t c = 0; c < 3; c++)
-                narrow[((size_t)y * made_w + i) * 3 + c] =
+                narrow[((size_t)y * wide.count + i) * 3 + c] =
                     apply(shown + (size_t)y * columns * 3 + c, 3,
                           across.coef + (size_t)i * across.n, across.begin[i], across.end[i]);
     for (uint32_t i = 0; i < height; i++)
         for (uint32_t x = 0; x < width; x++) {
             uint8_t *to = window + ((size_t)i * width + (crop.mirror ? width - 1 - x : x)) * 3;
-            int64_t column = shown_x[x] - x0, row = shown_y[i] - y0;
+            int64_t column = shown_x[x] - wide.first, row = shown_y[i] - high.first;
 
             for (uint32_t c = 0; c < 3 && shown_x[x] >= 0 && shown_y[i] >= 0; c++)
-                to[c] = apply(narrow + (size_t)column * 3 + c, (size_t)made_w * 3,
+                to[c] = apply(narrow + (size_t)column * 3 + c, (size_t)wide.count * 3,
                               down.coef + (size_t)row * down.n, down.begin[row], down.end[row]);
         }
     oracle_operate(pipeline, draw, window);

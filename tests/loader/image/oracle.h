@@ -30,12 +30,18 @@ struct oracle_action {
     bool timm, bilinear; /* for operations that move pixels */
 };
 
+/** The policy at index `at` of a pipeline, for a window. */
+struct oracle_policy {
+    const struct pipeline_op *op;
+    uint32_t at;
+    const struct image_draw *draw;
+    uint32_t width, height;
+};
+
 /** Get operation `step` of RandAugment and similar policies. Returns false after the last one. */
-bool oracle_policy_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                        uint32_t width, uint32_t height, uint32_t step, struct oracle_action *ret);
+bool oracle_policy_next(const struct oracle_policy *of, uint32_t step, struct oracle_action *ret);
 /** Get operation `step` of one of AugMix's chains. Returns false after the last one. */
-bool oracle_chain_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                       uint32_t width, uint32_t height, uint32_t chain, uint32_t step,
+bool oracle_chain_next(const struct oracle_policy *of, uint32_t chain, uint32_t step,
                        struct oracle_action *ret);
 /** Returns the weight of the image (0) or of one of AugMix's chains. */
 uint64_t oracle_mix_weight(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
@@ -65,10 +71,17 @@ int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle
  */
 bool oracle_judges(const uint8_t *bytes, size_t len);
 
-/** Resize n samples, `step` bytes apart, to m, and write outputs first ... first + outputs - 1,
- * `to_step` bytes apart. */
-void oracle_resize(enum pipeline_filter filter, const uint8_t *from, uint32_t n, size_t step,
-                   uint32_t m, uint32_t first, uint32_t outputs, uint8_t *to, size_t to_step);
+/** n samples that are resized to m; outputs first ... first + outputs - 1 are kept. */
+struct oracle_line {
+    enum pipeline_filter filter;
+    const uint8_t *from; /* samples `step` bytes apart */
+    uint8_t *to;         /* outputs `to_step` bytes apart */
+    uint32_t n, m, first, outputs;
+    size_t step, to_step;
+};
+
+/** Resize a line. */
+void oracle_resize(const struct oracle_line *line);
 
 /** Get the coefficients [n] of output i when n samples are resized to m. */
 void oracle_coefficients(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t i,

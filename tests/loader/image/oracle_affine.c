@@ -211,23 +211,29 @@ static int64_t nearest_of(int64_t v, int64_t count)
     return v < 0 ? 0 : v >= count ? count - 1 : v;
 }
 
+/* An image, and how it is read between its pixels. */
+struct sampled {
+    const uint8_t *from;
+    int64_t width, height;
+    bool bilinear;
+};
+
 /* Returns a value at (x, y), in Q16. */
-static uint8_t sample(const uint8_t *from, bool bilinear, int64_t x, int64_t y, int64_t width,
-                      int64_t height, int c)
+static uint8_t sample(const struct sampled *s, int64_t x, int64_t y, int c)
 {
     int64_t sum = 0, left, top;
 
-    if (!bilinear)
-        return from[3 * ((y >> 16) * width + (x >> 16)) + c];
+    if (!s->bilinear)
+        return s->from[3 * ((y >> 16) * s->width + (x >> 16)) + c];
     left = (int64_t)down(x - 32768, 65536);
     top = (int64_t)down(y - 32768, 65536);
     for (int i = 0; i < 4; i++) {
-        int64_t px = nearest_of(left + i % 2, width), py = nearest_of(top + i / 2, height);
+        int64_t px = nearest_of(left + i % 2, s->width), py = nearest_of(top + i / 2, s->height);
         int64_t fx = 2 * ((x - 32768 - left * 65536) / 32) + 1;
         int64_t fy = 2 * ((y - 32768 - top * 65536) / 32) + 1;
 
-        sum +=
-            (i % 2 ? fx : 4096 - fx) * (i / 2 ? fy : 4096 - fy) * from[3 * (py * width + px) + c];
+        sum += (i % 2 ? fx : 4096 - fx) * (i / 2 ? fy : 4096 - fy) *
+               s->from[3 * (py * s->width + px) + c];
     }
     return (uint8_t)((sum + (1 << 23)) >> 24);
 }
@@ -237,6 +243,7 @@ static void move(const struct place *place, bool bilinear, const uint8_t fill[3]
 {
     size_t bytes = (size_t)width * height * 3;
     uint8_t *from = malloc(bytes);
+    struct sampled s = {.from = from, .width = width, .height = height, .bilinear = bilinear};
 
     memcpy(from, pixels, bytes);
     for (int64_t j = 0; j < height; j++)
@@ -258,7 +265,7 @@ static void move(const struct place *place, bool bilinear, const uint8_t fill[3]
             }
             for (int c = 0; c < 3; c++)
                 pixels[3 * (j * width + i) + c] =
-                    in ? sample(from, bilinear, (int64_t)x, (int64_t)y, width, height, c) : fill[c];
+                    in ? sample(&s, (int64_t)x, (int64_t)y, c) : fill[c];
         }
     free(from);
 }

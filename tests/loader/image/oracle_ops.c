@@ -224,23 +224,29 @@ static void turn(rgb_t *v, uint32_t w, uint32_t h, bool vertical)
         }
 }
 
-/* Returns the value of a channel of an erased pixel. */
-static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw, int c,
-                    uint64_t y, uint64_t x, uint64_t height, uint64_t width)
+/* A channel of a pixel in an erased rectangle. */
+struct erased {
+    uint64_t height, width, y, x;
+    int c;
+};
+
+/* Returns its value. */
+static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                    const struct erased *e)
 {
-    uint32_t j = (uint32_t)((c * height + y) * ((width + 3) / 4) + x / 4);
+    uint32_t j = (uint32_t)((e->c * e->height + e->y) * ((e->width + 3) / 4) + e->x / 4);
     uint32_t h = word(draw, at, 11, 0) + j * (word(draw, at, 11, 1) | 1);
 
     if (op->erase.fill == PIPELINE_FILL_LEVELS)
-        return op->erase.levels[c];
+        return op->erase.levels[e->c];
     if (op->erase.fill == PIPELINE_FILL_RANDOM)
-        return (uint8_t)(word(draw, at, 11, c) >> 24);
+        return (uint8_t)(word(draw, at, 11, e->c) >> 24);
     h ^= h >> 16;
     h *= 0x85EBCA6B;
     h ^= h >> 13;
     h *= 0xC2B2AE35;
     h ^= h >> 16;
-    return (uint8_t)(h >> 8 * (x % 4));
+    return (uint8_t)(h >> 8 * (e->x % 4));
 }
 
 static void cutout(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
@@ -273,7 +279,10 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
         for (uint64_t y = top; y < top + height; y++)
             for (uint64_t x = left; x < left + width; x++)
                 for (int c = 0; c < 3; c++)
-                    v[y * w + x][c] = fill(op, at, draw, c, y - top, x - left, height, width);
+                    v[y * w + x][c] = fill(
+                        op, at, draw,
+                        &(struct erased){
+                            .height = height, .width = width, .y = y - top, .x = x - left, .c = c});
         return;
     }
 }
@@ -420,7 +429,8 @@ static void mix(const struct pipeline_op *op, uint32_t at, const struct image_dr
         sum[i] = pixels[i] * oracle_mix_weight(op, at, draw, 0);
     for (uint32_t c = 0; c < op->policy.count; c++) {
         memcpy(chain, pixels, bytes);
-        for (uint32_t k = 0; oracle_chain_next(op, at, draw, w, h, c, k, &action); k++)
+        for (uint32_t k = 0;
+             oracle_chain_next(&(struct oracle_policy){op, at, draw, w, h}, c, k, &action); k++)
             act(&action, chain, w, h);
         for (size_t i = 0; i < bytes; i++)
             sum[i] += chain[i] * oracle_mix_weight(op, at, draw, 1 + c);
@@ -453,8 +463,9 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
             list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->one_of.lists >> 32);
         } else if (op->kind == PIPELINE_AUGMIX) {
             mix(op, at, draw, pixels, w, h);
-        } else if (oracle_policy_next(op, at, draw, w, h, 0, &action)) {
-            for (uint32_t k = 0; oracle_policy_next(op, at, draw, w, h, k, &action); k++)
+        } else if (oracle_policy_next(&(struct oracle_policy){op, at, draw, w, h}, 0, &action)) {
+            for (uint32_t k = 0;
+                 oracle_policy_next(&(struct oracle_policy){op, at, draw, w, h}, k, &action); k++)
                 act(&action, pixels, w, h);
         } else {
             operate(op, at, draw, pixels, w, h);

@@ -191,11 +191,12 @@ static const char thirteen[] =
     "ShearX ShearY TranslateX TranslateY Rotate Posterize Solarize AutoContrast Equalize "
     "Brightness Color Contrast Sharpness";
 
-bool oracle_policy_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                        uint32_t width, uint32_t height, uint32_t step, struct oracle_action *ret)
+bool oracle_policy_next(const struct oracle_policy *of, uint32_t step, struct oracle_action *ret)
 {
+    const struct pipeline_op *op = of->op;
     const struct pipeline_policy *policy = &op->policy;
-    uint32_t t = step + 1;
+    const struct image_draw *draw = of->draw;
+    uint32_t at = of->at, width = of->width, height = of->height, t = step + 1;
     bool negative;
     char number[24];
 
@@ -261,11 +262,12 @@ uint64_t oracle_mix_weight(const struct pipeline_op *op, uint32_t at, const stru
     return cuts[which] - cuts[which - 1];
 }
 
-bool oracle_chain_next(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
-                       uint32_t width, uint32_t height, uint32_t chain, uint32_t step,
+bool oracle_chain_next(const struct oracle_policy *of, uint32_t chain, uint32_t step,
                        struct oracle_action *ret)
 {
-    uint32_t depth = op->policy.depth, t = 3 * chain + 1 + step;
+    const struct pipeline_op *op = of->op;
+    const struct image_draw *draw = of->draw;
+    uint32_t at = of->at, depth = op->policy.depth, t = 3 * chain + 1 + step;
 
     *ret = (struct oracle_action){.name = "Identity",
                                   .bilinear = op->policy.reading != PIPELINE_READING_NEAREST};
@@ -276,6 +278,6 @@ bool oracle_chain_next(const struct pipeline_op *op, uint32_t at, const struct i
     (void)nth(thirteen, below(word(draw, at, t, 0), 13), ret->name);
     ret->amount =
         at_bin(&augmix_bins, ret->name, (int64_t)below(word(draw, at, t, 2), op->policy.magnitude),
-               word(draw, at, t, 3) >> 31, width, height);
+               word(draw, at, t, 3) >> 31, of->width, of->height);
     return true;
 }

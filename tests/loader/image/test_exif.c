@@ -108,17 +108,19 @@ ParameterizedTest(struct jpeg_case *c, exif, jpeg)
     free(exact);
 }
 
+struct pixel {
+    uint32_t x, y;
+};
+
 /* Returns which stored pixel is shown at (x, y), as the comment at the top of exif.c defines it. */
-static void stored_at(int orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y, uint32_t *sx,
-                      uint32_t *sy)
+static struct pixel stored_at(int orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y)
 {
-    const uint32_t table[9][2] = {
+    const struct pixel table[9] = {
         {0, 0}, {x, y},         {w - 1 - x, y},         {w - 1 - x, h - 1 - y}, {x, h - 1 - y},
         {y, x}, {y, h - 1 - x}, {w - 1 - y, h - 1 - x}, {w - 1 - y, x},
     };
 
-    *sx = table[orientation][0];
-    *sy = table[orientation][1];
+    return table[orientation];
 }
 
 Test(exif, a_turned_region_is_the_region_of_the_turned_image)
@@ -148,10 +150,9 @@ Test(exif, a_turned_region_is_the_region_of_the_turned_image)
                 exif_turn_row(&turn, stored[r.top + y][r.left], y);
             for (uint32_t y = 0; y < seen.height; y++)
                 for (uint32_t x = 0; x < seen.width; x++) {
-                    uint32_t sx, sy;
+                    struct pixel at = stored_at(o, W, H, seen.left + x, seen.top + y);
 
-                    stored_at(o, W, H, seen.left + x, seen.top + y, &sx, &sy);
-                    cr_assert(memcmp(turned + (y * seen.width + x) * 4, stored[sy][sx], 3) == 0,
+                    cr_assert(memcmp(turned + (y * seen.width + x) * 4, stored[at.y][at.x], 3) == 0,
                               "orientation %d, region %u, (%u, %u)", o, k, x, y);
                 }
         }

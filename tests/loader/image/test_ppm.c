@@ -215,7 +215,9 @@ ParameterizedTest(struct header_case *c, ppm, headers)
 
     memcpy(bytes, c->header, len);
     memcpy(bytes + len, "\x80\x90\xA0\xB0\xC0\xD0", 6);
-    cr_assert(oracle_agrees(decoder, &p, &draw, &plain, bytes, len + 6, why, &r, &err), "%s", why);
+    cr_assert(oracle_agrees(decoder, &(struct rendering){&p, &draw, &plain, bytes, len + 6}, why,
+                            &r, &err),
+              "%s", why);
     cr_expect(eq(int, r, c->sentence[0] ? -EBADMSG : 0), "%s: %s", c->header, err.text);
     cr_expect(strcmp(err.text, c->sentence) == 0, "'%s' instead of '%s'", err.text, c->sentence);
     if (r < 0)
@@ -271,7 +273,8 @@ Test(ppm, truncated_or_longer_by_any_byte)
             struct image_draw draw = {.seed = 4, .position = (uint32_t)len};
             int r;
 
-            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, longer, len, why, &r, NULL),
+            cr_assert(oracle_agrees(decoder, &(struct rendering){&p, &draw, &plain, longer, len},
+                                    why, &r, NULL),
                       "%s, %zu of %zu bytes: %s", spec.name, len, m.len, why);
             cr_expect(eq(int, r, len == m.len ? 0 : -EBADMSG), "%zu of %zu", len, m.len);
         }
@@ -301,7 +304,8 @@ Test(ppm, damaged_anywhere_in_the_header)
             int r;
 
             m.bytes[i / 256] = (uint8_t)i;
-            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, m.bytes, m.len, why, &r, NULL),
+            cr_assert(oracle_agrees(decoder, &(struct rendering){&p, &draw, &plain, m.bytes, m.len},
+                                    why, &r, NULL),
                       "%s, byte %zu is %d: %s", spec.name, i / 256, (int)(i % 256), why);
             m.bytes[i / 256] = was;
             good += r == 0;

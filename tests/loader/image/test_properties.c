@@ -55,8 +55,11 @@ Test(properties, renderer_and_oracle_agree, .timeout = 600)
         for (uint32_t position = 0; position < 4; position++) {
             struct image_draw draw = {.seed = i, .epoch = 3, .position = position};
 
-            cr_assert(oracle_agrees(decoder, &p, &draw, &stores[(i + position) % ARRAY_LEN(stores)],
-                                    m.bytes, m.len, why, NULL, NULL),
+            cr_assert(oracle_agrees(decoder,
+                                    &(struct rendering){&p, &draw,
+                                                        &stores[(i + position) % ARRAY_LEN(stores)],
+                                                        m.bytes, m.len},
+                                    why, NULL, NULL),
                       "pipeline %llu, %s, position %u: %s", (unsigned long long)i, text, position,
                       why);
         }

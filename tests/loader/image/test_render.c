@@ -124,10 +124,13 @@ ParameterizedTest(struct kind *k, render, every_kind_equals_the_oracle)
             struct pipeline p = parse(pipelines[i % ARRAY_LEN(pipelines)]);
             struct image_draw draw = {.seed = k->index, .epoch = (uint32_t)s, .position = i};
 
-            cr_assert(oracle_agrees(decoder, &p, &draw, &stores[(i + s) % ARRAY_LEN(stores)],
-                                    m.bytes, m.len, why, NULL, NULL),
-                      "%s %ux%u, %s, position %u: %s", spec.name, spec.width, spec.height, p.text,
-                      i, why);
+            cr_assert(
+                oracle_agrees(decoder,
+                              &(struct rendering){&p, &draw, &stores[(i + s) % ARRAY_LEN(stores)],
+                                                  m.bytes, m.len},
+                              why, NULL, NULL),
+                "%s %ux%u, %s, position %u: %s", spec.name, spec.width, spec.height, p.text, i,
+                why);
         }
         free(m.bytes);
     }
@@ -184,7 +187,8 @@ ParameterizedTest(struct extreme_case *c, render, extremes)
         struct made m = make_jpeg(&spec);
         struct image_draw draw = {.seed = 7, .position = i};
 
-        cr_expect(oracle_agrees(decoder, &p, &draw, &stores[i], m.bytes, m.len, why, NULL, NULL),
+        cr_expect(oracle_agrees(decoder, &(struct rendering){&p, &draw, &stores[i], m.bytes, m.len},
+                                why, NULL, NULL),
                   "%s of %ux%u, position %u: %s", p.text, c->width, c->height, i, why);
         free(m.bytes);
     }
@@ -266,9 +270,12 @@ static void compare_photograph(void *context, const char *path, uint32_t number)
         struct image_draw draw = {.seed = 11, .epoch = i, .position = number};
 
         p = parse(i < 4 ? "train" : i == 4 ? "eval" : i == 5 ? "rrc(64)" : "rrc(99)");
-        cr_assert(oracle_agrees(context, &p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
-                                m.bytes, m.len, why, NULL, NULL),
-                  "%s, %s: %s", path, p.text, why);
+        cr_assert(
+            oracle_agrees(context,
+                          &(struct rendering){&p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
+                                              m.bytes, m.len},
+                          why, NULL, NULL),
+            "%s, %s: %s", path, p.text, why);
         if (packed.bytes)
             compare_packed(context, &p, &draw, &m, &packed, path);
     }

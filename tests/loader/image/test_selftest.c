@@ -47,8 +47,10 @@ Test(selftest, the_oracle_agrees_on_the_built_in_images)
             struct pipeline p;
 
             cr_assert(eq(int, pipeline_parse(pipelines[k / 6], &p, NULL), 0));
-            cr_expect(oracle_agrees(decoder, &p, &draw, &store, builtin_images[i].bytes,
-                                    builtin_images[i].len, why, NULL, NULL),
+            cr_expect(oracle_agrees(decoder,
+                                    &(struct rendering){&p, &draw, &store, builtin_images[i].bytes,
+                                                        builtin_images[i].len},
+                                    why, NULL, NULL),
                       "%s: %s", builtin_images[i].name, why);
         }
     image_decoder_destroy(decoder);

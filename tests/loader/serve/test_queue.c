@@ -158,34 +158,39 @@ struct client {
     struct queue_stream *stream;
 };
 
-static void client_init_side(struct client *c, const char *user, const char *job, struct queue *q,
-                             uint32_t per_step, uint32_t local, uint32_t steps, uint32_t slots,
-                             uint32_t side)
+struct client_options {
+    const char *user, *job;
+    uint32_t per_step, steps, slots;
+    uint32_t side; /* of the images, in pixels; 0 means 16 */
+};
+
+static void client_init_with(struct client *c, struct queue *q, const struct client_options *o)
 {
+    uint32_t side = o->side ? o->side : 16;
     static unsigned node;
     struct plenum_error err;
     char pipeline[64];
 
-    *c = (struct client){.open = {.per_step = per_step,
-                                  .local = local,
-                                  .steps = steps,
+    *c = (struct client){.open = {.per_step = o->per_step,
+                                  .local = o->per_step,
+                                  .steps = o->steps,
                                   .channels = 3,
                                   .width = side,
                                   .height = side,
-                                  .slots = slots,
+                                  .slots = o->slots,
                                   .dtype = PLENUM_UINT8}};
     (void)wire_slot_init(&c->open, &c->layout);
     c->open.slot_bytes = c->layout.bytes;
     c->spec = (struct render_spec){.dataset = dataset,
                                    .order = {.seed = 3, .n = SAMPLES},
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
-    c->steps = (struct order_steps){.n = SAMPLES, .per_step = per_step, .last = c->open.last};
+    c->steps = (struct order_steps){.n = SAMPLES, .per_step = o->per_step, .last = c->open.last};
     (void)snprintf(pipeline, sizeof(pipeline), "rrc(%u) flip(0.5)", side);
     if (views_parse(pipeline, &c->spec.views, &err) < 0 ||
-        ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
+        ring_create(o->slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
         queue_stream_open(q,
-                          &(struct queue_stream_options){.user = user,
-                                                         .job = job,
+                          &(struct queue_stream_options){.user = o->user,
+                                                         .job = o->job,
                                                          .spec = &c->spec,
                                                          .open = &c->open,
                                                          .layout = &c->layout,
@@ -197,27 +202,24 @@ static void client_init_side(struct client *c, const char *user, const char *job
         abort();
 }
 
-static void client_init_of(struct client *c, const char *user, const char *job, struct queue *q,
-                           uint32_t per_step, uint32_t local, uint32_t steps, uint32_t slots)
-{
-    client_init_side(c, user, job, q, per_step, local, steps, slots, 16);
-}
-
 /* A job by itself. */
-static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t local,
-                        uint32_t steps, uint32_t slots)
+static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t steps,
+                        uint32_t slots)
 {
     static unsigned jobs;
     char job[32];
 
     (void)snprintf(job, sizeof(job), "job %u", ++jobs);
-    client_init_of(c, "", job, q, per_step, local, steps, slots);
+    client_init_with(
+        c, q,
+        &(struct client_options){
+            .user = "", .job = job, .per_step = per_step, .steps = steps, .slots = slots});
 }
 
 static void client_fini(struct client *c)
 {
     queue_stream_close(c->stream);
-    ring_unref(c->ring);
+    ring_destroy(c->ring);
 }
 
 static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t position, uint32_t slot)
@@ -302,8 +304,8 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     struct client a, b;
     bool right = true, answered = true;
 
-    client_init(&a, q, 16, 16, 1, 4);
-    client_init(&b, q, 12, 12, 5, 3);
+    client_init(&a, q, 16, 1, 4);
+    client_init(&b, q, 12, 5, 3);
     for (int round = 0; round < 6; round++) {
         uint64_t seen = 0;
 
@@ -357,8 +359,8 @@ static void streams_take_turns(void)
     struct queue_request *r;
     unsigned before = 0;
 
-    client_init(&busy, q, 50, 50, 1, 20);
-    client_init(&late, q, 4, 4, 1, 1);
+    client_init(&busy, q, 50, 1, 20);
+    client_init(&late, q, 4, 1, 1);
     begin_submitting();
     for (uint32_t i = 0; i < 20; i++)
         submit(&busy, i, i, 0, i);
@@ -392,8 +394,14 @@ static void jobs_take_turns(void)
     bool fair = true;
 
     for (uint32_t i = 0; i < STREAMS; i++)
-        client_init_of(&many[i], "", "many", q, BATCH, BATCH, 1, BATCHES);
-    client_init_of(&one, "", "one", q, BATCH, BATCH, 1, BATCHES);
+        client_init_with(
+            &many[i], q,
+            &(struct client_options){
+                .user = "", .job = "many", .per_step = BATCH, .steps = 1, .slots = BATCHES});
+    client_init_with(
+        &one, q,
+        &(struct client_options){
+            .user = "", .job = "one", .per_step = BATCH, .steps = 1, .slots = BATCHES});
     begin_submitting();
     for (uint32_t k = 0; k < BATCHES; k++) {
         for (uint32_t i = 0; i < STREAMS; i++)
@@ -434,8 +442,17 @@ static void dear_samples_get_no_more_time(void)
     do { /* until both have work while we measure */
         unsigned taken = 0;
 
-        client_init_side(&dear, "alice", "job", q, 1, 1, 1, DEAR, 512);
-        client_init_side(&cheap, "bob", "job", q, BATCH, BATCH, 1, BATCHES, 16);
+        client_init_with(&dear, q,
+                         &(struct client_options){.user = "alice",
+                                                  .job = "job",
+                                                  .per_step = 1,
+                                                  .steps = 1,
+                                                  .slots = DEAR,
+                                                  .side = 512});
+        client_init_with(
+            &cheap, q,
+            &(struct client_options){
+                .user = "bob", .job = "job", .per_step = BATCH, .steps = 1, .slots = BATCHES});
         for (uint32_t i = 0; i < DEAR; i++)
             submit(&dear, i, 0, i % SAMPLES, i);
         for (uint32_t i = 0; i < BATCHES; i++)
@@ -556,7 +573,7 @@ static void oldest_request_is_taken_up_first(void)
     uint64_t taken[8];
     bool in_order = true;
 
-    client_init(&c, q, 30, 30, 1, 8);
+    client_init(&c, q, 30, 1, 8);
     for (uint32_t i = 0; i < 8; i++)
         submit(&c, i, 0, 0, i);
     for (uint64_t i = 0; i < 8; i++) {
@@ -583,7 +600,7 @@ static void cancelled_work_stops(void)
         struct client c;
         size_t bytes;
 
-        client_init(&c, q, 40, 40, 1, 4);
+        client_init(&c, q, 40, 1, 4);
         bytes = c.ring->bytes;
         for (uint32_t i = 0; i < 4; i++)
             submit(&c, i, 0, 0, i);
@@ -617,7 +634,7 @@ static void a_bad_sample_fails_its_batch_alone(void)
     struct queue_request *r;
 
     tree_write_text(&tree, "data/a/00.jpg", "no image any more");
-    client_init(&c, q, SAMPLES, SAMPLES, 1, 2);
+    client_init(&c, q, SAMPLES, 1, 2);
     c.spec.bad = PLENUM_BAD_FAIL;
     submit(&c, 1, 0, 0, 0);
     r = take(q);
@@ -625,7 +642,7 @@ static void a_bad_sample_fails_its_batch_alone(void)
            "a file that changed fails the batch and is named: %s", r->done.text);
     free(r);
     client_fini(&c);
-    client_init(&c, q, 1, 1, 1, 1);
+    client_init(&c, q, 1, 1, 1);
     c.spec.order.shuffle = ORDER_NONE;
     submit(&c, 2, 0, 7, 0);
     r = take(q);
@@ -643,7 +660,7 @@ static void slow_reading_is_announced(void)
     struct client c;
     uint32_t asked = 0;
 
-    client_init(&c, q, BATCH, BATCH, 1, DEPTH);
+    client_init(&c, q, BATCH, 1, DEPTH);
     for (uint32_t i = 0; i < SLOW_SEQUENCE; i++)
         disk.sequence[i] = render_sample_at(&c.spec, i / SAMPLES, i % SAMPLES);
     disk.on = true;
@@ -678,8 +695,14 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads, unsigned f
 
     if (dataset_open(tree_path(&tree, "data"), NULL, &other, &err) < 0)
         abort();
-    client_init_of(&stuck, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
-    client_init_of(&well, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
+    client_init_with(
+        &stuck, q,
+        &(struct client_options){
+            .user = "alice", .job = "job", .per_step = BATCH, .steps = 1, .slots = BATCHES});
+    client_init_with(
+        &well, q,
+        &(struct client_options){
+            .user = "alice", .job = "job", .per_step = BATCH, .steps = 1, .slots = BATCHES});
     stuck.spec.dataset = other;
     set_hung(other, first);
     for (uint32_t i = 0; i < BATCHES; i++)
@@ -721,7 +744,7 @@ static void a_slow_sample_is_not_waited_for_by_others(void)
     bool right = true;
 
     slowed.queue = q;
-    client_init(&c, q, STEP, STEP, STEPS, BATCHES);
+    client_init(&c, q, STEP, STEPS, BATCHES);
     for (uint32_t i = 0; i < BATCHES; i++)
         submit(&c, i, (uint64_t)i * STEPS, 0, i);
     for (uint32_t i = 0; i < BATCHES; i++)
@@ -768,7 +791,7 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     struct client c;
     bool right = true;
 
-    client_init(&c, q, BATCH, BATCH, steps, BATCHES);
+    client_init(&c, q, BATCH, steps, BATCHES);
     c.spec.dataset = damaged;
     for (uint32_t i = 0; i < BATCHES; i++)
         submit(&c, i, i * steps / 2, i * steps % 2 * BATCH, i);
@@ -804,7 +827,7 @@ static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned p
     bool right = true;
     unsigned runs = 0;
 
-    client_init(&c, q, STEP, STEP, STEPS, BATCHES);
+    client_init(&c, q, STEP, STEPS, BATCHES);
     c.spec.dataset = some;
     c.spec.order.repeat = c.spec.run = repeat;
     c.steps.n = order_positions(&c.spec.order);
@@ -848,7 +871,7 @@ static void without_a_substitute_a_batch_fails(void)
     struct queue_request *r;
     struct client c;
 
-    client_init(&c, q, 20, 20, 1, 2);
+    client_init(&c, q, 20, 1, 2);
     c.spec.dataset = damaged;
     c.spec.order.first = 1;
     c.spec.order.n = SAMPLES - 1;
@@ -876,8 +899,12 @@ static void substitutes_that_hang_stop_nobody_else(void)
     struct queue_request *r = NULL;
     struct client stuck, well;
 
-    client_init_of(&stuck, "alice", "job", q, BATCH, BATCH, 1, 1);
-    client_init_of(&well, "bob", "job", q, BATCH, BATCH, 1, 1);
+    client_init_with(&stuck, q,
+                     &(struct client_options){
+                         .user = "alice", .job = "job", .per_step = BATCH, .steps = 1, .slots = 1});
+    client_init_with(&well, q,
+                     &(struct client_options){
+                         .user = "bob", .job = "job", .per_step = BATCH, .steps = 1, .slots = 1});
     stuck.spec.dataset = damaged;
     stuck.spec.order.first = 1; /* all are bad */
     stuck.spec.order.n = SAMPLES - 1;

@@ -220,9 +220,11 @@ ParameterizedTest(struct damage_case *c, jpeg, cut_off_at_every_byte)
             struct plenum_error err;
             int r;
 
-            cr_assert(oracle_agrees(decoder, &pipelines[i % 2], &draw, &plain, m.bytes, len, why,
-                                    &r, &err),
-                      "%s, %zu of %zu bytes: %s", c->kind, len, m.len, why);
+            cr_assert(
+                oracle_agrees(decoder,
+                              &(struct rendering){&pipelines[i % 2], &draw, &plain, m.bytes, len},
+                              why, &r, &err),
+                "%s, %zu of %zu bytes: %s", c->kind, len, m.len, why);
             good += r == 0;
             bad += r < 0;
         }
@@ -260,9 +262,10 @@ ParameterizedTest(struct damage_case *c, jpeg, damaged_anywhere)
         if (oracle_header(bytes, m.len, &width, &height, &orientation) == 0 &&
             (uint64_t)width * height > 1 << 20)
             continue;
-        cr_assert(
-            oracle_agrees(decoder, &pipelines[i % 2], &draw, &plain, bytes, m.len, why, NULL, NULL),
-            "%s, damage %u: %s", c->kind, i, why);
+        cr_assert(oracle_agrees(decoder,
+                                &(struct rendering){&pipelines[i % 2], &draw, &plain, bytes, m.len},
+                                why, NULL, NULL),
+                  "%s, damage %u: %s", c->kind, i, why);
     }
     image_decoder_destroy(decoder);
     free(bytes);

@@ -381,8 +381,9 @@ Test(jpeg_junk, golden_images_keep_their_hashes)
                       image->name);
         }
         cr_assert(eq(int, pipeline_parse("exif junk rrc(32)", &with, &err), 0));
-        cr_expect(oracle_agrees(decoder, &with, &draw, &plain, m.bytes, m.len, why, &r, NULL), "%s",
-                  why);
+        cr_expect(oracle_agrees(decoder, &(struct rendering){&with, &draw, &plain, m.bytes, m.len},
+                                why, &r, NULL),
+                  "%s", why);
         cr_expect(eq(int, r, 0));
         cr_expect(
             eq(int, image_verify(decoder, &(struct image_file){m.bytes, m.len}, &info, &err), 0),

@@ -62,7 +62,7 @@ static void check_region(struct jpeg_own *own, const uint8_t *bytes, size_t len,
 }
 
 /* Compare the whole image and `regions` parts of it, with every set of loops. */
-static void check_parts(struct jpeg_own *own, const uint8_t *bytes, size_t len,
+static void check_parts(struct jpeg_own *own, const struct image_file *file,
                         const struct oracle_image *image, uint32_t regions, uint32_t seed,
                         const char *what)
 {
@@ -74,11 +74,12 @@ static void check_parts(struct jpeg_own *own, const uint8_t *bytes, size_t len,
             continue;
         jpeg_own_use(own, jpeg_kernels[k]);
         (void)snprintf(text, sizeof(text), "%s (%s)", what, jpeg_kernels[k]->name);
-        check_region(own, bytes, len, &whole, (struct rect){0, 0, whole.width, whole.height}, text);
+        check_region(own, file->bytes, file->len, &whole,
+                     (struct rect){0, 0, whole.width, whole.height}, text);
         for (uint32_t i = 0; i < regions; i++) {
             struct philox_block d = philox_draw(seed, i, 1, DRAW_SEED, 0);
 
-            check_region(own, bytes, len, &whole,
+            check_region(own, file->bytes, file->len, &whole,
                          (struct rect){philox_below(d.word[0], whole.width),
                                        philox_below(d.word[1], whole.height),
                                        1 + philox_below(d.word[2], whole.width),
@@ -94,7 +95,7 @@ static void check_file(struct jpeg_own *own, const uint8_t *bytes, size_t len, u
     struct oracle_image whole;
 
     cr_assert(eq(int, oracle_decode(bytes, len, UINT32_MAX, &whole), 0), "%s", what);
-    check_parts(own, bytes, len, &whole, regions, seed, what);
+    check_parts(own, &(struct image_file){bytes, len}, &whole, regions, seed, what);
     free(whole.rgb);
 }
 
@@ -337,7 +338,7 @@ static void check_coefficients_that_no_encoder_makes(bool several, uint64_t gold
         cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0), "%s", text);
         if (!oracle_judges(m.bytes, m.len))
             take_ours(own, m.bytes, m.len, &whole);
-        check_parts(own, m.bytes, m.len, &whole, 1, i, text);
+        check_parts(own, &(struct image_file){m.bytes, m.len}, &whole, 1, i, text);
         if (i < 300)
             (void)XXH3_64bits_update(&state, whole.rgb, (size_t)whole.width * whole.height * 3);
         free(whole.rgb);

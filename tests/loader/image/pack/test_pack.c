@@ -202,8 +202,9 @@ ParameterizedTest(struct kind *k, pack, sizes_and_crops)
             char why[200];
 
             cr_assert(eq(int, pipeline_parse(texts[j % ARRAY_LEN(texts)], &p, NULL), 0));
-            cr_assert(oracle_agrees(decoder, &p, &draw, &store, packed.bytes, packed.len, why, NULL,
-                                    NULL),
+            cr_assert(oracle_agrees(
+                          decoder, &(struct rendering){&p, &draw, &store, packed.bytes, packed.len},
+                          why, NULL, NULL),
                       "%s, %ux%u: %s", spec.name, spec.width, spec.height, why);
             cr_assert(
                 eq(int,
@@ -490,7 +491,8 @@ static void check_agreement(const uint8_t *bytes, size_t len, uint32_t number, c
         if (oracle_header(bytes, len, &width, &height, &orientation) == 0 &&
             (uint64_t)width * height > 1 << 20)
             return; /* the oracle has no limits */
-        cr_assert(oracle_agrees(decoder, &p, &draw, &store, bytes, len, why, NULL, NULL),
+        cr_assert(oracle_agrees(decoder, &(struct rendering){&p, &draw, &store, bytes, len}, why,
+                                NULL, NULL),
                   "%s, %u: %s", what, number, why);
     }
 }

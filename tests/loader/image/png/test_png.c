@@ -70,10 +70,12 @@ Test(png, every_form_equals_the_oracle)
         for (uint32_t k = 0; k < 6; k++) {
             struct image_draw draw = {.seed = i, .position = k};
 
-            cr_assert(oracle_agrees(decoder, &pipelines[k % 2], &draw, &plain, m.bytes, m.len, why,
-                                    NULL, NULL),
-                      "%s %ux%u%s: %s", spec.name, spec.width, spec.height,
-                      spec.interlaced ? " interlaced" : "", why);
+            cr_assert(
+                oracle_agrees(decoder,
+                              &(struct rendering){&pipelines[k % 2], &draw, &plain, m.bytes, m.len},
+                              why, NULL, NULL),
+                "%s %ux%u%s: %s", spec.name, spec.width, spec.height,
+                spec.interlaced ? " interlaced" : "", why);
         }
         free(m.bytes);
     }
@@ -151,7 +153,8 @@ Test(png, cut_off_at_every_byte)
             struct plenum_error err;
             int r;
 
-            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, m.bytes, len, why, &r, &err),
+            cr_assert(oracle_agrees(decoder, &(struct rendering){&p, &draw, &plain, m.bytes, len},
+                                    why, &r, &err),
                       "%zu, %zu of %zu bytes: %s", s, len, m.len, why);
             good += r == 0;
             bad += r < 0;
@@ -174,26 +177,17 @@ Test(png, damaged_anywhere)
                             .orientation = 6};
     struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
     struct image_decoder *decoder;
-    char why[200];
+    char why[300];
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     for (uint32_t interlaced = 0; interlaced < 2; interlaced++) {
+        struct damage d = {.pipeline = &p, .key = interlaced, .count = 3000};
         struct made m;
-        uint8_t *bytes;
 
         spec.interlaced = interlaced;
         m = make_png(&spec);
-        bytes = malloc(m.len);
-        for (uint32_t i = 0; i < 3000; i++) {
-            struct philox_block d = philox_draw(8, i, interlaced, DRAW_SEED, 0);
-            struct image_draw draw = {.seed = 5, .position = i};
-
-            memcpy(bytes, m.bytes, m.len);
-            bytes[philox_below(d.word[0], (uint32_t)m.len)] = (uint8_t)d.word[1];
-            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, bytes, m.len, why, NULL, NULL),
-                      "damage %u: %s", i, why);
-        }
-        free(bytes);
+        d.file = &m;
+        cr_assert(oracle_agrees_on_damage(decoder, &d, why), "%s", why);
         free(m.bytes);
     }
     image_decoder_destroy(decoder);

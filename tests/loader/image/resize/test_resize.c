@@ -55,24 +55,51 @@ static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
 
     for (uint32_t row = 0; row < y->n; row++)
         for (uint32_t c = 0; c < 3; c++)
-            oracle_resize(filter, from + (size_t)row * x->n * 4 + c, x->n, 4, x->m, x->first,
-                          x->count, narrow + (size_t)row * x->count * 3 + c, 3);
+            oracle_resize(&(struct oracle_line){.filter = filter,
+                                                .from = from + (size_t)row * x->n * 4 + c,
+                                                .step = 4,
+                                                .n = x->n,
+                                                .m = x->m,
+                                                .first = x->first,
+                                                .outputs = x->count,
+                                                .to = narrow + (size_t)row * x->count * 3 + c,
+                                                .to_step = 3});
     for (uint32_t column = 0; column < x->count * 3; column++)
-        oracle_resize(filter, narrow + column, y->n, (size_t)x->count * 3, y->m, y->first, y->count,
-                      rgb + column, (size_t)x->count * 3);
+        oracle_resize(&(struct oracle_line){.filter = filter,
+                                            .from = narrow + column,
+                                            .step = (size_t)x->count * 3,
+                                            .n = y->n,
+                                            .m = y->m,
+                                            .first = y->first,
+                                            .outputs = y->count,
+                                            .to = rgb + column,
+                                            .to_step = (size_t)x->count * 3});
     free(narrow);
     return rgb;
 }
 
+/* A resize to compare with the definition's. */
+struct trial {
+    enum pipeline_filter filter;
+    const struct span *x, *y;
+    const uint8_t *from; /* [y->n][x->n][4] */
+    const uint8_t *want; /* resize_plainly() */
+    const struct image_store *store;
+    bool mirror;
+    uint32_t strip; /* rows that are pushed at once */
+};
+
 /* Check that each byte of each pixel has the right value in the right place. */
-static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct image_store *s,
-                         uint32_t width, uint32_t height, bool mirror, char *why)
+static bool stored_right(const uint8_t *got, const struct trial *t, char *why)
 {
+    const struct image_store *s = t->store;
+    uint32_t width = t->x->count, height = t->y->count;
+
     for (uint32_t y = 0; y < height; y++)
         for (uint32_t x = 0; x < width; x++)
             for (uint32_t c = 0; c < s->channels; c++) {
-                uint32_t from = mirror ? width - 1 - x : x;
-                int want = c == 3 ? 128 : rgb[((size_t)y * width + from) * 3 + c];
+                uint32_t from = t->mirror ? width - 1 - x : x;
+                int want = c == 3 ? 128 : t->want[((size_t)y * width + from) * 3 + c];
                 size_t at = s->layout == PLENUM_NHWC ? ((size_t)y * width + x) * s->channels + c
                                                      : ((size_t)c * height + y) * width + x;
 
@@ -85,41 +112,39 @@ static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct im
     return true;
 }
 
-/* Compare one sample with the real resize, which gets strips of `strip` rows with `pixel` bytes per
- * pixel. All memory has the exact size, so that sanitizers notice a byte too many. */
-static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter filter,
-                        const struct span *x, const struct span *y, const uint8_t *from,
-                        const uint8_t *want, const struct image_store *store, bool mirror,
-                        uint32_t strip, char *why)
+/* Compare one sample with the real resize, which gets strips of rows with `pixel` bytes per pixel.
+ * All memory has the exact size, so that sanitizers notice a byte too many. */
+static bool agrees_with(struct resize *r, uint32_t pixel, const struct trial *t, char *why)
 {
     enum { GUARD = 64 };
-    size_t size = (size_t)x->count * y->count * store->channels;
+    const struct span *x = t->x, *y = t->y;
+    size_t size = (size_t)x->count * y->count * t->store->channels;
     uint8_t *got = malloc(size + GUARD);
     struct crop crop = {
         .box = {.left = 5, .top = 3, .width = x->n, .height = y->n},
         .width = x->m,
         .height = y->m,
         .window = {x->first, y->first, x->count, y->count},
-        .mirror = mirror,
-        .filter = filter,
+        .mirror = t->mirror,
+        .filter = t->filter,
     };
     struct rect need;
     bool good;
 
     memset(got, 0x55, size + GUARD);
-    cr_assert(eq(int, resize_begin(r, &crop, pixel, store, got, &need), 0));
+    cr_assert(eq(int, resize_begin(r, &crop, pixel, t->store, got, &need), 0));
     need.left -= 5;
     need.top -= 3;
     cr_assert(need.left + need.width <= x->n && need.top + need.height <= y->n);
-    for (uint32_t row = 0; row < need.height; row += strip) {
-        uint32_t count = need.height - row < strip ? need.height - row : strip;
+    for (uint32_t row = 0; row < need.height; row += t->strip) {
+        uint32_t count = need.height - row < t->strip ? need.height - row : t->strip;
         size_t pitch = (size_t)need.width * pixel;
         uint8_t *rows = malloc(count * pitch + (pixel == 3 ? RESIZE_BEHIND : 0));
 
         for (uint32_t i = 0; i < count; i++)
             for (uint32_t k = 0; k < need.width; k++)
                 memcpy(rows + i * pitch + (size_t)k * pixel,
-                       from + ((size_t)(need.top + row + i) * x->n + need.left + k) * 4, pixel);
+                       t->from + ((size_t)(need.top + row + i) * x->n + need.left + k) * 4, pixel);
         if (pixel == 3)
             memset(rows + count * pitch, 0xEE, RESIZE_BEHIND);
         cr_assert(not(resize_done(r)));
@@ -127,7 +152,7 @@ static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter f
         free(rows);
     }
     cr_assert(resize_done(r));
-    good = stored_right(got, want, store, x->count, y->count, mirror, why);
+    good = stored_right(got, t, why);
     for (size_t i = 0; i < GUARD && good; i++)
         if (got[size + i] != 0x55) {
             (void)snprintf(why, 200, "byte %zu behind the sample is written", i);
@@ -139,14 +164,11 @@ static bool agrees_with(struct resize *r, uint32_t pixel, enum pipeline_filter f
 
 /* Compare with rows of 3 and of 4 bytes per pixel. The parity of `strip` decides which comes first,
  * because both share the vertical tables. */
-static bool resize_agrees(struct resize *r, enum pipeline_filter filter, const struct span *x,
-                          const struct span *y, const uint8_t *from, const uint8_t *want,
-                          const struct image_store *store, bool mirror, uint32_t strip, char *why)
+static bool resize_agrees(struct resize *r, const struct trial *t, char *why)
 {
-    uint32_t first = strip % 2 ? 3 : 4;
+    uint32_t first = t->strip % 2 ? 3 : 4;
 
-    return agrees_with(r, first, filter, x, y, from, want, store, mirror, strip, why) &&
-           agrees_with(r, 7 - first, filter, x, y, from, want, store, mirror, strip, why);
+    return agrees_with(r, first, t, why) && agrees_with(r, 7 - first, t, why);
 }
 
 struct set {
@@ -196,12 +218,10 @@ static void destroy_all(struct all *all)
         resize_destroy(all->of[--all->count]);
 }
 
-static bool all_agree(const struct all *all, enum pipeline_filter filter, const struct span *x,
-                      const struct span *y, const uint8_t *from, const uint8_t *want,
-                      const struct image_store *store, bool mirror, uint32_t strip, char *why)
+static bool all_agree(const struct all *all, const struct trial *t, char *why)
 {
     for (uint32_t k = 0; k < all->count; k++)
-        if (!resize_agrees(all->of[k], filter, x, y, from, want, store, mirror, strip, why)) {
+        if (!resize_agrees(all->of[k], t, why)) {
             size_t len = strlen(why);
 
             (void)snprintf(why + len, 200 - len, " (by set %u of %u)", k + 1, all->count);
@@ -233,8 +253,16 @@ Test(resize, every_axis_follows_the_definition)
                 const struct span *x = across ? s : other, *y = across ? other : s;
                 uint8_t *want = resize_plainly(filter, from, x, y);
 
-                cr_expect(all_agree(&all, filter, x, y, from, want, &stores[(i + kind) % 8],
-                                    kind == 1, 16, why),
+                cr_expect(all_agree(&all,
+                                    &(struct trial){.filter = filter,
+                                                    .x = x,
+                                                    .y = y,
+                                                    .from = from,
+                                                    .want = want,
+                                                    .store = &stores[(i + kind) % 8],
+                                                    .mirror = kind == 1,
+                                                    .strip = 16},
+                                    why),
                           "filter %d, %u -> %u from %u, %s, kind %u: %s", (int)filter, s->n, s->m,
                           s->first, across ? "across" : "down", kind, why);
                 free(want);
@@ -266,8 +294,16 @@ Test(resize, random_shapes)
         y.count = 1 + (e.word[3] >> 16) % (y.m - y.first);
         fill(from, (size_t)x.n * y.n * 4, i % 5 == 0 ? 1 : 0);
         want = resize_plainly(filter, from, &x, &y);
-        cr_assert(all_agree(&all, filter, &x, &y, from, want, &stores[i % ARRAY_LEN(stores)],
-                            mirror, strip, why),
+        cr_assert(all_agree(&all,
+                            &(struct trial){.filter = filter,
+                                            .x = &x,
+                                            .y = &y,
+                                            .from = from,
+                                            .want = want,
+                                            .store = &stores[i % ARRAY_LEN(stores)],
+                                            .mirror = mirror,
+                                            .strip = strip},
+                            why),
                   "filter %d, shape %u: %ux%u -> %ux%u, window %ux%u+%u+%u, strips of %u: %s",
                   (int)filter, i, x.n, y.n, x.m, y.m, x.count, y.count, x.first, y.first, strip,
                   why);
@@ -295,8 +331,16 @@ ParameterizedTest(struct set *set, resize, stores_in_every_form)
         fill(from, (size_t)x.n * y.n * 4, 0);
         want = resize_plainly(PIPELINE_BILINEAR, from, &x, &y);
         for (uint32_t i = 0; i < 2 * ARRAY_LEN(stores); i++)
-            cr_assert(resize_agrees(r, PIPELINE_BILINEAR, &x, &y, from, want, &stores[i / 2], i % 2,
-                                    16, why),
+            cr_assert(resize_agrees(r,
+                                    &(struct trial){.filter = PIPELINE_BILINEAR,
+                                                    .x = &x,
+                                                    .y = &y,
+                                                    .from = from,
+                                                    .want = want,
+                                                    .store = &stores[i / 2],
+                                                    .mirror = i % 2,
+                                                    .strip = 16},
+                                    why),
                       "%s, side %u, store %u: %s", resize_kernels[set->index]->name, side, i / 2,
                       why);
         free(want);
@@ -329,8 +373,17 @@ ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
             resize_use(r, resize_kernels[set->index]);
         if (i % 7 == 0)
             resize_use(r, &resize_portable);
-        cr_assert(resize_agrees(r, filter, x, y, from, want, &stores[0], i % 2, 3, why), "%u: %s",
-                  i, why);
+        cr_assert(resize_agrees(r,
+                                &(struct trial){.filter = filter,
+                                                .x = x,
+                                                .y = y,
+                                                .from = from,
+                                                .want = want,
+                                                .store = &stores[0],
+                                                .mirror = i % 2,
+                                                .strip = 3},
+                                why),
+                  "%u: %s", i, why);
         free(want);
     }
     free(from);
