@@ -152,7 +152,7 @@ void slot_set_unref(struct slot_set *set)
     assert(set->refs > 0);
     if (--set->refs > 0)
         return;
-    ring_unref(set->ring);
+    ring_destroy(set->ring);
     for (uint32_t i = 0; i < set->num_slots; i++) {
         assert(!holds(&set->slots[i]));
         free(set->slots[i].positions);

@@ -22,7 +22,7 @@
  *
  * A ring is never given to a second session: a loader that was given up while it was stopped would
  * write into it when it continues. The client makes a new ring; batches that it still holds in the
- * old one stay valid until they are released (hence the reference count).
+ * old one stay valid until they are released (libdist/slot.c counts them).
  *
  * Not here: the states of slots (libdist/slot.c), and the layout of a slot (wire.c). */
 #include "config.h"
@@ -66,7 +66,6 @@ static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
         return NULL;
     *ring = (struct ring){
         .fd = fd, .slots = slots, .slot_bytes = slot_bytes, .bytes = slots * slot_bytes};
-    atomic_init(&ring->refs, 1);
     return ring;
 }
 
@@ -137,7 +136,7 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
     return 0;
 
 fail:
-    ring_unref(ring);
+    ring_destroy(ring);
     return r;
 }
 
@@ -209,7 +208,7 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
     if (r < 0) {
         (void)error_set(err, r, "cannot map the ring: %s", strerror(-r));
         ring->fd = -1;
-        ring_unref(ring);
+        ring_destroy(ring);
         return r;
     }
     assert(ring->base && ring->fd == fd);
@@ -231,7 +230,7 @@ int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
         return error_set(err, -ENOMEM, "out of memory");
     r = ring_map(ring);
     if (r < 0) {
-        ring_unref(ring);
+        ring_destroy(ring);
         return error_set(err, r, "cannot allocate %llu bytes for batches: %s",
                          (unsigned long long)(slots * slot_bytes), strerror(-r));
     }
@@ -257,16 +256,9 @@ uint64_t ring_resident(const struct ring *ring)
     return min_u64(pages * page, ring->bytes);
 }
 
-struct ring *ring_ref(struct ring *ring)
+void ring_destroy(struct ring *ring)
 {
-    assert(atomic_load(&ring->refs) > 0);
-    (void)atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
-    return ring;
-}
-
-void ring_unref(struct ring *ring)
-{
-    if (!ring || atomic_fetch_sub_explicit(&ring->refs, 1, memory_order_acq_rel) != 1)
+    if (!ring)
         return;
     if (ring->base)
         (void)munmap(ring->base, ring->bytes);

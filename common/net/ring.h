@@ -4,20 +4,18 @@
 #ifndef COMMON_RING_H
 #define COMMON_RING_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
 
-/** A mapped ring. Owned by whichever side created or accepted it, through reference counting. */
+/** A mapped ring. Owned by the side that created or accepted it. */
 struct ring {
     int fd;        /* of the memory; the client sends it; -1: a private ring */
     uint8_t *base; /* page-aligned */
     size_t bytes;
     uint32_t slots;
     uint64_t slot_bytes;
-    atomic_uint refs;
 };
 
 /**
@@ -56,10 +54,8 @@ int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
 /** Bytes of a private ring that have been written to. */
 uint64_t ring_resident(const struct ring *ring);
 
-struct ring *ring_ref(struct ring *ring);
-
-/** Drop one reference; the last one unmaps the ring. NULL is ignored. Threads: any. */
-void ring_unref(struct ring *ring);
+/** Unmap the ring. NULL is ignored. */
+void ring_destroy(struct ring *ring);
 
 static inline uint8_t *ring_slot(const struct ring *ring, uint32_t slot)
 {

@@ -51,7 +51,6 @@ enum {
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* in hexadecimal digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
     CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS message */
-    CONTROL_PATH_MAX = 4096,
     CONTROL_VERSION_MAX = 64,
     CONTROL_ADDRESS_MAX = 128, /* size of the text of a struct address */
 };

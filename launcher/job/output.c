@@ -694,16 +694,6 @@ uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILUR
     return count;
 }
 
-bool output_is_idle(struct output *output)
-{
-    bool idle;
-
-    lock_acquire(&output->lock);
-    idle = list_is_empty(&output->queue) && !output->busy;
-    lock_release(&output->lock);
-    return idle;
-}
-
 int output_flush(struct output *output, int timeout_ms)
 {
     uint64_t until = timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;

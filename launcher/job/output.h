@@ -84,9 +84,6 @@ bool output_lost_files(struct output *output);
  * with its reason. */
 uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX]);
 
-/** Has everything been written? */
-bool output_is_idle(struct output *output);
-
 /** Wait until everything is written, at most `timeout_ms` (-1: no limit): 0 or -ETIMEDOUT. */
 int output_flush(struct output *output, int timeout_ms);
 

@@ -63,7 +63,7 @@ static void drop_ring(struct session *s)
 
     if (s->ring)
         s->ring->fd = -1;
-    ring_unref(s->ring);
+    ring_destroy(s->ring);
     session_drop_fd(s, fd);
     session_drop_fd(s, s->ring_fd);
 }

@@ -416,7 +416,7 @@ static void play_with_loader(const char *side, pid_t loader, const char *unix_so
         (void)usleep(100000);
     tap_ok(count_descriptors(loader) <= descriptors,
            "%s: and holds no more descriptors than before (%u)", side, descriptors);
-    ring_unref(ring);
+    ring_destroy(ring);
 }
 
 static void play_with_loaders(uint64_t frames)

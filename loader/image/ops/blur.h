@@ -8,10 +8,7 @@
 
 #include "common/pipeline/pipeline.h"
 
-enum {
-    BLUR_RADIUS_MAX = PIPELINE_KERNEL_MAX / 2,
-    BLUR_SIGMA_BITS = 14,
-};
+enum { BLUR_RADIUS_MAX = PIPELINE_KERNEL_MAX / 2 };
 
 /** One half of a symmetric kernel. All of its coefficients, at 2^14, add up to 2^14. */
 struct blur_kernel {

@@ -28,10 +28,10 @@ Test(ring, both_sides_see_the_same_memory)
     memset(ring_slot(loader, 2), 0x5a, SLOT);
     cr_expect(eq(u8, ring_slot(client, 2)[SLOT - 1], 0x5a));
     cr_expect(eq(u8, ring_slot(client, 1)[SLOT - 1], 0));
-    ring_unref(client);
+    ring_destroy(client);
     ring_slot(loader, 0)[0] = 1; /* the memory lives as long as either maps it */
-    ring_unref(loader);
-    ring_unref(NULL);
+    ring_destroy(loader);
+    ring_destroy(NULL);
 }
 
 Test(ring, cannot_be_made_shorter_or_longer)
@@ -43,7 +43,7 @@ Test(ring, cannot_be_made_shorter_or_longer)
     cr_expect(eq(int, errno, EPERM));
     cr_expect(eq(int, ftruncate(ring->fd, SLOTS * SLOT * 2), -1));
     cr_expect(eq(int, fcntl(ring->fd, F_ADD_SEALS, F_SEAL_WRITE), -1), "no seal can be added");
-    ring_unref(ring);
+    ring_destroy(ring);
 }
 
 Test(ring, memory_is_reserved_at_creation)
@@ -54,18 +54,7 @@ Test(ring, memory_is_reserved_at_creation)
     cr_assert(eq(int, ring_create(SLOTS, SLOT, &ring, NULL), 0));
     cr_assert(eq(int, fstat(ring->fd, &st), 0));
     cr_expect(ge(i64, st.st_blocks * 512, SLOTS * SLOT));
-    ring_unref(ring);
-}
-
-Test(ring, lives_until_the_last_reference)
-{
-    struct ring *ring, *again;
-
-    cr_assert(eq(int, ring_create(SLOTS, SLOT, &ring, NULL), 0));
-    again = ring_ref(ring);
-    ring_unref(ring);
-    ring_slot(again, 0)[0] = 7;
-    ring_unref(again);
+    ring_destroy(ring);
 }
 
 /* A memfd as a hostile or mistaken client might send it. */
@@ -127,8 +116,8 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
         eq(int, fallocate(client->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SLOT, SLOT), 0));
     cr_expect(eq(int, ring_check(loader, &err), -EPERM));
     cr_expect(ne(ptr, (void *)strstr(err.text, "has holes"), NULL), "%s", err.text);
-    ring_unref(loader);
-    ring_unref(client);
+    ring_destroy(loader);
+    ring_destroy(client);
     /* Memory beyond the end does not make up for holes. */
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     cr_assert(eq(int, ftruncate(fd, SLOTS * SLOT), 0));

@@ -22,7 +22,6 @@
 /* While set, all allocations fail, in the C library too. (Sanitizers have their own malloc().) */
 static bool no_memory;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define OWN_MALLOC 1
 void *__libc_malloc(size_t size);
 void *__libc_realloc(void *old, size_t size);
 

@@ -22,7 +22,6 @@ SIDE = 224
 GEOMETRY = ["ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"]
 ENHANCE = ["Brightness", "Color", "Contrast", "Sharpness"]
 FOURTEEN = ["Identity", *GEOMETRY, *ENHANCE, "Posterize", "Solarize", "AutoContrast", "Equalize"]
-THIRTEEN = [*GEOMETRY, "Posterize", "Solarize", "AutoContrast", "Equalize", *ENHANCE]
 FIFTEEN = ["AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
            "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateX", "TranslateY"]
 

@@ -149,7 +149,7 @@ static int good_ring(const struct wire_open *o)
 
     cr_assert(eq(int, ring_create(o->slots, o->slot_bytes, &ring, NULL), 0));
     fd = dup(ring->fd);
-    ring_unref(ring);
+    ring_destroy(ring);
     return fd;
 }
 
@@ -228,7 +228,7 @@ Test(session, mixed_samples_have_the_documented_layout)
             cr_assert(eq(u8, ring_slot(ring, 0)[i], 0xEE), "byte %zu", i);
     }
     frame_conn_fini(&c);
-    ring_unref(ring);
+    ring_destroy(ring);
 }
 
 Test(session, an_unknown_client_is_refused)
