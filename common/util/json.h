@@ -19,7 +19,7 @@ struct json {
 
 enum json_layout {
     JSON_LINES, /* each member on its own line */
-    JSON_FLAT,  /* everything on one line, also what is inside */
+    JSON_FLAT,  /* one line, including everything inside */
 };
 
 /** `key` NULL: an element of an array, or the top level. */

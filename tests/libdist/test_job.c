@@ -162,11 +162,7 @@ struct told_case {
 
 static const struct told_case told[] = {
     {"MPICH's and Intel MPI's Hydra", {HYDRA}, {8, 5, 4, 1}, MPI, ""},
-    {"within a step of Slurm's that runs its proxies",
-     {HYDRA, STEP("2", "1")},
-     {8, 5, 4, 1},
-     MPI,
-     ""},
+    {"within a Slurm step that runs its proxies", {HYDRA, STEP("2", "1")}, {8, 5, 4, 1}, MPI, ""},
     {"Cray's PALS",
      {"PMI_SIZE=8", "PMI_RANK=5", "PMI_LOCAL_SIZE=2", "PMI_LOCAL_RANK=1"},
      {8, 5, 2, 1},

@@ -13,7 +13,7 @@ enum { PNG_ROWS_FILTERS = 5 };
  *
  * @param filtered  a byte after the row must be readable
  * @param above     [width][4] the row above; zeros above the first one.
- * @param ret    [width][4]; may not overlap. */
+ * @param ret       [width][4]; may not overlap. */
 void png_rows_pixels(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                      uint8_t *ret, size_t width);
 

@@ -15,7 +15,7 @@
 #include "common/util/util.h"
 #include "loader/serve/openings.h"
 
-enum { ASKERS = 16 };
+enum { CLIENTS = 16 };
 
 /* The beginning of a name selects what opening it does:
  *
@@ -98,12 +98,12 @@ static unsigned count(const unsigned *what)
     return n;
 }
 
-static struct asker {
+static struct client {
     struct opening_waiter waiter;
     struct dataset *dataset;
     int code;
     bool done;
-} askers[ASKERS];
+} clients[CLIENTS];
 
 static uv_loop_t loop;
 static struct blocking *blocking;
@@ -113,7 +113,7 @@ static struct roots *roots;
 static void on_done(struct opening_waiter *waiter, struct dataset *dataset, int code,
                     const struct plenum_error *err)
 {
-    struct asker *a = container_of(waiter, struct asker, waiter);
+    struct client *a = container_of(waiter, struct client, waiter);
 
     (void)err;
     cr_assert(not(a->done));
@@ -122,12 +122,13 @@ static void on_done(struct opening_waiter *waiter, struct dataset *dataset, int 
     a->code = code;
 }
 
-static void ask_as(struct asker *a, const char *user, const char *name, const char *root, bool junk)
+static void ask_as(struct client *a, const char *user, const char *name, const char *root,
+                   bool junk)
 {
     const char **allowed = malloc(sizeof(*allowed));
 
     *allowed = root;
-    *a = (struct asker){.waiter = {.done = on_done}};
+    *a = (struct client){.waiter = {.done = on_done}};
     cr_assert(zero(int, openings_ask(openings,
                                      &(struct opening_request){.dataset = name,
                                                                .fields = "",
@@ -139,24 +140,24 @@ static void ask_as(struct asker *a, const char *user, const char *name, const ch
                                      &a->waiter)));
 }
 
-static void ask_below(struct asker *a, const char *user, const char *name, const char *root)
+static void ask_below(struct client *a, const char *user, const char *name, const char *root)
 {
     ask_as(a, user, name, root, false);
 }
 
-static void ask(struct asker *a, const char *user, const char *name)
+static void ask(struct client *a, const char *user, const char *name)
 {
     ask_below(a, user, name, "/");
 }
 
-/* The first ten askers belong to user 1, and each asks for a folder of its own. */
+/* The first ten clients belong to user 1, and each requests a different folder. */
 static void ask_ten(const char *kind)
 {
     char name[32];
 
     for (unsigned i = 0; i < 10; i++) {
         (void)snprintf(name, sizeof(name), "/%s/%u", kind, i);
-        ask(&askers[i], "1", name);
+        ask(&clients[i], "1", name);
     }
 }
 
@@ -172,7 +173,7 @@ static void turn(void)
     (void)uv_run(&loop, UV_RUN_ONCE);
 }
 
-static void wait_done(struct asker *a)
+static void wait_done(struct client *a)
 {
     for (int i = 0; i < 20000 && !a->done; i++)
         turn();
@@ -216,8 +217,8 @@ static void teardown(void)
     openings_destroy(openings);
     cr_assert(zero(int, uv_loop_close(&loop)));
     cr_assert(eq(u32, storage.inside, 0), "no thread is left");
-    for (unsigned i = 0; i < ASKERS; i++)
-        dataset_unref(askers[i].dataset);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        dataset_unref(clients[i].dataset);
     roots_unref(roots);
 }
 
@@ -225,60 +226,60 @@ TestSuite(openings, .init = setup, .fini = teardown, .timeout = 600);
 
 Test(openings, of_the_same_name_are_shared)
 {
-    ask(&askers[0], "1", "/index");
+    ask(&clients[0], "1", "/index");
     wait_count(&storage.inside, 1);
     for (unsigned i = 1; i < 8; i++)
-        ask(&askers[i], "1", "/index");
+        ask(&clients[i], "1", "/index");
     for (unsigned i = 0; i < 20; i++)
         turn();
     cr_assert(eq(u32, count(&storage.calls), 2), "a look, and an index");
     storage.let_go = true;
     for (unsigned i = 0; i < 8; i++) {
-        wait_done(&askers[i]);
-        cr_assert(eq(ptr, askers[i].dataset, askers[0].dataset));
+        wait_done(&clients[i]);
+        cr_assert(eq(ptr, clients[i].dataset, clients[0].dataset));
     }
 }
 
 Test(openings, with_different_rights_are_separate)
 {
-    ask_below(&askers[0], "1", "/hang", "/a");
-    ask_below(&askers[1], "1", "/hang", "/b");
+    ask_below(&clients[0], "1", "/hang", "/a");
+    ask_below(&clients[1], "1", "/hang", "/b");
     wait_count(&storage.inside, 2);
 }
 
 /* Pipelines with junk have another list of bad samples. */
 Test(openings, for_pipelines_with_junk_are_separate)
 {
-    ask_as(&askers[0], "1", "/hang", "/", false);
-    ask_as(&askers[1], "1", "/hang", "/", true);
+    ask_as(&clients[0], "1", "/hang", "/", false);
+    ask_as(&clients[1], "1", "/hang", "/", true);
     wait_count(&storage.inside, 2);
 }
 
 Test(openings, that_hang_keep_no_other_user_waiting)
 {
     ask_ten("hang");
-    ask(&askers[10], "2", "/there");
-    wait_done(&askers[10]);
-    cr_assert(zero(int, askers[10].code));
+    ask(&clients[10], "2", "/there");
+    wait_done(&clients[10]);
+    cr_assert(zero(int, clients[10].code));
     cr_assert(lt(u32, count(&storage.inside), 10), "and are bounded");
 }
 
 Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
 {
     ask_ten("hang");
-    ask(&askers[10], "1", "/there");
-    ask(&askers[11], "2", "/there");
-    wait_done(&askers[11]);
-    cr_assert(zero(int, askers[11].code));
-    cr_assert(not(askers[10].done));
+    ask(&clients[10], "1", "/there");
+    ask(&clients[11], "2", "/there");
+    wait_done(&clients[11]);
+    cr_assert(zero(int, clients[11].code));
+    cr_assert(not(clients[10].done));
 }
 
 Test(openings, that_index_do_not_delay_those_with_an_index)
 {
     ask_ten("index");
-    ask(&askers[10], "1", "/there");
-    wait_done(&askers[10]);
-    cr_assert(zero(int, askers[10].code));
+    ask(&clients[10], "1", "/there");
+    wait_done(&clients[10]);
+    cr_assert(zero(int, clients[10].code));
 }
 
 Test(openings, wait_for_another_process_without_a_thread)
@@ -286,70 +287,70 @@ Test(openings, wait_for_another_process_without_a_thread)
     struct wire_progress progress;
     bool told = false;
 
-    ask(&askers[0], "1", "/busy");
+    ask(&clients[0], "1", "/busy");
     wait_count(&storage.calls, 2);
     wait_count(&storage.inside, 0);
-    while (!askers[0].done) {
+    while (!clients[0].done) {
         turn();
-        told |= !askers[0].done && openings_get_progress(&askers[0].waiter, &progress) &&
+        told |= !clients[0].done && openings_get_progress(&clients[0].waiter, &progress) &&
                 strstr(progress.text, "another process");
     }
     cr_assert(told);
-    cr_assert(zero(int, askers[0].code));
+    cr_assert(zero(int, clients[0].code));
     cr_assert(eq(u32, count(&storage.calls), 4));
 }
 
 Test(openings, end_with_the_last_waiter)
 {
-    ask(&askers[0], "1", "/hang");
-    ask(&askers[1], "1", "/hang");
+    ask(&clients[0], "1", "/hang");
+    ask(&clients[1], "1", "/hang");
     wait_count(&storage.inside, 1);
-    openings_leave(&askers[0].waiter);
+    openings_leave(&clients[0].waiter);
     for (unsigned i = 0; i < 20; i++)
         turn();
     cr_assert(eq(u32, count(&storage.inside), 1), "one still waits");
-    openings_leave(&askers[1].waiter);
-    ask(&askers[2], "1", "/hang");
+    openings_leave(&clients[1].waiter);
+    ask(&clients[2], "1", "/hang");
     wait_count(&storage.called_off, 1);
     for (unsigned i = 0; i < 20; i++)
         turn();
-    cr_assert(not(askers[0].done || askers[1].done || askers[2].done));
+    cr_assert(not(clients[0].done || clients[1].done || clients[2].done));
     storage.let_go = true;
-    wait_done(&askers[2]);
-    cr_assert(zero(int, askers[2].code), "a later asker opens its own");
+    wait_done(&clients[2]);
+    cr_assert(zero(int, clients[2].code), "a later client opens its own");
 }
 
 /* Indexing continues for the request that has waited longest, even if it is another user's. */
 Test(openings, that_are_abandoned_are_inherited)
 {
-    ask(&askers[0], "1", "/index");
+    ask(&clients[0], "1", "/index");
     wait_count(&storage.inside, 1);
-    ask(&askers[1], "2", "/index");
+    ask(&clients[1], "2", "/index");
     wait_count(&storage.calls, 3);
     for (unsigned i = 2; i < 12; i++) { /* user 1 leaves and asks again */
-        openings_leave(&askers[i == 2 ? 0 : i - 1].waiter);
-        ask(&askers[i], "1", "/index");
+        openings_leave(&clients[i == 2 ? 0 : i - 1].waiter);
+        ask(&clients[i], "1", "/index");
         wait_count(&storage.calls, 2 + i);
     }
     cr_assert(eq(u32, count(&storage.inside), 1), "the first continues");
     cr_assert(eq(u32, count(&storage.called_off), 0));
     storage.let_go = true;
-    wait_done(&askers[1]);
-    cr_assert(zero(int, askers[1].code));
-    wait_done(&askers[11]);
+    wait_done(&clients[1]);
+    cr_assert(zero(int, clients[1].code));
+    wait_done(&clients[11]);
 }
 
 Test(openings, that_are_not_inherited_end)
 {
-    ask(&askers[0], "1", "/index");
+    ask(&clients[0], "1", "/index");
     wait_count(&storage.inside, 1);
-    ask(&askers[1], "2", "/index");
+    ask(&clients[1], "2", "/index");
     wait_count(&storage.calls, 3);
-    openings_leave(&askers[0].waiter);
+    openings_leave(&clients[0].waiter);
     for (unsigned i = 0; i < 20; i++)
         turn();
     cr_assert(eq(u32, count(&storage.called_off), 0));
-    openings_leave(&askers[1].waiter);
+    openings_leave(&clients[1].waiter);
     wait_count(&storage.called_off, 1);
 }
 
@@ -360,15 +361,16 @@ Test(openings, of_one_index_take_turns)
         char user[4];
 
         (void)snprintf(user, sizeof(user), "%u", i);
-        ask(&askers[i], user, "/fails");
-        wait_count(&storage.calls, 2 + i); /* the first asker has two: a look, and an index */
+        ask(&clients[i], user, "/fails");
+        wait_count(&storage.calls,
+                   2 + i); /* the first makes two: one looks for an index, one builds it */
     }
     storage.let_go = true;
     for (unsigned i = 0; i < 8; i++) {
-        wait_done(&askers[i]);
-        cr_assert(eq(int, askers[i].code, -EIO));
+        wait_done(&clients[i]);
+        cr_assert(eq(int, clients[i].code, -EIO));
         for (unsigned k = i + 2; k < 8; k++)
-            cr_assert(not(askers[k].done), "%u before %u", k, i);
+            cr_assert(not(clients[k].done), "%u before %u", k, i);
     }
 }
 
@@ -376,7 +378,7 @@ Test(openings, that_wait_are_dropped_with_their_clients)
 {
     ask_ten("hang");
     for (unsigned i = 10; i-- > 0;)
-        openings_leave(&askers[i].waiter);
+        openings_leave(&clients[i].waiter);
     wait_count(&storage.inside, 0);
     cr_assert(lt(u32, count(&storage.calls), 10));
 }
@@ -389,19 +391,19 @@ Test(openings, are_given_up_without_progress)
     blocking_destroy(blocking);
     openings_destroy(openings);
     open_openings(NS_PER_SEC);
-    ask(&askers[0], "1", "/hang");
-    wait_done(&askers[0]);
-    cr_assert(eq(int, askers[0].code, -ETIMEDOUT));
+    ask(&clients[0], "1", "/hang");
+    wait_done(&clients[0]);
+    cr_assert(eq(int, clients[0].code, -ETIMEDOUT));
 }
 
 Test(openings, are_dropped_in_a_thread_by_the_last)
 {
     struct dataset *dataset;
 
-    ask(&askers[0], "1", "/one");
-    wait_done(&askers[0]);
-    dataset = dataset_ref(askers[0].dataset);
-    askers[0].dataset = NULL;
+    ask(&clients[0], "1", "/one");
+    wait_done(&clients[0]);
+    dataset = dataset_ref(clients[0].dataset);
+    clients[0].dataset = NULL;
     openings_release(blocking, "1", dataset);
     cr_assert(eq(u32, count(&drops.calls), 0), "neither the opening's nor this was the last");
     openings_release(blocking, "1", dataset);
@@ -411,10 +413,10 @@ Test(openings, are_dropped_in_a_thread_by_the_last)
 
 Test(openings, under_way_end_with_the_loader)
 {
-    ask(&askers[0], "1", "/hang");
-    ask(&askers[1], "1", "/index");
-    ask(&askers[2], "1", "/busy");
+    ask(&clients[0], "1", "/hang");
+    ask(&clients[1], "1", "/index");
+    ask(&clients[2], "1", "/busy");
     wait_count(&storage.inside, 2);
     for (unsigned i = 0; i < 3; i++)
-        openings_leave(&askers[i].waiter);
+        openings_leave(&clients[i].waiter);
 }

@@ -112,7 +112,8 @@ static bool stored_right(const uint8_t *got, const struct trial *t, char *why)
     return true;
 }
 
-/* Compare one sample with the real resize, which gets strips of rows with `pixel` bytes per pixel. All memory has the exact size, so that sanitizers notice a byte too many. */
+/* Compare one sample with the real resize, which gets strips of rows with `pixel` bytes per pixel.
+ * All memory has the exact size, so that sanitizers notice a byte too many. */
 static bool agrees_with(struct resize *r, uint32_t pixel, const struct trial *t, char *why)
 {
     enum { GUARD = 64 };
