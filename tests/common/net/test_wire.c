@@ -81,10 +81,11 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             size_t later = type_number == WIRE_OPEN     ? 32 + VIEWS_BYTES                         \
                            : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1          \
-                           : type_number == WIRE_STATUS_STREAM   ? SHARES_BYTES                    \
-                                                                 : SIZE_MAX / 2;                     \
+                                                                 : SIZE_MAX / 2;                   \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
+                (type_number == WIRE_STATUS_STREAM &&                                              \
+                 n + FRAME_HEADER_BYTES + SHARES_BYTES == b.len) ||                                \
                 (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
                 (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + PLAN_BYTES == b.len) ||      \
                 (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
