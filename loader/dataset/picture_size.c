@@ -96,8 +96,8 @@ static struct picture_size find_ppm(const uint8_t *bytes, size_t len)
     return size_of(width, ppm_number(bytes, len, &at));
 }
 
-/* The largest "ispe" of the boxes of an AVIF: that of the whole image. Those of tiles and thumbnails
- * are smaller. */
+/* The largest "ispe" of an AVIF: that of the whole image. Those of tiles and thumbnails are
+ * smaller. */
 static struct picture_size find_avif(const uint8_t *bytes, size_t len, int depth)
 {
     enum { DEPTH = 4 }; /* meta, iprp, ipco, ispe */

@@ -18,8 +18,8 @@ class Mix:
     """Several data sets, each with a weight: its share of the samples of each block of 64 positions.
 
     A set is ``name=(weight, dataset)`` or ``name=(weight, dataset, {option: value})``. Options of a set are ``select``,
-    ``relabel``, ``weights``, ``draw``, ``shuffle``, ``repeat`` and ``epoch``; docs/sampling.md describes them. Names that
-    are not identifiers are passed as ``Mix({"name": (weight, dataset)})``.
+    ``relabel``, ``weights``, ``draw``, ``shuffle``, ``repeat`` and ``epoch``; docs/sampling.md describes them. Names
+    that are not identifiers are passed as ``Mix({"name": (weight, dataset)})``.
 
     >>> Mix(photos=(7, "folder:/data/photos"), art=(3, "tar:/data/art.tar", {"repeat": 2})).names
     ['photos', 'art']

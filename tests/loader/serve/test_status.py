@@ -359,7 +359,7 @@ class StatusTest(ServiceCase):
 
     def test_sets(self):
         """the shares of a plan's sets, so far and in the last epoch: /status.json, plenumctl and /metrics alike"""
-        plan = f"set a 3 {self.data}\nset b 1 generated:50\nblock 8\nepoch 80\nat 160 b 1\n"
+        plan = f"set a 3 {self.data}\nset b 1 generated:50\nblock 8\nepoch 80\nlabels numbers\nat 160 b 1\n"
         self.start()
         self.feed("--epochs", "100000", "--pause", "1", data=plan)
         wait_for("the fifth epoch", lambda: (self.stream() or {"epoch": 0})["epoch"] >= 4)
