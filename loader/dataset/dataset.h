@@ -184,9 +184,9 @@ const struct fields *dataset_get_fields(const struct dataset *dataset);
 const uint8_t *dataset_get_fields_hash(const struct dataset *dataset);
 /** Bytes of a sample's fields, as returned by dataset_read_fields(). */
 size_t dataset_get_record_bytes(const struct dataset *dataset);
-/** Upper bound of the memory that `threads` threads use while each of them reads the fields of a
- * sample; 0: there are no fields. */
-uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned threads);
+/** Upper bound of the memory that `threads` threads use while each of them reads a sample or its
+ * fields, with decompressed pages and shards; samples themselves do not count. */
+uint64_t dataset_get_read_memory(const struct dataset *dataset, unsigned threads);
 
 /**
  * Read the fields of one sample: uint32 [fields], the length of each, then each field, padded with

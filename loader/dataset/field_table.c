@@ -254,16 +254,27 @@ bool fields_hold(const struct dataset *d)
     return hold;
 }
 
-uint64_t dataset_get_field_memory(const struct dataset *dataset, unsigned threads)
+void dataset_add_memory(const struct dataset *d, struct field_memory *sum)
 {
-    const struct field_memory *memory;
+    uint64_t turn = d->format && d->format->block_bytes ? d->format->block_bytes(d) : 0;
 
-    if (dataset->mixed)
-        return mixed_field_memory(dataset->mixed, threads);
-    if (!dataset->field_table)
-        return 0;
-    memory = &dataset->field_table->header->memory;
-    return threads * (memory->each + dataset_get_record_bytes(dataset)) + memory->turn;
+    if (d->mixed)
+        mixed_add_memory(d->mixed, sum);
+    if (d->field_table) {
+        const struct field_memory *memory = &d->field_table->header->memory;
+
+        sum->each = max_u64(sum->each, memory->each + dataset_get_record_bytes(d));
+        turn = max_u64(turn, memory->turn); /* the blocks are part of it */
+    }
+    sum->turn += turn;
+}
+
+uint64_t dataset_get_read_memory(const struct dataset *dataset, unsigned threads)
+{
+    struct field_memory sum = {0};
+
+    dataset_add_memory(dataset, &sum);
+    return threads * sum.each + sum.turn;
 }
 
 const struct fields *dataset_get_fields(const struct dataset *dataset)

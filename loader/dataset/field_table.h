@@ -47,6 +47,9 @@ int fields_open(struct dataset *dataset, const struct dataset_options *options,
 /** Returns whether the fields found in archives are still at the same offsets. */
 bool fields_hold(const struct dataset *dataset);
 
+/** Add the memory for reading samples and fields of a data set to `sum`. */
+void dataset_add_memory(const struct dataset *dataset, struct field_memory *sum);
+
 /** NULL is ignored. */
 void fields_close(struct field_table *table);
 

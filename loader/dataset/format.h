@@ -143,6 +143,8 @@ struct format {
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,
                   struct plenum_error *err);
+    /** The most memory that decompressed blocks take; NULL: the format has none. */
+    uint64_t (*block_bytes)(const struct dataset *dataset);
 };
 
 extern const struct format format_folder, format_generated, format_list, format_mds, format_parquet,

@@ -22,12 +22,11 @@
 #include "loader/dataset/mds_shard.h"
 
 enum {
-    INDEX_MAX = 1 << 28,  /* bytes of an index.json */
-    PACKED_MAX = 1 << 30, /* bytes of a compressed shard, decompressed */
-    FLAG_PACKED = 2,      /* `where` is an offset in the decompressed shard */
-    FLAG_PIL = 4,         /* the image is pixels behind a header */
-    PPM_MAX = 48,         /* bytes of the header of a PPM */
-    MODE_MAX = 3,         /* bytes of the mode of a PIL image */
+    INDEX_MAX = 1 << 28, /* bytes of an index.json */
+    FLAG_PACKED = 2,     /* `where` is an offset in the decompressed shard */
+    FLAG_PIL = 4,        /* the image is pixels behind a header */
+    PPM_MAX = 48,        /* bytes of the header of a PPM */
+    MODE_MAX = 3,        /* bytes of the mode of a PIL image */
 };
 
 static const char index_base[] = "index.json";
@@ -45,6 +44,8 @@ struct mds_set {
     size_t num_files, cap_files;
     uint32_t first; /* the shard of the data set's first file */
     struct block_cache *blocks;
+    uint64_t block_bytes; /* of all compressed shards */
+    uint64_t largest;     /* of one of them */
 };
 
 static int out_of_memory(struct plenum_error *err)
@@ -87,7 +88,7 @@ static int load_shard(const struct mds_shard *s, int fd, uint8_t **ret, struct p
     uint8_t *packed = malloc(s->packed_bytes + 1), *bytes = malloc(s->bytes + 1);
     int r = packed && bytes ? io_pread_all(fd, packed, s->packed_bytes, 0) : -ENOMEM;
 
-    assert(s->packed && s->bytes <= PACKED_MAX);
+    assert(s->packed && s->bytes <= UNPACK_MAX);
     if (r < 0)
         r = read_failed(r, err);
     else
@@ -113,11 +114,15 @@ static int check_shard(const struct mds_shard *s, uint64_t size, struct plenum_e
         return error_set(err, -EBADMSG, "index.json says that it has 4 GiB or more");
     if (!s->packed)
         return 0;
-    if (s->bytes > PACKED_MAX)
+    if (s->bytes > UNPACK_MAX)
         return error_set(err, -EBADMSG,
                          "it has %llu bytes when it is decompressed, and 1 GiB is the most that is "
                          "supported: decompress it",
                          (unsigned long long)s->bytes);
+    if (!unpack_is_possible(s->codec, s->packed_bytes, s->bytes))
+        return error_set(err, -EBADMSG,
+                         "index.json says that its %llu bytes become %llu, which is impossible",
+                         (unsigned long long)s->packed_bytes, (unsigned long long)s->bytes);
     return unpack_check(s->codec, err);
 }
 
@@ -483,7 +488,22 @@ static int mds_locate(struct dataset *d, const struct dataset_options *options,
     r = archive_find(d, options, err);
     if (r == 0)
         r = find_shards(d, err);
-    return r < 0 ? r : archive_enter(d, &set->first, err);
+    if (r == 0)
+        r = archive_enter(d, &set->first, err);
+    for (size_t i = 0; i < d->files.count && r == 0; i++) {
+        const struct mds_shard *s = shard_of(d, i);
+
+        set->block_bytes += s->packed ? s->bytes : 0;
+        set->largest = s->packed ? max_u64(set->largest, s->bytes) : set->largest;
+    }
+    return r;
+}
+
+static uint64_t mds_block_bytes(const struct dataset *d)
+{
+    const struct mds_set *set = d->state;
+
+    return max_u64(min_u64(set->block_bytes, BLOCK_CACHE_BYTES), set->largest);
 }
 
 static void mds_release(struct dataset *d)
@@ -741,4 +761,5 @@ const struct format format_mds = {
     .announce = mds_announce,
     .describe = mds_describe,
     .fields = mds_fields,
+    .block_bytes = mds_block_bytes,
 };

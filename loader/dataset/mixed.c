@@ -281,13 +281,10 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     return 0;
 }
 
-uint64_t mixed_field_memory(const struct mixed *mixed, unsigned threads)
+void mixed_add_memory(const struct mixed *mixed, struct field_memory *sum)
 {
-    uint64_t most = 0;
-
     for (uint32_t i = 0; i < mixed->count; i++)
-        most = max_u64(most, dataset_get_field_memory(mixed->set[i].dataset, threads));
-    return most;
+        dataset_add_memory(mixed->set[i].dataset, sum);
 }
 
 const uint8_t *mixed_fields_hash(const struct mixed *mixed)

@@ -5,6 +5,8 @@
 
 #include "loader/dataset/dataset.h"
 
+struct field_memory;
+
 struct mixed;
 
 /** Open all data sets of a plan as one: sets dataset->mixed and everything that is known of a data
@@ -25,7 +27,8 @@ uint32_t mixed_container(const struct mixed *mixed, uint32_t sample);
 /** Like dataset_read_fields(). */
 int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                       struct plenum_error *err);
-uint64_t mixed_field_memory(const struct mixed *mixed, unsigned threads);
+/** Add the memory for reading samples and fields of all sets to `sum`. */
+void mixed_add_memory(const struct mixed *mixed, struct field_memory *sum);
 /** A hash of the fields of all sets. [16] */
 const uint8_t *mixed_fields_hash(const struct mixed *mixed);
 

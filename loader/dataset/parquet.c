@@ -337,13 +337,17 @@ static int scan_columns(struct file_scan *s)
 
     if (r < 0)
         return r;
+    r = 0;
     for (int i = 0; i < PARTS; i++)
         if (s->column[i] >= 0) {
             parquet_cursor_init(&s->cursor[i], s->file, s->a->source, (size_t)s->column[i],
                                 i == IMAGE);
             s->cursor[i].source.memory = s->a->builder.memory;
         }
-    r = scan_rows(s);
+    if (s->column[IMAGE] < 0 && s->column[LABEL] < 0 && s->column[NAME] < 0)
+        r = parquet_check_rows(s->file, s->a->source, &s->a->err);
+    if (r == 0)
+        r = scan_rows(s);
     for (int i = 0; i < PARTS; i++)
         if (s->column[i] >= 0)
             parquet_cursor_fini(&s->cursor[i]);
@@ -595,6 +599,30 @@ static void parquet_announce(const struct dataset *dataset, const struct index_s
         archive_announce(dataset, sample);
 }
 
+/* Is a sample in a compressed page? */
+static bool is_packed(const struct dataset *d)
+{
+    struct parquet_set *set = d->state;
+    int known = atomic_load(&set->packed);
+
+    if (known != 0)
+        return known > 0;
+    known = -1;
+    for (uint32_t i = 0; i < d->index.header->samples && known < 0; i++)
+        if (d->index.samples[i].flags & FLAG_PACKED)
+            known = 1;
+    atomic_store(&set->packed, known);
+    return known > 0;
+}
+
+static uint64_t parquet_block_bytes(const struct dataset *d)
+{
+    const struct parquet_set *set = d->state;
+    uint64_t most = is_packed(d) ? min_u64(d->index.header->bytes, BLOCK_CACHE_BYTES) : 0;
+
+    return max_u64(most, block_cache_get_peak(set->blocks));
+}
+
 static const char *const patterns[] = {"*.parquet"};
 
 static const struct format_setting settings[] = {
@@ -620,4 +648,5 @@ const struct format format_parquet = {
     .announce = parquet_announce,
     .describe = parquet_describe,
     .fields = parquet_fields,
+    .block_bytes = parquet_block_bytes,
 };

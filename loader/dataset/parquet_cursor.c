@@ -9,12 +9,12 @@
 
 #include "common/util/error_set.h"
 
-int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
+/* Check that a column can be read, and has a value per row. */
+static int check_values(const struct parquet_file *file, const struct parquet_group *group,
                         size_t column, struct plenum_error *err)
 {
     const struct parquet_chunk *chunk = &group->chunks[column];
     const char *name = file->columns[column].name;
-    int r;
 
     if (chunk->encrypted)
         return error_set(err, -EBADMSG, "its column '%s' is encrypted: write it without encryption",
@@ -25,8 +25,78 @@ int parquet_check_chunk(const struct parquet_file *file, const struct parquet_gr
                          "but %llu values of column '%s'",
                          (unsigned long long)group->first_row, (unsigned long long)group->rows,
                          (unsigned long long)chunk->values, name);
-    r = unpack_check(chunk->codec, err);
-    return r < 0 ? error_prefix(err, r, "its column '%s'", name) : 0;
+    return 0;
+}
+
+int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
+                        size_t column, struct plenum_error *err)
+{
+    int r = check_values(file, group, column, err);
+
+    if (r < 0)
+        return r;
+    r = unpack_check(group->chunks[column].codec, err);
+    return r < 0 ? error_prefix(err, r, "its column '%s'", file->columns[column].name) : 0;
+}
+
+/* The column with the fewest bytes, which has one value per row if there is such a column. */
+static size_t shortest_column(const struct parquet_file *file, const struct parquet_group *group)
+{
+    size_t best = 0;
+
+    for (size_t i = 1; i < file->num_columns; i++) {
+        bool flat = !file->columns[i].repeated, best_is = !file->columns[best].repeated;
+
+        if (flat != best_is ? flat : group->chunks[i].bytes < group->chunks[best].bytes)
+            best = i;
+    }
+    return best;
+}
+
+/* Compare the values in the pages of a row group with its rows. */
+static int check_group(const struct parquet_file *file, const struct parquet_group *group,
+                       struct source archive, struct plenum_error *err)
+{
+    size_t column = shortest_column(file, group);
+    const struct parquet_chunk *chunk = &group->chunks[column];
+    bool repeated = file->columns[column].repeated;
+    struct parquet_source s = {.archive = archive,
+                               .end = chunk->begin + chunk->bytes,
+                               .column = &file->columns[column],
+                               .codec = chunk->codec};
+    uint64_t values = 0;
+    int r = repeated && !chunk->encrypted ? 0 : check_values(file, group, column, err);
+
+    for (uint64_t at = chunk->begin; at < s.end && values <= group->rows && r == 0;) {
+        struct parquet_page page;
+
+        r = parquet_page_read(&s, at, &page, err);
+        if (r < 0)
+            return r;
+        assert(page.end > at && page.end <= s.end);
+        at = page.end;
+        if (page.kind == PARQUET_DATA || page.kind == PARQUET_DATA_2)
+            values += page.values;
+    }
+    if (r < 0 || values == group->rows || (repeated && values > group->rows))
+        return r;
+    return error_set(err, -EBADMSG,
+                     "its metadata is damaged: the row group from row %llu on has %llu rows, but "
+                     "the pages of column '%s' do not have as many values",
+                     (unsigned long long)group->first_row, (unsigned long long)group->rows,
+                     s.column->name);
+}
+
+int parquet_check_rows(const struct parquet_file *file, struct source archive,
+                       struct plenum_error *err)
+{
+    int r = 0;
+
+    if (file->rows > 0 && file->num_columns == 0)
+        return error_set(err, -EBADMSG, "it has rows, but no columns");
+    for (size_t i = 0; i < file->num_groups && r == 0; i++)
+        r = check_group(file, &file->groups[i], archive, err);
+    return r;
 }
 
 void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file,

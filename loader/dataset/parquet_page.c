@@ -48,6 +48,12 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
+/* The offset in the file of the region that the values are in. */
+static uint64_t region_at(const struct parquet_page *page)
+{
+    return page->body + page->def_bytes + page->rep_bytes;
+}
+
 /* ---- headers ---- */
 
 /* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but
@@ -118,6 +124,24 @@ static void read_header(struct thrift *t, struct parquet_page *p, struct header_
             thrift_skip(t, f.type);
 }
 
+/* Can a compressed page be decompressed? */
+static int check_packed(const struct parquet_source *s, const struct parquet_page *p,
+                        struct plenum_error *err)
+{
+    uint32_t len = parquet_page_region_len(p);
+
+    if (!unpack_is_possible(s->codec, p->end - region_at(p), len))
+        return damaged(s, p->at,
+                       "its header says that it has more bytes than can be compressed so far", err);
+    if (len > UNPACK_MAX)
+        return error_set(err, -EBADMSG,
+                         "the page at byte %llu, of column '%s', has %u bytes when it is "
+                         "decompressed, and 1 GiB is the most that is supported: write smaller "
+                         "pages, or do not compress the column",
+                         (unsigned long long)p->at, s->column->name, len);
+    return 0;
+}
+
 /* Are the sizes in a header possible? */
 static int check_header(const struct parquet_source *s, const struct header_numbers *n,
                         struct parquet_page *p, struct plenum_error *err)
@@ -135,9 +159,11 @@ static int check_header(const struct parquet_source *s, const struct header_numb
     p->end = p->body + (uint64_t)n->packed_len;
     if ((uint64_t)p->def_bytes + p->rep_bytes > min_u64(p->len, p->end - p->body))
         return damaged(s, p->at, "its levels are longer than the page", err);
-    if (!parquet_page_is_packed(s, p) && p->len != p->end - p->body)
-        return damaged(s, p->at, "it is not compressed, but has two lengths", err);
-    return 0;
+    if (!parquet_page_is_packed(s, p))
+        return p->len == p->end - p->body
+                   ? 0
+                   : damaged(s, p->at, "it is not compressed, but has two lengths", err);
+    return check_packed(s, p, err);
 }
 
 static int parse_header(const struct parquet_source *s, const uint8_t *bytes, size_t len,
@@ -195,12 +221,6 @@ bool parquet_page_is_packed(const struct parquet_source *s, const struct parquet
 uint32_t parquet_page_region_len(const struct parquet_page *page)
 {
     return page->len - page->def_bytes - page->rep_bytes;
-}
-
-/* The offset of the region in the file. */
-static uint64_t region_at(const struct parquet_page *page)
-{
-    return page->body + page->def_bytes + page->rep_bytes;
 }
 
 int parquet_page_unpack(const struct parquet_source *s, const struct parquet_page *page,
@@ -583,6 +603,22 @@ static bool needs_bytes(const struct parquet_source *s, const struct parquet_pag
            s->column->type != PARQUET_BYTES;
 }
 
+/* Read the region into memory; its compressed bytes are charged meanwhile. */
+static int read_region(const struct body *b)
+{
+    bool packed = parquet_page_is_packed(b->s, b->page);
+    size_t packed_len = packed ? (size_t)(b->page->end - region_at(b->page)) : 0;
+    int r;
+
+    if (index_memory_charge(b->v->memory, packed_len) < 0)
+        return out_of_memory(b->err);
+    b->region->bytes = malloc((size_t)b->region->len + 1);
+    r = b->region->bytes ? parquet_page_unpack(b->s, b->page, b->region->bytes, b->err)
+                         : out_of_memory(b->err);
+    index_memory_refund(b->v->memory, packed_len);
+    return r;
+}
+
 static int prepare(const struct body *b)
 {
     const struct parquet_source *s = b->s;
@@ -598,10 +634,7 @@ static int prepare(const struct body *b)
         return 0;
     if (charge(v, region->len) < 0)
         return out_of_memory(b->err);
-    region->bytes = malloc((size_t)region->len + 1);
-    if (!region->bytes)
-        return out_of_memory(b->err);
-    return parquet_page_unpack(s, b->page, region->bytes, b->err);
+    return read_region(b);
 }
 
 int parquet_page_decode(const struct parquet_source *s, const struct parquet_page *page,

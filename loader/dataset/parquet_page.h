@@ -119,6 +119,11 @@ int parquet_cursor_next(struct parquet_cursor *c, struct parquet_value *ret,
                         struct plenum_error *err);
 void parquet_cursor_fini(struct parquet_cursor *c);
 
+/** Check that all row groups have pages with as many values as the metadata says: if no column is
+ * read, nothing else would show it. Errors: those of parquet_page_read(). */
+int parquet_check_rows(const struct parquet_file *file, struct source archive,
+                       struct plenum_error *err);
+
 /** Check that a row group's pages of this column can be read: 0, -EBADMSG or -EOPNOTSUPP. */
 int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
                         size_t column, struct plenum_error *err);

@@ -4,6 +4,8 @@
 #ifndef LOADER_DATASET_PARQUET_SET_H
 #define LOADER_DATASET_PARQUET_SET_H
 
+#include <stdatomic.h>
+
 #include "common/util/lock.h"
 #include "loader/dataset/block_cache.h"
 #include "loader/dataset/format.h"
@@ -15,6 +17,7 @@ struct parquet_opened;
 /** dataset->state */
 struct parquet_set {
     struct block_cache *blocks;
+    atomic_int packed;             /* are there compressed pages? 1 or -1; 0: not known yet */
     struct lock mu;                /* held while a file's metadata are read */
     struct parquet_opened **files; /* [archives]; NULL: not needed yet */
     size_t num_files;

@@ -415,7 +415,7 @@ const struct store_object *remote_object(const struct dataset *d, size_t number)
 
 struct stamp remote_stamp(const struct object_facts *facts)
 {
-    bool is_known = facts->etag[0] || facts->mtime_s;
+    bool is_known = facts->etag[0] || (facts->mtime_s && !facts->racy);
 
     return (struct stamp){
         .mtime_ns = facts->etag[0] ? 0 : facts->mtime_s * NS_PER_SEC,

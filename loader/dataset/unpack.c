@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <string.h>
 
 #ifdef HAVE_ZLIB
@@ -55,6 +54,19 @@ int unpack_check(enum unpack_codec codec, struct plenum_error *err)
         "it is compressed with %s, which is not supported: write it uncompressed, or with "
         "snappy, gzip or zstd",
         unpack_name(codec));
+}
+
+bool unpack_is_possible(enum unpack_codec codec, uint64_t packed_len, uint64_t len)
+{
+    /* snappy: 64 bytes for a copy of 3; deflate: 258 for 2 bits; lz4: 255 for a byte of a length;
+     * zstd: a block of 128 KiB for a header of 3 bytes and one that is repeated */
+    static const uint32_t most[UNPACK_CODECS] = {[UNPACK_SNAPPY] = 22,
+                                                 [UNPACK_GZIP] = 1032,
+                                                 [UNPACK_LZ4] = 255,
+                                                 [UNPACK_ZSTD] = (128 << 10) / 4,
+                                                 [UNPACK_LZ4_RAW] = 255};
+
+    return (unsigned)codec >= UNPACK_CODECS || most[codec] == 0 || len / most[codec] <= packed_len;
 }
 
 /* ---- snappy ---- */

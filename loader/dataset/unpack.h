@@ -3,6 +3,7 @@
 #ifndef LOADER_DATASET_UNPACK_H
 #define LOADER_DATASET_UNPACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,13 @@ const char *unpack_name(enum unpack_codec codec);
 /** Can this build decompress it? 0, or -EOPNOTSUPP with `err` set to "it is compressed with lzo,
  * which ...". */
 int unpack_check(enum unpack_codec codec, struct plenum_error *err);
+
+enum { UNPACK_MAX = 1 << 30 }; /* bytes of a block, decompressed */
+
+/** Can a compressed block of `packed_len` bytes have `len` bytes when it is decompressed? Each
+ * format has a limit, so a header that claims more is damaged; check it before memory is
+ * allocated. */
+bool unpack_is_possible(enum unpack_codec codec, uint64_t packed_len, uint64_t len);
 
 /** A compressed block, and room for exactly the decompressed bytes. */
 struct unpack_block {

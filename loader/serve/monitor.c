@@ -129,7 +129,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
         rings += f.private_ring ? ring_resident(f.private_ring) : 0;
         working = max_u64(working, f.spec ? render_working_bytes(f.spec) : 0);
         if (f.dataset)
-            reading = max_u64(reading, dataset_get_field_memory(f.dataset, server->io_threads));
+            reading = max_u64(reading, dataset_get_read_memory(f.dataset, server->io_threads));
     }
     now -= min_u64(now, rings);
     if (server->num_sessions <= 1) /* only the requesting client is left */

@@ -159,7 +159,7 @@ int quota_check_fields(struct server *server, uint64_t reading, struct plenum_er
         return 0;
     return error_set(
         err, -ENOSPC,
-        "the fields of its samples take up to %s while %u threads read them, which would exceed "
+        "reading its samples takes up to %s of memory in %u threads, which would exceed "
         "the %s that this loader may use, of which %s is taken (--memory-budget)",
         format_bytes(reading, want, sizeof(want)), server->io_threads,
         format_bytes(budget, most, sizeof(most)),

@@ -145,7 +145,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
         r = render_check_images(s->dataset, &s->spec.views, err);
     if (r == 0)
         r = quota_check_fields(s->server,
-                               dataset_get_field_memory(s->dataset, s->server->io_threads), err);
+                               dataset_get_read_memory(s->dataset, s->server->io_threads), err);
     if (r < 0)
         return r;
     r = set_order(s, err);

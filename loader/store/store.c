@@ -91,9 +91,11 @@ int store_stat(const char *name, const struct store_policy *policy, struct objec
     if (r == 0 && (fetch.answer.has_range ? fetch.answer.has_total : fetch.answer.has_length)) {
         *ret = fetch.answer.facts;
         ret->size = total_of(&fetch.answer);
+        object_judge_time(ret, fetch.answer.date_s);
     } else if (r == -ERANGE) {
         *ret = fetch.answer.facts;
         ret->size = 0;
+        object_judge_time(ret, fetch.answer.date_s);
         r = 0;
     } else if (r == 0) {
         r = error_set(err, -EOPNOTSUPP, "%s: the server does not say how long it is", p.name);
@@ -111,11 +113,13 @@ struct store_listing {
     store_found *found;
     void *arg;
     uint64_t count, most;
+    uint64_t date_s; /* the store's time when it sent the page */
 };
 
 static int on_object(void *arg, const char *key, const struct object_facts *facts)
 {
     struct store_listing *l = arg;
+    struct object_facts judged = *facts;
     char *name;
     int r = 0;
 
@@ -124,11 +128,12 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     if (l->most && l->count == l->most)
         return -E2BIG;
     l->count++;
+    object_judge_time(&judged, l->date_s);
     name = str_format("s3://%s/%s", l->place->place.host, key);
     if (!name)
         return -ENOMEM;
     if (store_policy_allows(l->policy, name))
-        r = l->found(l->arg, name, facts);
+        r = l->found(l->arg, name, &judged);
     free(name);
     return r;
 }
@@ -157,6 +162,7 @@ static int read_page(struct store_listing *l, struct listing_page *page, struct 
     int r = query ? fetch_run(&fetch, err) : error_set(err, -ENOMEM, "out of memory");
 
     if (r == 0) {
+        l->date_s = fetch.answer.date_s;
         r = listing_read(fetch.body ? fetch.body : "", fetch.body_len, on_object, l, page, err);
         if (r == -EBADMSG)
             (void)error_set(err, r, "%s: the server's listing is malformed", l->place->name);

@@ -17,6 +17,7 @@
 enum {
     SKIP_MAX = 8 << 20,    /* bytes before a range that are worth reading */
     RETRY_AFTER_MAX = 300, /* seconds */
+    RACY_S = 2,            /* the resolution of Last-Modified, and of the coarsest file system */
 };
 
 bool object_is_same(const struct object_facts *a, const struct object_facts *b)
@@ -26,6 +27,11 @@ bool object_is_same(const struct object_facts *a, const struct object_facts *b)
     if (a->etag[0] || b->etag[0])
         return strcmp(a->etag, b->etag) == 0;
     return a->mtime_s == b->mtime_s;
+}
+
+void object_judge_time(struct object_facts *facts, uint64_t date_s)
+{
+    facts->racy = !facts->etag[0] && (date_s == 0 || facts->mtime_s + RACY_S > date_s);
 }
 
 /* ---- times ---- */

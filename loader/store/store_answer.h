@@ -15,10 +15,15 @@ struct object_facts {
     uint64_t size;
     uint64_t mtime_s; /* Last-Modified, in seconds since 1970; 0: unknown */
     char etag[96];    /* without quotes; "W/..." if it is weak; "": the store has none */
+    bool racy;        /* without an ETag, a later change could leave its time as it is */
 };
 
 /** Do they describe the same version of an object? ETags decide; without them, the time. */
 bool object_is_same(const struct object_facts *a, const struct object_facts *b);
+
+/** Set `racy`: it changed so recently that another change could have the same time. `date_s` is the
+ * time of the store; 0: unknown. */
+void object_judge_time(struct object_facts *facts, uint64_t date_s);
 
 struct store_answer {
     unsigned status; /* 0: no answer yet */

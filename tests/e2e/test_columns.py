@@ -6,7 +6,9 @@ import io
 import itertools
 import json
 import os
+import select
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,8 @@ import columns  # noqa: E402
 import tap  # noqa: E402
 from columns import BOOLEAN, BYTES, DOUBLE, I64, INT32, INT64, Column, Struct, mds, parquet  # noqa: E402
 
-CTL = os.path.join(os.environ["top_builddir"], "plenumctl")
+BUILD = os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
 STREAM = ["--pipeline", "rrc(32)flip(0.5)", "--seed", "5"]
 
 
@@ -177,6 +180,67 @@ class ParquetTest(Columns):
             f.write(whole)
         self.refuses(path, "it is encrypted")
 
+    def one_page(self, name, codec, packed, size, rows=2, claimed=None):
+        """A file with one page of images that says that it has `size` bytes decompressed."""
+        c, path = Column("image", BYTES, [], codec, required=True), at(name)
+        page = columns.value(Struct({1: 0, 2: size, 3: len(packed), 5: Struct({1: rows, 2: 0, 3: 3, 4: 3})})) + packed
+        meta = Struct({1: BYTES, 2: [0], 3: ["image"], 4: columns.CODECS[codec][0], 5: I64(claimed or rows),
+                       6: I64(len(page)), 7: I64(len(page)), 9: I64(4)})
+        group = Struct({1: [Struct({2: I64(4), 3: meta})], 2: I64(100), 3: I64(claimed or rows)})
+        tail = columns.value(Struct({1: 2, 2: columns.schema([c]), 3: I64(claimed or rows), 4: [group]}))
+        with open(path, "wb") as f:
+            f.write(b"PAR1" + page + tail + struct.pack("<I", len(tail)) + b"PAR1")
+        return path
+
+    @staticmethod
+    def zeros(head, size):
+        """A zstd frame of `head` and zeros."""
+        out = struct.pack("<IBQ", 0xFD2FB528, 0xE0, size) + struct.pack("<I", len(head) << 3)[:3] + head
+        left = size - len(head)
+        while left:
+            n = min(left, 100000)
+            left -= n
+            out += struct.pack("<I", (left == 0) | 2 | n << 3)[:3] + b"\0"
+        return out
+
+    def test_claims(self):
+        """Parquet: sizes and numbers of rows that cannot be true are refused before memory is allocated"""
+        for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):
+            self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', codec, packed, size)}",
+                         "its header says that it has more bytes than can be compressed so far")
+        self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', 'zstd', bytes(1 << 17), (1 << 31) - 1)}",
+                     "has 2147483647 bytes when it is decompressed, and 1 GiB is the most that is supported")
+        path = self.one_page("rows.parquet", "none", columns.plain(BYTES, [b"a", b"b"]), 10)
+        ctl("index", f"parquet,image=none,label=none:{path}")
+        for rows in (1, 3, 1 << 40):
+            self.one_page("rows.parquet", "none", columns.plain(BYTES, [b"a", b"b"]), 10, claimed=rows)
+            self.refuses(f"parquet,image=none,label=none:{path}", f"has {rows} rows, but the pages of column 'image'")
+
+    def test_budget(self):
+        """Parquet: decompressed pages count in the loader's memory budget"""
+        image = b"P6\n5000 4000\n255\n"
+        size = len(image) + 5000 * 4000 * 3
+        head = struct.pack("<I", size) + image
+        path = self.one_page("large.parquet", "zstd", self.zeros(head, size + 4), size + 4, rows=1)
+        os.utime(path, (1e9, 1e9))  # otherwise it would be indexed again, because it is new
+        name = f"parquet,label=none:{path}"
+        ctl("index", name)
+        for budget, answer in (("40M", "reading its samples takes up to 57"), ("2G", "samples")):
+            socket = at(f"{budget}.sock")
+            loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{socket}",
+                                       "--threads", "1", "--io-threads", "1", "--memory-budget", budget],
+                                      stderr=subprocess.DEVNULL)
+            try:
+                while not os.path.exists(socket) and loader.poll() is None:
+                    select.select([], [], [], 0.02)
+                got = subprocess.run([os.path.join(BUILD, "examples", "feed"), name, "--loader", f"unix:{socket}",
+                                      "--pipeline", "resize(32) center_crop(32)"], capture_output=True, text=True,
+                                     timeout=100, check=False)
+                self.assertIn(answer, got.stdout + got.stderr)
+            finally:
+                loader.terminate()
+                loader.wait()
+
     def test_changed(self):
         """Parquet: a file that is replaced is indexed again"""
         path = at("changed.parquet")
@@ -318,6 +382,16 @@ class MdsTest(Columns):
             with open(at("outside", "index.json"), "w") as f:
                 json.dump(index, f)
             self.refuses(data, "its shard 0 has no valid 'raw_data'")
+
+    def test_claims(self):
+        """MDS: a size that a compressed shard cannot have is refused before memory is allocated"""
+        data = self.write("claims", compression="gz")
+        with open(at("claims", "index.json")) as f:
+            index = json.load(f)
+        index["shards"][0]["raw_data"]["bytes"] = 1 << 29
+        with open(at("claims", "index.json"), "w") as f:
+            json.dump(index, f)
+        self.refuses(data, "bytes become 536870912, which is impossible")
 
     def test_streaming(self):
         """MDSWriter's files"""

@@ -169,7 +169,7 @@ class LimitsTest(ServiceCase):
         p = self.serve("--memory-budget", "200M", "--threads", "1", "--io-threads", "64")
         for name, field in (several, numbers):
             self.assertRegex(self.stream_with(name, field),
-                             r"fields of its samples take up to \S+ MiB while 64 threads read them, "
+                             r"reading its samples takes up to \S+ MiB of memory in 64 threads, "
                              r".*\(--memory-budget\)")
         self.end(p)
         self.serve("--memory-budget", "1G", "--threads", "1", "--io-threads", "64")

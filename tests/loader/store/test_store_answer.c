@@ -185,3 +185,20 @@ ParameterizedTest(struct class_case *c, answer, classes)
     cr_expect(eq(int, (int)answer_classify(&a, c->code), (int)c->class), "%u %s", c->status,
               c->code);
 }
+
+Test(answer, racy_times)
+{
+    struct object_facts facts = {.size = 5, .mtime_s = 1000};
+
+    object_judge_time(&facts, 1000);
+    cr_expect(facts.racy);
+    object_judge_time(&facts, 1001);
+    cr_expect(facts.racy);
+    object_judge_time(&facts, 1002);
+    cr_expect(!facts.racy);
+    object_judge_time(&facts, 0);
+    cr_expect(facts.racy, "the store does not say what time it is");
+    (void)strcpy(facts.etag, "v1");
+    object_judge_time(&facts, 1000);
+    cr_expect(!facts.racy);
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Data sets in a store give the hash of the same files on disk, whatever the server and the network do."""
 
+import email.utils
 import hashlib
 import os
 import re
@@ -11,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.parse
 
@@ -174,6 +176,29 @@ class Stores(unittest.TestCase):
         self.assertLess(self.store.count - before, 4)
         self.store.put("/data/sets/train-001.tar", self.store.objects["/data/sets/train-002.tar"])
         self.assertNotEqual(self.hash(name), self.local)
+
+    def test_racy(self):
+        """without an ETag, a time proves nothing while it is recent"""
+        self.store.signed = False
+        name, when = f"tar:{self.store.url}/data/sets/train-000.tar", [0]
+
+        def no_etag(request, path):
+            status, body, headers = self.store.get(path, request.headers.get("Range"))
+            del headers["ETag"]
+            headers["Last-Modified"] = email.utils.formatdate(when[0], usegmt=True)
+            request.send(status, body, headers)
+            return True
+
+        self.store.fault = no_etag
+        for age, again in ((0, True), (1, True), (100, False)):
+            when[0] = int(time.time()) - age + (10 if again else 0)  # the server's time is ours, or later
+            counts = []
+            for _ in range(2):
+                before = self.store.count
+                index = run(CTL, "index", name, env=self.env)
+                self.assertEqual(index.returncode, 0, index.stderr)
+                counts.append(self.store.count - before)
+            self.assertEqual(counts[1] > 10, again, (age, counts))
 
     def test_errors(self):
         """errors name the object, the status, the request and the remedy"""
