@@ -149,7 +149,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     d->labels.classes = d->classes = NULL;
     remote_end_opening(d);
     d->scope.cancel = NULL; /* the flag is only valid during dataset_open() */
-    if (d->format->whole_files && dataset_has_images(d))
+    if (d->format->whole_files && dataset_has_images(d) && !d->remote)
         open_checksums(d);
     if (options->hints && !dataset_is_generated(d) && dataset_has_images(d))
         open_hints(d, options);

@@ -146,7 +146,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
 
 size_t fingerprint_heads(const struct dataset *d, size_t samples)
 {
-    bool files = d->format->whole_files && dataset_has_images(d);
+    bool files = d->format->whole_files && dataset_has_images(d) && !d->remote;
 
     return files ? min_u64(samples, FINGERPRINT_SAMPLES) : 0;
 }

@@ -5,9 +5,13 @@
  * Paths are relative to the list's folder, or to base=DIR. Names of samples are the paths as
  * written, so the fingerprint does not depend on where the list and its images are stored. Like in
  * folders, a file that was changed in place is detected when it is read; a changed list is detected
- * at once. */
+ * at once.
+ *
+ * A list and its images may be in a store, and the list of such images may also be a file. Then
+ * `where` of a sample is object_version() instead of an mtime. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -16,16 +20,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/data/dataname.h"
 #include "common/util/error_set.h"
+#include "common/util/lock.h"
 #include "common/util/parallel.h"
 #include "common/util/util.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/listfile.h"
+#include "loader/dataset/remote.h"
+#include "loader/store/store_place.h"
 
 enum {
     FILES_A_TURN = 1024,      /* files that a thread stats per turn */
     LINE_BYTES = 65536,       /* read at first to get the fields of a line */
     LINE_BYTES_MAX = 1 << 25, /* at most: columns of 4 MiB */
+};
+
+/* dataset->state of a list in a store */
+struct list_text {
+    struct lock mu;
+    char *text; /* holding mu until it is set; [len], malloc; NULL: not needed yet */
+    size_t len;
 };
 
 /* A line, during a scan. */
@@ -43,34 +58,116 @@ struct list_scan {
     size_t num_files, cap_files;
     struct plenum_error *err; /* [turns]; "": no error */
     struct index_memory *memory;
+    bool racy; /* the version of an object proves nothing: it is too recent */
 };
 
-static int list_locate(struct dataset *d, const struct dataset_options *options,
-                       struct plenum_error *err)
+/* Make the path of a list on a disk canonical. */
+static int resolve_list(struct dataset *d, struct plenum_error *err)
 {
-    const char *base = dataset_setting(d, "base", NULL);
-    char *file, *folder, *slash;
-    int r = dataset_check_image_setting(d, err);
+    char *file;
+    int r = scope_resolve(&d->scope, d->where, &file);
 
-    (void)options;
-    if (r < 0)
-        return r;
-    if (!dataset_has_images(d) && dataset_setting(d, "path", NULL))
-        return error_set(err, -EINVAL,
-                         "list:%s: path=%s: with image=none there is no column with paths",
-                         d->where, dataset_setting(d, "path", NULL));
-    r = scope_resolve(&d->scope, d->where, &file);
     if (r == -EXDEV)
         return scope_error(&d->scope, err, r, d->where);
     if (r < 0)
         return error_set(err, r, "data set 'list:%s': %s", d->where, strerror(-r));
     free(d->where);
     d->where = file;
-    slash = strrchr(file, '/');
+    return 0;
+}
+
+/* Make the name of a list in a store canonical, and prepare to keep its text. */
+static int locate_object(struct dataset *d, struct plenum_error *err)
+{
+    struct list_text *text = calloc(1, sizeof(*text));
+    char *file;
+    int r;
+
+    if (!text)
+        return error_set(err, -ENOMEM, "out of memory");
+    lock_init(&text->mu);
+    d->state = text;
+    r = place_canonical(d->where, &file, err);
+    if (r < 0)
+        return r;
+    free(d->where);
+    d->where = file;
+    return place_root_length(file) > 0
+               ? 0
+               : error_set(err, -EINVAL, "%s: name the list, not only its bucket", file);
+}
+
+/* The folder of images in a store, malloc. */
+static int find_folder(const struct dataset *d, const char *base, char **ret,
+                       struct plenum_error *err)
+{
+    char *own = strndup(d->where, (size_t)(strrchr(d->where, '/') - d->where));
+    int r = -ENOMEM;
+
+    if (!own)
+        return error_set(err, r, "out of memory");
+    if (!base) {
+        *ret = own;
+        return 0;
+    }
+    if (*base == '/')
+        r = error_set(err, -EINVAL, "base=%s: the list is in a store, but this folder is not",
+                      base);
+    else
+        r = remote_join(own, base, ret, err);
+    free(own);
+    for (size_t len = r == 0 ? strlen(*ret) : 0; len > 0 && (*ret)[len - 1] == '/'; len--)
+        (*ret)[len - 1] = '\0';
+    return r;
+}
+
+/* Like list_locate(), if the images are in a store; the list itself may be a file. */
+static int locate_remote(struct dataset *d, const char *base, const struct dataset_options *options,
+                         struct plenum_error *err)
+{
+    int r = remote_create(d, options, err);
+
+    if (r == 0)
+        r = dataname_is_remote(d->where) ? locate_object(d, err) : resolve_list(d, err);
+    if (r == 0)
+        r = find_folder(d, base, &d->scope.folder, err);
+    return r;
+}
+
+static void list_release(struct dataset *d)
+{
+    struct list_text *text = d->state;
+
+    if (!text)
+        return;
+    lock_fini(&text->mu);
+    free(text->text);
+    free(text);
+}
+
+static int list_locate(struct dataset *d, const struct dataset_options *options,
+                       struct plenum_error *err)
+{
+    const char *base = dataset_setting(d, "base", NULL);
+    char *folder, *slash;
+    int r = dataset_check_image_setting(d, err);
+
+    if (r < 0)
+        return r;
+    if (!dataset_has_images(d) && dataset_setting(d, "path", NULL))
+        return error_set(err, -EINVAL,
+                         "list:%s: path=%s: with image=none there is no column with paths",
+                         d->where, dataset_setting(d, "path", NULL));
+    if (dataname_is_remote(d->where) || (base && dataname_is_remote(base)))
+        return locate_remote(d, base, options, err);
+    r = resolve_list(d, err);
+    if (r < 0)
+        return r;
+    slash = strrchr(d->where, '/');
     if (base && base[0] == '/')
         folder = strdup(base);
     else
-        folder = str_format("%.*s%s%s", (int)(slash - file) + !base, file, base ? "/" : "",
+        folder = str_format("%.*s%s%s", (int)(slash - d->where) + !base, d->where, base ? "/" : "",
                             base ? base : "");
     if (!folder)
         return error_set(err, -ENOMEM, "out of memory");
@@ -79,13 +176,41 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
     return r;
 }
 
+static bool is_object(const struct dataset *d)
+{
+    return d->state != NULL;
+}
+
+/* Like read_text(), from a store. */
+static int fetch_text(const struct dataset *d, struct index_memory *memory, char **text,
+                      size_t *len, struct stamp *stamp, struct plenum_error *err)
+{
+    struct object_facts facts;
+    int r = remote_stat(d, d->where, &facts, err);
+
+    if (r < 0)
+        return r;
+    if (facts.size > UINT32_MAX)
+        return error_set(err, -EFBIG, "%s: %s", d->where, strerror(EFBIG));
+    if (index_memory_charge(memory, facts.size) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = remote_read_whole(d, d->where, facts.size, text, stamp, err);
+    if (r == 0 && !*text)
+        r = error_set(err, -ESTALE, "%s: it was removed while it was read", d->where);
+    *len = r == 0 ? stamp->size : 0;
+    return r;
+}
+
 /* Read the whole list, with room for one more byte. */
 static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
                      struct stamp *stamp, struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, d->where, 0), r;
     struct stat st, after;
+    int fd, r;
 
+    if (is_object(d))
+        return fetch_text(d, memory, text, len, stamp, err);
+    fd = scope_open(&d->scope, d->where, 0);
     if (fd < 0)
         return scope_error(&d->scope, err, fd, d->where);
     if (fstat(fd, &st) < 0) {
@@ -231,6 +356,39 @@ static int look_at_all(struct list_scan *s, struct plenum_error *err)
     return r;
 }
 
+/* Get sizes and versions of all objects. */
+static int look_at_objects(struct list_scan *s, struct plenum_error *err)
+{
+    const struct dataset *d = s->dataset;
+    struct pattern_list names = {.count = 0};
+    int r = 0;
+
+    for (size_t i = 0; i < s->num_files && r == 0; i++) {
+        char *name = NULL;
+
+        r = remote_join(d->scope.folder, s->files[i].path, &name, err);
+        if (r < 0)
+            r = error_prefix(err, r, "%s, line %zu", d->where, s->files[i].line);
+        else if (pattern_list_add(&names, name) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
+    }
+    if (r == 0)
+        r = remote_learn(d, &names, false, err);
+    if (r < 0 && err && dataname_is_remote(err->text))
+        r = error_prefix(err, r, "%s", d->where);
+    for (size_t i = 0; i < s->num_files && r == 0; i++) {
+        const struct object_facts *facts = remote_facts(d, names.paths[i]);
+
+        assert(facts);
+        s->files[i].size = facts->size;
+        s->files[i].mtime_ns = object_version(facts);
+        s->racy = s->racy || facts->racy;
+    }
+    remote_end_finding(d);
+    pattern_list_fini(&names);
+    return r;
+}
+
 /* Without images, the bytes of a sample are its line. */
 static int measure_lines(struct list_scan *s, size_t len)
 {
@@ -298,9 +456,14 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     r = read_lines(&s, &list, err);
     if (r < 0)
         goto out;
-    r = dataset_has_images(dataset) ? look_at_all(&s, err) : measure_lines(&s, len);
+    if (!dataset_has_images(dataset))
+        r = measure_lines(&s, len);
+    else
+        r = dataset->remote ? look_at_objects(&s, err) : look_at_all(&s, err);
     if (r < 0)
         goto out;
+    if (s.racy) /* the next dataset_open() reads the list again */
+        stamp.flags &= ~(uint64_t)STAMP_SETTLED;
     r = add_all(&s, &stamp, b, err);
 
 out:
@@ -312,8 +475,12 @@ out:
 
 static bool list_fresh(const struct dataset *d)
 {
-    return d->index.header->containers == 1 &&
-           stamp_holds(&d->scope, d->where, &d->index.containers[0].stamp);
+    const struct stamp *stamp = &d->index.containers[0].stamp;
+
+    if (d->index.header->containers != 1)
+        return false;
+    return is_object(d) ? remote_holds(d, d->where, stamp)
+                        : stamp_holds(&d->scope, d->where, stamp);
 }
 
 /* Is the open list unchanged since it was indexed? Compares its text if only its ctime has
@@ -350,18 +517,75 @@ static void list_describe(const struct dataset *d, const struct index_sample *sa
         (void)snprintf(ret, size, "%s, %s", d->where, index_name(&d->index, sample->name));
 }
 
+/* An indexed list: an open file, or the text of an object. */
+struct list_input {
+    int fd;
+    const char *text; /* [len], borrowed from the data set */
+    size_t len;
+};
+
+/* Get the text of an object, which is read once. */
+static int get_text(const struct dataset *d, struct list_input *ret, struct plenum_error *err)
+{
+    const struct stamp *stamp = &d->index.containers[0].stamp;
+    struct list_text *kept = d->state;
+    struct stamp now;
+    char *text = NULL;
+    int r = 0;
+
+    lock_acquire(&kept->mu);
+    if (!kept->text) {
+        r = remote_read_whole(d, d->where, UINT32_MAX, &text, &now, err);
+        if (r == 0 && (!text || now.size != stamp->size || now.content != stamp->content ||
+                       now.mtime_ns != stamp->mtime_ns)) {
+            r = dataset_has_changed(d, d->where, err);
+            free(text);
+        } else if (r == 0) {
+            kept->text = text;
+            kept->len = now.size;
+        }
+    }
+    *ret = (struct list_input){.fd = -1, .text = kept->text, .len = kept->len};
+    lock_release(&kept->mu);
+    return r;
+}
+
+static int open_input(const struct dataset *d, struct list_input *ret, struct plenum_error *err)
+{
+    if (is_object(d))
+        return get_text(d, ret, err);
+    *ret = (struct list_input){.fd = scope_open(&d->scope, d->where, 0)};
+    return ret->fd < 0 ? scope_error(&d->scope, err, ret->fd, d->where) : 0;
+}
+
+/* Read up to `len` bytes at `offset`: their number, or -errno. */
+static int64_t read_input(const struct list_input *in, void *bytes, size_t len, uint64_t offset)
+{
+    size_t n = offset < in->len ? (size_t)min_u64(len, in->len - offset) : 0;
+
+    if (in->fd >= 0)
+        return io_pread_some(in->fd, bytes, len, offset);
+    if (n > 0)
+        memcpy(bytes, in->text + offset, n);
+    return (int64_t)n;
+}
+
 /* Without images: read the line itself, for the fingerprint. */
 static int read_line(const struct dataset *d, const struct index_sample *sample,
                      struct dataset_buffer *buffer, struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, d->where, 0), r;
+    struct list_input in;
+    int64_t n;
+    int r = open_input(d, &in, err);
 
-    if (fd < 0)
-        return scope_error(&d->scope, err, fd, d->where);
+    if (r < 0)
+        return r;
     r = dataset_buffer_reserve(buffer, sample->len);
-    if (r == 0)
-        r = io_pread_all(fd, buffer->bytes, sample->len, sample->extra);
-    io_close(&fd);
+    if (r == 0) {
+        n = read_input(&in, buffer->bytes, sample->len, sample->extra);
+        r = n < 0 ? (int)n : n < sample->len ? -ENODATA : 0;
+    }
+    io_close(&in.fd);
     return r < 0 ? error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
                              r == -ENODATA ? "the file has become shorter" : strerror(-r))
                  : 0;
@@ -389,8 +613,9 @@ struct whole_line {
 
 /* Read and parse the line at `offset`; `list` has read its header. The caller frees ret->text, also
  * after a failure. */
-static int read_whole_line(const struct dataset *d, const struct listfile *list, int fd,
-                           uint64_t offset, struct whole_line *ret, struct plenum_error *err)
+static int read_whole_line(const struct dataset *d, const struct listfile *list,
+                           const struct list_input *in, uint64_t offset, struct whole_line *ret,
+                           struct plenum_error *err)
 {
     for (size_t room = LINE_BYTES; room <= LINE_BYTES_MAX; room *= 2) {
         struct listfile at = *list;
@@ -401,7 +626,7 @@ static int read_whole_line(const struct dataset *d, const struct listfile *list,
         ret->text = malloc(room + 1);
         if (!ret->text)
             return error_set(err, -ENOMEM, "out of memory");
-        len = io_pread_some(fd, ret->text, room, offset);
+        len = read_input(in, ret->text, room, offset);
         if (len < 0)
             return error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
         at.text = ret->text;
@@ -422,29 +647,29 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        struct plenum_error *err)
 {
     char *head = malloc(LINE_BYTES + 1);
-    int fd = scope_open(&d->scope, d->where, 0), r;
     struct whole_line whole = {.text = NULL};
+    struct list_input in = {.fd = -1};
     struct listfile list;
     struct stat st;
     int64_t len;
+    int r;
 
     if (!head) {
         r = error_set(err, -ENOMEM, "out of memory");
         goto out;
     }
-    if (fd < 0) {
-        r = scope_error(&d->scope, err, fd, d->where);
+    r = open_input(d, &in, err);
+    if (r < 0)
         goto out;
-    }
-    if (fstat(fd, &st) < 0) {
+    if (in.fd >= 0 && fstat(in.fd, &st) < 0) {
         r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
         goto out;
     }
-    if (!is_same_list(d, &st)) {
+    if (in.fd >= 0 && !is_same_list(d, &st)) {
         r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);
         goto out;
     }
-    len = io_pread_some(fd, head, LINE_BYTES, 0);
+    len = read_input(&in, head, LINE_BYTES, 0);
     if (len < 0) {
         r = error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
         goto out;
@@ -453,7 +678,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     r = listfile_begin(&list, err);
     if (r < 0)
         goto out;
-    r = read_whole_line(d, &list, fd, sample->extra, &whole, err);
+    r = read_whole_line(d, &list, &in, sample->extra, &whole, err);
     if (memory)
         memory->each = max_u64(memory->each, LINE_BYTES + malloc_usable_size(whole.text));
     for (unsigned i = 0; r > 0 && i < whole.line.num_fields; i++) {
@@ -466,7 +691,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     }
 
 out:
-    io_close(&fd);
+    io_close(&in.fd);
     free(head);
     free(whole.text);
     return r < 0 ? r : 0;
@@ -500,10 +725,12 @@ const struct format format_list = {
     .name = "list",
     .settings = settings,
     .num_settings = ARRAY_LEN(settings),
+    .remote = true,
     .whole_files = true,
     .file = list_file,
     .recognise = list_recognise,
     .locate = list_locate,
+    .release = list_release,
     .scan = list_scan,
     .fresh = list_fresh,
     .read = list_read,

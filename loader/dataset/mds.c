@@ -15,11 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/data/dataname.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/block_cache.h"
 #include "loader/dataset/mds_shard.h"
+#include "loader/dataset/remote.h"
+#include "loader/store/store_place.h"
 
 enum {
     INDEX_MAX = 1 << 28, /* bytes of an index.json */
@@ -76,22 +79,25 @@ static int unpack_shard(const struct mds_shard *s, const uint8_t *packed, uint8_
     return r < 0 ? out_of_memory(err) : 0;
 }
 
+/* Describe the error of a read; an object's is described already. */
 static int read_failed(int r, struct plenum_error *err)
 {
+    if (err && err->text[0])
+        return r;
     return error_set(err, r, "%s",
                      r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
 }
 
-/* Read and decompress the open file of a shard, malloc. */
-static int load_shard(const struct mds_shard *s, int fd, uint8_t **ret, struct plenum_error *err)
+/* Read and decompress a shard, malloc. */
+static int load_shard(const struct mds_shard *s, const struct source *source, uint8_t **ret,
+                      struct plenum_error *err)
 {
     uint8_t *packed = malloc(s->packed_bytes + 1), *bytes = malloc(s->bytes + 1);
-    int r = packed && bytes ? io_pread_all(fd, packed, s->packed_bytes, 0) : -ENOMEM;
+    int r =
+        packed && bytes ? source_get(source, packed, s->packed_bytes, 0, err) : out_of_memory(err);
 
     assert(s->packed && s->bytes <= UNPACK_MAX);
-    if (r < 0)
-        r = read_failed(r, err);
-    else
+    if (r == 0)
         r = unpack_shard(s, packed, bytes, err);
     free(packed);
     if (r < 0)
@@ -330,8 +336,9 @@ static int scan_shard(struct shard_scan *s)
         return out_of_memory(&s->a->err);
     }
     if (s->shard->packed)
-        r = load_shard(s->shard, s->a->source.fd, &unpacked, &s->a->err);
-    s->reader = (struct mds_reader){.shard = s->shard, .bytes = unpacked, .fd = s->a->source.fd};
+        r = load_shard(s->shard, &s->a->source, &unpacked, &s->a->err);
+    s->reader = (struct mds_reader){
+        .shard = s->shard, .bytes = unpacked, .source = s->a->source, .err = &s->a->err};
     if (r == 0)
         r = scan_samples(s);
     free(unpacked);
@@ -383,13 +390,27 @@ static int mds_scan(const struct dataset *dataset, const struct dataset_options 
 
 /* ---- the name ---- */
 
+/* Like read_index(), from a store. */
+static int fetch_index(const struct dataset *d, const char *name, struct stamp *stamp, char **text,
+                       struct plenum_error *err)
+{
+    int r = remote_read_whole(d, name, INDEX_MAX, text, stamp, err);
+
+    if (r == 0 && !*text)
+        r = error_set(err, -ENOENT, "%s: it was removed while it was read", name);
+    return r;
+}
+
 /* Read an index.json, malloc, and note its stamp. */
 static int read_index(const struct dataset *d, const char *path, struct stamp *stamp, char **text,
                       struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, path, 0), r;
     struct stat st;
+    int fd, r;
 
+    if (d->remote)
+        return fetch_index(d, path, stamp, text, err);
+    fd = scope_open(&d->scope, path, 0);
     if (fd < 0)
         return scope_error(&d->scope, err, fd, path);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > INDEX_MAX) {
@@ -403,19 +424,69 @@ static int read_index(const struct dataset *d, const char *path, struct stamp *s
                  : 0;
 }
 
+/* The path of a shard's file in the folder of its index.json, malloc. */
+static int join(const struct dataset *d, const char *folder, const char *path, char **ret,
+                struct plenum_error *err)
+{
+    if (d->remote)
+        return remote_join(folder, path, ret, err);
+    *ret = str_format("%s/%s", folder, path);
+    return *ret ? 0 : out_of_memory(err);
+}
+
+static bool is_there(const struct dataset *d, const char *path)
+{
+    struct stat st;
+
+    return d->remote ? remote_facts(d, path) != NULL : scope_stat(&d->scope, path, &st) != -ENOENT;
+}
+
 /* Add the path of a shard's file to `files`: the one that is not compressed, if it is there. */
 static int add_shard(struct dataset *d, const char *folder, struct mds_shard *s,
                      struct pattern_list *files, struct plenum_error *err)
 {
-    char *path = str_format("%s/%s", folder, s->path);
-    struct stat st;
+    char *path;
+    int r = join(d, folder, s->path, &path, err);
 
-    if (path && s->packed_path && scope_stat(&d->scope, path, &st) == -ENOENT) {
+    if (r < 0)
+        return r;
+    if (s->packed_path && !is_there(d, path)) {
         free(path);
-        path = str_format("%s/%s", folder, s->packed_path);
+        r = join(d, folder, s->packed_path, &path, err);
         s->packed = true;
     }
+    if (r < 0)
+        return r;
     return pattern_list_add(files, path) < 0 ? out_of_memory(err) : 0;
+}
+
+/* Ask the store which of the shards from number `begin` on it has uncompressed. */
+static int learn_shards(struct dataset *d, const char *folder, size_t begin,
+                        struct plenum_error *err)
+{
+    struct mds_set *set = d->state;
+    struct pattern_list names = {.count = 0};
+    int r = 0;
+
+    for (size_t i = begin; i < set->index.count && r == 0; i++) {
+        char *name = NULL;
+
+        if (set->index.shards[i].packed_path)
+            r = join(d, folder, set->index.shards[i].path, &name, err);
+        if (r == 0 && name && pattern_list_add(&names, name) < 0)
+            r = out_of_memory(err);
+    }
+    if (r == 0 && names.count > 0)
+        r = remote_learn(d, &names, true, err);
+    pattern_list_fini(&names);
+    return r;
+}
+
+static bool is_folder(const struct dataset *d, const char *path)
+{
+    struct stat st;
+
+    return !d->remote && scope_stat(&d->scope, path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* Add the shards of an index.json, or of the one in a folder. */
@@ -425,13 +496,10 @@ static int add_index(struct dataset *d, const char *path, struct pattern_list *f
     struct mds_set *set = d->state;
     size_t begin = set->index.count;
     struct index_file file = {.path = NULL};
-    struct stat st;
     char *text = NULL, *folder = NULL;
     int r = 0;
 
-    file.path = scope_stat(&d->scope, path, &st) == 0 && S_ISDIR(st.st_mode)
-                    ? str_format("%s/%s", path, index_base)
-                    : strdup(path);
+    file.path = is_folder(d, path) ? str_format("%s/%s", path, index_base) : strdup(path);
     if (!file.path || array_grow(&set->files, &set->cap_files, set->num_files, sizeof(file)) < 0) {
         free(file.path);
         return out_of_memory(err);
@@ -446,6 +514,8 @@ static int add_index(struct dataset *d, const char *path, struct pattern_list *f
         return error_prefix(err, r, "%s", file.path);
     folder = strndup(file.path, (size_t)(strrchr(file.path, '/') - file.path));
     r = folder ? 0 : out_of_memory(err);
+    if (r == 0 && d->remote)
+        r = learn_shards(d, folder, begin, err);
     for (size_t i = begin; i < set->index.count && r == 0; i++)
         r = add_shard(d, folder, &set->index.shards[i], files, err);
     free(folder);
@@ -464,12 +534,32 @@ static int find_shards(struct dataset *d, struct plenum_error *err)
         r = error_set(err, -EBADMSG, "it lists no shards");
     if (r == 0 && shards.count > PATTERN_PATHS_MAX)
         r = error_set(err, -E2BIG, "it lists more than %d shards", PATTERN_PATHS_MAX);
+    if (r == 0 && d->remote)
+        r = remote_learn(d, &shards, false, err);
     if (r < 0) {
         pattern_list_fini(&shards);
         return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
     }
     pattern_list_fini(&d->files);
     d->files = shards;
+    return 0;
+}
+
+/* In a store, `where` is an index.json or its folder; only patterns need a listing. */
+static int name_index(struct dataset *d, struct plenum_error *err)
+{
+    size_t root = place_root_length(d->where), len = strlen(d->where);
+    char *name;
+
+    if (pattern_is_magic(d->where + root) || (len > 5 && strcmp(d->where + len - 5, ".json") == 0))
+        return 0;
+    while (len > 0 && d->where[len - 1] == '/')
+        len--;
+    name = str_format("%.*s/%s", (int)len, d->where, index_base);
+    if (!name)
+        return out_of_memory(err);
+    free(d->where);
+    d->where = name;
     return 0;
 }
 
@@ -485,7 +575,9 @@ static int mds_locate(struct dataset *d, const struct dataset_options *options,
     set->blocks = block_cache_create(BLOCK_CACHE_BYTES);
     if (!set->blocks)
         return out_of_memory(err);
-    r = archive_find(d, options, err);
+    r = dataname_is_remote(d->where) ? name_index(d, err) : 0;
+    if (r == 0)
+        r = archive_find(d, options, err);
     if (r == 0)
         r = find_shards(d, err);
     if (r == 0)
@@ -551,7 +643,7 @@ static int make_shard(const struct block_recipe *recipe, void **ret, struct plen
 {
     const struct shard_use *use = recipe->arg;
     uint8_t *bytes;
-    int r = load_shard(use->reader.shard, use->reader.fd, &bytes, err);
+    int r = load_shard(use->reader.shard, &use->reader.source, &bytes, err);
 
     if (r == 0)
         *ret = bytes;
@@ -572,7 +664,8 @@ static int begin_use(struct shard_use *use, const struct dataset *d,
         return r;
     *use = (struct shard_use){.d = d, .sample = sample};
     use->reader.shard = shard_of(d, sample->container);
-    use->reader.fd = source.fd;
+    use->reader.source = source;
+    use->reader.err = err;
     if (!use->reader.shard->packed)
         return 0;
     recipe.bytes = use->reader.shard->bytes;
@@ -592,22 +685,31 @@ static void end_use(struct shard_use *use)
 
     if (use->block)
         block_cache_release(set->blocks, use->block);
-    archive_close(use->d, use->sample, &(struct source){.fd = use->reader.fd});
+    archive_close(use->d, use->sample, &use->reader.source);
 }
 
-/* Read pixels behind PIL's header as a PPM or PGM. */
+/* Read pixels behind PIL's header as a PPM or PGM. All is read at once, because an object is in a
+ * store; then the header is replaced. */
 static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct plenum_error *err)
 {
     const struct index_sample *s = use->sample;
     uint32_t numbers[3]; /* width, height, length of the mode */
     char mode[MODE_MAX + 1] = "", ppm[PPM_MAX];
     uint64_t pixels, head = sizeof(numbers);
-    int n, r = s->len < head ? -EBADMSG : mds_get(&use->reader, s->where, numbers, sizeof(numbers));
+    const uint8_t *value;
+    int n, r;
 
-    if (r == 0 && numbers[2] <= MODE_MAX)
-        r = mds_get(&use->reader, s->where + head, mode, numbers[2]);
+    if (s->len < head)
+        return -EBADMSG;
+    if (dataset_buffer_reserve(buffer, (size_t)s->len + PPM_MAX) < 0)
+        return out_of_memory(err);
+    r = mds_get(&use->reader, s->where, buffer->bytes + PPM_MAX, s->len);
     if (r < 0)
         return r;
+    value = buffer->bytes + PPM_MAX;
+    memcpy(numbers, value, sizeof(numbers));
+    if (numbers[2] <= MODE_MAX && numbers[2] <= s->len - head)
+        memcpy(mode, value + head, numbers[2]);
     if (strcmp(mode, "RGB") != 0 && strcmp(mode, "L") != 0)
         return error_set(err, -EBADMSG,
                          "its pixels are neither RGB nor L: only these modes are supported");
@@ -617,10 +719,10 @@ static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct
         return -EBADMSG;
     n = snprintf(ppm, sizeof(ppm), "P%c\n%u %u\n255\n", mode[0] == 'R' ? '6' : '5', numbers[0],
                  numbers[1]);
-    if (dataset_buffer_reserve(buffer, (size_t)n + pixels) < 0)
-        return out_of_memory(err);
+    assert(n > 0 && n < PPM_MAX);
     memcpy(buffer->bytes, ppm, (size_t)n);
-    return mds_get(&use->reader, s->where + head, buffer->bytes + n, pixels);
+    memmove(buffer->bytes + n, value + head, pixels);
+    return dataset_buffer_reserve(buffer, (size_t)n + pixels); /* there is room: it stays */
 }
 
 static int read_encoded(struct shard_use *use, struct dataset_buffer *buffer,
@@ -642,6 +744,9 @@ static int about_sample(const struct dataset *d, const struct index_sample *samp
                         r == -EBADMSG   ? "it is damaged: it is not where its offset says"
                         : r == -ENODATA ? "the shard has become shorter"
                                         : strerror(-r));
+    (void)archive_path(d, sample, name, sizeof(name));
+    if (err && str_after(err->text, name))
+        return r; /* an object's error begins with it */
     mds_describe(d, sample, name, sizeof(name));
     return error_prefix(err, r == -ENODATA ? -ESTALE : r, "%s", name);
 }
@@ -752,6 +857,7 @@ const struct format format_mds = {
     .num_settings = ARRAY_LEN(settings),
     .patterns = patterns,
     .num_patterns = ARRAY_LEN(patterns),
+    .remote = true,
     .recognise = mds_recognise,
     .locate = mds_locate,
     .release = mds_release,

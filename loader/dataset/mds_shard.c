@@ -11,9 +11,32 @@
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
 
+/* Bytes before the first sample's: the number of samples, and the offsets. */
+static uint64_t head_bytes(const struct mds_shard *s)
+{
+    return sizeof(uint32_t) * ((uint64_t)s->samples + 2);
+}
+
+/* Make `w` contain [at, at + len). Both windows are needed in turns, one for each sample. */
+static int fill(const struct mds_reader *r, struct mds_window *w, uint64_t at, size_t len)
+{
+    size_t want = (size_t)min_u64(r->shard->bytes - at, sizeof(w->bytes));
+    int code;
+
+    assert(len <= want);
+    if (at >= w->at && at - w->at + len <= w->len)
+        return 0;
+    code = source_read(&r->source, w->bytes, want, at, r->err);
+    w->len = code < 0 ? 0 : want;
+    w->at = at;
+    return code;
+}
+
 int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len)
 {
+    struct mds_window *w = at < head_bytes(r->shard) ? &r->head : &r->body;
     uint64_t size = r->shard->bytes;
+    int code;
 
     if (at > size || len > size - at)
         return -EBADMSG;
@@ -21,24 +44,17 @@ int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len)
         memcpy(ret, r->bytes + at, len);
         return 0;
     }
-    if (len > sizeof(r->window))
-        return io_pread_all(r->fd, ret, len, at);
-    if (at < r->window_at || at - r->window_at + len > r->window_len) {
-        size_t want = (size_t)min_u64(size - at, sizeof(r->window));
-        int code = io_pread_all(r->fd, r->window, want, at);
-
-        r->window_len = code < 0 ? 0 : want;
-        r->window_at = at;
-        if (code < 0)
-            return code;
-    }
-    memcpy(ret, r->window + (at - r->window_at), len);
-    return 0;
+    if (len > sizeof(w->bytes))
+        return source_read(&r->source, ret, len, at, r->err);
+    code = fill(r, w, at, len);
+    if (code == 0)
+        memcpy(ret, w->bytes + (at - w->at), len);
+    return code;
 }
 
 int mds_find_sample(struct mds_reader *r, uint32_t number, struct mds_sample *ret)
 {
-    uint64_t first = sizeof(uint32_t) * ((uint64_t)r->shard->samples + 2);
+    uint64_t first = head_bytes(r->shard);
     uint32_t offsets[2];
     int code = mds_get(r, sizeof(uint32_t) * ((uint64_t)number + 1), offsets, sizeof(offsets));
 

@@ -10,17 +10,25 @@
 #define LOADER_DATASET_MDS_SHARD_H
 
 #include "loader/dataset/mds_index.h"
+#include "loader/dataset/source.h"
 
 enum { MDS_WINDOW = 4096, MDS_TEXT_MAX = 64 };
+
+/** Bytes of a file from `at` on. */
+struct mds_window {
+    uint64_t at;
+    size_t len;
+    uint8_t bytes[MDS_WINDOW];
+};
 
 /** Reads a shard. */
 struct mds_reader {
     const struct mds_shard *shard;
     const uint8_t *bytes; /* [shard->bytes]: in memory; NULL: in the file */
-    int fd;
-    uint8_t window[MDS_WINDOW]; /* bytes of the file from window_at on */
-    uint64_t window_at;
-    size_t window_len;
+    struct source source;
+    struct plenum_error *err; /* set by a failed read of an object; or NULL */
+    struct mds_window head;   /* within the offsets */
+    struct mds_window body;
 };
 
 /** The bytes of a sample: [begin, end) in the shard. */
@@ -34,8 +42,7 @@ struct mds_value {
     uint32_t len;
 };
 
-/** Copy bytes of the shard: 0; -EBADMSG they are beyond its end; -ENODATA or another -errno of
- * pread(). */
+/** Copy bytes of the shard: 0; -EBADMSG they are beyond its end; or an error of source_read(). */
 int mds_get(struct mds_reader *r, uint64_t at, void *ret, size_t len);
 
 /** Find a sample by its number: 0; -EBADMSG its offsets are impossible; or errors of mds_get(). */

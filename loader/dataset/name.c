@@ -193,8 +193,7 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
     d->format = format_find(parts->format, parts->format_len);
     if (d->format && d->format->scan && !d->format->remote && dataname_is_remote(parts->where))
         return error_set(err, -EINVAL,
-                         "%s: reads only files; in an object store, tar: and tfrecord: read "
-                         "archives",
+                         "%s: reads only files; in an object store, use archives, list: or mds:",
                          d->format->name);
     if (d->format && *parts->where)
         return 0;

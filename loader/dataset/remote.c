@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/data/dataname.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "loader/store/store_place.h"
@@ -230,23 +231,32 @@ static size_t common_length(const struct pattern_list *list)
     return len;
 }
 
-/* List what begins like the names. Failures do not matter: the objects are requested one by one. */
-static int list_named(struct dataset *d, struct plenum_error *err)
+/* List what begins like the names. Failures do not matter: the objects are requested one by one.
+ * `*complete`: an object that is not known now does not exist. */
+static int list_named(const struct dataset *d, const struct pattern_list *names, bool *complete,
+                      struct plenum_error *err)
 {
-    size_t len = common_length(&d->files), count = d->files.count;
-    char *prefix = strndup(d->files.paths[0], len);
+    size_t len = common_length(names), count = names->count;
+    char *prefix = strndup(names->paths[0], len);
     struct remote_list found = {0};
     int r;
+
+    *complete = false;
+    if (prefix && (place_root_length(prefix) == 0 || strncmp(prefix, "s3://", 5) != 0)) {
+        free(prefix); /* they are in several buckets */
+        return 0;
+    }
 
     if (!prefix)
         return error_set(err, -ENOMEM, "out of memory");
     r = store_list(prefix, 4 * count + LISTED_SPARE, &d->remote->policy, keep_found, &found, err);
     free(prefix);
+    *complete = r == 0;
     list_sort(&found);
     for (size_t i = 0; i < count && r != -ENOMEM; i++) {
-        const struct object_facts *facts = list_find(&found, d->files.paths[i]);
+        const struct object_facts *facts = list_find(&found, names->paths[i]);
 
-        if (facts && list_add(&d->remote->known, d->files.paths[i], facts) < 0)
+        if (facts && list_add(&d->remote->known, names->paths[i], facts) < 0)
             r = error_set(err, -ENOMEM, "out of memory");
     }
     list_fini(&found);
@@ -255,24 +265,35 @@ static int list_named(struct dataset *d, struct plenum_error *err)
 
 /* Objects that are requested one by one, at the same time. */
 struct remote_stats {
-    struct dataset *dataset;
-    size_t *missing; /* numbers in dataset->files */
+    const struct dataset *dataset;
+    const struct pattern_list *names;
+    bool optional;
+    size_t *missing; /* numbers of names */
     struct object_facts *facts;
+    bool *absent;
     struct plenum_error *err;
 };
+
+/* Without the right to list a bucket, S3 forbids access to objects that do not exist. */
+static bool is_absent(int code)
+{
+    return code == -ENOENT || code == -EACCES;
+}
 
 static int stat_one(void *arg, uint64_t index, unsigned thread)
 {
     struct remote_stats *s = arg;
+    int r = store_stat(s->names->paths[s->missing[index]], &s->dataset->remote->policy,
+                       &s->facts[index], &s->err[index]);
 
     (void)thread;
-    return store_stat(s->dataset->files.paths[s->missing[index]], &s->dataset->remote->policy,
-                      &s->facts[index], &s->err[index]);
+    s->absent[index] = s->optional && is_absent(r);
+    return s->absent[index] ? 0 : r;
 }
 
 static int stat_all(struct remote_stats *s, size_t count, struct plenum_error *err)
 {
-    struct dataset *d = s->dataset;
+    const struct dataset *d = s->dataset;
     struct parallel loop = {.count = count,
                             .threads = REMOTE_THREADS,
                             .turn = stat_one,
@@ -284,34 +305,84 @@ static int stat_all(struct remote_stats *s, size_t count, struct plenum_error *e
         if (s->err[i].text[0])
             return error_set(err, r, "%s", s->err[i].text);
     for (size_t i = 0; r == 0 && i < count; i++)
-        if (list_add(&d->remote->known, d->files.paths[s->missing[i]], &s->facts[i]) < 0)
+        if (!s->absent[i] &&
+            list_add(&d->remote->known, s->names->paths[s->missing[i]], &s->facts[i]) < 0)
             r = error_set(err, -ENOMEM, "out of memory");
     return r;
 }
 
 /* Request all objects about which nothing is known yet. */
-static int stat_missing(struct dataset *d, struct plenum_error *err)
+static int stat_missing(const struct dataset *d, const struct pattern_list *names, bool optional,
+                        struct plenum_error *err)
 {
-    struct remote_stats s = {.dataset = d};
+    struct remote_stats s = {.dataset = d, .names = names, .optional = optional};
     size_t count = 0;
     int r = 0;
 
-    s.missing = calloc(d->files.count, sizeof(*s.missing));
+    s.missing = calloc(names->count + 1, sizeof(*s.missing));
     if (!s.missing)
         return error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < d->files.count; i++)
-        if (!list_find(&d->remote->known, d->files.paths[i]))
+    for (size_t i = 0; i < names->count; i++)
+        if (!list_find(&d->remote->known, names->paths[i]))
             s.missing[count++] = i;
     s.facts = calloc(count + 1, sizeof(*s.facts));
     s.err = calloc(count + 1, sizeof(*s.err));
-    if (!s.facts || !s.err)
+    s.absent = calloc(count + 1, sizeof(*s.absent));
+    if (!s.facts || !s.err || !s.absent)
         r = error_set(err, -ENOMEM, "out of memory");
     else if (count > 0)
         r = stat_all(&s, count, err);
     free(s.missing);
     free(s.facts);
     free(s.err);
+    free(s.absent);
     list_sort(&d->remote->known);
+    return r;
+}
+
+int remote_learn(const struct dataset *d, const struct pattern_list *names, bool optional,
+                 struct plenum_error *err)
+{
+    bool complete = false;
+    int r = 0;
+
+    if (names->count > 1)
+        r = list_named(d, names, &complete, err);
+    list_sort(&d->remote->known);
+    if (r < 0 || (complete && optional))
+        return r;
+    return stat_missing(d, names, optional, err);
+}
+
+const struct object_facts *remote_facts(const struct dataset *d, const char *name)
+{
+    return list_find(&d->remote->known, name);
+}
+
+void remote_end_finding(const struct dataset *d)
+{
+    list_fini(&d->remote->known);
+}
+
+int remote_join(const char *folder, const char *path, char **ret, struct plenum_error *err)
+{
+    bool literal = strncmp(folder, "s3://", 5) == 0;
+    char *quoted, *whole;
+    int r;
+
+    if (dataname_is_remote(path))
+        return place_canonical(path, ret, err);
+    if (*path == '/')
+        return error_set(err, -EINVAL,
+                         "'%s' is a path on a disk, but the images of this list are in a store",
+                         path);
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
+    quoted = literal ? strdup(path) : place_encode(path, false);
+    whole = quoted ? str_format("%s/%s", folder, quoted) : NULL;
+    r = whole ? place_canonical(whole, ret, err) : error_set(err, -ENOMEM, "out of memory");
+    free(quoted);
+    free(whole);
     return r;
 }
 
@@ -373,11 +444,10 @@ int remote_find(struct dataset *d, struct plenum_error *err)
     list_sort(&d->remote->known);
     if (r == 0)
         r = make_canonical(d, err);
-    if (r == 0 && d->remote->known.count == 0 && d->files.count > 1 &&
-        strncmp(d->where, "s3://", 5) == 0)
-        r = list_named(d, err);
-    list_sort(&d->remote->known);
-    return r < 0 ? r : stat_missing(d, err);
+    if (r < 0)
+        return r;
+    return d->remote->known.count == 0 ? remote_learn(d, &d->files, false, err)
+                                       : stat_missing(d, &d->files, false, err);
 }
 
 int remote_enter(struct dataset *d, const char *folder, struct plenum_error *err)
@@ -411,6 +481,57 @@ const struct store_object *remote_object(const struct dataset *d, size_t number)
     return d->remote->objects[number];
 }
 
+/* ---- objects by their paths ---- */
+
+int remote_stat(const struct dataset *d, const char *path, struct object_facts *ret,
+                struct plenum_error *err)
+{
+    char *name;
+    int r = remote_join(d->scope.folder, path, &name, err);
+
+    if (r < 0)
+        return r;
+    r = store_stat(name, &d->remote->policy, ret, err);
+    free(name);
+    return r;
+}
+
+static int open_path(const struct dataset *d, const char *path, const struct object_facts *facts,
+                     struct store_object **ret, struct plenum_error *err)
+{
+    char *name;
+    int r = remote_join(d->scope.folder, path, &name, err);
+
+    if (r < 0)
+        return r;
+    r = store_open(name, facts, d, &d->remote->policy, ret, err);
+    free(name);
+    return r;
+}
+
+int remote_read(const struct dataset *d, const char *path, const struct object_facts *facts,
+                uint8_t *dst, struct plenum_error *err)
+{
+    struct store_object *object;
+    int r = open_path(d, path, facts, &object, err);
+
+    if (r < 0)
+        return r;
+    r = store_read(object, 0, facts->size, dst, err);
+    store_close(object);
+    return r;
+}
+
+void remote_announce(const struct dataset *d, const char *path, const struct object_facts *facts)
+{
+    struct store_object *object;
+
+    if (open_path(d, path, facts, &object, NULL) < 0)
+        return;
+    store_announce(object, 0, facts->size);
+    store_close(object);
+}
+
 /* ---- stamps ---- */
 
 struct stamp remote_stamp(const struct object_facts *facts)
@@ -432,15 +553,15 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
            stamp->content == now.content && stamp->mtime_ns == now.mtime_ns;
 }
 
-/* Without the right to list a bucket, S3 forbids access to objects that do not exist. */
-static bool is_absent(int code)
+/* The name of an object that is given as such, or is below the folder: malloc. */
+static char *whole_name(const struct dataset *d, const char *name)
 {
-    return code == -ENOENT || code == -EACCES;
+    return dataname_is_remote(name) ? strdup(name) : str_format("%s/%s", d->scope.folder, name);
 }
 
 bool remote_holds(const struct dataset *d, const char *name, const struct stamp *stamp)
 {
-    char *whole = str_format("%s/%s", d->scope.folder, name);
+    char *whole = whole_name(d, name);
     struct object_facts facts;
     int r = whole ? store_stat(whole, &d->remote->policy, &facts, NULL) : -ENOMEM;
 
@@ -453,7 +574,7 @@ bool remote_holds(const struct dataset *d, const char *name, const struct stamp 
 int remote_read_whole(const struct dataset *d, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err)
 {
-    char *whole = str_format("%s/%s", d->scope.folder, name);
+    char *whole = whole_name(d, name);
     struct object_facts facts;
     int r = whole ? store_read_whole(whole, most, &d->remote->policy, ret, &facts, err)
                   : error_set(err, -ENOMEM, "out of memory");

@@ -30,6 +30,23 @@ int remote_find(struct dataset *dataset, struct plenum_error *err);
  * `folder`. */
 int remote_enter(struct dataset *dataset, const char *folder, struct plenum_error *err);
 
+/**
+ * Learn sizes and versions of the objects with these canonical names, by a listing if they have one
+ * prefix.
+ *
+ * @param optional  ignore names without an object: remote_facts() then returns NULL for them
+ */
+int remote_learn(const struct dataset *dataset, const struct pattern_list *names, bool optional,
+                 struct plenum_error *err);
+/** The facts that were learned about a name, or NULL. Borrowed until remote_end_finding(). */
+const struct object_facts *remote_facts(const struct dataset *dataset, const char *name);
+/** Forget all that was learned about names. */
+void remote_end_finding(const struct dataset *dataset);
+
+/** The canonical name, malloc, of an object by its path: a name in a store, or a path that is not
+ * encoded and begins in `folder`. 0 or -errno with `err` set. */
+int remote_join(const char *folder, const char *path, char **ret, struct plenum_error *err);
+
 /** The object of a file: its number in dataset->files. */
 const struct store_object *remote_object(const struct dataset *dataset, size_t number);
 
@@ -38,10 +55,22 @@ struct stamp remote_stamp(const struct object_facts *facts);
 /** Do they belong to the same version? */
 bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts);
 
+/** What the store says about an object by its path from the scope's folder: 0, -ENOENT or another
+ * -errno with `err` set. */
+int remote_stat(const struct dataset *dataset, const char *path, struct object_facts *ret,
+                struct plenum_error *err);
+/** Read all of an object of this size and object_version() into `dst`: 0 or -errno with `err`
+ * set. */
+int remote_read(const struct dataset *dataset, const char *path, const struct object_facts *facts,
+                uint8_t *dst, struct plenum_error *err);
+/** Fetch an object soon, for remote_read(). */
+void remote_announce(const struct dataset *dataset, const char *path,
+                     const struct object_facts *facts);
+
 /** Has another object beside the archives, such as classes.txt, still this stamp? */
 bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
 
-/** Read a whole object of at most `most` bytes below the folder: 0 with its text, malloc and
+/** Read a whole object of at most `most` bytes, by its name or below the folder: 0 with its text, malloc and
  * NUL-terminated; with NULL if there is none; or -errno with `err` set. */
 int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err);

@@ -19,6 +19,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/checksums.h"
+#include "loader/dataset/remote.h"
 
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
 {
@@ -157,6 +158,33 @@ static bool has_len(const struct stat *st, uint32_t len)
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
 }
 
+/* The size and version of the object of a sample. */
+static struct object_facts facts_of(uint64_t version, uint32_t len)
+{
+    return (struct object_facts){.size = len, .version = version};
+}
+
+static int read_object(const struct dataset *d, const char *path, const struct object_facts *facts,
+                       struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    if (dataset_buffer_reserve(buffer, facts->size) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    return remote_read(d, path, facts, buffer->bytes, err);
+}
+
+/* Has an object still this version and length? */
+static int check_object(const struct dataset *d, const char *path, uint64_t version, uint32_t len,
+                        struct plenum_error *err)
+{
+    struct object_facts now;
+    int r = remote_stat(d, path, &now, err);
+
+    if (r < 0)
+        return r;
+    return now.size == len && object_version(&now) == version ? 0
+                                                              : dataset_has_changed(d, path, err);
+}
+
 int dataset_read_file(const struct dataset *d, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
@@ -167,6 +195,11 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     int fd, r;
 
     d->format->file(d, sample, path, sizeof(path));
+    if (d->remote) {
+        struct object_facts facts = facts_of(sample->where, sample->len);
+
+        return read_object(d, path, &facts, buffer, err);
+    }
     fd = open_file(d, path, &st, err);
     if (fd < 0)
         return fd;
@@ -203,6 +236,8 @@ int dataset_check_unchanged(const struct dataset *d, const struct index_sample *
         return r;
     }
     d->format->file(d, sample, path, sizeof(path));
+    if (d->remote)
+        return check_object(d, path, sample->where, sample->len, err);
     r = scope_stat(&d->scope, path, &st);
     if (r < 0)
         return file_error(d, path, r, err);
@@ -244,13 +279,31 @@ int dataset_read_head(const struct dataset *d, const struct index_sample *sample
     return 0;
 }
 
+static int find_object(const struct dataset *d, const char *path, struct field_place *ret,
+                       struct plenum_error *err)
+{
+    struct object_facts facts;
+    int r = remote_stat(d, path, &facts, err);
+
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0)
+        *ret = (struct field_place){.where = object_version(&facts),
+                                    .len = (uint32_t)min_u64(facts.size, UINT32_MAX),
+                                    .state = FIELD_THERE};
+    return r;
+}
+
 int dataset_find_field(const struct dataset *d, const char *path, struct field_place *ret,
                        struct plenum_error *err)
 {
     struct stat st;
-    int r = scope_stat(&d->scope, path, &st);
+    int r;
 
     *ret = (struct field_place){.state = FIELD_MISSING};
+    if (d->remote)
+        return find_object(d, path, ret, err);
+    r = scope_stat(&d->scope, path, &st);
     if (r == -ENOENT || r == -ENOTDIR || (r == 0 && !S_ISREG(st.st_mode)))
         return 0;
     if (r < 0)
@@ -265,8 +318,14 @@ int dataset_read_field(const struct dataset *d, const char *path, const struct f
                        struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct stat st;
-    int fd = open_file(d, path, &st, err), r;
+    int fd, r;
 
+    if (d->remote) {
+        struct object_facts facts = facts_of(place->where, place->len);
+
+        return read_object(d, path, &facts, buffer, err);
+    }
+    fd = open_file(d, path, &st, err);
     if (fd < 0)
         return fd;
     if (!has_len(&st, place->len) ||
@@ -303,8 +362,13 @@ void dataset_announce_file(const struct dataset *d, const struct index_sample *s
     int fd;
 
     d->format->file(d, sample, path, sizeof(path));
-    fd = scope_open(&d->scope, path, 0);
+    if (d->remote) {
+        struct object_facts facts = facts_of(sample->where, sample->len);
 
+        remote_announce(d, path, &facts);
+        return;
+    }
+    fd = scope_open(&d->scope, path, 0);
     if (fd < 0)
         return;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);

@@ -31,6 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/data/dataname.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
@@ -439,7 +440,7 @@ unsigned scope_entry_type(int fd, const struct dirent *entry)
 
 char *scope_name(const struct scope *scope, const char *path, char *ret, size_t size)
 {
-    if (scope->folder && path[0] != '/')
+    if (scope->folder && path[0] != '/' && !dataname_is_remote(path))
         (void)snprintf(ret, size, "%s/%s", scope->folder, path);
     else
         (void)snprintf(ret, size, "%s", path);

@@ -241,6 +241,7 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     (void)XXH3_64bits_update(&state, facts->etag, strlen(facts->etag) + 1);
     (void)XXH3_64bits_update(&state, &facts->size, sizeof(facts->size));
     (void)XXH3_64bits_update(&state, &facts->mtime_s, sizeof(facts->mtime_s));
+    (void)XXH3_64bits_update(&state, &facts->version, sizeof(facts->version));
     return XXH3_64bits_digest(&state);
 }
 

@@ -11,6 +11,9 @@
 #include <strings.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
@@ -20,13 +23,23 @@ enum {
     RACY_S = 2,            /* the resolution of Last-Modified, and of the coarsest file system */
 };
 
-bool object_is_same(const struct object_facts *a, const struct object_facts *b)
+uint64_t object_version(const struct object_facts *facts)
 {
-    if (a->size != b->size)
+    assert(facts->version == 0);
+    if (facts->etag[0])
+        return max_u64(XXH3_64bits(facts->etag, strlen(facts->etag)), 1);
+    return facts->mtime_s;
+}
+
+bool object_is_same(const struct object_facts *now, const struct object_facts *known)
+{
+    if (now->size != known->size)
         return false;
-    if (a->etag[0] || b->etag[0])
-        return strcmp(a->etag, b->etag) == 0;
-    return a->mtime_s == b->mtime_s;
+    if (known->version)
+        return object_version(now) == known->version;
+    if (now->etag[0] || known->etag[0])
+        return strcmp(now->etag, known->etag) == 0;
+    return now->mtime_s == known->mtime_s;
 }
 
 void object_judge_time(struct object_facts *facts, uint64_t date_s)

@@ -16,10 +16,15 @@ struct object_facts {
     uint64_t mtime_s; /* Last-Modified, in seconds since 1970; 0: unknown */
     char etag[96];    /* without quotes; "W/..." if it is weak; "": the store has none */
     bool racy;        /* without an ETag, a later change could leave its time as it is */
+    uint64_t version; /* instead of ETag and time, of which only object_version() is known; or 0 */
 };
 
-/** Do they describe the same version of an object? ETags decide; without them, the time. */
-bool object_is_same(const struct object_facts *a, const struct object_facts *b);
+/** A hash of the ETag, or the time without one; 0: the store has neither. */
+uint64_t object_version(const struct object_facts *facts);
+
+/** Does an object that a store describes have the known version? ETags decide; without them, the
+ * time. */
+bool object_is_same(const struct object_facts *now, const struct object_facts *known);
 
 /** Set `racy`: it changed so recently that another change could have the same time. `date_s` is the
  * time of the store; 0: unknown. */

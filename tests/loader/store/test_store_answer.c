@@ -202,3 +202,25 @@ Test(answer, racy_times)
     object_judge_time(&facts, 1000);
     cr_expect(!facts.racy);
 }
+
+Test(answer, versions)
+{
+    struct object_facts now = {.size = 5, .mtime_s = 1000, .etag = "v1"}, known = now;
+
+    cr_expect(object_is_same(&now, &known));
+    known = (struct object_facts){.size = 5, .version = object_version(&now)};
+    cr_expect(object_is_same(&now, &known), "by a hash of the ETag");
+    (void)strcpy(now.etag, "v2");
+    cr_expect(!object_is_same(&now, &known));
+    now.etag[0] = '\0';
+    cr_expect(!object_is_same(&now, &known));
+    known.version = object_version(&now);
+    cr_expect(object_is_same(&now, &known), "by its time");
+    now.mtime_s++;
+    cr_expect(!object_is_same(&now, &known));
+    now = (struct object_facts){.size = 5};
+    known.version = object_version(&now);
+    cr_expect(object_is_same(&now, &known), "if the store has neither");
+    now.size++;
+    cr_expect(!object_is_same(&now, &known));
+}
