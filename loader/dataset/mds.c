@@ -22,7 +22,6 @@
 #include "loader/dataset/block_cache.h"
 #include "loader/dataset/mds_shard.h"
 #include "loader/dataset/remote.h"
-#include "loader/store/store_place.h"
 
 enum {
     INDEX_MAX = 1 << 28, /* bytes of an index.json */
@@ -545,13 +544,13 @@ static int find_shards(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* In a store, `where` is an index.json or its folder; only patterns need a listing. */
+/* In a store, `where` names an index.json or its folder. */
 static int name_index(struct dataset *d, struct plenum_error *err)
 {
-    size_t root = place_root_length(d->where), len = strlen(d->where);
+    size_t len = strlen(d->where);
     char *name;
 
-    if (pattern_is_magic(d->where + root) || (len > 5 && strcmp(d->where + len - 5, ".json") == 0))
+    if (len > 5 && strcmp(d->where + len - 5, ".json") == 0)
         return 0;
     while (len > 0 && d->where[len - 1] == '/')
         len--;

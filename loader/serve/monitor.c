@@ -117,6 +117,12 @@ static uint64_t memory_of(const char *key)
     return bytes;
 }
 
+uint64_t monitor_reading_bytes(const struct server *server, const struct dataset *dataset)
+{
+    return dataset_get_read_memory(dataset, server->io_threads) +
+           (dataset_is_remote(dataset) ? server->fetch_memory : 0);
+}
+
 uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *more)
 {
     uint64_t working = more->working, reading = more->reading;
@@ -129,7 +135,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
         rings += f.private_ring ? ring_resident(f.private_ring) : 0;
         working = max_u64(working, f.spec ? render_working_bytes(f.spec) : 0);
         if (f.dataset)
-            reading = max_u64(reading, dataset_get_read_memory(f.dataset, server->io_threads));
+            reading = max_u64(reading, monitor_reading_bytes(server, f.dataset));
     }
     now -= min_u64(now, rings);
     if (server->num_sessions <= 1) /* only the requesting client is left */

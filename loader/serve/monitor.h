@@ -9,6 +9,7 @@
 
 #include "common/net/wire.h"
 
+struct dataset;
 struct server;
 struct session;
 
@@ -17,6 +18,9 @@ struct stream_memory {
     uint64_t working; /* bytes for each rendering thread */
     uint64_t reading; /* bytes for all reading threads together */
 };
+
+/** The memory in bytes for reading a data set, in all threads together. */
+uint64_t monitor_reading_bytes(const struct server *server, const struct dataset *dataset);
 
 /** Returns the memory in bytes that the loader uses, or will use once its threads work, without
  * rings and without memory that the kernel can reclaim. It is the maximum since the loader last had

@@ -203,6 +203,8 @@ static const struct option_def defs[] = {
     {"memory-budget", 0, "BYTES", OPTION_BYTES, AT(server.memory_budget), 1, 0,
      .help = "reject a stream if the rings of all clients and the loader's own memory would exceed "
              "this (default: no limit except --ring-limit)"},
+    {"fetch-memory", 0, "BYTES", OPTION_BYTES, AT(server.fetch_memory), 1, 0,
+     .help = "fetch at most this much from object stores before it is read (default 256M)"},
     {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
      .help = "serve at most this many clients, and reject others (default 4096)"},
     {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns),

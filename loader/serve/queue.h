@@ -24,6 +24,7 @@ struct queue_options {
     unsigned workers;        /* decoding threads, at least 1 */
     unsigned io_threads;     /* reading threads, at least 1 */
     uint32_t cpu_millicores; /* CPU time that the process may use; 0: no limit */
+    uint64_t fetch_memory;   /* bytes that are fetched from stores and not read yet */
     unsigned nodes;          /* NUMA nodes that have workers; 0: one */
     /** Returns the node of a worker. NULL: every worker is on the first node. */
     unsigned (*worker_node)(void *arg, unsigned worker);

@@ -41,7 +41,8 @@ struct owner {
     struct list link; /* in the queue's users, or the user's jobs */
     struct list jobs; /* of a user */
     struct flow flow;
-    unsigned members; /* jobs of a user, streams of a job */
+    unsigned members;  /* jobs of a user, streams of a job */
+    unsigned fetching; /* streams of a user that read from a store now: readahead.c */
     char name[];
 };
 

@@ -19,7 +19,7 @@
 #include "loader/serve/queue_users.h"
 
 enum {
-    AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
+    AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced */
     AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples in that mean */
     /* keep announcing for this many samples, since announced ones are read fast */
@@ -44,29 +44,78 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     assert(w->index < s->open->local);
 }
 
-/* Returns the stream of the next sample to announce to the kernel, out of all streams whose reading
- * is slow, or NULL. */
-static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
+/* Is it reading from a store now? */
+static bool is_fetching(const struct queue_stream *s)
 {
-    assert(lock_is_held(&q->mu));
+    return !list_is_empty(&s->requests) && dataset_is_remote(s->spec->dataset);
+}
+
+/* Count the streams of each user that are fetching; returns how many users have any. */
+static unsigned count_fetching(struct queue *q)
+{
+    unsigned users = 0;
+
+    for (struct list *at = list_first(&q->users); at; at = list_next(&q->users, at))
+        container_of(at, struct owner, link)->fetching = 0;
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
         struct queue_stream *s = container_of(at, struct queue_stream, link);
 
-        if (s->hangs || s->taken >= s->slow_until || list_is_empty(&s->requests) ||
-            !flow_may_hold(&s->flow, q->readers))
-            continue;
-        if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */
-            walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
-        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
-            continue;
-        *sample =
-            render_sample_at(s->spec, s->ahead.step.epoch,
-                             wire_step_position(s->open, s->steps, s->ahead.step, s->ahead.index));
-        walk_on(s, &s->ahead, 1);
-        assert(s->ahead.ordinal > s->taken);
-        return s;
+        if (is_fetching(s))
+            users += s->user->fetching++ == 0;
     }
-    return NULL;
+    return users;
+}
+
+/* How many samples a stream may announce before they are read. The memory for fetching is shared
+ * equally by users, and by the streams of a user. */
+static uint64_t depth_of(const struct queue *q, const struct queue_stream *s, unsigned users)
+{
+    const struct dataset *d = s->spec->dataset;
+    uint64_t mean, share;
+
+    if (!is_fetching(s))
+        return UINT64_MAX;
+    assert(users > 0 && s->user->fetching > 0);
+    share = q->options.fetch_memory / ((uint64_t)users * s->user->fetching);
+    mean = dataset_get_bytes(d) / max_u64(dataset_get_samples(d), 1);
+    return max_u64(share / max_u64(mean, 1), 1);
+}
+
+static bool may_announce(const struct queue *q, struct queue_stream *s, unsigned users)
+{
+    if (s->hangs || s->taken >= s->slow_until || list_is_empty(&s->requests) ||
+        !flow_may_hold(&s->flow, q->readers))
+        return false;
+    if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */
+        walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
+    return s->ahead.ordinal < s->asked + AHEAD_SAMPLES &&
+           s->ahead.ordinal - s->taken < depth_of(q, s, users);
+}
+
+/* Returns the stream of the next sample to announce, out of all streams whose reading is slow: the
+ * one that has announced least; or NULL. */
+static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
+{
+    struct queue_stream *best = NULL;
+    unsigned users;
+
+    assert(lock_is_held(&q->mu));
+    users = count_fetching(q);
+    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
+        struct queue_stream *s = container_of(at, struct queue_stream, link);
+
+        if (may_announce(q, s, users) &&
+            (!best || s->ahead.ordinal - s->taken < best->ahead.ordinal - best->taken))
+            best = s;
+    }
+    if (!best)
+        return NULL;
+    *sample = render_sample_at(
+        best->spec, best->ahead.step.epoch,
+        wire_step_position(best->open, best->steps, best->ahead.step, best->ahead.index));
+    walk_on(best, &best->ahead, 1);
+    assert(best->ahead.ordinal > best->taken);
+    return best;
 }
 
 void readahead_track_reading(struct queue_stream *s, uint64_t read_ns)

@@ -49,6 +49,7 @@
 #include "loader/serve/session_facts.h"
 #include "loader/serve/snapshot.h"
 #include "loader/serve/users.h"
+#include "loader/store/ahead.h"
 
 /* A reload of the settings (SIGHUP). It runs as a blocking job, because the storage of a root, or
  * of the file itself, may hang. */
@@ -440,6 +441,14 @@ static uint32_t cpu_budget(const struct server_options *o)
     return o->cpu_millicores;
 }
 
+/* The memory for samples that are fetched in advance. */
+static uint64_t fetch_memory(const struct server_options *o)
+{
+    if (o->fetch_memory > 0)
+        return o->fetch_memory;
+    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, o->memory_budget / 4) : AHEAD_BYTES;
+}
+
 static int start_threads(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -459,6 +468,8 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     if (o->threads == 0 && q.cpu_millicores > 0) /* more threads could not run at the same time */
         q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);
     q.nodes = pin_count_nodes(m->server.pin);
+    m->server.fetch_memory = q.fetch_memory = fetch_memory(o);
+    ahead_set_memory(q.fetch_memory);
     q.io_threads = o->io_threads;
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
         q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;

@@ -43,6 +43,7 @@ struct server_options {
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
+    uint64_t fetch_memory;    /* bytes that are fetched from stores and not read yet */
     uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: no wait */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */

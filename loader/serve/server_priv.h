@@ -40,6 +40,7 @@ struct server {
     struct histogram waits;     /* times that programs waited for a batch */
     struct window window;
     unsigned threads, io_threads;    /* decoding threads, reading threads */
+    uint64_t fetch_memory;           /* bytes that are fetched in advance */
     bool renders[PIPELINE_VERSIONS]; /* the pixel definitions that this machine reproduces */
     bool stopping;
     void (*session_gone)(struct server *server);

@@ -18,6 +18,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"
+#include "loader/serve/monitor.h"
 #include "loader/serve/quota.h"
 #include "loader/serve/server_priv.h"
 #include "loader/serve/snapshot.h"
@@ -144,8 +145,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
     if (r == 0)
         r = render_check_images(s->dataset, &s->spec.views, err);
     if (r == 0)
-        r = quota_check_fields(s->server,
-                               dataset_get_read_memory(s->dataset, s->server->io_threads), err);
+        r = quota_check_fields(s->server, monitor_reading_bytes(s->server, s->dataset), err);
     if (r < 0)
         return r;
     r = set_order(s, err);

@@ -24,9 +24,8 @@
 #include "common/util/lock.h"
 
 enum {
-    BYTES_MAX = 256 << 20, /* of all ranges and blocks in the table */
-    RANGE_MAX = 16 << 20,  /* larger ranges are not announced */
-    GAP_MAX = 64 << 10,    /* bytes between neighbours that are fetched and dropped */
+    RANGE_MAX = 16 << 20, /* larger ranges are not announced */
+    GAP_MAX = 64 << 10,   /* bytes between neighbours that are fetched and dropped */
     BLOCK_MAX = 8 << 20,
     ABANDONED_S = 30, /* a range that was not read for this long gives way to others */
     TABLE = 4096,
@@ -40,17 +39,29 @@ enum {
 
 enum block_state { BLOCK_FLYING, BLOCK_READY, BLOCK_FAILED };
 
-/* One request, for one or more ranges. */
-struct ahead_block {
+enum { TRIES = 2 };
+
+/* A request for a block. */
+struct ahead_try {
     struct exchange exchange;
     struct bucket_request request;
+    struct ahead_block *block;
+    uint8_t *bytes; /* [block->want.len] */
+    /* Holding mu. */
+    bool flying;
+};
+
+/* Bytes for one or more ranges. A request that is late is sent once more: the first answer wins. */
+struct ahead_block {
     struct bucket *bucket;
+    char *key, *url; /* of the first range */
     struct object_facts facts;
     struct wanted_range want;
-    uint8_t *bytes;
     /* Holding mu. */
+    struct ahead_try try[TRIES];
+    const uint8_t *bytes; /* of the try that won, or NULL */
     enum block_state state;
-    unsigned refs; /* ranges, and its request while it is flying */
+    unsigned refs; /* ranges, readers, and requests that are flying */
 };
 
 struct ahead_entry {
@@ -73,11 +84,12 @@ static struct {
     struct ahead_entry *table[TABLE];
     struct list queue, started;
     size_t queued;
-    uint64_t bytes;      /* of queued ranges and of blocks */
+    uint64_t limit;      /* of `bytes` */
+    uint64_t bytes;      /* of queued ranges and of blocks' tries */
     uint64_t neighbours; /* moving mean; NEIGHBOURS_FULL: each range has one in the queue */
-    uint64_t requests, ranges;
+    uint64_t requests, ranges, hedges;
     bool ready;
-} ahead = {.mu = LOCK_INITIALIZER, .landed = PTHREAD_COND_INITIALIZER};
+} ahead = {.mu = LOCK_INITIALIZER, .limit = AHEAD_BYTES, .landed = PTHREAD_COND_INITIALIZER};
 
 /* ---- the table; holding mu ---- */
 
@@ -98,16 +110,30 @@ static struct ahead_entry *find(const struct ahead_range *r)
     return NULL;
 }
 
+/* Free the bytes of a try that has not won, or whose block ends. */
+static void drop_bytes(struct ahead_try *t)
+{
+    if (!t->bytes)
+        return;
+    assert(!t->flying && ahead.bytes >= t->block->want.len);
+    ahead.bytes -= t->block->want.len;
+    free(t->bytes);
+    t->bytes = NULL;
+}
+
 static void unref_block(struct ahead_block *b)
 {
     assert(lock_is_held(&ahead.mu) && b->refs > 0);
     if (--b->refs > 0)
         return;
-    assert(b->state != BLOCK_FLYING && ahead.bytes >= b->want.len);
-    ahead.bytes -= b->want.len;
-    exchange_fini(&b->exchange);
-    bucket_request_fini(&b->request);
-    free(b->bytes);
+    assert(b->state != BLOCK_FLYING);
+    for (int i = 0; i < TRIES; i++) {
+        drop_bytes(&b->try[i]);
+        exchange_fini(&b->try[i].exchange);
+        bucket_request_fini(&b->try[i].request);
+    }
+    free(b->key);
+    aws_wipe(b->url);
     free(b);
 }
 
@@ -157,15 +183,50 @@ static size_t hold_now(void)
     return ahead.neighbours >= NEIGHBOURS_FULL / NEIGHBOURS_MEAN ? HOLD : HOLD_FEW;
 }
 
+/* Cancel the other try of a block that has arrived. */
+static void cancel_others(struct ahead_block *b)
+{
+    for (int i = 0; i < TRIES; i++)
+        if (b->try[i].flying) {
+            atomic_store(&b->try[i].exchange.transfer.cancel, true);
+            store_backend_get(NULL)->wake();
+        }
+}
+
+/* A try has ended: does the block have its bytes, or no hope of them? */
+static void settle(struct ahead_block *b, struct ahead_try *t, bool arrived)
+{
+    assert(lock_is_held(&ahead.mu) && t->flying);
+    t->flying = false;
+    if (arrived && b->state == BLOCK_FLYING) {
+        b->bytes = t->bytes;
+        b->state = BLOCK_READY;
+        cancel_others(b);
+        return;
+    }
+    drop_bytes(t);
+    if (b->state == BLOCK_FLYING && !b->try[0].flying && !b->try[1].flying)
+        b->state = BLOCK_FAILED;
+}
+
+/* What the end of a try means for the window; one that lost was cancelled by us. */
+static enum bucket_outcome outcome_of(const struct exchange *x)
+{
+    return x->code == -ECANCELED ? BUCKET_FAILURE : fetch_outcome(x);
+}
+
 /* Runs in the module's thread. */
 static void on_ended(struct exchange *x)
 {
-    struct ahead_block *b = container_of(x, struct ahead_block, exchange);
+    struct ahead_try *t = container_of(x, struct ahead_try, exchange);
+    struct ahead_block *b = t->block;
     bool arrived = exchange_is_success(x);
 
-    bucket_leave(b->bucket, fetch_outcome(x));
+    bucket_leave(b->bucket, outcome_of(x));
+    if (arrived)
+        bucket_note_time(b->bucket, b->want.len, time_now_ns() - x->transfer.begun_ns);
     lock_acquire(&ahead.mu);
-    b->state = arrived ? BLOCK_READY : BLOCK_FAILED;
+    settle(b, t, arrived);
     unref_block(b);
     (void)pthread_cond_broadcast(&ahead.landed);
     pump(hold_now());
@@ -224,44 +285,87 @@ static void attach(struct ahead_block *b, const struct ahead_entry *first)
     }
 }
 
-/* Create the block of a queued range and its neighbours, with its request; NULL: it fails. */
+static void on_late(struct exchange *x);
+
+/* Prepare and start a try of a block: 0 or -errno. The request has entered its bucket. */
+static int launch(struct ahead_block *b, struct ahead_try *t)
+{
+    struct bucket_query query = {.key = b->key, .query = "", .at_once = true, .want = &b->want};
+    int r = b->url ? bucket_request_url(b->url, &b->want, &t->request, NULL)
+                   : bucket_sign(b->bucket, &query, &t->request, NULL);
+
+    assert(lock_is_held(&ahead.mu) && !t->flying && !t->bytes);
+    if (r < 0)
+        return r;
+    t->bytes = malloc(b->want.len);
+    if (!t->bytes)
+        return -ENOMEM;
+    ahead.bytes += b->want.len;
+    t->block = b;
+    t->exchange = (struct exchange){
+        .transfer = {.method = "GET",
+                     .url = t->request.url,
+                     .headers = t->request.headers,
+                     .connect_ns = bucket_times()->connect_ns,
+                     .stall_ns = bucket_times()->stall_ns,
+                     .late_ns = t == b->try ? bucket_late_ns(b->bucket, b->want.len) : 0,
+                     .any_address = t->request.any_address},
+        .want = &b->want,
+        .dst = t->bytes,
+        .ended = on_ended,
+        .late = on_late,
+    };
+    t->flying = true;
+    b->refs++;
+    r = exchange_start(&t->exchange, NULL);
+    if (r < 0) {
+        t->flying = false;
+        b->refs--;
+        drop_bytes(t);
+        return r;
+    }
+    ahead.requests++;
+    return 0;
+}
+
+/* Send a late request once more. Runs in the module's thread. */
+static void on_late(struct exchange *x)
+{
+    struct ahead_try *first = container_of(x, struct ahead_try, exchange);
+    struct ahead_block *b = first->block;
+
+    lock_acquire(&ahead.mu);
+    assert(first == b->try && first->flying && b->state == BLOCK_FLYING);
+    if (ahead.bytes + b->want.len <= ahead.limit && bucket_try_hedge(b->bucket)) {
+        if (launch(b, &b->try[1]) < 0)
+            bucket_leave(b->bucket, BUCKET_FAILURE);
+        else
+            ahead.hedges++;
+    }
+    lock_release(&ahead.mu);
+}
+
+/* Create the block of a queued range and its neighbours; NULL: out of memory. */
 static struct ahead_block *create_block(const struct ahead_entry *first)
 {
     struct ahead_block *b = calloc(1, sizeof(*b));
-    struct bucket_query query = {.key = first->key, .query = "", .at_once = true};
     uint64_t begin, end;
-    int r;
 
     if (!b)
         return NULL;
     find_extent(first, &begin, &end);
-    b->bucket = first->bucket;
-    b->facts = first->facts;
-    b->want = (struct wanted_range){.offset = begin, .len = end - begin, .facts = &b->facts};
-    b->bytes = malloc(end - begin);
-    query.want = &b->want;
-    r = !b->bytes    ? -ENOMEM
-        : first->url ? bucket_request_url(first->url, &b->want, &b->request, NULL)
-                     : bucket_sign(b->bucket, &query, &b->request, NULL);
-    if (r < 0) {
-        free(b->bytes);
-        free(b);
-        return NULL;
-    }
-    b->refs = 1;
-    ahead.bytes += b->want.len;
-    b->exchange = (struct exchange){
-        .transfer = {.method = "GET",
-                     .url = b->request.url,
-                     .headers = b->request.headers,
-                     .connect_ns = bucket_times()->connect_ns,
-                     .stall_ns = bucket_times()->stall_ns,
-                     .any_address = b->request.any_address},
-        .want = &b->want,
-        .dst = b->bytes,
-        .ended = on_ended,
-    };
-    return b;
+    *b = (struct ahead_block){.bucket = first->bucket,
+                              .key = strdup(first->key),
+                              .url = first->url ? strdup(first->url) : NULL,
+                              .facts = first->facts,
+                              .want = {.offset = begin, .len = end - begin},
+                              .state = BLOCK_FAILED,
+                              .refs = 1};
+    b->want.facts = &b->facts;
+    if (b->key && (b->url || !first->url))
+        return b;
+    unref_block(b);
+    return NULL;
 }
 
 /* Start the request of a queued range. False: it was dropped. */
@@ -269,18 +373,16 @@ static bool start(struct ahead_entry *first)
 {
     struct ahead_block *b = create_block(first);
 
-    if (!b) {
+    if (!b || launch(b, b->try) < 0) {
+        if (b)
+            unref_block(b);
         remove_entry(first);
         return false;
     }
+    b->state = BLOCK_FLYING;
     attach(b, first);
-    assert(first->block == b && b->refs > 1);
-    if (exchange_start(&b->exchange, NULL) < 0) {
-        b->state = BLOCK_FAILED;
-        unref_block(b);
-        return false;
-    }
-    ahead.requests++;
+    assert(first->block == b && b->refs > 2);
+    unref_block(b); /* create_block()'s */
     return true;
 }
 
@@ -378,11 +480,11 @@ void ahead_announce(const struct ahead_range *r)
     lock_acquire(&ahead.mu);
     init();
     e = find(r);
-    if (ahead.bytes + r->len > BYTES_MAX)
+    if (ahead.bytes + r->len > ahead.limit)
         drop_abandoned(now);
     if (e)
         e->wanted++;
-    else if (ahead.bytes + r->len <= BYTES_MAX)
+    else if (ahead.bytes + r->len <= ahead.limit)
         add(r, now);
     pump(hold_now());
     lock_release(&ahead.mu);
@@ -469,10 +571,20 @@ void ahead_forget(const void *owner)
     lock_release(&ahead.mu);
 }
 
-void ahead_count(uint64_t *requests, uint64_t *ranges)
+void ahead_set_memory(uint64_t bytes)
+{
+    assert(bytes > 0);
+    lock_acquire(&ahead.mu);
+    ahead.limit = bytes;
+    lock_release(&ahead.mu);
+}
+
+void ahead_count(struct ahead_counts *ret)
 {
     lock_acquire(&ahead.mu);
-    *requests = ahead.requests;
-    *ranges = ahead.ranges;
+    *ret = (struct ahead_counts){.requests = ahead.requests,
+                                 .ranges = ahead.ranges,
+                                 .hedges = ahead.hedges,
+                                 .bytes = ahead.bytes};
     lock_release(&ahead.mu);
 }

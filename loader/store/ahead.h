@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ahead.h - the look-ahead: fetches ranges before they are read, many at once, and neighbours of
- * one object with one request. Threads: any. */
+ * one object with one request. A request that is late is sent once more. Threads: any. */
 #ifndef LOADER_STORE_AHEAD_H
 #define LOADER_STORE_AHEAD_H
 
@@ -30,7 +30,18 @@ bool ahead_take(const struct ahead_range *range, uint8_t *dst, const atomic_bool
 /** Forget all ranges of an owner. */
 void ahead_forget(const void *owner);
 
-/** The number of requests that were started, and of ranges that they were for; for tests. */
-void ahead_count(uint64_t *requests, uint64_t *ranges);
+enum { AHEAD_BYTES = 256 << 20 }; /* the default of ahead_set_memory() */
+
+/** Set the most memory that all ranges take, from their request until they are read. */
+void ahead_set_memory(uint64_t bytes);
+
+/** What has been done since the start. */
+struct ahead_counts {
+    uint64_t requests; /* that were started */
+    uint64_t ranges;   /* that they were for */
+    uint64_t hedges;   /* requests that were late and sent once more */
+    uint64_t bytes;    /* of memory that ranges take now */
+};
+void ahead_count(struct ahead_counts *ret);
 
 #endif

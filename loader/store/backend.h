@@ -12,11 +12,11 @@
 
 #include <plenum/error.h>
 
-enum { STORE_HASH_BYTES = 32, STORE_BACKEND_VERSION = 1 };
+enum { STORE_HASH_BYTES = 32, STORE_BACKEND_VERSION = 2 };
 
 /**
  * One HTTP request. The caller owns it and everything it points to, until done() is called.
- * header(), body() and done() run in the module's thread and must not block.
+ * header(), body(), late() and done() run in the module's thread and must not block.
  */
 struct transfer {
     const char *method; /* "GET" or "PUT", without a body */
@@ -26,6 +26,7 @@ struct transfer {
     uint64_t stall_ns;          /* longest time without a byte */
     bool any_address;           /* may connect to loopback and link-local addresses */
     bool no_proxy;
+    uint64_t late_ns; /* call late() after this time; 0: never */
 
     /** One line of the answer's header, without its end; the status line comes first. */
     void (*header)(struct transfer *t, const char *line, size_t len);
@@ -38,8 +39,12 @@ struct transfer {
      * `why` is a clause about the error.
      */
     void (*done)(struct transfer *t, int code, const char *why);
+    /** It has not ended after `late_ns`. Called at most once, before done(); or NULL. */
+    void (*late)(struct transfer *t);
 
     atomic_bool cancel; /* set it, then call wake() */
+
+    uint64_t begun_ns; /* when it was given to the network; set by the module */
 
     /* The module's own. */
     struct transfer *next;

@@ -16,6 +16,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
+#include "loader/store/hedge.h"
 #include "loader/store/sigv4.h"
 
 enum {
@@ -32,6 +33,7 @@ enum {
     BACKOFF_MAX_S = 20,
     DOUBLINGS_MAX = 16,
     SKEW_MIN_S = 30,
+    CALM_S = 10, /* without "fewer requests" before late ones are sent again */
 };
 
 struct bucket {
@@ -48,6 +50,7 @@ struct bucket {
     unsigned in_flight, waiting;
     uint64_t shrunk_ns;
     uint64_t tenths; /* tokens for retries */
+    struct hedge hedge;
 };
 
 static struct lock registry_mu = LOCK_INITIALIZER;
@@ -251,6 +254,37 @@ void bucket_leave(struct bucket *b, enum bucket_outcome outcome)
     }
     (void)pthread_cond_broadcast(&b->room);
     lock_release(&b->mu);
+}
+
+uint64_t bucket_late_ns(struct bucket *b, uint64_t len)
+{
+    uint64_t ns;
+
+    lock_acquire(&b->mu);
+    ns = hedge_late_ns(&b->hedge, len);
+    lock_release(&b->mu);
+    return ns;
+}
+
+void bucket_note_time(struct bucket *b, uint64_t len, uint64_t ns)
+{
+    lock_acquire(&b->mu);
+    hedge_note(&b->hedge, len, ns);
+    lock_release(&b->mu);
+}
+
+bool bucket_try_hedge(struct bucket *b)
+{
+    bool may;
+
+    lock_acquire(&b->mu);
+    may = b->waiting == 0 && b->in_flight < (unsigned)b->window &&
+          (b->shrunk_ns == 0 || time_now_ns() - b->shrunk_ns > CALM_S * NS_PER_SEC) &&
+          hedge_take(&b->hedge);
+    if (may)
+        b->in_flight++;
+    lock_release(&b->mu);
+    return may;
 }
 
 uint64_t bucket_backoff_ns(struct bucket *b, unsigned tries)

@@ -39,6 +39,14 @@ enum bucket_outcome { BUCKET_SUCCESS, BUCKET_FAILURE, BUCKET_SLOW };
 /** A request has ended. BUCKET_SLOW: the server asked for fewer requests. */
 void bucket_leave(struct bucket *bucket, enum bucket_outcome outcome);
 
+/** After how long a request for `len` bytes is late (hedge.h); 0: unknown. */
+uint64_t bucket_late_ns(struct bucket *bucket, uint64_t len);
+/** A request for `len` bytes has succeeded after `ns`. */
+void bucket_note_time(struct bucket *bucket, uint64_t len, uint64_t ns);
+/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). Not
+ * while the server asks for fewer requests. */
+bool bucket_try_hedge(struct bucket *bucket);
+
 /** How long to wait before try number `tries` + 1. Takes from the budget for retries: without it,
  * waits are longer, so a server that fails gets few requests more than one that works. */
 uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);

@@ -50,7 +50,7 @@ struct flight {
     CURL *easy;
     struct curl_slist *headers;
     uint64_t moved_ns; /* when a byte last arrived */
-    bool stopped, refused_address;
+    bool stopped, refused_address, was_late;
     char why[CURL_ERROR_SIZE];
 };
 
@@ -63,6 +63,7 @@ static struct {
     struct flight *flights;
     struct flight *free;  /* finished ones, whose handles are used again */
     uint64_t shortest_ns; /* stall time of all flights */
+    uint64_t due_ns;      /* until the next flight is late */
     /* Constant once running. */
     CURLM *multi;
     const char *authorities;
@@ -255,7 +256,7 @@ static void launch(struct transfer *t)
     }
     assert(t->url && t->headers && t->stall_ns > 0 && !f->headers);
     f->transfer = t;
-    f->moved_ns = time_now_ns();
+    f->moved_ns = t->begun_ns = time_now_ns();
     set_options(f);
     if (!set_headers(f) || curl_multi_add_handle(engine.multi, f->easy) != CURLM_OK) {
         return_flight(f);
@@ -332,10 +333,25 @@ static void land_finished(void)
     }
 }
 
+/* Report a late request. Returns in how many ns it will be late. */
+static uint64_t report_late(struct flight *f, uint64_t now)
+{
+    struct transfer *t = f->transfer;
+    uint64_t taken = now - t->begun_ns;
+
+    if (t->late_ns == 0 || f->was_late)
+        return UINT64_MAX;
+    if (taken < t->late_ns)
+        return t->late_ns - taken;
+    f->was_late = true;
+    t->late(t);
+    return UINT64_MAX;
+}
+
 /* End requests that were cancelled, and those without a byte for too long. */
 static void land_stalled(void)
 {
-    uint64_t now = time_now_ns(), shortest = UINT64_MAX;
+    uint64_t now = time_now_ns(), shortest = UINT64_MAX, due = UINT64_MAX;
     struct flight *next;
 
     for (struct flight *f = engine.flights; f; f = next) {
@@ -347,8 +363,11 @@ static void land_stalled(void)
             land(f, -ECANCELED, "it was cancelled");
         else if (silent > allowed)
             land(f, -ETIMEDOUT, "no data arrived in time");
+        else
+            due = min_u64(due, report_late(f, now));
     }
     engine.shortest_ns = shortest;
+    engine.due_ns = due;
 }
 
 static void launch_all(void)
@@ -369,12 +388,14 @@ static void launch_all(void)
     }
 }
 
-/* How long the thread may sleep: it has to notice a stall soon after it has lasted long enough. */
+/* How long the thread may sleep: it has to notice a stall soon after it has lasted long enough, and
+ * a late request at once. */
 static int poll_ms(void)
 {
     uint64_t ms = min_u64(engine.shortest_ns / 4 / NS_PER_MS, POLL_MS);
 
-    return (int)max_u64(ms, POLL_MIN_MS);
+    ms = max_u64(ms, POLL_MIN_MS);
+    return (int)min_u64(ms, engine.due_ns / NS_PER_MS + 1);
 }
 
 static void *engine_main(void *arg)
@@ -411,7 +432,7 @@ static int run_engine(void)
         return -ENOMEM;
     (void)curl_multi_setopt(engine.multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)CONNECTIONS_MAX);
     (void)curl_multi_setopt(engine.multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_MAX);
-    engine.shortest_ns = UINT64_MAX;
+    engine.shortest_ns = engine.due_ns = UINT64_MAX;
     if (thread_start(NULL, engine_main, NULL) < 0) {
         (void)curl_multi_cleanup(engine.multi);
         return -EAGAIN;
@@ -430,7 +451,7 @@ static int engine_start(struct transfer *t)
 {
     int r;
 
-    assert(t->header && t->body && t->done);
+    assert(t->header && t->body && t->done && (t->late || t->late_ns == 0));
     (void)pthread_mutex_lock(&engine.mu);
     r = run_engine();
     if (r == 0) {

@@ -104,6 +104,14 @@ static void on_done(struct transfer *t, int code, const char *why)
     x->ended(x);
 }
 
+static void on_late(struct transfer *t)
+{
+    struct exchange *x = of(t);
+
+    if (x->late)
+        x->late(x);
+}
+
 int exchange_start(struct exchange *x, struct plenum_error *err)
 {
     const struct store_backend *backend = store_backend_get(err);
@@ -116,6 +124,7 @@ int exchange_start(struct exchange *x, struct plenum_error *err)
     x->transfer.header = on_header;
     x->transfer.body = on_body;
     x->transfer.done = on_done;
+    x->transfer.late = on_late;
     r = backend->start(&x->transfer);
     return r < 0 ? error_set(err, r, "cannot start a request: %s", strerror(-r)) : 0;
 }

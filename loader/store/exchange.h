@@ -15,6 +15,7 @@ struct exchange {
     const struct wanted_range *want;   /* or NULL */
     uint8_t *dst;                      /* [want->len], or NULL: only the header is of interest */
     void (*ended)(struct exchange *x); /* runs in the module's thread; NULL: exchange_run() */
+    void (*late)(struct exchange *x);  /* like transfer.late(), or NULL */
 
     /* The answer. */
     int code; /* 0; or -errno with `why` set: transfer.done(), answer_check_range() */

@@ -18,6 +18,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/store/listing.h"
+#include "loader/store/race.h"
 
 enum {
     TRIES_MIN = 10,
@@ -413,7 +414,10 @@ static int try_once(struct fetching *f, enum next_step *next)
                                    .any_address = request.any_address};
     f->tries++;
     f->document = (struct listing_error){.code = ""};
-    exchange_run(&x, fetch->policy->cancel);
+    if (fetch->dst)
+        race_run(&x, fetch->bucket, fetch->policy->cancel);
+    else
+        exchange_run(&x, fetch->policy->cancel);
     bucket_leave(fetch->bucket, fetch_outcome(&x));
     r = use(f, &x, &request, next);
     if (r == 0 && *next == FETCH_AGAIN)

@@ -11,7 +11,9 @@ noinst_LTLIBRARIES += %D%/libstore.la
 	%D%/endpoint.c %D%/endpoint.h \
 	%D%/exchange.c %D%/exchange.h \
 	%D%/fetch.c %D%/fetch.h \
+	%D%/hedge.c %D%/hedge.h \
 	%D%/listing.c %D%/listing.h \
+	%D%/race.c %D%/race.h \
 	%D%/store_place.c %D%/store_place.h \
 	%D%/sigv4.c %D%/sigv4.h \
 	%D%/store.c %D%/store.h

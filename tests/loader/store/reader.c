@@ -68,7 +68,8 @@ static int read_batch(void *arg, uint64_t batch, unsigned thread)
 int main(int argc, char **argv)
 {
     static const struct store_policy policy = {.anything = true};
-    uint64_t count, requests, ranges;
+    struct ahead_counts counts;
+    uint64_t count;
     struct object_facts facts;
     struct plenum_error err;
     struct parallel loop = {.threads = THREADS, .turn = read_batch};
@@ -96,8 +97,9 @@ int main(int argc, char **argv)
     (void)fclose(file);
     loop.count = count / BATCH;
     (void)parallel_run(&loop);
-    ahead_count(&requests, &ranges);
-    printf("%u %" PRIu64 " %" PRIu64 "\n", atomic_load(&job.failed), requests, ranges);
+    ahead_count(&counts);
+    printf("%u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", atomic_load(&job.failed), counts.requests,
+           counts.ranges, counts.hedges);
     store_forget(&job);
     store_close(job.object);
     free(bytes);

@@ -195,12 +195,12 @@ Test(answer, racy_times)
     object_judge_time(&facts, 1001);
     cr_expect(facts.racy);
     object_judge_time(&facts, 1002);
-    cr_expect(!facts.racy);
+    cr_expect(not(facts.racy));
     object_judge_time(&facts, 0);
     cr_expect(facts.racy, "the store does not say what time it is");
     (void)strcpy(facts.etag, "v1");
     object_judge_time(&facts, 1000);
-    cr_expect(!facts.racy);
+    cr_expect(not(facts.racy));
 }
 
 Test(answer, versions)
@@ -211,16 +211,16 @@ Test(answer, versions)
     known = (struct object_facts){.size = 5, .version = object_version(&now)};
     cr_expect(object_is_same(&now, &known), "by a hash of the ETag");
     (void)strcpy(now.etag, "v2");
-    cr_expect(!object_is_same(&now, &known));
+    cr_expect(not(object_is_same(&now, &known)));
     now.etag[0] = '\0';
-    cr_expect(!object_is_same(&now, &known));
+    cr_expect(not(object_is_same(&now, &known)));
     known.version = object_version(&now);
     cr_expect(object_is_same(&now, &known), "by its time");
     now.mtime_s++;
-    cr_expect(!object_is_same(&now, &known));
+    cr_expect(not(object_is_same(&now, &known)));
     now = (struct object_facts){.size = 5};
     known.version = object_version(&now);
     cr_expect(object_is_same(&now, &known), "if the store has neither");
     now.size++;
-    cr_expect(!object_is_same(&now, &known));
+    cr_expect(not(object_is_same(&now, &known)));
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* hedge.h - decides when a request for a range is late, and whether it may be sent once more. Pure;
+ * the caller has a lock. */
+#ifndef LOADER_STORE_HEDGE_H
+#define LOADER_STORE_HEDGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { HEDGE_SIZES = 5, HEDGE_TIMES = 64 };
+
+/** How long recent requests of some sizes took. */
+struct hedge_times {
+    uint32_t count[HEDGE_TIMES]; /* by time */
+    uint32_t total;
+};
+
+/** Zero-initialised. */
+struct hedge {
+    struct hedge_times times[HEDGE_SIZES];
+    uint32_t hundredths; /* of requests that may be sent again */
+};
+
+/** A request for `len` bytes has succeeded after `ns`. */
+void hedge_note(struct hedge *h, uint64_t len, uint64_t ns);
+
+/** After how long a request for `len` bytes is late: 99 % of the recent ones were faster. 0: too
+ * few are known. */
+uint64_t hedge_late_ns(const struct hedge *h, uint64_t len);
+
+/** May a late request be sent again? Takes from the budget, which is 3 % of the requests. */
+bool hedge_take(struct hedge *h);
+
+#endif
