@@ -24,6 +24,7 @@
 #include "common/util/json.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
+#include "loader/ctl/plan_fetch.h"
 
 enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
 
@@ -35,6 +36,7 @@ struct plan_arguments {
     unsigned num_replicas;
     struct ctl_jpegs jpegs; /* JPEGs among the measured samples */
     uint64_t substituted;   /* measured samples that replaced bad ones */
+    struct plan_fetch fetch;
     bool json;
 };
 
@@ -98,12 +100,13 @@ static int measure_image(const char *dataset, struct plan_arguments *a, struct p
     struct render_scratch scratch = {0};
     struct render_result result;
     struct ctl_stream s;
-    uint64_t begin = 0;
+    uint64_t begin = 0, wall = 0;
     uint8_t *pixels;
     int r = ctl_stream_open(dataset, &a->stream, &s, err);
 
     if (r < 0)
         return r;
+    plan_fetch_init(&s, &a->fetch);
     pixels = malloc(render_bytes(&s.spec));
     if (!pixels) {
         r = error_set(err, -ENOMEM, "out of memory");
@@ -115,6 +118,7 @@ static int measure_image(const char *dataset, struct plan_arguments *a, struct p
             goto out;
         if (p == 0) {
             begin = time_cpu_ns();
+            wall = time_now_ns();
         } else {
             struct ctl_jpegs kind = ctl_jpegs_of(scratch.files.own.bytes, scratch.files.own.len);
 
@@ -125,6 +129,9 @@ static int measure_image(const char *dataset, struct plan_arguments *a, struct p
         ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);
     }
     a->image_ns = (time_cpu_ns() - begin) / SAMPLES_MEASURED;
+    wall = (time_now_ns() - wall) / SAMPLES_MEASURED;
+    if (a->fetch.samples > 0) /* each of these samples was a request */
+        a->fetch.request_ns = max_u64(wall, a->image_ns + 1) - a->image_ns;
 
 out:
     ctl_end_progress();
@@ -137,6 +144,8 @@ out:
 struct plan_row {
     uint64_t replicas;
     double step_ms, rate, efficiency, cores;
+    double epoch_s,
+        megabits; /* of a data set in a store: an epoch takes so long, and needs so much */
 };
 
 static struct plan_row estimate(const struct plan_arguments *a, uint64_t replicas)
@@ -145,12 +154,15 @@ static struct plan_row estimate(const struct plan_arguments *a, uint64_t replica
     double alone = ga * (double)max_u64(a->micro_batch_ns, a->copy_ns) / (double)NS_PER_SEC;
     double step = alone + (replicas > 1 ? (double)a->allreduce_ns / (double)NS_PER_SEC : 0);
     double rate = (double)replicas * a->stream.micro_batch * ga / step;
+    double mean = (double)a->fetch.bytes / (double)max_u64(a->fetch.samples, 1);
 
     return (struct plan_row){.replicas = replicas,
                              .step_ms = step * 1e3,
                              .rate = rate,
                              .efficiency = 100 * alone / step,
-                             .cores = rate * (double)a->image_ns / (double)NS_PER_SEC};
+                             .cores = rate * (double)a->image_ns / (double)NS_PER_SEC,
+                             .epoch_s = (double)a->fetch.samples / rate,
+                             .megabits = rate * mean * 8 / 1e6};
 }
 
 static void print_text(const struct plan_arguments *a)
@@ -159,16 +171,21 @@ static void print_text(const struct plan_arguments *a)
         printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
     if (a->copy_ns > a->micro_batch_ns)
         printf("copying to the device takes longer than computing, and bounds the steps\n\n");
-    printf("replicas  step (ms)   images/s  efficiency  loader cores\n");
+    plan_fetch_print(&a->fetch);
+    printf("replicas  step (ms)   images/s  efficiency  loader cores%s\n",
+           a->fetch.samples > 0 ? "   Mbit/s  epoch (min)" : "");
     for (unsigned i = 0; i < a->num_replicas; i++) {
         struct plan_row row = estimate(a, a->replicas[i]);
 
         printf("%8llu %10.1f %10.0f %10.1f%%", (unsigned long long)row.replicas, row.step_ms,
                row.rate, row.efficiency);
         if (a->image_ns)
-            printf(" %13.1f\n", row.cores);
+            printf(" %13.1f", row.cores);
         else
-            printf("             ?\n");
+            printf("             ?");
+        if (a->fetch.samples > 0)
+            printf(" %8.0f %12.1f", row.megabits, row.epoch_s / 60);
+        putchar('\n');
     }
     if (a->jpegs.progressive > 0)
         putchar('\n');
@@ -189,6 +206,7 @@ static void print_json(const struct plan_arguments *a)
     json_number(&j, "measured_jpegs", a->jpegs.all);
     json_number(&j, "measured_progressive", a->jpegs.progressive);
     json_number(&j, "measured_substituted", a->substituted);
+    plan_fetch_json(&a->fetch, &j);
     json_begin_array(&j, "rows", false);
     for (unsigned i = 0; i < a->num_replicas; i++) {
         struct plan_row row = estimate(a, a->replicas[i]);
@@ -200,6 +218,10 @@ static void print_json(const struct plan_arguments *a)
         json_real(&j, "efficiency_percent", row.efficiency, 2);
         if (a->image_ns)
             json_real(&j, "loader_cores", row.cores, 2);
+        if (a->fetch.samples > 0) {
+            json_real(&j, "megabits_per_second", row.megabits, 1);
+            json_real(&j, "epoch_seconds", row.epoch_s, 1);
+        }
         json_end_object(&j);
     }
     json_end_array(&j);

@@ -17,6 +17,7 @@ plenumctl_SOURCES = \
 	%D%/cmd_make_sample.c \
 	%D%/cmd_order.c \
 	%D%/cmd_pack.c \
+	%D%/plan_fetch.c %D%/plan_fetch.h \
 	%D%/pack_job.c %D%/pack_job.h \
 	%D%/pack_record.c %D%/pack_record.h \
 	%D%/pack_report.c %D%/pack_report.h \

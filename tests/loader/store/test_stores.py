@@ -580,6 +580,23 @@ class Stores(unittest.TestCase):
         self.assertIn(want, self.feed(name, loader))
         self.assertLessEqual(self.store.most_in_flight, 4 * 3 + 2)  # samples are not all as large as the mean
 
+    def test_plan_command(self):
+        """plenumctl plan says what an epoch fetches"""
+        for shuffle, least, most in (("global", 120, 120), ("none", 1, 20), ("block:4", 30, 30)):
+            got = run(CTL, "plan", "tar:s3://data/sets", "-p", PIPELINE, "-m", "10", "--micro-batch-time", "1s", "-r",
+                      "2", "--shuffle", shuffle, "--json", env=self.env)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            plan = json.loads(got.stdout)
+            store, row = plan["store"], plan["rows"][0]
+            self.assertEqual(store["samples"], 120)
+            self.assertTrue(least <= store["requests"] <= most, store)
+            self.assertGreater(store["request_us"], 0)
+            self.assertEqual(row["epoch_seconds"], 6)
+            self.assertAlmostEqual(row["megabits_per_second"], store["bytes"] / 120 * 20 * 8 / 1e6, delta=0.1)
+        local = run(CTL, "plan", f"tar:{self.shards}", "-p", PIPELINE, "-m", "10", "--micro-batch-time", "1s", "--json",
+                    env=self.env)
+        self.assertNotIn("store", json.loads(local.stdout))
+
     def test_hedge(self):
         """a request that is late is sent once more"""
         lock, again, released = threading.Lock(), {}, []
