@@ -74,8 +74,10 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
     return *at <= end;
 }
 
-static const char *const schemes[] = {
-    [DATANAME_S3] = "s3://", [DATANAME_HTTPS] = "https://", [DATANAME_HTTP] = "http://"};
+static const char *const schemes[] = {[DATANAME_S3] = "s3://",
+                                      [DATANAME_HTTPS] = "https://",
+                                      [DATANAME_HTTP] = "http://",
+                                      [DATANAME_HF] = "hf://"};
 
 const char *dataname_scheme(enum dataname_scheme scheme)
 {

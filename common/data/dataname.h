@@ -10,7 +10,7 @@
 #include <plenum/error.h>
 
 /** The schemes of names in stores. */
-enum dataname_scheme { DATANAME_S3, DATANAME_HTTPS, DATANAME_HTTP };
+enum dataname_scheme { DATANAME_S3, DATANAME_HTTPS, DATANAME_HTTP, DATANAME_HF };
 
 /** "s3://" and so on. */
 const char *dataname_scheme(enum dataname_scheme scheme);

@@ -18,6 +18,7 @@
 #include "common/data/dataname.h"
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
+#include "loader/store/hugging_face.h"
 #include "loader/store/store_place.h"
 
 enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
@@ -40,12 +41,34 @@ struct remote {
     size_t num_objects;
 };
 
+/* Replace a name or pattern on the Hugging Face Hub by its URL. */
+static int expand_hub(struct dataset *d, struct plenum_error *err)
+{
+    enum dataname_scheme scheme;
+    char *url;
+    int r;
+
+    if (!dataname_after_scheme(d->where, &scheme) || scheme != DATANAME_HF)
+        return 0;
+    r = hugging_face_url(d->where, &url, err);
+    if (r < 0)
+        return r;
+    free(d->where);
+    d->where = url;
+    return 0;
+}
+
 int remote_create(struct dataset *d, const struct dataset_options *options,
                   struct plenum_error *err)
 {
+    int r;
+
     d->remote = calloc(1, sizeof(*d->remote));
     if (!d->remote)
         return error_set(err, -ENOMEM, "out of memory");
+    r = expand_hub(d, err);
+    if (r < 0)
+        return r;
     d->remote->policy =
         (struct store_policy){.prefixes = (const char *const *)d->scope.roots,
                               .count = d->scope.num_roots,

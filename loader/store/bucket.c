@@ -17,6 +17,7 @@
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "loader/store/hedge.h"
+#include "loader/store/hugging_face.h"
 #include "loader/store/sigv4.h"
 
 enum {
@@ -419,6 +420,10 @@ int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucke
             goto out;
         if (!request.credentials->anonymous)
             r = add_signature(&request, &e, path, query->query, skew);
+    } else if (r == 0 && b->scheme == DATANAME_HTTPS) {
+        char *token = hugging_face_header(e.host);
+
+        r = token ? add_header(&request, token) : 0;
     }
     if (r < 0)
         (void)error_set(err, r, "out of memory");

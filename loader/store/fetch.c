@@ -111,7 +111,8 @@ static const char *remedy(const struct fetching *f, const struct bucket_request 
     const char *code = f->document.code;
 
     if (!bucket_is_s3(f->fetch->bucket))
-        return "it does not allow this host to read the file";
+        return "it does not allow this host to read the file (a private one of the Hugging Face "
+               "Hub needs HF_TOKEN)";
     if (strcmp(code, "InvalidObjectState") == 0)
         return "the object is archived: restore it first";
     if (strcmp(code, "SignatureDoesNotMatch") == 0)

@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/libstore.la
 	%D%/exchange.c %D%/exchange.h \
 	%D%/fetch.c %D%/fetch.h \
 	%D%/hedge.c %D%/hedge.h \
+	%D%/hugging_face.c %D%/hugging_face.h \
 	%D%/listing.c %D%/listing.h \
 	%D%/race.c %D%/race.h \
 	%D%/store_place.c %D%/store_place.h \

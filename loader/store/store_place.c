@@ -17,6 +17,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "loader/store/hugging_face.h"
 
 size_t place_root_length(const char *text)
 {
@@ -143,6 +144,19 @@ static int parse_key(const char *at, struct store_place *p, struct plenum_error 
     return 0;
 }
 
+/* Parse a name on the Hugging Face Hub: it becomes a URL. */
+static int parse_hub(const char *text, struct store_place *ret, struct plenum_error *err)
+{
+    char *url;
+    int r = hugging_face_url(text, &url, err);
+
+    if (r < 0)
+        return r;
+    r = place_parse(url, ret, err);
+    free(url);
+    return r;
+}
+
 int place_parse(const char *text, struct store_place *ret, struct plenum_error *err)
 {
     struct store_place p = {0};
@@ -152,6 +166,8 @@ int place_parse(const char *text, struct store_place *ret, struct plenum_error *
 
     if (!host)
         return error_set(err, -EINVAL, "%s: it does not begin with s3:// or https://", text);
+    if (p.scheme == DATANAME_HF)
+        return parse_hub(text, ret, err);
     len = strcspn(host, "/");
     r = p.scheme == DATANAME_S3 ? parse_bucket(host, len, &p, err) : parse_host(host, len, &p, err);
     if (r == 0)

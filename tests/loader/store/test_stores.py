@@ -580,6 +580,25 @@ class Stores(unittest.TestCase):
         self.assertIn(want, self.feed(name, loader))
         self.assertLessEqual(self.store.most_in_flight, 4 * 3 + 2)  # samples are not all as large as the mean
 
+    def test_hub(self):
+        """files on the Hugging Face Hub, which redirects"""
+        self.store.signed = False
+        self.env["HF_ENDPOINT"], self.env["HF_TOKEN"] = self.store.url + "/", "planted-token"
+        for name in os.listdir(self.shards):
+            self.store.put(f"/cdn/{name}", self.store.objects[f"/data/sets/{name}"])
+            self.store.routes[f"/datasets/o/n/resolve/main/a b/{name}"] = \
+                lambda r, name=name: r.send(302, headers={"Location": f"/cdn/{name}?signature=1"})
+        name = "hf://datasets/o/n/a b/train-{000..002}.tar"
+        self.assertEqual(self.hash(name), self.local)
+        self.assertEqual(self.hash(f"tar:{name}"), self.local)
+        loader = self.start_loader("--root", "hf://datasets/o/n")
+        self.assertRegex(self.feed(name, loader), "redirects to .*/cdn/train-00..tar, which is not below a --root")
+        self.doCleanups()
+        loader = self.start_loader("--root", "hf://datasets/o/n", "--root", f"{self.store.url}/cdn")
+        self.assertIn(self.local, self.feed(name, loader))
+        self.assertIn("not below a --root", self.feed("hf://datasets/o/other/a b/train-000.tar", loader))
+        self.assertIn("have the form", self.hash("tar:hf://models/o/n/x.tar"))
+
     def test_plan_command(self):
         """plenumctl plan says what an epoch fetches"""
         for shuffle, least, most in (("global", 120, 120), ("none", 1, 20), ("block:4", 30, 30)):
