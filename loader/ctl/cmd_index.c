@@ -14,12 +14,13 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/dataset/hint_cache.h"
+#include "loader/dataset/sidecar.h"
 
 struct index_arguments {
     const char *cache_dir;
     uint32_t threads;
     const char *compare;
-    bool tiles, rebuild, json;
+    bool tiles, rebuild, upload, json;
 };
 
 /* The state of --tiles. */
@@ -42,6 +43,8 @@ static const struct option_def defs[] = {
              "first epoch"},
     {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild),
      .help = "rebuild the index even if it seems to be up to date"},
+    {"upload", 0, NULL, OPTION_FLAG, AT(upload),
+     .help = "also write the index beside the archives in S3, where loaders of all hosts find it"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      .help = "threads that read folders and decode (default: one per CPU)"},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir),
@@ -252,6 +255,7 @@ static int run(int argc, char **argv)
     struct plenum_error err;
     struct dataset *dataset;
     struct tiles tiles = {0};
+    char *uploaded = NULL;
     uint64_t begin = time_now_ns();
     int r;
 
@@ -271,11 +275,20 @@ static int run(int argc, char **argv)
         dataset_unref(dataset);
         return ctl_fail("index", &err);
     }
+    if (a.upload)
+        r = sidecar_upload(dataset, &uploaded, &err);
+    if (r < 0) {
+        dataset_unref(dataset);
+        return ctl_fail("index", &err);
+    }
     if (a.json)
         print_json(dataset, a.tiles ? &tiles : NULL);
     else
         print_text(dataset, a.tiles ? &tiles : NULL,
                    (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+    if (uploaded && !a.json)
+        printf("uploaded     %s\n", uploaded);
+    free(uploaded);
     r = a.compare ? compare(dataset, a.compare, &err) : 0;
     dataset_unref(dataset);
     return r < 0 ? ctl_fail("index", &err) : r;

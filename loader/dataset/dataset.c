@@ -208,6 +208,7 @@ void dataset_unref(struct dataset *dataset)
     free(dataset->where);
     free(dataset->index_path);
     free(dataset->subject);
+    free(dataset->sidecar);
     free(dataset->bad_path);
     free(dataset->name);
     free(dataset);

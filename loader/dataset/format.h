@@ -44,6 +44,7 @@ struct dataset {
     struct remote *remote;              /* archives in a store, or NULL (remote.h) */
     void *state;                        /* private to the format */
     char *subject;                      /* identifies the indexed data */
+    char *sidecar;                      /* the same of an uploaded index, or NULL */
     char warning[512];                  /* a message about files that were left out, or "" */
     char *index_path;                   /* or NULL */
     struct label_rule labels;           /* label-offset and classes */

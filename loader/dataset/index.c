@@ -183,6 +183,25 @@ bool index_is_alike(const struct index *now, const struct index *index)
     return damaged || has_classes(now, index);
 }
 
+int index_copy_as(const struct index *index, const char *subject, void **ret, size_t *len)
+{
+    size_t more = strlen(subject) + 1;
+    struct index_header *h = malloc(index->bytes + more);
+
+    if (!h)
+        return -ENOMEM;
+    memcpy(h, index->header, index->bytes);
+    assert(h->names_at + h->names_bytes == index->bytes); /* names come last */
+    memcpy((char *)h + index->bytes, subject, more);
+    h->subject = h->names_bytes;
+    h->names_bytes += more;
+    h->file_bytes += more;
+    h->checksum = checksum_of(h, index->bytes + more);
+    *ret = h;
+    *len = index->bytes + more;
+    return 0;
+}
+
 int index_write(const struct index *index, const char *path)
 {
     return cache_write(path, index->header, index->bytes);

@@ -91,6 +91,10 @@ void index_set_head(struct index *index, uint64_t i, const struct index_head *he
  * unknown, are not compared by label. */
 bool index_is_alike(const struct index *now, const struct index *index);
 
+/** Copy the index with another subject, as the content of a file: malloc in `*ret` [*len], or
+ * -ENOMEM. */
+int index_copy_as(const struct index *index, const char *subject, void **ret, size_t *len);
+
 /** Write the index to the cache folder atomically: 0 or -errno. */
 int index_write(const struct index *index, const char *path);
 

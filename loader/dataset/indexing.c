@@ -24,6 +24,7 @@
 #include "common/util/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/cache_limit.h"
+#include "loader/dataset/sidecar.h"
 
 /* Describe an index: the names of images, the roots, the owner of the cache, the classes of
  * "classes=", the folder without links (a link in its path may change), and the name of the data
@@ -57,7 +58,7 @@ static int set_index_path(struct dataset *d, const struct dataset_options *optio
     bool kept = cache_folder(options->cache_dir, cache, sizeof(cache)) == 0;
 
     d->subject = subject_of(d, cache_owner(cache));
-    if (!d->subject)
+    if (!d->subject || sidecar_init(d) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     hash = XXH3_128bits(d->subject, strlen(d->subject));
     if (kept)
@@ -113,12 +114,17 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
         options); /* files may seem missing because dataset_open() was cancelled */
 }
 
+/* Does an index belong to the data set? An uploaded one names no user. */
+static bool is_subject(const struct dataset *d, const char *subject)
+{
+    return strcmp(subject, d->subject) == 0 || sidecar_is_subject(d, subject);
+}
+
 static bool open_fresh(struct dataset *d)
 {
     if (!d->index_path || index_open(d->index_path, &d->index) < 0)
         return false;
-    if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d) &&
-        fingerprint_holds(d)) {
+    if (is_subject(d, index_subject(&d->index)) && d->format->fresh(d) && fingerprint_holds(d)) {
         d->index_hold = cache_hold(d->index_path, NULL);
         return true;
     }
@@ -196,7 +202,8 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
             return error_set(err, r, "another process is indexing %s", d->name);
         if (lock < 0)
             forget_path(d);
-        if (!options->rebuild && open_fresh(d)) { /* another process has built it */
+        /* another process has built it, or someone has uploaded it */
+        if (!options->rebuild && (open_fresh(d) || (sidecar_fetch(d) && open_fresh(d)))) {
             io_close(&lock);
             return 0;
         }

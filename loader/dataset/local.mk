@@ -49,6 +49,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/pattern.c %D%/pattern.h \
 	%D%/remote.c %D%/remote.h \
 	%D%/scope.c %D%/scope.h \
+	%D%/sidecar.c %D%/sidecar.h \
 	%D%/source.c %D%/source.h \
 	%D%/sample_fields.c \
 	%D%/sample_file.c \

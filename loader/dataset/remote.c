@@ -612,3 +612,17 @@ int remote_read_whole(const struct dataset *d, const char *name, uint64_t most, 
         *stamp = remote_stamp(&facts);
     return r;
 }
+
+int remote_write(const struct dataset *d, const char *name, const void *bytes, size_t len,
+                 char **ret, struct plenum_error *err)
+{
+    char *whole = whole_name(d, name);
+    int r = whole ? store_write(whole, bytes, len, &d->remote->policy, err)
+                  : error_set(err, -ENOMEM, "out of memory");
+
+    if (r == 0)
+        *ret = whole;
+    else
+        free(whole);
+    return r;
+}

@@ -19,7 +19,9 @@ enum { STORE_HASH_BYTES = 32, STORE_BACKEND_VERSION = 2 };
  * header(), body(), late() and done() run in the module's thread and must not block.
  */
 struct transfer {
-    const char *method; /* "GET" or "PUT", without a body */
+    const char *method;    /* "GET" or "PUT" */
+    const uint8_t *upload; /* [upload_len]: the body of PUT */
+    size_t upload_len;
     const char *url;
     const char *const *headers; /* "Name: value", ends with NULL */
     uint64_t connect_ns;        /* longest time until it is connected */

@@ -343,21 +343,23 @@ static int add_range(struct bucket_request *r, const struct wanted_range *want)
 
 /* Add the headers of a signature. */
 static int add_signature(struct bucket_request *r, const struct endpoint *e, const char *path,
-                         const char *query, int64_t skew_s)
+                         const struct bucket_query *query, int64_t skew_s)
 {
-    static const char empty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const struct store_backend *backend = store_backend_get(NULL);
     const struct credentials *c = r->credentials;
+    char payload[2 * STORE_HASH_BYTES + 1] =
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* of nothing */
     char date[SIGV4_DATE_BYTES];
     const struct sigv4_header headers[] = {{"host", e->host},
-                                           {"x-amz-content-sha256", empty},
+                                           {"x-amz-content-sha256", payload},
                                            {"x-amz-date", date},
                                            {"x-amz-security-token", c->token}};
-    struct sigv4_request request = {.method = "GET",
+    struct sigv4_request request = {.method = query->upload ? "PUT" : "GET",
                                     .path = path,
-                                    .query = query,
+                                    .query = query->query,
                                     .headers = headers,
                                     .num_headers = c->token[0] ? 4 : 3,
-                                    .payload_hash = empty,
+                                    .payload_hash = payload,
                                     .region = e->region,
                                     .service = "s3",
                                     .key_id = c->key_id,
@@ -368,7 +370,9 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
 
     sigv4_date((time_t)((int64_t)(time_clock_ns(CLOCK_REALTIME) / NS_PER_SEC) + skew_s), date);
     assert(!c->anonymous);
-    authorization = sigv4_authorization(store_backend_get(NULL), &request);
+    if (query->upload)
+        sigv4_hash(backend, query->upload, query->upload_len, payload);
+    authorization = sigv4_authorization(backend, &request);
     if (!authorization)
         return -ENOMEM;
     code = add_header(r, str_format("Authorization: %s", authorization));
@@ -376,7 +380,7 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
     if (code == 0)
         code = add_header(r, str_format("x-amz-date: %s", date));
     if (code == 0)
-        code = add_header(r, str_format("x-amz-content-sha256: %s", empty));
+        code = add_header(r, str_format("x-amz-content-sha256: %s", payload));
     if (code == 0 && c->token[0])
         code = add_header(r, str_format("x-amz-security-token: %s", c->token));
     return code;
@@ -419,7 +423,7 @@ int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucke
         if (r < 0)
             goto out;
         if (!request.credentials->anonymous)
-            r = add_signature(&request, &e, path, query->query, skew);
+            r = add_signature(&request, &e, path, query, skew);
     } else if (r == 0 && b->scheme == DATANAME_HTTPS) {
         char *token = hugging_face_header(e.host);
 

@@ -68,10 +68,12 @@ struct bucket_query {
     const char *query;               /* encoded, in the order of names; "" */
     const struct wanted_range *want; /* or NULL */
     const struct credentials *bad;   /* credentials_get() */
-    bool at_once;                    /* -EAGAIN instead of finding or renewing credentials */
+    const void *upload;              /* [upload_len]: a PUT request with this body; or NULL */
+    size_t upload_len;
+    bool at_once; /* -EAGAIN instead of finding or renewing credentials */
 };
 
-/** Build and sign a GET request. Errors: those of credentials_get(); -ENOMEM. */
+/** Build and sign a request. Errors: those of credentials_get(); -ENOMEM. */
 int bucket_sign(struct bucket *bucket, const struct bucket_query *query, struct bucket_request *ret,
                 struct plenum_error *err);
 /** Build a GET request for a URL that is used as it is, without a signature. */

@@ -49,6 +49,7 @@ struct flight {
     struct flight *next, *prev;
     CURL *easy;
     struct curl_slist *headers;
+    size_t uploaded;   /* bytes of the request's body */
     uint64_t moved_ns; /* when a byte last arrived */
     bool stopped, refused_address, was_late;
     char why[CURL_ERROR_SIZE];
@@ -167,6 +168,30 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
     return 0; /* ends the request */
 }
 
+/* Give bytes of the request's body. */
+static size_t give_body(char *bytes, size_t size, size_t count, void *arg)
+{
+    struct flight *f = arg;
+    size_t n = (size_t)min_u64(size * count, f->transfer->upload_len - f->uploaded);
+
+    f->moved_ns = time_now_ns();
+    if (n > 0)
+        memcpy(bytes, f->transfer->upload + f->uploaded, n);
+    f->uploaded += n;
+    return n;
+}
+
+/* The body is sent again, over another connection. */
+static int seek_body(void *arg, curl_off_t offset, int origin)
+{
+    struct flight *f = arg;
+
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > f->transfer->upload_len)
+        return CURL_SEEKFUNC_CANTSEEK;
+    f->uploaded = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
 static struct flight *take_flight(void)
 {
     struct flight *f = engine.free;
@@ -242,7 +267,11 @@ static void set_options(struct flight *f)
         (void)curl_easy_setopt(e, CURLOPT_PROXY, "");
     if (strcmp(t->method, "PUT") == 0) {
         (void)curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
-        (void)curl_easy_setopt(e, CURLOPT_INFILESIZE, 0L);
+        (void)curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)t->upload_len);
+        (void)curl_easy_setopt(e, CURLOPT_READFUNCTION, give_body);
+        (void)curl_easy_setopt(e, CURLOPT_READDATA, f);
+        (void)curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, seek_body);
+        (void)curl_easy_setopt(e, CURLOPT_SEEKDATA, f);
     }
 }
 

@@ -123,8 +123,8 @@ static const char *remedy(const struct fetching *f, const struct bucket_request 
         (void)snprintf(ret, size,
                        "it is not public: set credentials instead of AWS_NO_SIGN_REQUEST");
     else
-        (void)snprintf(ret, size, "its credentials (%s) may not read it: let them, or use others",
-                       source);
+        (void)snprintf(ret, size, "its credentials (%s) may not %s it: let them, or use others",
+                       source, f->fetch->upload ? "write" : "read");
     return ret;
 }
 
@@ -348,8 +348,12 @@ static int judge(struct fetching *f, const struct exchange *x, const struct buck
 static int sign(struct fetching *f, struct bucket_request *request)
 {
     const struct fetch *fetch = f->fetch;
-    struct bucket_query query = {
-        .key = fetch->key, .query = fetch->query, .want = fetch->want, .bad = f->bad};
+    struct bucket_query query = {.key = fetch->key,
+                                 .query = fetch->query,
+                                 .want = fetch->want,
+                                 .bad = f->bad,
+                                 .upload = fetch->upload,
+                                 .upload_len = fetch->upload_len};
     int r;
 
     if (f->url)
@@ -407,7 +411,9 @@ static int try_once(struct fetching *f, enum next_step *next)
     r = bucket_enter(fetch->bucket, fetch->policy->cancel);
     if (r < 0)
         goto out;
-    x.transfer = (struct transfer){.method = "GET",
+    x.transfer = (struct transfer){.method = fetch->upload ? "PUT" : "GET",
+                                   .upload = fetch->upload,
+                                   .upload_len = fetch->upload_len,
                                    .url = request.url,
                                    .headers = request.headers,
                                    .connect_ns = bucket_times()->connect_ns,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch.h - a GET request that is repeated until it succeeds, or until repeating it is of no use.
- * */
+/* fetch.h - a request, usually GET, that is repeated until it succeeds, or until repeating it is of
+ * no use. */
 #ifndef LOADER_STORE_FETCH_H
 #define LOADER_STORE_FETCH_H
 
@@ -32,6 +32,8 @@ struct fetch {
     const char *name, *key, *query;
     const struct wanted_range *want; /* or NULL: the body is kept in `body` */
     uint8_t *dst;                    /* NULL, with `want`: only the header is of interest */
+    const void *upload;              /* [upload_len]: write the object; otherwise NULL */
+    size_t upload_len;
     const struct store_policy *policy;
     struct fetch_moved *moved; /* or NULL */
 

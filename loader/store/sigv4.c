@@ -25,6 +25,15 @@ static void hex(const uint8_t hash[STORE_HASH_BYTES], char ret[2 * STORE_HASH_BY
         (void)snprintf(ret + 2 * i, 3, "%02x", hash[i]);
 }
 
+void sigv4_hash(const struct store_backend *backend, const void *bytes, size_t len,
+                char ret[2 * STORE_HASH_BYTES + 1])
+{
+    uint8_t hash[STORE_HASH_BYTES];
+
+    backend->sha256(bytes, len, hash);
+    hex(hash, ret);
+}
+
 /* The names of the signed headers, "host;x-amz-date", malloc. */
 static char *signed_names(const struct sigv4_request *r)
 {
@@ -43,7 +52,6 @@ static char *signed_names(const struct sigv4_request *r)
 static int hash_request(const struct store_backend *backend, const struct sigv4_request *r,
                         const char *names, char ret[2 * STORE_HASH_BYTES + 1])
 {
-    uint8_t hash[STORE_HASH_BYTES];
     char *text = str_format("%s\n%s\n%s\n", r->method, r->path, r->query);
 
     for (size_t i = 0; text && i < r->num_headers; i++) {
@@ -60,8 +68,7 @@ static int hash_request(const struct store_backend *backend, const struct sigv4_
     }
     if (!text)
         return -1;
-    backend->sha256(text, strlen(text), hash);
-    hex(hash, ret);
+    sigv4_hash(backend, text, strlen(text), ret);
     free(text);
     return 0;
 }

@@ -378,3 +378,28 @@ int store_read_whole(const char *name, uint64_t most, const struct store_policy 
     *ret = text;
     return 0;
 }
+
+int store_write(const char *name, const void *bytes, size_t len, const struct store_policy *policy,
+                struct plenum_error *err)
+{
+    struct opened_place p;
+    struct fetch fetch;
+    int r = open_place(name, policy, &p, err);
+
+    if (r < 0)
+        return r;
+    fetch = (struct fetch){.bucket = p.bucket,
+                           .name = p.name,
+                           .key = p.place.key,
+                           .query = "",
+                           .upload = bytes,
+                           .upload_len = len,
+                           .policy = policy};
+    r = bucket_is_s3(p.bucket)
+            ? fetch_run(&fetch, err)
+            : error_set(err, -EOPNOTSUPP, "%s: files behind HTTP cannot be written: use s3://",
+                        p.name);
+    fetch_fini(&fetch);
+    opened_fini(&p);
+    return r;
+}

@@ -63,4 +63,13 @@ void store_forget(const void *owner);
 int store_read_whole(const char *name, uint64_t most, const struct store_policy *policy, char **ret,
                      struct object_facts *facts, struct plenum_error *err);
 
+/**
+ * Write an object in S3, whatever was there.
+ *
+ * Errors: those of fetch_run(); -EACCES the policy does not allow it; -EOPNOTSUPP the place is not
+ * in S3.
+ */
+int store_write(const char *name, const void *bytes, size_t len, const struct store_policy *policy,
+                struct plenum_error *err);
+
 #endif

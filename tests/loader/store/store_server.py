@@ -92,6 +92,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def do_PUT(self):
+        self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.do_GET()
 
     def do_GET(self):
@@ -124,7 +125,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
             store.check(self)
             query = dict(urllib.parse.parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
-            if "list-type" in query:
+            if self.command == "PUT":
+                if hashlib.sha256(self.body).hexdigest() != self.headers["x-amz-content-sha256"]:
+                    raise Answer(400, "XAmzContentSHA256Mismatch")
+                store.put(path, self.body)
+                self.send(200)
+            elif "list-type" in query:
                 self.send(200, store.list(path.strip("/"), query).encode(), {"Content-Type": "application/xml"})
             else:
                 self.send(*store.get(path, self.headers.get("Range"), self.headers.get("If-Match")))

@@ -289,6 +289,43 @@ class Stores(unittest.TestCase):
         self.store.put("/data/sets/train-001.tar", self.store.objects["/data/sets/train-002.tar"])
         self.assertNotEqual(self.hash(name), self.local)
 
+    def test_upload(self):
+        """an index that was uploaded spares reading the headers, while it matches"""
+        name = "tar:s3://data/sets/train-{000..002}.tar"
+
+        def index(*options):
+            self.env["PLENUM_CACHE_DIR"], before = tempfile.mkdtemp(dir=self.folder), self.store.count
+            got = run(CTL, "index", name, *options, env=self.env)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            return self.store.count - before, re.search(r"fingerprint +(\w+)", got.stdout).group(1)
+
+        failing, before = [3], list(self.store.objects)
+
+        def busy(request, path):
+            failing[0] -= request.command == "PUT"
+            if request.command == "PUT" and failing[0] >= 0:
+                raise store_server.Answer(503, "SlowDown")
+            return False
+
+        self.store.fault = busy
+        _, fingerprint = index("--upload")
+        self.assertLess(failing[0], 0)
+        (sidecar,) = set(self.store.objects) - set(before)
+        self.assertRegex(sidecar, r"^/data/sets/\.plenum-[0-9a-f]{16}\.index$")
+        second, again = index()
+        self.assertLess(second, 10)
+        self.assertEqual(again, fingerprint)
+        self.assertEqual(self.hash(name), self.local)
+        self.store.put("/data/sets/train-001.tar", self.store.objects["/data/sets/train-002.tar"])
+        self.assertGreater(index()[0], 20)  # it no longer matches
+        self.assertEqual(index("--upload")[1], index()[1])
+        whole = self.store.objects[sidecar]
+        for bad in (b"", whole[:-1], whole[:1000] + b"x" + whole[1001:]):
+            self.store.put(sidecar, bad)
+            self.assertGreater(index()[0], 20)
+        local = run(CTL, "index", f"tar:{self.shards}", "--upload", env=self.env)
+        self.assertIn("only an index of archives in a store can be uploaded", local.stderr)
+
     def test_racy(self):
         """without an ETag, a time proves nothing while it is recent"""
         self.store.signed = False
