@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/cache %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/sampling %D%/stages %D%/stall %D%/stream
+bench_programs = %D%/cache %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/sampling %D%/slow_store %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
@@ -35,6 +35,7 @@ endif
 %C%_stages_LDADD = $(bench_libs)
 
 %C%_sampling_LDADD = common/libcommon.la
+%C%_slow_store_LDADD = common/libcommon.la
 
 %C%_cache_SOURCES = %D%/bench_cache.c
 %C%_cache_LDADD = loader/cache/libcache.la common/libcommon.la
@@ -60,4 +61,4 @@ bench_programs += %D%/comm
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
 endif
-EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/columns.py %D%/count.c %D%/device %D%/hostile %D%/instructions %D%/normalise_torch.py %D%/peers/compare %D%/peers/forms.py %D%/peers/peers.py %D%/peers/recipes.py %D%/peers/sampling %D%/python_iteration.py %D%/reshape.py %D%/startup
+EXTRA_DIST += %D%/README.md %D%/accuracy.py %D%/columns.py %D%/count.c %D%/device %D%/hostile %D%/instructions %D%/normalise_torch.py %D%/peers/compare %D%/peers/forms.py %D%/peers/peers.py %D%/peers/recipes.py %D%/peers/sampling %D%/python_iteration.py %D%/reshape.py %D%/startup %D%/stores.py

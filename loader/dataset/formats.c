@@ -222,7 +222,8 @@ int format_recognise_remote(const char *name, const struct format **ret, struct 
         }
     return error_set(
         err, -EINVAL,
-        "its name does not tell its format: write tar:, tfrecord:, parquet:, mds: or list: in front of it");
+        "its name does not tell its format: write tar:, tfrecord:, parquet:, mds: or list: in "
+        "front of it");
 }
 
 /* Find the format of a plain path, or of the first file that it expands to. */

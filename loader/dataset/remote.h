@@ -79,8 +79,8 @@ void remote_announce(const struct dataset *dataset, const char *path,
 /** Has another object beside the archives, such as classes.txt, still this stamp? */
 bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
 
-/** Read a whole object of at most `most` bytes, by its name or below the folder: 0 with its text, malloc and
- * NUL-terminated; with NULL if there is none; or -errno with `err` set. */
+/** Read a whole object of at most `most` bytes, by its name or below the folder: 0 with its text,
+ * malloc and NUL-terminated; with NULL if there is none; or -errno with `err` set. */
 int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err);
 

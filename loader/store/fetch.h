@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch.h - a request, usually GET, that is repeated until it succeeds, or until repeating it is of no use.
- * */
+/* fetch.h - a request, usually GET, that is repeated until it succeeds, or until repeating it is of
+ * no use. */
 #ifndef LOADER_STORE_FETCH_H
 #define LOADER_STORE_FETCH_H
 

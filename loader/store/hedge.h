@@ -24,8 +24,8 @@ struct hedge {
 /** A request for `len` bytes has succeeded after `ns`. */
 void hedge_note(struct hedge *h, uint64_t len, uint64_t ns);
 
-/** After how long a request for `len` bytes is late: 99 % of the recent ones were faster. 0: too few
- * are known. */
+/** After how long a request for `len` bytes is late: 99 % of the recent ones were faster. 0: too
+ * few are known. */
 uint64_t hedge_late_ns(const struct hedge *h, uint64_t len);
 
 /** May a late request be sent again? Takes from the budget, which is 3 % of the requests. */

@@ -34,8 +34,8 @@ static char *find_server(void)
     return server;
 }
 
-/* The length of the revision after '@'. Those that the Hub makes have slashes: refs/convert/parquet,
- * refs/pr/7. */
+/* The length of the revision after '@'. Those that the Hub makes have slashes, for instance
+ * refs/convert/parquet and refs/pr/7. */
 static size_t revision_length(const char *at)
 {
     size_t len = strcspn(at, "/");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hugging_face.h - names of files on the Hugging Face Hub, hf://datasets/OWNER/NAME[@REVISION]/PATH,
- * which are URLs of its server in another form. */
+/* hugging_face.h - names of files on the Hugging Face Hub, which are URLs of its server in another
+ * form: hf://datasets/OWNER/NAME[@REVISION]/PATH. */
 #ifndef LOADER_STORE_HUGGING_FACE_H
 #define LOADER_STORE_HUGGING_FACE_H
 

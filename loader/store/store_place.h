@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* store_place.h - names of what lies in object stores and behind HTTP: s3://BUCKET/KEY,
- * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH; and hf://datasets/..., which becomes a URL. */
+ * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH; hf://datasets/... becomes a URL. */
 #ifndef LOADER_STORE_STORE_PLACE_H
 #define LOADER_STORE_STORE_PLACE_H
 
