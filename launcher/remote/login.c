@@ -65,14 +65,13 @@ static void signal_awake(pid_t pid, int signal)
     (void)kill(pid, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended: end the rest of its group, which are our children now. (The daemon's own
- * children have groups of their own.) */
+/* The shell has ended, and the rest of its group, our children now, have received SIGTERM: wait for
+ * them. (The daemon's own children have groups of their own.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;
     pid_t pid;
 
-    signal_awake(-group, SIGTERM);
     while ((pid = waitpid(-group, NULL, WNOHANG)) >= 0 && left_ms > -KILL_MS) {
         if (pid > 0) {
             sweep_after_daemon(pid, command);
@@ -85,6 +84,13 @@ static void end_group(pid_t group, const char *command)
     }
 }
 
+static bool has_ended(pid_t child)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 /* Wait for the command. Send it SIGTERM some time after the login has ended, or at once when a
  * signal says so, and then SIGKILL. A shell that has not replaced itself by the daemon must end
  * first: it would reap the daemon, and its process id, which names its folder, would be unknown.
@@ -92,10 +98,10 @@ static void end_group(pid_t group, const char *command)
 static int watch(pid_t child, int signal_fd, const char *command)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
-    int next = SIGTERM, wait_ms = -1, status, n;
+    int next = SIGTERM, wait_ms = -1, status = 0, n;
     bool lost = false;
 
-    while (waitpid(child, &status, WNOHANG) != child) {
+    while (!has_ended(child)) {
         n = poll(fds, ARRAY_LEN(fds), wait_ms);
         if (n > 0 && fds[1].revents) {
             lost = !(fds[1].revents & POLLNVAL);
@@ -110,8 +116,12 @@ static int watch(pid_t child, int signal_fd, const char *command)
         next = SIGKILL;
         wait_ms = KILL_MS;
     }
+    lost |= next == SIGKILL;
+    if (lost) /* before the shell is reaped: then its number could be that of another group */
+        signal_awake(-child, SIGTERM);
+    (void)waitpid(child, &status, 0);
     sweep_after_daemon(child, command);
-    if (lost || next == SIGKILL)
+    if (lost)
         end_group(child, command);
     return status;
 }

@@ -51,8 +51,8 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 const struct store_object *remote_object(const struct dataset *dataset, size_t number);
 
 /** Announce a range of a sample to the store. */
-void remote_announce_range(const struct dataset *dataset, const struct source *source, uint64_t offset,
-                           uint64_t len);
+void remote_announce_range(const struct dataset *dataset, const struct source *source,
+                           uint64_t offset, uint64_t len);
 /** The data set's samples are known: from now on the disk cache, if there is one, keeps them, and
  * knows each of them. */
 void remote_begin_caching(struct dataset *dataset);

@@ -146,14 +146,15 @@ class AdviceTest(unittest.TestCase):
 
     def test_urls(self):
         """a URL or a command instead of a path is reported as such"""
-        for name in ("az://bucket/train", "hf://datasets/x", "tar:hf://datasets/x-{000..009}.tar",
-                     "tfrecord:ftp://host/x", "AZ://Bucket/x", "tar,label=none:gopher://host/x.tar"):
+        for name in ("az://bucket/train", "tar:gopher://host/x-{000..009}.tar", "tfrecord:ftp://host/x",
+                     "AZ://Bucket/x", "tar,label=none:gopher://host/x.tar"):
             self.assertIn("but no other URLs", self.refused(name), name)
             with self.assertRaisesRegex(pyplenum.PlenumError, "but no other URLs"):
                 pyplenum.Stream(name, "eval")
         self.assertIn("use s3:// for a bucket of Google Cloud Storage", self.refused("tar:gs://bucket/x-{0..9}.tar"))
-        for name in ("folder:s3://bucket/train", "list:https://host/train.csv"):
-            self.assertIn("reads only files; in an object store, tar: and tfrecord: read archives", self.refused(name))
+        self.assertIn("reads only files; in an object store, use archives, list: or mds:",
+                      self.refused("folder:s3://bucket/train"))
+        self.assertIn("have the form hf://datasets/OWNER/NAME[@REVISION]/PATH", self.refused("tar:hf://datasets/x.tar"))
         self.assertIn("its name does not tell its format", self.refused("S3://Bucket/x"))
         for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
             self.assertIn("does not run commands (pipe:)", self.refused(name), name)
