@@ -368,6 +368,8 @@ class StatusTest(ServiceCase):
                          [("a", 0, 0.0), ("b", 80, 1.0)])
         self.assertEqual(stream["sets"][0]["shown"], 120)
         self.assertIn("last epoch a 0.0%, b 100.0%", self.ctl())
+        # The pages are made once a second.
+        wait_for("the pages", lambda: any(s["epoch"] >= 4 for s in self.json()["streams"]))
         metrics, (stream,) = self.metrics(), self.json()["streams"]
         self.assertEqual(metrics[f'plenum_stream_set_samples{{stream="{stream["id"]}",set="a"}}'], 120)
         self.assertEqual(metrics[f'plenum_stream_set_last_epoch_samples{{stream="{stream["id"]}",set="b"}}'], 80)
