@@ -84,7 +84,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
                            : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
                            : type_number == WIRE_STATUS && n > 0 ? LOOPS_BYTES + CACHE_BYTES       \
                            : type_number == WIRE_STATUS_STREAM   ? SHARES_BYTES                    \
-                                                                 : SIZE_MAX / 2;                     \
+                                                                 : SIZE_MAX / 2;                   \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_STATUS && n + FRAME_HEADER_BYTES + CACHE_BYTES == b.len) ||   \
