@@ -52,6 +52,24 @@ enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 2 * 4 + 13 * 8 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
+/* Bytes that newer versions have added to a message in which `n` are left; beyond any message if
+ * there are none. */
+static size_t later_bytes(uint16_t type, size_t n)
+{
+    switch (type) {
+    case WIRE_OPEN:
+        return 32 + VIEWS_BYTES;
+    case WIRE_OPENED:
+        return sizeof(struct datasum) + 12 + SETS_BYTES;
+    case WIRE_STATUS:
+        return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
+    case WIRE_STATUS_STREAM:
+        return SHARES_BYTES;
+    default:
+        return SIZE_MAX / 2;
+    }
+}
+
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
     struct frame_header h;
@@ -80,11 +98,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         /* truncated anywhere, it is rejected */                                                   \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
             /* except where an older version ends */                                               \
-            size_t later = type_number == WIRE_OPEN     ? 32 + VIEWS_BYTES                         \
-                           : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 + SETS_BYTES \
-                           : type_number == WIRE_STATUS && n > 0 ? LOOPS_BYTES + CACHE_BYTES       \
-                           : type_number == WIRE_STATUS_STREAM   ? SHARES_BYTES                    \
-                                                                 : SIZE_MAX / 2;                   \
+            size_t later = later_bytes(type_number, n);                                            \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_STATUS && n + FRAME_HEADER_BYTES + CACHE_BYTES == b.len) ||   \
