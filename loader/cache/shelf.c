@@ -107,24 +107,6 @@ static int punch(int fd, off_t at, off_t len)
     return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len) < 0 ? -errno : 0;
 }
 
-static int pwrite_all(int fd, const void *bytes, size_t len, off_t at)
-{
-    const uint8_t *p = bytes;
-
-    while (len > 0) {
-        ssize_t n = pwrite(fd, p, len, at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        p += n;
-        at += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* ---- records ---- */
 
 /* Is so little of the disk free that it belongs to others? Checked from time to time. */
@@ -155,7 +137,7 @@ static int create_file(struct shelf *s, unsigned file)
     fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -errno;
-    r = pwrite_all(fd, &h, sizeof(h), 0);
+    r = io_pwrite_all(fd, &h, sizeof(h), 0);
     if (r == 0)
         r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
     if (r < 0) {
@@ -183,8 +165,8 @@ int shelf_write(struct shelf *s, uint32_t number, const struct keep_bytes *bytes
         return -ENOSPC;
     }
     row.check = check_row(&row, number);
-    r = pwrite_all(fd, content, bytes->len, record_at(number));
-    return r < 0 ? r : pwrite_all(fd, &row, sizeof(row), row_at(number));
+    r = io_pwrite_all(fd, content, bytes->len, (uint64_t)record_at(number));
+    return r < 0 ? r : io_pwrite_all(fd, &row, sizeof(row), (uint64_t)row_at(number));
 }
 
 int shelf_read(const struct shelf *s, uint32_t number, const struct keep_bytes *bytes, void *dst)
@@ -213,7 +195,7 @@ int shelf_erase(struct shelf *s, uint32_t number)
 
     if (fd < 0)
         return 0;
-    r = pwrite_all(fd, &empty, sizeof(empty), row_at(number));
+    r = io_pwrite_all(fd, &empty, sizeof(empty), (uint64_t)row_at(number));
     freed = punch(fd, record_at(number), SHELF_RECORD_MAX);
     return r < 0 ? r : freed;
 }
@@ -237,28 +219,14 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
-/* Read the rows of a file; those beyond its end are empty. */
-static int load_rows(int fd, struct shelf_row rows[SHELF_ROWS])
-{
-    size_t size = SHELF_ROWS * sizeof(*rows), have = 0;
-
-    while (have < size) {
-        ssize_t n = pread(fd, (uint8_t *)rows + have, size - have, (off_t)(ROWS_AT + have));
-
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n == 0)
-            return 0;
-        have += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 /* Report the rows of a file, and erase those that are damaged or not wanted. */
 static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
     struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
-    int r = rows ? load_rows(file_of(s, file * SHELF_ROWS), rows) : -ENOMEM;
+    int64_t n = rows ? io_pread_some(file_of(s, file * SHELF_ROWS), rows,
+                                     SHELF_ROWS * sizeof(*rows), ROWS_AT)
+                     : -ENOMEM;
+    int r = n < 0 ? (int)n : 0; /* rows beyond the file's end are empty */
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
