@@ -228,7 +228,7 @@ static bool is_cacheable(const struct diskcache_range *r)
            atomic_load(&cache.open);
 }
 
-/* Find a range that can be read: its entry, or KEEP_NONE. */
+/* Find an entry that can be read, or KEEP_NONE. */
 static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
 {
     uint32_t entry;
@@ -238,17 +238,26 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
     return entry != KEEP_NONE && keep_get(cache.keep, entry, ret) ? entry : KEEP_NONE;
 }
 
-bool diskcache_has(const struct diskcache_range *range)
+/* Find a range that can be read: its entry with the entry's bytes, or KEEP_NONE. */
+static uint32_t find_range(const struct diskcache_range *range, struct keep_bytes *ret)
 {
-    struct keep_key key = key_of(range);
-    struct keep_bytes bytes;
+    struct keep_key key;
     uint32_t entry;
 
-    if (!is_cacheable(range))
-        return false;
+    if (!is_cacheable(range)) /* first: without a cache, a read must not cost a hash */
+        return KEEP_NONE;
+    key = key_of(range);
     lock_acquire(&cache.mu);
-    entry = find_ready(&key, &bytes);
+    entry = find_ready(&key, ret);
     lock_release(&cache.mu);
+    return entry;
+}
+
+bool diskcache_has(const struct diskcache_range *range)
+{
+    struct keep_bytes bytes;
+    uint32_t entry = find_range(range, &bytes);
+
     if (entry == KEEP_NONE)
         return false;
     shelf_announce(cache.shelf, entry, bytes.len);
@@ -281,23 +290,17 @@ static void note_read(const struct diskcache_range *range, const struct keep_key
 
 bool diskcache_read(const struct diskcache_range *range, void *dst)
 {
-    struct keep_key key = key_of(range);
     struct keep_bytes bytes;
+    uint32_t entry = find_range(range, &bytes);
     uint64_t begin;
-    uint32_t entry;
     int r;
 
-    if (!is_cacheable(range))
-        return false;
-    lock_acquire(&cache.mu);
-    entry = find_ready(&key, &bytes);
-    lock_release(&cache.mu);
     if (entry == KEEP_NONE)
         return false;
     begin = time_now_ns();
     r = bytes.len == range->len ? shelf_read(cache.shelf, entry, &bytes, dst) : -EBADMSG;
     lock_acquire(&cache.mu);
-    note_read(range, &key, entry, r, time_now_ns() - begin);
+    note_read(range, &bytes.key, entry, r, time_now_ns() - begin);
     lock_release(&cache.mu);
     return r == 0;
 }
@@ -355,10 +358,11 @@ uint32_t diskcache_get_set(const struct keep_key *id)
 
 void diskcache_tell(const struct diskcache_range *range)
 {
-    struct keep_key key = key_of(range);
+    struct keep_key key;
 
     if (!is_cacheable(range))
         return;
+    key = key_of(range);
     lock_acquire(&cache.mu);
     keep_tell(cache.keep, &key, &range->sample);
     lock_release(&cache.mu);
