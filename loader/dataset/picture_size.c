@@ -15,15 +15,12 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/number.h"
 #include "loader/dataset/remote.h"
+#include "loader/image/big_endian.h"
 #include "loader/image/jpeg/jpeg_marker.h"
 
-static uint32_t big(const uint8_t *at, unsigned bytes)
+static uint32_t get_be16(const uint8_t *at)
 {
-    uint32_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value = value << 8 | at[i];
-    return value;
+    return (uint32_t)at[0] << 8 | at[1];
 }
 
 static uint32_t little(const uint8_t *at, unsigned bytes)
@@ -46,14 +43,10 @@ static struct picture_size find_jpeg(const uint8_t *bytes, size_t len)
 {
     struct jpeg_markers m = {.bytes = bytes, .len = len, .at = 2};
 
-    while (jpeg_markers_next(&m)) {
-        bool frame = m.code >= 0xC0 && m.code <= 0xCF && m.code != 0xC4 && m.code != 0xC8 &&
-                     m.code != 0xCC; /* SOFn, but not DHT, JPG, DAC */
-
-        if (frame)
-            return m.size >= 5 ? size_of(big(m.data + 3, 2), big(m.data + 1, 2))
+    while (jpeg_markers_next(&m))
+        if (jpeg_markers_at_frame(&m))
+            return m.size >= 5 ? size_of(get_be16(m.data + 3), get_be16(m.data + 1))
                                : (struct picture_size){0};
-    }
     return (struct picture_size){0};
 }
 
@@ -104,14 +97,14 @@ static struct picture_size find_avif(const uint8_t *bytes, size_t len, int depth
     struct picture_size most = {0};
 
     while (len >= 8) {
-        uint32_t size = big(bytes, 4), skip = memcmp(bytes + 4, "meta", 4) == 0 ? 12 : 8;
+        uint32_t size = get_be32(bytes), skip = memcmp(bytes + 4, "meta", 4) == 0 ? 12 : 8;
         size_t end = size == 0 || size > len ? len : size;
         struct picture_size found = {0};
 
         if (size == 1 || end < skip) /* a box beyond 4 GiB */
             break;
         if (memcmp(bytes + 4, "ispe", 4) == 0 && end >= 20)
-            found = size_of(big(bytes + 12, 4), big(bytes + 16, 4));
+            found = size_of(get_be32(bytes + 12), get_be32(bytes + 16));
         else if (depth < DEPTH && (skip == 12 || memcmp(bytes + 4, "iprp", 4) == 0 ||
                                    memcmp(bytes + 4, "ipco", 4) == 0))
             found = find_avif(bytes + skip, end - skip, depth + 1);
@@ -128,7 +121,7 @@ struct picture_size picture_size_find(const uint8_t *bytes, size_t len)
     if (len >= 2 && memcmp(bytes, "\xFF\xD8", 2) == 0)
         return find_jpeg(bytes, len);
     if (len >= 24 && memcmp(bytes, "\x89PNG\r\n\x1A\n\0\0\0\rIHDR", 16) == 0)
-        return size_of(big(bytes + 16, 4), big(bytes + 20, 4));
+        return size_of(get_be32(bytes + 16), get_be32(bytes + 20));
     if (len >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
         return find_webp(bytes, len);
     if (len >= 12 && memcmp(bytes + 4, "ftyp", 4) == 0)

@@ -236,8 +236,8 @@ static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
     struct jpeg_markers m = {bytes, len, .at = 2};
 
     while (jpeg_markers_next(&m)) {
-        if ((m.code & 0xF0) != 0xC0 || m.code == 0xC4 || m.code == 0xC8 || m.code == 0xCC)
-            continue; /* not a SOFn */
+        if (!jpeg_markers_at_frame(&m))
+            continue;
         if (bits)
             *bits = m.size > 0 ? m.data[0] : 8;
         return m.code;

@@ -40,6 +40,12 @@ struct jpeg_markers {
     size_t size; /* size of its data, without the length */
 };
 
+/** Is the segment that was found a frame header, SOFn? (DHT, JPG and DAC have codes among these.) */
+static inline bool jpeg_markers_at_frame(const struct jpeg_markers *m)
+{
+    return (m->code & 0xF0) == 0xC0 && m->code != 0xC4 && m->code != 0xC8 && m->code != 0xCC;
+}
+
 /** Find the next segment before the first scan. Returns false after the last one. */
 static inline bool jpeg_markers_next(struct jpeg_markers *m)
 {
