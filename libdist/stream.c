@@ -587,8 +587,8 @@ static void use_plan(struct plenum_stream *s, struct orderplan *plan)
     s->steps.gaps = plan->skips;
     s->steps.num_gaps = plan->num_skips;
     s->amended = true;
+    loaders_reopen(s); /* first: nothing is requested from the old sessions */
     schedule_seek(s, order_place_settle(&s->steps, s->cursor));
-    loaders_reopen(s);
     stream_update_fd(s);
 }
 
@@ -695,10 +695,9 @@ static int check_share(const struct plenum_stream *s, const struct plenum_share 
                          "the stream has slots for %u replicas of this instance and cannot "
                          "continue with %u: open it again",
                          s->info.num_local_replicas, local);
-    if (local > share->num_replicas || share->replica_offset > share->num_replicas - local)
-        return error_set(err, -EINVAL, "an instance cannot own replicas %u to %llu of %u",
-                         share->replica_offset, (unsigned long long)share->replica_offset + local,
-                         share->num_replicas);
+    r = stream_check_share(share, err);
+    if (r < 0)
+        return r;
     if (per_step > UINT32_MAX)
         return error_set(err, -EINVAL, "a step of %llu samples is too large",
                          (unsigned long long)per_step);

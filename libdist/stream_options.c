@@ -46,6 +46,18 @@ void plenum_stream_options_init(struct plenum_stream_options *options)
                                               .silence_ns = 5 * NS_PER_SEC};
 }
 
+int stream_check_share(const struct plenum_share *share, struct plenum_error *err)
+{
+    uint32_t local = share->num_local_replicas;
+
+    if (local > 0 && local <= share->num_replicas &&
+        share->replica_offset <= share->num_replicas - local)
+        return 0;
+    return error_set(err, -EINVAL, "an instance cannot own replicas %u to %llu of %u",
+                     share->replica_offset, (unsigned long long)share->replica_offset + local,
+                     share->num_replicas);
+}
+
 int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
                    struct plenum_error *err)
 {
@@ -55,13 +67,15 @@ int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
                                                  .num_local_replicas = 1,
                                                  .devices_per_replica = 1};
     char program[64];
+    int r;
 
     s->info = info ? *info : alone;
-    if (s->info.num_local_replicas == 0 || s->info.num_local_replicas > s->info.num_replicas ||
-        s->info.replica_offset > s->info.num_replicas - s->info.num_local_replicas)
-        return error_set(err, -EINVAL, "an instance cannot own replicas %u to %u of %u",
-                         s->info.replica_offset,
-                         s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
+    r = stream_check_share(&(struct plenum_share){.replica_offset = s->info.replica_offset,
+                                                  .num_local_replicas = s->info.num_local_replicas,
+                                                  .num_replicas = s->info.num_replicas},
+                           err);
+    if (r < 0)
+        return r;
     program_name(program, sizeof(program));
     (void)snprintf(s->name, sizeof(s->name), "%s instance %u of job %.100s (pid %ld)",
                    *program ? program : "program", s->info.instance_index,

@@ -7,6 +7,8 @@
 
 #include "libdist/stream_open.h"
 
+/** Check that an instance can own these replicas: 0 or -EINVAL. */
+int stream_check_share(const struct plenum_share *share, struct plenum_error *err);
 /** Set the stream's rank in the job; NULL: it is alone. 0 or -EINVAL. */
 int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
                    struct plenum_error *err);
