@@ -1141,7 +1141,7 @@ class Stream:
     def amend(self, at: "Mapping[Any, Mapping[str, Any]]") -> None:
         """Change the weights of a :class:`Mix` during the run: ``{position: {set: weight}}``, like the option ``at``.
         The positions, counted since the beginning of the run, must not have been shown yet. Changes that were planned
-        at or behind the first of them are dropped, and so are prefetched batches.
+        at or after the first of them are dropped, and so are prefetched batches.
 
         All instances must make the same call between the same two batches; for a stream of a :class:`Job`, this is
         checked. To resume later, open the stream with the same weights up to the cursor (``at``).

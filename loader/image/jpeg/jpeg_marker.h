@@ -40,7 +40,7 @@ struct jpeg_markers {
     size_t size; /* size of its data, without the length */
 };
 
-/** Is the segment that was found a frame header, SOFn? (DHT, JPG and DAC have codes among these.) */
+/** Is the segment a frame header, SOFn? (DHT, JPG and DAC have codes among these.) */
 static inline bool jpeg_markers_at_frame(const struct jpeg_markers *m)
 {
     return (m->code & 0xF0) == 0xC0 && m->code != 0xC4 && m->code != 0xC8 && m->code != 0xCC;
