@@ -687,7 +687,7 @@ static void end_use(struct shard_use *use)
     archive_close(use->d, use->sample, &use->reader.source);
 }
 
-/* Read pixels behind PIL's header as a PPM or PGM. All is read at once, because an object is in a
+/* Read pixels after PIL's header as a PPM or PGM. All is read at once, because an object is in a
  * store; then the header is replaced. */
 static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct plenum_error *err)
 {

@@ -39,7 +39,7 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     return true;
 }
 
-/* Write the input behind the header that shelf_write() has made, with rows that have checksums if
+/* Write the input after the header that shelf_write() has made, with rows that have checksums if
  * their last byte is odd. */
 static void write_file(const char *path, const uint8_t *data, size_t size)
 {

@@ -480,7 +480,7 @@ class StreamTest(unittest.TestCase):
                 self.assertIn(sentence, str(caught.exception))
 
     def test_later_sets_may_go(self):
-        """a set that begins behind the cursor may be left out again"""
+        """a set that begins after the cursor may be left out again"""
         with self.open(self.pyplenum.Mix(red=(3, self.data["red"]), twi=(1, self.data["red"]),
                                          blu=(0, self.data["blu"])), block=8, epoch=160, micro_batch=8,
                        at={64: {"blu": 1}}) as stream:

@@ -186,7 +186,7 @@ Test(orderplan, refuses_what_does_not_go_together)
     refused("set a 1 /x\nepoch 8\n", "write epoch=N in its line");
 }
 
-/* New weights replace those that were planned at or behind their first position. */
+/* New weights replace those that were planned at or after their first position. */
 Test(orderplan, is_amended)
 {
     struct orderplan *plan = parse("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 640 b 1\nskip 5 9\n");
