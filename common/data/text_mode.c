@@ -10,10 +10,15 @@
  * should follow a CR; it is even less likely that at most one in FEW does. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
 
+/* The least number of bytes of which none is a CR by deletion only: if all other values occur, one
+ * of 2^92 files of random bytes lacks CRs. */
+enum { STRIPPED_MIN = 16384 };
+
 /* An LF in an archive is binary if a byte that text does not contain is at most this far away. */
 enum { NEAR = 4 };
 
-static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF";
+static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF",
+                  stripped[] = "each CR was removed";
 
 /* A PNG begins with \x89PNG CR LF ^Z LF. */
 static const char *judge_png(const uint8_t *bytes, size_t len)
@@ -149,13 +154,29 @@ static bool are_few_pairs(const uint8_t *bytes, size_t len)
     return lines >= FEW_MIN && pairs <= lines / FEW && memchr(bytes, '\r', len);
 }
 
+static bool are_crs_stripped(const uint8_t *bytes, size_t len)
+{
+    bool seen[256] = {false};
+    size_t values = 0;
+
+    if (len < STRIPPED_MIN || memchr(bytes, '\r', len))
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        values += !seen[bytes[i]];
+        seen[bytes[i]] = true;
+    }
+    return values == 255;
+}
+
 const char *text_mode_change(const uint8_t *bytes, size_t len)
 {
     const char *png = judge_png(bytes, len);
 
     if (png)
         return png;
-    return is_added(bytes, len) ? added : NULL;
+    if (is_added(bytes, len))
+        return added;
+    return !has_raw_pixels(bytes, len) && are_crs_stripped(bytes, len) ? stripped : NULL;
 }
 
 bool text_mode_removed(const uint8_t *bytes, size_t len)

@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 /**
- * Returns what a copy in text mode did to an image file: "each LF became CR LF" or "each CR LF
- * became LF". NULL: the bytes do not show that it happened.
+ * Returns what a copy in text mode did to an image file: "each LF became CR LF", "each CR LF
+ * became LF" or "each CR was removed". NULL: the bytes do not show that it happened.
  *
  * A PNG's signature is designed to show it. In other files, it shows if each LF follows a CR, which
  * happens randomly in fewer than one of 2^40 files. Lines of text in an image (comments of a JPEG,
- * a PPM's header, XMP) do not count.
+ * a PPM's header, XMP) do not count. It also shows if at least 16 KiB have every value of a byte
+ * except CR.
  */
 const char *text_mode_change(const uint8_t *bytes, size_t len);
 

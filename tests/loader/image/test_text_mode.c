@@ -55,6 +55,16 @@ static struct made drop_crs(const struct made *m)
     return ret;
 }
 
+static struct made strip_crs(const struct made *m)
+{
+    struct made ret = {malloc(m->len), 0};
+
+    for (size_t i = 0; i < m->len; i++)
+        if (m->bytes[i] != '\r')
+            ret.bytes[ret.len++] = m->bytes[i];
+    return ret;
+}
+
 static int render(const char *text, const struct made *m, struct plenum_error *err)
 {
     struct image_draw draw = {.seed = 1};
@@ -85,6 +95,7 @@ static void expect_sentence(const struct made *m, const char *want, const char *
 static const char added[] = "it was copied in text mode (each LF became CR LF): copy it again";
 static const char probably[] =
     "the file was probably copied in text mode (each CR LF became LF): copy it again";
+static const char stripped[] = "it was copied in text mode (each CR was removed): copy it again";
 static const char removed[] = "it was copied in text mode (each CR LF became LF): copy it again";
 
 Test(text_mode, every_damaged_jpeg_names_the_reason)
@@ -182,6 +193,35 @@ Test(text_mode, shows_even_if_the_decoder_notices_nothing)
         free(changed.bytes);
         free(m.bytes);
     }
+    cr_expect(gt(u32, unnoticed, 0));
+}
+
+/* No table of such a JPEG has a CR, so its decoder may notice nothing. */
+Test(text_mode, shows_if_every_cr_is_gone)
+{
+    uint32_t judged = 0, unnoticed = 0;
+
+    for (uint32_t i = 0; i < 40; i++) {
+        struct made_jpeg spec = {.width = 300,
+                                 .height = 300,
+                                 .colour = MADE_GREY,
+                                 .optimised = true,
+                                 .quality = 97,
+                                 .seed = i};
+        struct made m = make_jpeg(&spec), changed = strip_crs(&m);
+        const uint8_t *scan = memmem(m.bytes, m.len, "\xFF\xDA", 2);
+
+        unnoticed += !memchr(m.bytes, '\r', (size_t)(scan - m.bytes));
+        if (text_mode_change(changed.bytes, changed.len)) {
+            expect_sentence(&changed, stripped, "a JPEG without CRs");
+            judged++;
+        }
+        cr_expect(text_mode_change(m.bytes, m.len) == NULL);
+        cr_expect(text_mode_change(changed.bytes, (1 << 14) - 1) == NULL);
+        free(changed.bytes);
+        free(m.bytes);
+    }
+    cr_expect(gt(u32, judged, 30));
     cr_expect(gt(u32, unnoticed, 0));
 }
 
