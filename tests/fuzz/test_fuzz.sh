@@ -7,7 +7,7 @@ here=$top_builddir/tests/fuzz
 
 # Sanitizers see more than crashes, so most of the time is theirs.
 share=10
-[ -z "$PLENUM_SANITIZED" ] || share=1
+[ -z "$PLENUM_SANITIZED" ] || share=3
 
 # fuzz TARGET MUTATIONS: runs it on each seed in $T/TARGET, with as many mutations of it
 fuzz() {
