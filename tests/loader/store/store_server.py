@@ -172,9 +172,10 @@ class Store:
         self.etags[path] = f'"{hashlib.md5(content).hexdigest()}"'
 
     def put_folder(self, prefix, folder):
+        """Store the files below a folder, except those that are too large for memory."""
         for at, _, names in os.walk(folder):
             for path in (os.path.join(at, name) for name in names):
-                if not os.path.isfile(path):
+                if not os.path.isfile(path) or os.path.getsize(path) > 1 << 30:
                     continue
                 with open(path, "rb") as f:
                     self.put(f"{prefix}/{os.path.relpath(path, folder)}", f.read())
