@@ -138,7 +138,7 @@ class StartTest(ProgramCase):
                 self.assertEqual(said, "samples: 16\n")
 
     def test_descriptors(self):
-        """with few descriptors left, the program works or gets an error that says so"""
+        """with few descriptors left, the program works or fails with 'Too many open files'"""
         before = ("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nfds = []\n"
                   "try:\n    while True: fds.append(os.dup(0))\nexcept OSError: pass\n"
                   "for fd in fds[-{}:]: os.close(fd)")
@@ -172,12 +172,12 @@ class StartTest(ProgramCase):
     def test_stopped(self):
         """a loader stopped by a signal is reported as stopped, not as slow"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nkill -STOP $$\n"), LOADER_TIMEOUT="6")
-        self.assertIn("it is stopped by a signal or a debugger", said)
+        self.assertIn("it is stopped: resume it with kill -CONT", said)
         self.assertNotIn("has not begun to run", said)
 
     @on_x86
     def test_topology(self):
-        """hwloc loops forever if sched_getaffinity is refused: the error says so"""
+        """if sched_getaffinity() is refused, hwloc may loop: then the error says that the loader reads the topology"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
         self.assertTrue("samples: 16" in said or "is reading the topology of this machine" in said, said)
 

@@ -164,7 +164,7 @@ static void keep_for(int ms)
     }
 }
 
-/* Whether the process has a descriptor of this file. */
+/* Returns whether the process has a descriptor of this file. */
 static bool has_open(pid_t pid, const struct stat *file)
 {
     char path[64];
@@ -185,7 +185,7 @@ static bool has_open(pid_t pid, const struct stat *file)
     return found;
 }
 
-/* The state letter of a process or thread: X if there is none. */
+/* Returns the state letter of a process or thread: X if there is none. */
 static char state_of(pid_t process, const char *thread)
 {
     char path[384], state = 'X';

@@ -147,7 +147,7 @@ Test(meeting, all_see_written_data)
     close_place();
 }
 
-/* How many pages of these bytes are resident. */
+/* Returns how many pages of these bytes are resident. */
 static size_t count_pages(unsigned char *at, size_t bytes)
 {
     unsigned char present[MEETING_ROOM_BYTES / 4096];

@@ -57,7 +57,7 @@ Test(ring, memory_is_reserved_at_creation)
     ring_destroy(ring);
 }
 
-/* A memfd as a hostile or mistaken client might send it. */
+/* Returns a memfd as a hostile or mistaken client might send it. */
 static int made(unsigned flags, off_t bytes, int seals)
 {
     int fd = memfd_create("test", MFD_CLOEXEC | flags);

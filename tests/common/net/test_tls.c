@@ -177,7 +177,7 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
     len = recv(server[1], flight, sizeof(flight), 0);
 
     cr_assert(eq(i64, send(client[1], flight, 100, 0), 100));
-    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "half of an answer is none");
+    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "half of the answer must not suffice");
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     cr_assert(eq(i64, send(client[1], flight + 100, (size_t)len - 100, 0), len - 100));
     cr_assert(eq(i64, frame_conn_fill(&a.conn), -EAGAIN));
@@ -338,8 +338,7 @@ Test(tls, a_server_without_the_key_gets_nothing_and_is_rejected)
         }
 }
 
-/* A client can impersonate its loader towards itself, which harms only itself, and towards no other
- * client. */
+/* A client's key lets it impersonate the loader only to itself, not to other clients. */
 Test(tls, a_client_key_cannot_serve_as_a_loader)
 {
     size_t told = 0;
@@ -349,10 +348,10 @@ Test(tls, a_client_key_cannot_serve_as_a_loader)
     cr_expect(eq(sz, told, 0));
     guessed = key_of("alice");
     (void)meet(guessing(), &told);
-    cr_expect(gt(sz, told, 0), "the test itself: with the right key it would learn it");
+    cr_expect(gt(sz, told, 0), "control: with alice's key, an impostor receives the client's data");
 }
 
-/* The loader's view of a client. */
+/* Returns the loader's view of a client. */
 static int64_t admit(struct tls_key key)
 {
     struct side a, b;
@@ -378,7 +377,7 @@ Test(tls, a_client_key_cannot_serve_another_client)
 
     cr_expect(gt(i64, admit(alice), 0));
     (void)snprintf(bob.name, sizeof(bob.name), "bob");
-    cr_expect(eq(i64, admit(bob), -EACCES), "her key under his name");
+    cr_expect(eq(i64, admit(bob), -EACCES), "alice's key must not admit bob");
     (void)snprintf(master.name, sizeof(master.name), "alice");
     cr_expect(eq(i64, admit(master), -EACCES), "a secret is not a client's key");
     cr_expect(gt(i64, admit(key_of("bob")), 0));
@@ -562,7 +561,7 @@ Test(tls, core_dumps_contain_no_secrets)
     (void)munmap(page, 4096);
     if (kept == 0)
         cr_skip_test("the kernel does not report here which pages core dumps omit, as under qemu");
-    cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "the test itself finds it here");
+    cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "control: the key must be found here");
     b = (struct side){0};
     cr_assert(eq(int, plenum_tls_backend.open(&keys[0], &b.context), 0));
     a = (struct side){0};

@@ -52,8 +52,8 @@ enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 2 * 4 + 13 * 8 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
-/* Bytes that newer versions have added to a message in which `n` are left; beyond any message if
- * there are none. */
+/* Returns the bytes that newer versions have added to a message in which `n` are left; beyond any
+ * message if there are none. */
 static size_t later_bytes(uint16_t type, size_t n)
 {
     switch (type) {
@@ -282,7 +282,7 @@ Test(wire, a_plan_excludes_other_orders)
     cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
 }
 
-/* The result of a message's reader. */
+/* Returns the result of a message's reader. */
 static struct frame_reader read_of(const struct frame_buffer *b)
 {
     return (struct frame_reader){.at = b->bytes + FRAME_HEADER_BYTES, .end = b->bytes + b->len};

@@ -16,7 +16,7 @@
 
 static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
 
-/* Whether every sample occurs exactly once. */
+/* Returns whether every sample occurs exactly once. */
 static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen)
 {
     memset(seen, 0, order->n);

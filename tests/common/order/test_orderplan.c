@@ -132,13 +132,13 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nblok 8\n", "line 3: a line begins with");
     refused("set a 1 /x\nset b 1 /y\nblok 8\n", "not 'blok': did you mean 'block'?");
     refused("set a 1 /x\nset b 1 /y\nlabels stack\nlabels names\n", "labels is given twice");
-    refused("set a 1 /x\nset b 1 /y\nblock 8\nblock 8\n", "be given once");
+    refused("set a 1 /x\nset b 1 /y\nblock 8\nblock 8\n", "block is given twice");
     refused("set a 1 /x\nset b 1 /y\nepoch 8\nepoch a\n", "epoch is given twice");
     refused("set a 1 /x\nstratify set\nstratify set\n", "stratify is given twice");
     refused("set a 1 /x\nbalance label\nbalance label\n", "balance is given twice");
     refused("set a 1 /x\nbalance label classes=2 classes=3\n", "classes is given twice");
     refused("set 100 1 /x\nset b 1 /y\nepoch 100\n",
-            "'epoch 100' may be a number of positions or the set of this name");
+            "'epoch 100' is ambiguous: it is a number of positions and also");
     refused("set a 1 relabel= /x\n", "relabel= is empty");
     refused("set a 1 shuffle=some /x\n", "shuffle 'some'");
     refused("set a 1 select=\"label 1 /x\n", "a quotation mark is missing");
