@@ -43,7 +43,7 @@
 #include "launcher/control/exit_status.h"
 #include "launcher/values/topology.h"
 
-/* --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
+/* Choose the loader: --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
 static const char *choose_loader(const struct cmdline *options)
 {
     const char *named = getenv("PLENUM_LOADER");
@@ -53,7 +53,8 @@ static const char *choose_loader(const struct cmdline *options)
     return named && *named ? named : "auto";
 }
 
-/* The hosts that the job may use: those that the user named, otherwise the batch system's. */
+/* Choose the hosts that the job may use: those that the user named, otherwise the batch
+ * system's. */
 static int choose_hosts(struct cmdline *options, struct plenum_error *err)
 {
     struct allocation allocation;
@@ -116,8 +117,8 @@ static void merge_this_host(struct hostlist *hosts, bool *local)
     hosts->count = kept;
 }
 
-/* A program has one key. The job's own loaders use the job's key, so loaders with other keys cannot
- * be used at the same time. */
+/* Check that --loader-host and --loader fit together. A program has one key. The job's own loaders
+ * use the job's key, so loaders with other keys cannot be used at the same time. */
 static int check_loaders(const struct cmdline *options, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
@@ -252,7 +253,7 @@ static int place_here(struct plan *plan, struct plenum_error *err)
     return 0;
 }
 
-/* The first option that only mpirun understands, or NULL. */
+/* Returns the first option that only mpirun understands, or NULL. */
 static const char *find_mpirun_option(const struct cmdline *options)
 {
     if (options->mpi.global_args.count > 0)
@@ -315,8 +316,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* What would start the instances on this machine. For other machines (--topology) it is unknown,
- * and mpirun is assumed. */
+/* Tell what would start the instances on this machine. For other machines (--topology) it is
+ * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;
@@ -360,7 +361,8 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-/* MPI_Init() would fail without giving a reason, or die of SIGBUS. */
+/* Warn if Open MPI cannot write its files: MPI_Init() would fail without giving a reason, or die of
+ * SIGBUS. */
 static void warn_of_folder(void)
 {
     const char *folder;
@@ -372,7 +374,7 @@ static void warn_of_folder(void)
                  folder, strerror(-r));
 }
 
-/* Call before there are threads: it cannot be read without changing it. */
+/* Get the umask. It cannot be read without changing it, so call this before there are threads. */
 static mode_t get_umask(void)
 {
     mode_t mask = umask(0);
@@ -416,7 +418,7 @@ static int wait_until(uint64_t end)
 }
 
 /* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
- * once does not help a program that fails at once. 0, or the signal that ended the job. */
+ * once does not help a program that fails at once. Returns 0, or the signal that ended the job. */
 static int rest(const struct supervise_job *job, bool ran, struct pause *pause)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
@@ -513,7 +515,7 @@ static int choose(struct attempts *all, struct plenum_error *err)
     return 0;
 }
 
-/* Everything that can fail before the first attempt. */
+/* Do everything that can fail before the first attempt. */
 static int prepare(struct attempts *all, struct plenum_error *err)
 {
     const char *result = all->options->output.result;
@@ -531,8 +533,8 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     return choose(all, err);
 }
 
-/* Try once to run the job; twice if mpirun turns out to be useless before anything has started,
- * which does not count as a restart. */
+/* Try once to run the job. If mpirun turns out to be useless before anything has started, try a
+ * second time, which does not count as a restart. */
 static int attempt(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -558,7 +560,7 @@ static int attempt(struct attempts *all)
     }
 }
 
-/* The user has ended the job between two attempts. */
+/* Report that the user has ended the job between two attempts. Returns the exit status. */
 static int end_between(const struct attempts *all, int signal)
 {
     int status = STATUS_SIGNAL + signal;
@@ -595,13 +597,13 @@ static int run_job(const struct cmdline *options, struct plan *plan)
         signal = rest(job, all.result.ran, &all.pause);
         if (signal != 0)
             return end_between(&all, signal);
-        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until its handler is installed */
+        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
         log_warn("the job starts again (%u of %u times)", ++job->restart_count,
                  options->max_restarts);
     }
 }
 
-/* Everything after the command line. Returns an exit status. */
+/* Do everything after parsing the command line. Returns an exit status. */
 static int launch(struct cmdline *options)
 {
     struct plenum_error err;

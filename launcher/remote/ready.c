@@ -23,8 +23,8 @@
 #include "launcher/host/script.h"
 #include "launcher/control/exit_status.h"
 
-#define CLOCK_MOST (2 * NS_PER_SEC)     /* difference without a warning */
-#define MEMORY_LEAST (256ull * 1048576) /* free bytes without a warning; or 1/MEMORY_PART of all */
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* largest difference without a warning */
+#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes, or 1/MEMORY_PART: a warning */
 enum { MEMORY_PART = 20 };
 
 /* ---- this host ---- */
@@ -66,7 +66,7 @@ static int check_here(const struct ready_request *request, const struct plan *pl
 struct hosts {
     struct probe *probes; /* [count]: one per host of the plan other than this one */
     uint32_t count;
-    unsigned port; /* to which they tried to connect */
+    unsigned port; /* the port to which they tried to connect */
     struct network own;
 };
 
@@ -78,7 +78,7 @@ static void hosts_fini(struct hosts *h)
     network_fini(&h->own);
 }
 
-/* Warn of conditions that are not failures but may explain trouble later. */
+/* Warn about conditions that are not failures but may explain trouble later. */
 static void warn_of(const struct probe *p)
 {
     char available[32], all[32];
@@ -146,7 +146,7 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
     return 0;
 }
 
-/* If this host can encrypt, each of the others must be able to. */
+/* If this host can encrypt, check that each of the others can, too. */
 static void check_tls(const struct hosts *h)
 {
     if (tls_is_installed(NULL) < 0)
@@ -156,7 +156,7 @@ static void check_tls(const struct hosts *h)
             probe_fail(&h->probes[i], "encryption", "%s", h->probes[i].no_tls);
 }
 
-/* Each host must be on the network that was named. */
+/* Check that each host is on the network that the user named. */
 static void check_subnet(const struct hosts *h, const struct subnet *subnet, const char *text)
 {
     for (uint32_t i = 0; i < h->count; i++) {
@@ -178,7 +178,7 @@ static void check_subnet(const struct hosts *h, const struct subnet *subnet, con
     }
 }
 
-/* Each host with instances must be able to reach the address on which we will listen. */
+/* Check that each host with instances can reach the address on which we will listen. */
 static void check_back(const struct hosts *h, const char *network)
 {
     char own[INET6_ADDRSTRLEN];
@@ -219,7 +219,7 @@ static int report(const struct hosts *h)
 
 /* ---- the network ---- */
 
-/* Find our address by which that host reaches us: the one from which we would send to it. */
+/* Mark our address by which that host reaches us: the one from which we would send to it. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -263,7 +263,7 @@ static const struct network *network_of(const struct hosts *h, const struct plan
     return NULL;
 }
 
-/* List interfaces that lead nowhere, each once. */
+/* List the interfaces that lead nowhere, each once. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -278,7 +278,7 @@ static void list_virtual(const struct network *network, char *ret, size_t size)
     }
 }
 
-/* Format as "eth0 10.1.2.3". */
+/* Store an address with its interface as "eth0 10.1.2.3". */
 static int note_interface(struct plan_host *host, const struct network_address *a)
 {
     char text[100], *slash;
@@ -310,8 +310,8 @@ static int note_interfaces(struct plan *plan, const struct hosts *h, const struc
     return 0;
 }
 
-/* Open MPI accepts IPv4 networks as numbers; for IPv6 only the name of an interface, which must
- * then be the same on all hosts. */
+/* Write the network as Open MPI accepts it: IPv4 networks as numbers, but for IPv6 only the name of
+ * an interface, which must then be the same on all hosts. */
 static void describe_include(const struct network *const *list, size_t count,
                              const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
 {
@@ -392,7 +392,7 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
         describe_include(list, count, &subnet, ret->program_include);
         r = note_interfaces(plan, h, &subnet, ret);
     }
-    /* mpirun itself runs here, which may not be a host of the job, and may be on another
+    /* mpirun itself runs on this host, which may have no instances, and may be on another
      * network. */
     list[count++] = &h->own;
     if (known && !network_find(&h->own, &subnet))
@@ -430,7 +430,7 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
     if (request->host_subnet)
-        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* checked before */
+        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* the text was checked before */
     (void)network_read(&h.own);
     if (!request->no_host_check && agent_is_used(request->agent))
         status = ask_hosts(request, plan, &h, &ret->stopped_ns);

@@ -387,7 +387,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* Whether the text contains ".It Fl -NAME" or "Fl -NAME", with NAME as a whole word. */
+/* Returns whether the text contains ".It Fl -NAME" or "Fl -NAME", with NAME as a whole word. */
 static bool documents(const char *text, const char *name)
 {
     char *mark = str_format("Fl -%s", name);

@@ -29,7 +29,7 @@ void *__wrap_calloc(size_t count, size_t size)
     return fails > 0 && --fails == 0 ? NULL : __real_calloc(count, size);
 }
 
-/* The payload of the one frame in `b`. */
+/* Returns the payload of the one frame in `b`. */
 static struct frame_reader payload_of(const struct frame_buffer *b, uint16_t type)
 {
     struct frame_header header;

@@ -228,7 +228,7 @@ Test(dial, times_out_without_an_answer)
     cr_expect(lt(int, r, 0));
 }
 
-/* A listener whose connection queue is full, so that connect(2) returns EAGAIN. */
+/* Returns a listener whose connection queue is full, so that connect(2) returns EAGAIN. */
 static int listen_and_fill(const char *name, char *text, size_t size)
 {
     struct plenum_error err = {""};

@@ -37,8 +37,8 @@ static int put(struct frame_buffer *b, enum control_type type)
     }
 }
 
-/* Whether the shim of a job with one instance is disconnected when it sends this while its program
- * is at `state`. */
+/* Returns whether the shim of a job with one instance is disconnected when it sends this while its
+ * program is at `state`. */
 static bool hangs_up(enum instance_state state, enum control_type type)
 {
     struct plan_instance planned = {0};

@@ -28,7 +28,7 @@ static void feed(struct lines *l, const char *bytes, size_t len)
     }
 }
 
-/* The next output, as a string; "" if there is none. */
+/* Returns the next output, as a string; "" if there is none. */
 static char *take(struct lines *l, size_t most, bool flush)
 {
     const char *bytes;

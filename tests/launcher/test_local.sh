@@ -210,22 +210,22 @@ start
 kill -STOP $guard $starter
 kill -TERM $job
 await_end
-ok "a job ends although the starter and its guard are stopped" all 'same $code 143' nothing_is_left
+ok "a job ends even if the starter and its guard are stopped (SIGSTOP)" all 'same $code 143' nothing_is_left
 start
 kill -STOP $outer
 kill -KILL $guard
 await_end
-ok "an outer shim that is stopped ends when its guard is killed" all 'same $code 125' nothing_is_left
+ok "even a stopped outer shim ends when its guard is killed" all 'same $code 125' nothing_is_left
 start
 kill -STOP $guard
 kill -KILL $job
 await_end
-ok "a guard that is stopped ends when plenumrun is killed" nothing_is_left
+ok "even a stopped guard ends when plenumrun is killed" nothing_is_left
 start
 kill -STOP $inner
 kill -TERM $guard
 await_end
-ok "an inner shim that is stopped: its program ends with the guard" all 'same $code 125' nothing_is_left
+ok "if an inner shim is stopped, its program still ends with the guard" all 'same $code 125' nothing_is_left
 start --heartbeat-timeout 2
 kill -STOP $outer $inner
 await_end

@@ -36,7 +36,7 @@ static const struct agent_settings *agent_for(const struct cmdline *options)
     return &agent;
 }
 
-/* The job, built from these options. */
+/* Returns the job, built from these options. */
 static struct starter_job job_for(const struct cmdline *options, const struct starter_job *base)
 {
     struct starter_job made = *base;
@@ -257,7 +257,7 @@ Test(mpirun, the_users_arguments)
     cmdline_fini(&options);
 }
 
-/* The command line for mpirun when an instance has its own arguments, twice. */
+/* Returns the command line for mpirun when an instance has its own arguments, twice. */
 static const char *told_of(const char *first, const char *second)
 {
     char *argv[] = {(char *)"plenumrun",

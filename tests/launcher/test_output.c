@@ -19,7 +19,7 @@
 static const struct output_instance instances[] = {{.index = 0, .host = "a", .pid = 10},
                                                    {.index = 1, .host = "b", .pid = 11}};
 
-/* The contents of a file. */
+/* Returns the contents of a file. */
 static char *content_of(FILE *f)
 {
     static char text[4096];

@@ -25,7 +25,7 @@ static hwloc_topology_t synthetic(const char *text)
     return t;
 }
 
-/* A made-up topology; behind '!' the only CPUs it has, behind '?' the NUMA nodes. */
+/* Returns a made-up topology; behind '!' the only CPUs it has, behind '?' the NUMA nodes. */
 static hwloc_topology_t irregular(const char *text)
 {
     char copy[160], *cpus, *nodes;

@@ -173,7 +173,7 @@ chmod +x other/mpirun
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' \
     >other/mpirun
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
-ok "a crash of Open MPI 5.0's mpirun because an instance has its own arguments is explained" all 'same $code 125' \
+ok "the error explains that mpirun of Open MPI 5.0 crashes if an instance has its own arguments" all 'same $code 125' \
     'last_line_has err "(Segmentation fault).*: the mpirun of Open MPI 5.0 crashes if .* other than -x"'
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
 ok "variables for an instance are not blamed for a crash" all 'same $code 125' \
@@ -722,7 +722,7 @@ ok "mpirun has its own folder for the job" sessions
 kill -STOP $guard $mpirun
 kill -TERM $job
 await_end
-ok "a job ends although mpirun and its guard are stopped" all 'same $code 143' nothing_is_left no_session
+ok "a job ends even if mpirun and its guard are stopped" all 'same $code 143' nothing_is_left no_session
 
 # ---- placement ----
 job --dry-run -n 2 --print-topology=json
