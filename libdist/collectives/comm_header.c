@@ -38,14 +38,15 @@ const char *comm_kind_name(enum comm_kind kind)
     return name_in(kinds, ARRAY_LEN(kinds), kind);
 }
 
-/* A header comes from another process, so its strings may lack a terminator. */
+/* Is the header valid? It comes from another process, so its strings may lack a terminator. */
 static bool is_sound(const struct comm_header *h)
 {
     return h->version == COMM_HEADER_VERSION && h->name[COMM_NAME_MAX - 1] == '\0' &&
            h->what[COMM_WHAT_MAX - 1] == '\0';
 }
 
-/* Describe a call: "allreduce (16 bytes, max of float32)", with what differs from `other`. */
+/* Describe a call: "allreduce (16 bytes, max of float32)", including how it differs from
+ * `other`. */
 static void describe(const struct comm_header *h, const struct comm_header *other, char *text)
 {
     size_t n =

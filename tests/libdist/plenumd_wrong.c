@@ -37,7 +37,7 @@ int __wrap_render_bytes_of(const struct render_job *job, struct render_result *r
     return r;
 }
 
-/* The protocol version to report. Returns false for the true one. */
+/* Get the protocol version to report. Returns false for the true one. */
 static bool played(unsigned *major, unsigned *minor)
 {
     const char *text = getenv("PLENUM_WRONG_VERSION");

@@ -127,7 +127,7 @@ static const char *list(unsigned count, bool tcp)
     return text;
 }
 
-/* The number of samples that a loader has rendered. */
+/* Returns the number of samples that a loader has rendered. */
 static uint64_t rendered_by(unsigned i)
 {
     struct wire_hello hello;
@@ -791,7 +791,7 @@ static const char *make_key(const char *name, const char *text)
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeef"
 
-/* A client's key, derived from a loader's. */
+/* Returns a client's key, derived from a loader's. */
 static const char *make_client(const char *key, const char *name)
 {
     struct tls_key loader, client;

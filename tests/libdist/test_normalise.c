@@ -24,7 +24,7 @@ static const double imagenet_std[3] = {0.229, 0.224, 0.225};
 
 /* ---- the plain implementation ---- */
 
-/* The value of a positive half, from its bits. */
+/* Returns the value of a positive half, from its bits. */
 static double half_value(uint32_t bits, enum plenum_float type)
 {
     uint32_t exponent_bits = type == PLENUM_TO_FLOAT16 ? 5 : 8, mantissa_bits = 15 - exponent_bits;
@@ -37,8 +37,8 @@ static double half_value(uint32_t bits, enum plenum_float type)
     return ldexp(mantissa | 1U << mantissa_bits, (int)exponent - 1 + least - (int)mantissa_bits);
 }
 
-/* The nearest half, ties to even: searched among all halves, in order of value. The value after the
- * largest one is infinity. */
+/* Returns the nearest half, ties to even: searched among all halves, in order of value. The value
+ * after the largest one is infinity. */
 static uint16_t nearest_half(float value, enum plenum_float type)
 {
     uint32_t infinity = type == PLENUM_TO_FLOAT16 ? 0x7c00 : 0x7f80, low = 0, high = infinity;

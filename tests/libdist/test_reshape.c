@@ -60,7 +60,7 @@ static struct plenum_stream_options options_of(const char *loader)
     return o;
 }
 
-/* A stream of one replica, `rank` of `size`. */
+/* Returns a stream of one replica, `rank` of `size`. */
 static struct plenum_stream *opened(const struct plenum_stream_options *o, uint32_t rank,
                                     uint32_t size)
 {

@@ -110,7 +110,7 @@ static struct plenum_batch next_of(struct plenum_stream *s)
     return b;
 }
 
-/* The reference, rendered in one thread: the valid positions [from, to) of an epoch. */
+/* Returns the reference, rendered in one thread: the valid positions [from, to) of an epoch. */
 static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, uint64_t from,
                        uint64_t to)
 {
@@ -608,7 +608,7 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' was requested");
 }
 
-/* It would read past the field and show each replica samples of other replicas. */
+/* An older loader would ignore the field, and show each replica samples of other replicas. */
 Test(stream, a_loader_that_cannot_deal_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -1372,7 +1372,8 @@ Test(stream, temporary_refusals_do_not_end_a_running_stream)
     end_loader(loader, SIGTERM);
 }
 
-/* Replaces the loader: rejects every client with this code, after some progress. Counts them. */
+/* Start a fake loader that sends every client one progress message and then rejects it with
+ * `code`. `*count` counts the clients. */
 static pid_t start_refusing(const char *text, int code, atomic_uint *count)
 {
     struct address address;
@@ -1682,7 +1683,7 @@ Test(stream, another_users_loader_is_not_trusted)
     }
 }
 
-/* A socket whose close() blocks for an hour, or until its peer closes. */
+/* Returns a socket whose close() blocks for an hour, or until its peer closes. */
 static int open_lingering(int *other_end)
 {
     static const char bytes[65536];
@@ -2053,7 +2054,7 @@ Test(stream, infinite_time_limits_never_expire)
     end_loader(loader, SIGTERM);
 }
 
-/* Whether the stream's descriptor becomes readable within this many ms. */
+/* Returns whether the stream's descriptor becomes readable within this many ms. */
 static bool readable(int fd, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};

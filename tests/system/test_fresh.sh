@@ -107,7 +107,7 @@ wait_for test ! -e "/proc/$service"
 ok "the new loader starts" serve
 ok "the job succeeds" wait $job
 is "$(plenumctl hash /srv/photos $stream --epochs 40)" "... with the same hash" line out
-ok "... and reported the restart" grep -q "is being stopped or restarted; batches come from" err
+ok "... and reported the restart" grep -q "is being stopped or restarted; after .* s, batches are coming from" err
 ok "changes to the configuration are kept" grep -q '^root = /srv' /etc/plenum/plenumd.conf
 pkill -x plenumd
 ok "the packages are removed" dpkg -P plenum-loader plenum python3-pyplenum libplenum-dev libplenum1

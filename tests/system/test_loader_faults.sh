@@ -118,7 +118,7 @@ fault_none() { train; meanwhile; }
 fault_killed() { train; end v1; moment; start v1; lost; }
 fault_all_killed() { train; end v1; moment; start v1; progress 20; end v2; moment; start v2; lost 2; }
 fault_both_away() {
-    train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"
+    train; end v1; end v2; moment; start v2; start v1; lost 2; says "after .* s, batches are coming from"
 }
 fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
 # The fault strikes within the first tenth of a second: no loader is connected, or some are, or hardly any batch came.

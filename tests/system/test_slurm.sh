@@ -188,7 +188,7 @@ mkdir -p empty
 hide /dev/null "$daemon"
 for hosts in 2 3; do
     in_slurm salloc -N$hosts "$run" true
-    ok "a daemon that cannot be executed, among $hosts hosts" all 'same $code 125' 'wait_for no_step' \
+    ok "a daemon that cannot be executed on one of $hosts hosts is reported" all 'same $code 125' 'wait_for no_step' \
         'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*: Permission denied): install the same Open MPI"'
 done
 unhide "$daemon"

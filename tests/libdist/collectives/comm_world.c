@@ -2,30 +2,30 @@
 /* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a
  * launcher.
  *
- *     comm_world            all checks
- *     comm_world big        a broadcast of 2 GiB and one byte
+ *     comm_world            run all checks
+ *     comm_world big        broadcast 2 GiB and one byte
  *     comm_world late       the last instance skips the second collective: the others time out
  *     comm_world never      the last instance skips all collectives: the others time out
- *     comm_world away BYTES  like late, with a broadcast of BYTES bytes from it
- *     comm_world holds      meets the others, makes the file MARKS/1N for instance N, and ends when
- *                           there is a file MARKS/2N
+ *     comm_world away BYTES  like "late", but the last instance would broadcast BYTES bytes
+ *     comm_world holds      call a collective, create the file MARKS/1N in instance N, and end when
+ *                           the file MARKS/2N exists
  *     comm_world straggler  the first instance is late twice: it receives what the others
  *                           sent meanwhile
- *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
- *     comm_world forgetful  as the first, in a program that never closes its job
- *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
- *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
- *     comm_world ends       the last instance ends when all have met once: the others get an error
+ *     comm_world own-mpi    run all checks in a program that initialises and finalises MPI itself
+ *     comm_world forgetful  run all checks in a program that never closes its job
+ *     comm_world single     MPI was initialised with MPI_THREAD_SINGLE: refused
+ *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread: refused
+ *     comm_world ends       the last instance ends after one collective: the others get an error
  *     comm_world silent     the last instance ends without a collective: the others get an error
- *     comm_world leaves     as ends, but it ends by _exit()
+ *     comm_world leaves     like "ends", but the instance ends by _exit()
  *     comm_world uneven     the last instance has one step fewer than the others, whose sums are
  *                           right until they get an error
- *     comm_world finalizes  as ends, in a program that finalises MPI itself
- *     comm_world improper   a program that uses MPI alone, of which the last instance ends without
- *                           MPI_Finalize() while the others wait
+ *     comm_world finalizes  like "ends", in a program that finalises MPI itself
+ *     comm_world improper   a program that uses MPI without libplenum; its last instance ends
+ *                           without MPI_Finalize() while the others wait
  *     comm_world differ     the last instance makes a different call: all get an error and continue
  *     comm_world nan        minimum and maximum where some values are NaN
- *     comm_world program N  meets the others N times: one of several programs that a script runs
+ *     comm_world program N  call a collective N times: one of several programs that a script runs
  *
  * Without MPI (WITH_MPI), the modes for programs that use it themselves are missing. */
 #include "config.h"
@@ -235,7 +235,7 @@ static void check_late(bool meet_first, size_t bytes)
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
     /* After a second in the collective each reports to the others that it is waiting. On a busy
-     * machine one may enter long after another, so they enter together, and wait some seconds. */
+     * machine one may enter long after another, so they enter together, and wait a few seconds. */
     plenum_job_set_timeout(job, 6 * UINT64_C(1000000000));
     if (me->instance_index == me->num_instances - 1)
         goto out;
@@ -437,7 +437,7 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Waiting instances learn at once which one is missing, without a time limit. */
+/* Without a time limit, too, an error at once names the missing instance. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
