@@ -49,7 +49,7 @@ def commands(path):
 
 
 def shortened(command, program):
-    """The command, for a run of some steps."""
+    """The command, with options that limit the run to a few steps or one epoch."""
     with open(program, encoding="utf-8") as f:
         text = f.read()
     for option, value in SHORT.items():
@@ -89,7 +89,7 @@ class ExamplesTest(unittest.TestCase):
                           KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="2", HOME=cls.folder)
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "XLA_FLAGS"):
             os.environ.pop(name, None)
-        # Like the output of make-sample, with as many classes, but fewer and smaller images.
+        # Like the output of make-sample with its default number of classes, but with fewer and smaller images.
         cls.sample = os.path.join(cls.folder, "sample")
         jobs.make_sample(cls.sample, "--images", "10", "--size", "48")
 

@@ -23,7 +23,7 @@ END
     export PLENUM_PLENUMD=$T/plenumd
 }
 plenumrun() { timeout -k 5 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
-# job ARGUMENT... - plenumrun, 100 s at most: output in out and err, status in $code
+# job ARGUMENT... - run plenumrun for at most 300 s: output in out and err, status in $code
 job() {
     plenumrun "$@" >out 2>err
     code=$?

@@ -175,7 +175,7 @@ static void show_trace(void)
     within--;
 }
 
-/* Whether this call should fail; if so, errno is set. For SHORT, see `plan.code`. */
+/* Returns whether this call should fail; if so, errno is set. For SHORT, see `plan.code`. */
 static bool fails(const char *kind, const void *caller)
 {
     unsigned i;
@@ -239,8 +239,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- the functions ---- */
 
-/* The next object's function of that name. dlsym() itself may allocate, so malloc's family is
- * looked up differently. */
+/* Returns the next object's function of that name. dlsym() itself may allocate, so malloc's family
+ * is looked up differently. */
 static void *next(_Atomic(void *) *kept, const char *name)
 {
     void *f = *kept;
