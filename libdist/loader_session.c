@@ -228,7 +228,7 @@ void session_refuse(struct loader_session *se, int code, const char *text)
 }
 
 /* Record that a message could not be built or sent, so that we reconnect. A socket that the loader
- * has closed is no such failure, because its last message must be read first. */
+ * has closed is not such a failure, because its last message must be read first. */
 static void note_broken(struct loader_session *se, int r)
 {
     if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)

@@ -55,7 +55,7 @@
 enum {
     LATENCIES_MIN = 8, /* measurements needed before a batch counts as late */
     LATE_HEDGES = 2,   /* late batches that are requested twice at the same time */
-    FORGET_AFTER = 64, /* a loader that was idle for the time of so many batches is tried again */
+    FORGET_AFTER = 64, /* a loader that was idle for this many batches' time is tried again */
 };
 
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,

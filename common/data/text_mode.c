@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* If all of ALL_MIN LFs follow a CR, this is no coincidence: it happens in one of 256^5 = 2^40
+/* If all of ALL_MIN LFs follow a CR, this is not a coincidence: it happens in one of 256^5 = 2^40
  * files. Of FEW_MIN LFs, one in 256 should follow a CR; it is even less likely that at most one in
  * FEW does. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };

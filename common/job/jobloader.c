@@ -69,8 +69,7 @@ enum {
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
     KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
     EVENTS = 8,       /* at most, per epoll_wait(); enough for all descriptors */
-    /* Early deaths count points; after this many points in a row, clients get an error:
-     * strikes_for(). */
+    /* Points for early deaths in a row after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
 };
 
@@ -557,8 +556,7 @@ static void start(struct jobloader *l)
 
 /* ---- the end ---- */
 
-/* Collect the wait status of a loader that process 1 inherited: its process id stays in use until
- * then. */
+/* Reap a loader that process 1 inherited; until then, its process id stays in use. */
 static void bury_by_number(struct jobloader *l)
 {
     siginfo_t info = {.si_pid = 0};
@@ -630,8 +628,7 @@ static void describe_end(struct jobloader *l, const int *wait_status, bool again
                    l->last[0] || wait_status || l->hung ? "" : "; its output probably says why");
 }
 
-/* Forget everything about the loader except its pidfd, which becomes readable when the loader is
- * gone. */
+/* Forget everything about the loader except its pidfd, which becomes readable at its end. */
 static void forget_process(struct jobloader *l)
 {
     unwatch(l, l->lifeline);
@@ -678,8 +675,7 @@ static int hear_bytes(struct jobloader *l)
     return 0;
 }
 
-/* Start a new loader, because this one has ended or must be killed. `wait_status`: NULL if
- * unknown. */
+/* Replace a loader that has ended or must be killed. `wait_status`: NULL if unknown. */
 static void lose(struct jobloader *l, const int *wait_status)
 {
     char text[sizeof(l->failure)];

@@ -92,7 +92,8 @@ int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
 /**
- * Returns the rooms of the next turn, [instances][MEETING_ROOM_BYTES]. Each instance writes its own.
+ * Returns the rooms of the next turn, [instances][MEETING_ROOM_BYTES]. Each instance writes its
+ * own.
  *
  * A turn has one or more rounds. Its rooms may be read until this instance enters the first round
  * of the next turn: the turn after that reuses them.

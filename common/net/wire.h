@@ -153,8 +153,8 @@ struct wire_open {
     uint32_t height; /* since 1.8, in pixels; for older clients it equals the width */
     uint32_t deal;   /* since 1.5: order_deal(): 0, or M if positions are dealt in turn */
     bool mix; /* since 1.8: the pipeline mixes samples, and slots have room for the results */
-    /* Since 1.9: number of views in the pipeline; width and height are those of the first view. 0: no
-     * views; a sample is one image of width x height. */
+    /* Since 1.9: number of views in the pipeline; width and height are those of the first view. 0:
+     * no views; a sample is one image of width x height. */
     uint32_t views;
     struct wire_view view[VIEWS_MAX];
     bool geometry; /* since 1.9: slots have room for the geometry */
@@ -308,7 +308,7 @@ struct wire_status_stream {
     uint64_t read_ns, render_ns, cpu_ns; /* mean per sample */
     uint64_t queue_ns;                   /* mean wait of a batch for its turn */
     enum wire_bound bound;
-    uint64_t cores; /* so many that the program never waits, in thousandths, or WIRE_UNKNOWN */
+    uint64_t cores; /* enough that the program never waits, in thousandths, or WIRE_UNKNOWN */
     /* Since 1.13; 0 without a plan, or if all sets have one order. */
     uint32_t num_sets;
     struct wire_status_set sets[WIRE_SETS_MAX];

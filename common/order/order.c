@@ -372,7 +372,7 @@ bool order_is_skipped(const struct order_steps *steps, struct order_place place)
 }
 
 /* Returns the number of positions from `place`, which is in no gap, to the next gap or the end of
- * the epoch; `*ends_at_gap` tells which of the two. */
+ * the epoch; `*ends_at_gap` is true for a gap. */
 static uint64_t run_of(const struct order_steps *steps, struct order_place place, bool *ends_at_gap)
 {
     uint64_t left = span_of(steps) - place.position, g;

@@ -16,9 +16,9 @@ struct memory_limit {
 };
 
 /**
- * Compute the minimum of the memory that the machine has available and that each control group of this
- * process has left (versions 1 and 2, up to the top). Page cache counts as available, because the
- * kernel drops it on demand.
+ * Compute the minimum of the memory that the machine has available and that each control group of
+ * this process has left (versions 1 and 2, up to the top). Page cache counts as available, because
+ * the kernel drops it on demand.
  */
 void memory_available(struct memory_limit *ret);
 

@@ -82,8 +82,8 @@ struct plenum_images {
  * Ownership: all memory is the caller's; nothing is kept.
  * Errors: in each case, nothing has been written.
  *   -EINVAL     a pointer is NULL; a size, type or layout is invalid; mean or std is not finite;
- *               std is not above 0; a float32 `value` would be infinite; or `to` is misaligned or overlaps
- *               the pixels;
+ *               std is not above 0; a float32 `value` would be infinite; or `to` is misaligned or
+ *               overlaps the pixels;
  *   -EOVERFLOW  images and floats do not fit in the address space.
  * Threads: any, even concurrently: it is a pure function. It runs only in the calling thread, never
  *          blocks, allocates nothing, and may be called in a forked child.

@@ -42,8 +42,8 @@ static int open_tcp(int family)
     return fd;
 }
 
-/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6` tells
- * whether it also accepts IPv6. */
+/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6` is true
+ * if it also accepts IPv6. */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
     union any_address a = {

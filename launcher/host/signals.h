@@ -25,7 +25,7 @@ void signals_reset(uint64_t ignored);
  */
 void signals_ignore_strays(void);
 
-/** Who forwarded the last SIGUSR1 and the last SIGUSR2, and when; all zero: none yet. */
+/** The processes that forwarded the last SIGUSR1 and SIGUSR2, and the times; all zero: none yet. */
 struct signals_handed {
     struct {
         uint64_t ns;

@@ -204,7 +204,7 @@ static void wake_guard(pid_t guard)
 }
 
 /* Run the inner shim, which does our work. At its end it wakes the outer one, which may have been
- * stopped, and kills what is left if the outer one was killed. */
+ * stopped, and kills remaining processes if the outer one was killed. */
 static _Noreturn void become_inner(const struct shim_task *task, pid_t outer, pid_t parent)
 {
     int status = shim_inner(task, outer);

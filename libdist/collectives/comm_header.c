@@ -83,8 +83,8 @@ int comm_header_compare(const struct comm_block *all, uint32_t instances, uint32
         describe(mine, other, ours);
         describe(other, mine, theirs);
         return error_set(err, -EIO,
-                         "this instance calls %s while instance %u calls %s: all must call the "
-                         "same, in the same order",
+                         "this instance calls %s while instance %u calls %s: all must make the "
+                         "same calls in the same order",
                          ours, i, theirs);
     }
     return 0;
