@@ -46,13 +46,13 @@ OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader
 ok "variables of an enclosing mpirun are not passed to instances" all 'same $code 0' 'has out RANK=1' \
     'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
 
-# ---- which start method ----
+# ---- how instances are started ----
 job -n 2 -v true
 ok "--verbose reports that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
 job -n 2 --dry-run
-ok "--dry-run reports it" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
+ok "--dry-run reports that plenumrun starts the instances itself" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
 job -n 2 --dry-run --print-topology=json
-ok "--dry-run reports it as JSON" has out '"started_by": "plenumrun"'
+ok "--dry-run also reports that as JSON" has out '"started_by": "plenumrun"'
 job --host a,b --dry-run
 ok "--dry-run warns that a job on other hosts needs mpirun" all 'same $code 0' \
     'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
@@ -64,7 +64,7 @@ for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--i
     ok "${option%%=*} is rejected without mpirun" all 'same $code 125' 'same "$(wc -l <err)" 1' \
         'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
-# Such a child dates from before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
+# Such a child was started before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
 mkfifo go
 timeout -k 5 300 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
     'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err
@@ -138,13 +138,13 @@ ok "a job ends even if its parent ignores SIGCHLD" same "$(cat code)" 0
 for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
 "$run" -n 2 --env-file variables touch started >out 2>err
 code=$?
-ok "too many variables for an instance: one message, and nothing is started" all 'same $code 125' \
+ok "with too many variables for an instance, nothing is started, and one message says why" all 'same $code 125' \
     'last_line_has err "arguments and variables take 17 MiB, but an instance can be given at most 16 MiB"' \
     'last_line_has err "16 MiB: pass fewer arguments or variables (-x, --env-file)"' \
     '[ ! -e started ]' 'same "$(wc -l <err)" 1'
 "$run" -n 1 --loader-host elsewhere --no-host-check --env-file variables touch started >out 2>err
 code=$?
-ok "too many variables for a loader host: nothing is started" all 'same $code 125' '[ ! -e started ]' \
+ok "with too many variables for a loader host, nothing is started" all 'same $code 125' '[ ! -e started ]' \
     'last_line_has err "variables take more than 16 MiB, the most that a loader host can be given: pass fewer"'
 printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
 chmod +x agent
