@@ -119,7 +119,7 @@ Test(tls, holders_of_the_key_can_communicate)
     end(&b);
 }
 
-/* A caller that takes only frames need not request what was read and buffered. */
+/* A caller that takes only frames need not ask for bytes that were already read into the buffer. */
 Test(tls, poll_reports_every_buffered_byte)
 {
     enum { BYTES = 300000 };
@@ -148,8 +148,8 @@ Test(tls, poll_reports_every_buffered_byte)
     free(bytes);
 }
 
-/* Two sides whose bytes the test carries from client[1] to server[1] and back; the client has data
- * to send. */
+/* Creates two sides whose bytes the test carries from client[1] to server[1] and back; the client
+ * has data to send. */
 static void connect_by_hand(int client[2], int server[2], struct side *a, struct side *b)
 {
     connect_two(client);
@@ -159,8 +159,8 @@ static void connect_by_hand(int client[2], int server[2], struct side *a, struct
     put(a, "hello");
 }
 
-/* Data sent before the peer's answer waits for it, and no longer, whichever side reads the last of
- * it. */
+/* Data waits for the peer's answer to the handshake, and no longer, whichever side completes the
+ * handshake with a read. */
 Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 {
     struct side a, b;
@@ -170,7 +170,7 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 
     connect_by_hand(client, server, &a, &b);
     cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN));
-    cr_expect(not(frame_conn_wants_write(&a.conn)), "it waits for an answer");
+    cr_expect(not(frame_conn_wants_write(&a.conn)), "data must wait for the answer");
     len = recv(client[1], flight, sizeof(flight), 0);
     cr_assert(eq(i64, send(server[1], flight, (size_t)len, 0), len));
     cr_assert(eq(i64, frame_conn_fill(&b.conn), -EAGAIN));
@@ -181,7 +181,7 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     cr_assert(eq(i64, send(client[1], flight + 100, (size_t)len - 100, 0), len - 100));
     cr_assert(eq(i64, frame_conn_fill(&a.conn), -EAGAIN));
-    cr_expect(frame_conn_wants_write(&a.conn), "now it can be sent");
+    cr_expect(frame_conn_wants_write(&a.conn), "now the data must be ready to be sent");
     cr_expect(eq(int, frame_conn_flush(&a.conn), 0));
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     end(&a);
@@ -290,8 +290,8 @@ static SSL_CTX *guessing(void)
     return ctx;
 }
 
-/* Run both sides until nothing moves any more: the client's state, and how much the impostor
- * received. */
+/* Runs both sides until nothing moves any more. Returns the client's state, and how much the
+ * impostor received. */
 static int64_t meet(SSL_CTX *ctx, size_t *told)
 {
     SSL *ssl = SSL_new(ctx);
@@ -423,8 +423,8 @@ int __wrap_SSL_key_update(SSL *ssl, int type)
     return r;
 }
 
-/* Both sides write more than their sockets hold, and all of it arrives, whatever key encrypted it:
- * the key is renewed every few records here (see local.mk). */
+/* Both sides write more than their sockets hold, and all of it must arrive, though the key is
+ * renewed every few records here (see local.mk). */
 Test(tls, keys_are_renewed_while_both_sides_write)
 {
     enum { BYTES = 8 << 20 };
@@ -467,7 +467,7 @@ Test(tls, keys_are_renewed_while_both_sides_write)
     free(bytes);
 }
 
-/* A writer that waits for a slow reader must know whether it reads at all. */
+/* A writer that waits for a slow reader must know whether the reader reads at all. */
 Test(tls, progress_of_a_slow_reader_is_seen)
 {
     enum { BYTES = 8 << 20 };
@@ -496,7 +496,7 @@ Test(tls, progress_of_a_slow_reader_is_seen)
 
 /* ---- core dumps ---- */
 
-/* How often 32 bytes, each given inverted, occur in memory that a core dump includes. */
+/* Counts the copies of 32 bytes, given inverted, in memory that a core dump includes. */
 static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsigned *kept)
 {
     FILE *f = fopen("/proc/self/smaps", "r"), *mem = fopen("/proc/self/mem", "r");
@@ -535,8 +535,8 @@ static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsign
     return found;
 }
 
-/* A loader that is serving: its secret lies only in memory excluded from core dumps. The same holds
- * for a client, whose own key OpenSSL must have had. */
+/* The secret of a loader that is serving lies only in memory excluded from core dumps. So does a
+ * client's own key, although OpenSSL must have had it. */
 Test(tls, core_dumps_contain_no_secrets)
 {
     unsigned char inverted[2][TLS_KEY_BYTES];
@@ -547,7 +547,7 @@ Test(tls, core_dumps_contain_no_secrets)
     int fds[2];
 
     if (getenv("PLENUM_SANITIZED") && *getenv("PLENUM_SANITIZED"))
-        cr_skip_test("with a sanitizer there is more memory than can be looked at");
+        cr_skip_test("with a sanitizer there is too much memory to search");
     cr_assert(eq(int, random_bytes(keys[0].bytes, TLS_KEY_BYTES), 0));
     cr_assert(eq(int, plenum_tls_backend.derive(keys[0].bytes, "alice", keys[1].bytes), 0));
     connect_two(fds);
@@ -587,7 +587,7 @@ Test(tls, core_dumps_contain_no_secrets)
         cr_expect(eq(u32, count_dumped(inverted[k], &kept) + kept, 0), "key %d, afterwards", k);
 }
 
-/* Read as this user, who is in group 1000: returns 0, or the error. */
+/* Reads the key as this user, who is in group 1000. Returns 0 or -errno. */
 static int read_as(uid_t user, const char *path)
 {
     static const gid_t group = 1000;
@@ -623,8 +623,8 @@ Test(tls, a_stored_key_cannot_be_changed)
     (void)close(fd);
 }
 
-/* Kubernetes secrets are like this: owned by root, with a group that may read them and to which the
- * container belongs, its root as well. */
+/* A Kubernetes secret belongs to root and to a group that may read it. The container's user, even
+ * root, is in that group. */
 Test(tls, root_may_give_a_key_to_a_group)
 {
     static const struct {
@@ -652,7 +652,7 @@ Test(tls, root_may_give_a_key_to_a_group)
         cr_skip("only root can give files away");
     fd = mkstemp(path);
     cr_assert(ge(int, fd, 0));
-    (void)snprintf(link, sizeof(link), "%s.link", path); /* they are reached by symbolic links */
+    (void)snprintf(link, sizeof(link), "%s.link", path); /* secrets are reached by symbolic links */
     cr_assert(eq(int, symlink(path, link), 0));
     cr_assert(eq(int, random_bytes(bytes, sizeof(bytes)), 0));
     cr_assert(eq(int, io_write_all(fd, bytes, sizeof(bytes)), 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_orderplan.c - the text of a plan: its canonical form, and every sentence about it. */
+/* test_orderplan.c - the text of a plan: its canonical form, and every message about it. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static struct orderplan *parse(const char *text)
     return plan;
 }
 
-/* Returns whether a plan has this canonical form, which is its own. */
+/* Checks that a plan has this canonical form, which is its own canonical form. */
 static void becomes(const char *text, const char *want)
 {
     struct orderplan *plan = parse(text), *again;
@@ -35,7 +35,7 @@ static void becomes(const char *text, const char *want)
     orderplan_free(plan);
 }
 
-/* Returns whether a plan is refused with a message that contains `want`. */
+/* Checks that a plan is refused with a message that contains `want`. */
 static void refused(const char *text, const char *want)
 {
     struct plenum_error err = {.text = ""};
@@ -77,7 +77,8 @@ Test(orderplan, samples_have_selections_and_weights)
             "set a 1 /x\nbalance label classes=32 each=4\n");
 }
 
-/* A ramp is pieces: each begins at a multiple of the block, and the last has the final weights. */
+/* A ramp is a series of pieces: each begins at a multiple of the block, and the last has the final
+ * weights. */
 Test(orderplan, ramps_are_pieces)
 {
     struct orderplan *plan =
