@@ -148,8 +148,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last one, which is three seconds late, and must not burn CPU meanwhile. A busy
- * wait would use three seconds of CPU. */
+/* All wait for the last instance, which is three seconds late, and must not burn CPU meanwhile. A
+ * busy wait would use three seconds of CPU. */
 static void check_barrier(void)
 {
     unsigned char *b = calloc(1, 1 << 20);
@@ -158,7 +158,7 @@ static void check_barrier(void)
     CHECK(plenum_barrier(job, NULL) == 0);
     before = cpu_seconds();
     if (me->instance_index == me->num_instances - 1)
-        (void)sleep(3); /* late */
+        (void)sleep(3); /* this instance is late */
     CHECK(plenum_barrier(job, NULL) == 0);
     CHECK(cpu_seconds() - before < 0.5);
     before = cpu_seconds();
@@ -200,7 +200,7 @@ static void check_fork(void)
     CHECK(plenum_barrier(job, NULL) == 0);
 }
 
-/* Files in the folder MARKS, which synchronise instances when no collective can. */
+/* These files in the folder MARKS synchronise instances when no collective can. */
 enum { ENTERING = 1000 }; /* plus the index: the instance is about to enter the collective */
 
 static void set_mark(uint32_t index)
@@ -285,7 +285,7 @@ static void check_thread_level(bool funneled)
     }
     CHECK(pthread_create(&thread, NULL, check_refused, name) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK(plenum_barrier(job, NULL) == 0); /* but the main thread may */
+    CHECK(plenum_barrier(job, NULL) == 0); /* the main thread may call it */
 }
 #endif
 
@@ -391,7 +391,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     return PMPI_Iprobe(source, tag, comm, flag, status);
 }
 
-/* Wait until this instance has sent us a notice, without receiving it. */
+/* Waits until the source has sent this instance a notice, without receiving the notice. */
 static void await_notice(int source)
 {
     MPI_Status status;
@@ -402,13 +402,13 @@ static void await_notice(int source)
         (void)usleep(1000);
 }
 
-/* An instance that was late receives, by the next collective, what the others sent meanwhile. */
+/* A late instance must receive, in the next collective, what the others sent meanwhile. */
 static void check_straggler(void)
 {
     enum { TIMES = 2 };
 
     plenum_job_set_timeout(job, 60 * UINT64_C(1000000000)); /* notices are sent after a second */
-    CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, no instance is in MPI */
+    CHECK(plenum_barrier(job, NULL) == 0);                  /* before this, no instance is in MPI */
     for (int i = 0; i < TIMES; i++) {
         for (uint32_t other = 1; me->instance_index == 0 && other < me->num_instances; other++)
             await_notice((int)other);
@@ -437,7 +437,7 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Without a time limit, too, an error at once names the missing instance. */
+/* Without a time limit, too, an immediate error names the missing instance. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
@@ -482,7 +482,7 @@ static void check_differ(void)
     CHECK(strstr(err.text, is_last() ? "calls broadcast (8 bytes) while instance 0 calls barrier"
                                      : "calls barrier (0 bytes) while instance"));
     CHECK(plenum_broadcast(job, &number, is_last() ? 0 : sizeof(number), 0, &err) == -EIO);
-    CHECK(plenum_barrier(job, NULL) == 0); /* they are still in step */
+    CHECK(plenum_barrier(job, NULL) == 0); /* the instances are still in step */
 }
 
 /* The number of elements decides whether they are sent with the header or in pieces. */
@@ -559,7 +559,7 @@ static void check_finalizes(void)
         expect_ended(plenum_barrier(job, &err), &err);
 }
 
-/* Only MPI has these. */
+/* Runs the checks that only MPI has. */
 static bool check_mpi(const char *what)
 {
     if (strcmp(what, "improper") == 0)
