@@ -79,7 +79,7 @@ class ProgramCase(unittest.TestCase):
                              "PLENUM_CACHE_DIR": os.path.join(self.folder, "cache"), "PLENUM_PLENUMD": PLENUMD}
 
     def loader(self, text):
-        """A program that replaces plenumd."""
+        """Write a program that replaces plenumd."""
         path = os.path.join(self.folder, "loader")
         with open(path, "w") as f:
             f.write(text)
@@ -90,7 +90,7 @@ class ProgramCase(unittest.TestCase):
         return [sys.executable, "-W", "ignore", "-c", PROGRAM, self.data, os.path.join(SOURCE, "python")]
 
     def run_program(self, before=None, **variables):
-        """The output of a program that opens a stream with its own loader."""
+        """Return the output of a program that opens a stream with its own loader."""
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=LIMIT, preexec_fn=before,
                               env=self.environment | variables)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -150,7 +150,7 @@ class StartTest(ProgramCase):
                     self.assertIn("Too many open files", said)
                     self.assertNotIn("no loader answered", said)
                 served.append(said == "samples: 16\n")
-        self.assertEqual(served, sorted(served), "more descriptors never help less")
+        self.assertEqual(served, sorted(served), "with more descriptors, no start may fail that succeeded with fewer")
         self.assertTrue(served[-1])
         self.expect_failure(None, "Too many open files", before=lambda: limit(resource.RLIMIT_NOFILE, 16))
 
