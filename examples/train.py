@@ -108,17 +108,17 @@ class Run:
                  optimizer: torch.optim.Optimizer):
         self.job, self.loader, self.model, self.optimizer = job, loader, model, optimizer
         self.step = 0
-        self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
-        self.delivered = 0  # of those delivered to this process since then
+        self.hash = 0  # hash of all batches delivered to all processes up to the last checkpoint
+        self.delivered = 0  # hash of the batches delivered to this process since then
 
     def total_hash(self) -> int:
-        """Return the hash of all batches delivered to all processes. A collective."""
+        """Return the hash of all batches delivered to all processes. This is a collective."""
         self.hash = (self.hash + sum(self.job.allgather_object(self.delivered))) % 2**64
         self.delivered = 0
         return self.hash
 
     def save(self, path: str) -> None:
-        """Write a checkpoint. A collective; the first process writes, and renames the file once it is complete."""
+        """Write a checkpoint. This is a collective. The first process writes, and renames the complete file."""
         self.total_hash()
         if self.job.instance_index == 0:
             with open(path + ".new", "wb") as file:
@@ -129,7 +129,7 @@ class Run:
             os.replace(path + ".new", path)
 
     def load(self, path: str) -> None:
-        """Read a checkpoint. A collective; only the first process reads, so the other hosts do not need the file."""
+        """Read a checkpoint. This is a collective. Only the first process reads, so other hosts need no file."""
         state = None
         if self.job.instance_index == 0 and os.path.exists(path):
             state = torch.load(path, map_location="cpu")
@@ -207,7 +207,7 @@ def evaluate(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.
 
 
 def replicas_of(args: argparse.Namespace, job: pyplenum.Job):
-    """The job as a Loader takes it: a single process may have a number of replicas of its own."""
+    """Return the job that is passed to a Loader. A single process may choose its number of replicas."""
     return args.replicas if job.num_instances == 1 else job
 
 
