@@ -537,7 +537,7 @@ static void take_client(struct main_loop *m)
 
     if (fd < 0)
         return;
-    (void)io_set_cloexec(fd, true);
+    (void)io_set_cloexec(fd);
     (void)session_create(&m->server, fd, !m->listening.local.open);
 }
 

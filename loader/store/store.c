@@ -318,11 +318,6 @@ const struct object_facts *store_get_facts(const struct store_object *object)
     return &object->facts;
 }
 
-const char *store_get_name(const struct store_object *object)
-{
-    return object->name;
-}
-
 /* The object's own lock protects what it keeps about redirections. */
 static struct fetch_moved *moved_of(const struct store_object *o)
 {

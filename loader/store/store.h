@@ -47,8 +47,6 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
                struct plenum_error *err);
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
-/** Its canonical name. Borrowed. */
-const char *store_get_name(const struct store_object *object);
 
 /** A hash of everything that identifies this version of the object. */
 struct keep_key store_get_key(const struct store_object *object);
