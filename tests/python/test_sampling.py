@@ -546,6 +546,23 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "no plan of several sets"):
                 stream.amend({64: {"red": 1}})
 
+    def test_amend_before_peeked(self):
+        """a batch that was only looked at has not been shown, so its weights can change"""
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160) as stream:
+            next(stream), next(stream)
+            stream.peek()
+            with self.assertRaisesRegex(OSError, "position 8 has been shown: the stream is at position 16"):
+                stream.amend({8: {"blu": 1}})
+            stream.peek()
+            stream.amend({16: {"blu": 1}})
+            batch = next(stream)
+            self.assertEqual(batch.positions.reshape(-1).tolist(), list(range(16, 24)))
+            self.assertEqual({stream.sets[i] for i in batch.sets.reshape(-1)}, {"blu"})
+            stream.peek()
+            stream.amend({32: {"red": 1}})  # behind the batch that was looked at, which stays
+            batches = [next(stream) for _ in range(2)]
+            self.assertEqual([{stream.sets[i] for i in b.sets.reshape(-1)} for b in batches], [{"blu"}, {"red"}])
+
     def test_new_set(self):
         """a set that is first shown later may be added, and its class names may not move others"""
         first, second = self.data["red"], self.data["blu"]
