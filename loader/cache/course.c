@@ -113,7 +113,7 @@ static uint64_t next_between(const struct course *c, uint64_t epoch, uint64_t fr
     return from < to && most < to ? epoch * c->stride + most : COURSE_NEVER;
 }
 
-/* The first use within an epoch, or COURSE_NEVER. All streams have requested what is before
+/* The first use within an epoch, or COURSE_NEVER. All streams have requested the positions before
  * `least`. */
 static uint64_t next_in(const struct course *c, uint64_t epoch, uint32_t sample, uint64_t least)
 {
