@@ -518,6 +518,16 @@ int parquet_file_find(const struct parquet_file *file, const char *name)
     return -1;
 }
 
+bool parquet_file_is_twin(const struct parquet_file *file, int column)
+{
+    const char *name = file->columns[column].name;
+
+    for (size_t i = 0; i < file->num_columns; i++)
+        if ((int)i != column && strcmp(file->columns[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size)
 {
     size_t at = 0;

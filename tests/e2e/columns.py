@@ -225,7 +225,7 @@ def schema(columns):
     tree = {}
     for c in columns:
         tree.setdefault(c.path[0], []).append(c)
-    out = [Struct({4: "schema", 5: len(tree)})]
+    out = [Struct({4: "schema", 5: sum(1 if len(group[0].path) == 2 else len(group) for group in tree.values())})]
     for name, group in tree.items():
         if len(group[0].path) == 2:
             out.append(Struct({3: 1, 4: name, 5: len(group)}))

@@ -231,6 +231,15 @@ class ParquetTest(Columns):
         parquet(path, [Column("image", BYTES, []), Column("label", INT64, [])], empty={0})
         self.refuses(path, "contains no rows")
 
+    def test_twins(self):
+        """Parquet: a name that two columns have does not choose one of them"""
+        path = at("twins.parquet")
+        label = [Column("label", INT64, labels()), Column("label", INT64, [n + 1 for n in labels()])]
+        parquet(path, [Column("image", BYTES, images()), *label])
+        self.refuses(path, "its column 'label' has the name of another column: choose another with")
+        parquet(path, [Column("image", BYTES, images()), Column("image", BYTES, images()[::-1]), label[0]])
+        self.refuses(path, "two of its columns are called 'image': rename one of them")
+
     def test_claims(self):
         """Parquet: sizes and numbers of rows that cannot be true are refused before memory is allocated"""
         for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):
