@@ -60,7 +60,8 @@ void course_advance(struct course_stream *stream, struct order_place begin, stru
                     uint64_t now_ns);
 
 /** The next use of a sample that has not been requested yet, by any stream of the course: at most
- * COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch. */
+ * COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch, so it is an estimate if a
+ * sample is repeated more than 64 times. */
 uint64_t course_next(const struct course *course, uint32_t sample);
 
 /** Has this use been passed for long without being requested, because the stream has moved, or uses

@@ -61,7 +61,9 @@ static struct {
     struct keep_key *sets;
     size_t num_sets, sets_cap;
     struct diskcache_counts counts;
-    uint64_t paused_until_ns, pause_s, read_ns;
+    uint64_t paused_until_ns, pause_s;
+    uint64_t read_ns; /* moving mean, like the number below of reads since the last pause */
+    unsigned reads;
     bool only_writes; /* a disk that is full can be read */
     struct plenum_error news;
     bool has_news;
@@ -81,14 +83,16 @@ static bool is_full(int code)
 
 static void pause_use(int code)
 {
-    bool told = cache.pause_s > 0;
+    bool told = cache.pause_s > 0 && cache.only_writes == is_full(code);
 
     assert(lock_is_held(&cache.mu));
-    if (is_paused())
+    if (is_paused() && (told || !cache.only_writes))
         return;
-    cache.pause_s = told ? min_u64(2 * cache.pause_s, PAUSE_MAX_S) : PAUSE_MIN_S;
+    cache.pause_s =
+        cache.pause_s > 0 ? min_u64(2 * cache.pause_s, PAUSE_MAX_S) : (uint64_t)PAUSE_MIN_S;
     cache.paused_until_ns = time_now_ns() + cache.pause_s * NS_PER_SEC;
     cache.only_writes = is_full(code);
+    cache.read_ns = cache.reads = 0;
     if (told)
         return;
     (void)error_set(
@@ -108,7 +112,6 @@ static void resume_use(void)
     if (cache.pause_s == 0 || is_paused())
         return;
     cache.pause_s = 0;
-    cache.read_ns = 0;
     (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", cache.folder);
     cache.has_news = true;
 }
@@ -264,14 +267,30 @@ bool diskcache_has(const struct diskcache_range *range)
     return true;
 }
 
+/* Decide from a read whether the disk works. */
+static void note_disk(int code, uint64_t begin_ns)
+{
+    assert(lock_is_held(&cache.mu));
+    if (code < 0 && code != -EBADMSG)
+        pause_use(code);
+    if (begin_ns < cache.paused_until_ns)
+        return; /* it says nothing about the time after the pause */
+    cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + time_now_ns() - begin_ns) / READS_MEAN;
+    cache.reads++;
+    if (cache.read_ns > SLOW_MS * NS_PER_MS)
+        pause_use(-ETIMEDOUT);
+    else if (cache.reads >= READS_MEAN && cache.read_ns < SLOW_MS * NS_PER_MS / 2 &&
+             !cache.only_writes) /* a full disk can be read */
+        resume_use();
+}
+
 /* A record has been read, or could not be. */
 static void note_read(const struct diskcache_range *range, const struct keep_key *key,
-                      uint32_t entry, int code, uint64_t ns)
+                      uint32_t entry, int code, uint64_t begin_ns)
 {
     struct keep_bytes bytes;
     bool there = find_ready(key, &bytes) == entry; /* otherwise it was removed while it was read */
 
-    cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + ns) / READS_MEAN;
     if (code == 0) {
         cache.counts.hits++;
         cache.counts.hit_bytes += range->len;
@@ -282,10 +301,7 @@ static void note_read(const struct diskcache_range *range, const struct keep_key
         keep_remove(cache.keep, entry);
         erase_later(NULL, entry);
     }
-    if (code < 0 && code != -EBADMSG)
-        pause_use(code);
-    else if (cache.read_ns > SLOW_MS * NS_PER_MS)
-        pause_use(-ETIMEDOUT);
+    note_disk(code, begin_ns);
 }
 
 bool diskcache_read(const struct diskcache_range *range, void *dst)
@@ -300,7 +316,7 @@ bool diskcache_read(const struct diskcache_range *range, void *dst)
     begin = time_now_ns();
     r = bytes.len == range->len ? shelf_read(cache.shelf, entry, &bytes, dst) : -EBADMSG;
     lock_acquire(&cache.mu);
-    note_read(range, &bytes.key, entry, r, time_now_ns() - begin);
+    note_read(range, &bytes.key, entry, r, begin);
     lock_release(&cache.mu);
     return r == 0;
 }
@@ -423,7 +439,7 @@ static void free_all(void)
     cache.folder = NULL;
     cache.sets = NULL;
     cache.num_sets = cache.sets_cap = 0;
-    cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = 0;
+    cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = cache.reads = 0;
     cache.counts = (struct diskcache_counts){0};
 }
 

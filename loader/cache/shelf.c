@@ -247,10 +247,19 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
+/* Does a file hold records that no other user can have changed? */
+static bool is_ours(int fd)
+{
+    struct shelf_header h, want = make_header();
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+           io_pread_all(fd, &h, sizeof(h), 0) == 0 && memcmp(&h, &want, sizeof(h)) == 0;
+}
+
 /* Open a file of an earlier loader, if it is there. */
 static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
-    struct shelf_header h, want = make_header();
     char name[32];
     int fd;
 
@@ -258,7 +267,7 @@ static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *a
     fd = openat(s->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
-    if (io_pread_all(fd, &h, sizeof(h), 0) < 0 || memcmp(&h, &want, sizeof(h)) != 0) {
+    if (!is_ours(fd)) {
         (void)close(fd);
         return unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
     }
@@ -273,13 +282,16 @@ static int open_folder(struct shelf *s, const char *folder, struct plenum_error 
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return error_set(err, -errno, "%s: cannot create it: %s", folder, strerror(errno));
     s->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->folder < 0 && errno == ENOTDIR)
+        return error_set(err, -ENOTDIR, "%s: it is not a folder, or is a symbolic link: remove it",
+                         folder);
     if (s->folder < 0 || fstat(s->folder, &st) < 0)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
         return error_set(err, -EPERM, "%s: other users can write to it: remove it", folder);
     s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (s->lock < 0)
-        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+        return error_set(err, -errno, "%s/lock: %s", folder, strerror(errno));
     if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
         return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
                          errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
@@ -299,7 +311,7 @@ int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf *
     for (unsigned i = 0; r == 0 && i < SHELF_FILES; i++) {
         r = open_file(s, i, found, arg);
         if (r < 0)
-            (void)error_set(err, r, "%s: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s/%04u.samples: %s", folder, i, strerror(-r));
     }
     if (r < 0)
         shelf_close(s);

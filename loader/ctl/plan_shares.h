@@ -27,7 +27,8 @@ struct plan_shares {
     uint64_t skipped; /* positions of the epoch that are never shown; the parts count them, too */
     struct plan_part parts[MIXTURE_SETS_MAX];
     uint32_t num_parts;
-    const struct orderplan *plan; /* borrowed */
+    const struct orderplan *plan; /* borrowed, like the next */
+    const char *warning;          /* of the data set, or "" */
 };
 
 /** Compute them. 0, or -errno with `err` set: those of dataset_set_order(). */

@@ -8,15 +8,24 @@
 
 #include "loader/dataset/dataset.h"
 
+/** What a selection keeps. */
+struct selection {
+    uint32_t *sample; /* [count], ascending; malloc */
+    uint32_t count;
+    /* Names of files that no sample has, and one of them. */
+    uint32_t absent;
+    char absent_name[100];
+};
+
 /**
- * Evaluate a selection: `ret` is the sample numbers that it keeps, ascending, malloc.
+ * Evaluate a selection.
  *
  * @param options  those that the data set was opened with, for terms that read fields and files
  * Errors: -EINVAL the text is not understood; -ENOENT and others about a file of names; those of
  * dataset_open() about fields; -ENOMEM.
  */
 int selection_make(const struct dataset *dataset, const char *text,
-                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   const struct dataset_options *options, struct selection *ret,
                    struct plenum_error *err);
 
 #endif

@@ -588,6 +588,12 @@ static void start_cache(const struct server_options *o)
 
     if (o->cache_size == 0)
         return;
+    if (o->cache_size < KEEP_BLOCK) {
+        log_warn("samples are not cached: a cache of %llu bytes is too small for one: write 200G, "
+                 "for example",
+                 (unsigned long long)o->cache_size);
+        return;
+    }
     r = cache_folder(o->cache_dir, folder, sizeof(folder));
     if (r < 0) {
         log_warn("samples are not cached: there is no cache folder (%s): see --cache-dir",

@@ -18,7 +18,7 @@ TESTS += $(cache_tests)
 %C%_cache_test_shelf_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
 %C%_cache_test_diskcache_CFLAGS = $(test_cflags)
 %C%_cache_test_diskcache_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
-%C%_cache_test_diskcache_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite
+%C%_cache_test_diskcache_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite -Wl,--wrap=pread -Wl,--wrap=clock_gettime
 check_PROGRAMS += $(store_tests)
 TESTS += $(store_tests)
 store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)

@@ -94,6 +94,13 @@ class Caches(test_stores.Stores):
             self.stop()
             shutil.rmtree(os.path.join(self.cache, "samples-%u" % os.geteuid()), ignore_errors=True)
 
+    def test_forgotten_unit(self):
+        """a size in which not even one block fits is reported"""
+        self.start("200")
+        self.assertIn(self.local, self.feed())
+        self.assertIsNone(self.counts())
+        self.assertIn("samples are not cached: a cache of 200 bytes is too small for one", self.read_log())
+
     def test_hits(self):
         """what was read once is not fetched again, not even after the loader was killed"""
         self.start("1G")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Full and failing disks: writes fail as a test says. */
+/* Full, failing and slow disks: writes and reads fail or take as long as a test says. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -19,7 +20,9 @@ enum { LEN = 10000 };
 
 static char folder[64];
 static uint8_t bytes[LEN], got[LEN];
-static atomic_int fails; /* an errno */
+static atomic_int fails, reading_fails; /* an errno */
+static atomic_int read_s;               /* how long a read takes */
+static atomic_ullong passed_s;          /* the clock is ahead by this */
 
 ssize_t __wrap_pwrite(int fd, const void *from, size_t len, off_t at);
 ssize_t __real_pwrite(int fd, const void *from, size_t len, off_t at);
@@ -30,6 +33,27 @@ ssize_t __wrap_pwrite(int fd, const void *from, size_t len, off_t at)
     if (errno == 0)
         return __real_pwrite(fd, from, len, at);
     return -1;
+}
+
+ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at);
+ssize_t __real_pread(int fd, void *to, size_t len, off_t at);
+
+ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at)
+{
+    (void)atomic_fetch_add(&passed_s, (unsigned)atomic_load(&read_s));
+    errno = atomic_load(&reading_fails);
+    return errno == 0 ? __real_pread(fd, to, len, at) : -1;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = __real_clock_gettime(clock, ret);
+
+    ret->tv_sec += (time_t)atomic_load(&passed_s);
+    return r;
 }
 
 static void set_up(void)
@@ -131,6 +155,76 @@ Test(diskcache, a_failing_disk_is_not_read_either)
     cr_assert(diskcache_get_news(&news));
     cr_assert(strstr(news.text, strerror(EIO)) != NULL);
     cr_assert(not(reads(1)));
+}
+
+/* Read a range until the cache is used again, or for `most` times. */
+static int read_until_used(uint32_t i, int most)
+{
+    int n = 0;
+
+    while (n++ < most && counts().paused)
+        cr_assert(reads(i), "after %d reads", n);
+    return n;
+}
+
+Test(diskcache, a_disk_that_has_hung_once_is_used_again)
+{
+    struct plenum_error news;
+
+    keep(1);
+    atomic_store(&read_s, 40);
+    cr_assert(reads(1));
+    atomic_store(&read_s, 0);
+    cr_assert(counts().paused);
+    cr_assert(diskcache_get_news(&news));
+    cr_assert(strstr(news.text, "reading them takes longer than 500 ms") != NULL);
+    cr_assert(not(reads(1)));
+    (void)atomic_fetch_add(&passed_s, 61);
+    cr_assert(lt(int, read_until_used(1, 100), 50));
+    cr_assert(diskcache_get_news(&news));
+    cr_assert(strstr(news.text, "are added to the cache again") != NULL);
+}
+
+Test(diskcache, pauses_grow_while_the_disk_is_slow)
+{
+    struct plenum_error news;
+
+    keep(1);
+    atomic_store(&read_s, 20);
+    for (unsigned pause_s = 60; pause_s < 3600; pause_s *= 2) {
+        cr_assert(reads(1));
+        (void)atomic_fetch_add(&passed_s, pause_s - 1);
+        cr_assert(not(reads(1)), "after %u s", pause_s);
+        (void)atomic_fetch_add(&passed_s, 2);
+    }
+    cr_assert(diskcache_get_news(&news));
+    cr_assert(not(diskcache_get_news(&news)));
+}
+
+Test(diskcache, a_full_disk_that_fails_is_not_read_either)
+{
+    struct plenum_error news;
+
+    keep(1);
+    keep(2);
+    atomic_store(&fails, ENOSPC);
+    keep(3);
+    cr_assert(diskcache_get_news(&news));
+    atomic_store(&reading_fails, EIO);
+    cr_assert(not(reads(1)));
+    cr_assert(diskcache_get_news(&news));
+    cr_assert(strstr(news.text, strerror(EIO)) != NULL);
+    atomic_store(&reading_fails, 0);
+    cr_assert(not(reads(2)));
+}
+
+Test(diskcache, a_full_disk_is_not_taken_for_a_free_one_because_it_can_be_read)
+{
+    keep(1);
+    atomic_store(&fails, ENOSPC);
+    keep(2);
+    (void)atomic_fetch_add(&passed_s, 61);
+    cr_assert(eq(int, read_until_used(1, 100), 101));
 }
 
 Test(diskcache, a_full_cache_keeps_its_limit)

@@ -110,6 +110,27 @@ Test(course, the_next_use_is_the_one_that_going_through_all_positions_finds)
     }
 }
 
+Test(course, the_next_use_of_a_sample_with_many_repetitions_is_found_in_short_time, .timeout = 60)
+{
+    struct course_order o = {.order = {.n = 3, .shuffle = ORDER_GLOBAL, .repeat = 1 << 30}};
+    struct course_stream stream = {.offset = 0, .local = 1};
+    struct order_place begin = {0, 0}, end = {0, 0};
+    struct course c;
+
+    o.steps = (struct order_steps){
+        .n = order_positions(&o.order), .per_step = 1 << 31, .last = ORDER_DROP};
+    course_init(&c, &o, 1);
+    course_add(&c, &stream);
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint32_t sample = order_sample(&o.order, 0, i << 21);
+
+        end.position = i << 21;
+        course_advance(&stream, begin, end, 1000 + i);
+        cr_assert(ge(u64, course_next(&c, sample), end.position));
+        cr_assert(le(u64, course_next(&c, sample), end.position + (1 << 30)));
+    }
+}
+
 /* ---- which sample goes ---- */
 
 struct simulation {

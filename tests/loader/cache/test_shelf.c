@@ -214,3 +214,49 @@ Test(shelf, a_folder_that_others_can_write_to_is_refused)
     cr_assert(eq(int, shelf_open(folder, note_found, NULL, &s, &err), -EPERM));
     cr_assert(strstr(err.text, "other users can write to it") != NULL);
 }
+
+Test(shelf, a_file_that_others_can_have_changed_is_replaced)
+{
+    struct shelf *s = open_shelf(note_found);
+
+    write_all(s);
+    shelf_close(s);
+    cr_assert(eq(int, chmod(file, 0620), 0));
+    s = open_shelf(note_found);
+    cr_assert(eq(u32, found, 0));
+    write_all(s);
+    shelf_close(s);
+    s = open_shelf(note_found);
+    cr_assert(eq(u32, found, COUNT));
+    shelf_close(s);
+}
+
+/* The sentence with which the folder is refused. */
+static const char *refusal(void)
+{
+    static struct plenum_error err;
+    struct shelf *s;
+
+    cr_assert(lt(int, shelf_open(folder, note_found, NULL, &s, &err), 0));
+    return err.text;
+}
+
+Test(shelf, what_is_in_the_way_is_named)
+{
+    char target[80];
+
+    cr_assert(eq(int, symlink("/dev/null", file), 0));
+    cr_assert(strstr(refusal(), "/0000.samples: ") != NULL, "%s", refusal());
+    (void)unlink(file);
+    (void)snprintf(target, sizeof(target), "%s/lock", folder);
+    (void)unlink(target);
+    cr_assert(eq(int, mkdir(target, 0700), 0));
+    cr_assert(strstr(refusal(), "/lock: ") != NULL, "%s", refusal());
+    cr_assert(eq(int, rmdir(target), 0));
+    (void)snprintf(target, sizeof(target), "%s-moved", folder);
+    cr_assert(eq(int, rename(folder, target), 0));
+    cr_assert(eq(int, symlink(target, folder), 0));
+    cr_assert(strstr(refusal(), "is a symbolic link") != NULL, "%s", refusal());
+    (void)unlink(folder);
+    cr_assert(eq(int, rename(target, folder), 0));
+}
