@@ -19,9 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/util/error_set.h"
 #include "common/util/list.h"
 #include "common/util/lock.h"
@@ -30,7 +27,6 @@
 
 enum {
     QUEUE_MAX = 64 << 20, /* bytes that wait to be written */
-    SETS_MAX = 4096,
     PAUSE_MIN_S = 60,
     PAUSE_MAX_S = 3600,
     SLOW_MS = 500, /* mean time of a read */
@@ -58,8 +54,6 @@ static struct {
     struct list jobs;
     uint64_t queued; /* bytes */
     bool stop;
-    struct keep_key *sets;
-    size_t num_sets, sets_cap;
     struct diskcache_counts counts;
     uint64_t paused_until_ns, pause_s, read_ns;
     bool only_writes; /* a disk that is full can be read */
@@ -217,14 +211,13 @@ static void *writer_main(void *arg)
 static struct keep_key key_of(const struct diskcache_range *r)
 {
     uint64_t all[] = {r->object.word[0], r->object.word[1], r->offset, r->len};
-    XXH128_hash_t hash = XXH3_128bits(all, sizeof(all));
 
-    return (struct keep_key){{hash.low64, hash.high64}};
+    return keep_hash(all, sizeof(all));
 }
 
 static bool is_cacheable(const struct diskcache_range *r)
 {
-    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NONE &&
+    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
            atomic_load(&cache.open);
 }
 
@@ -308,7 +301,8 @@ bool diskcache_read(const struct diskcache_range *range, void *dst)
 /* Decide whether to add a range, and queue it. */
 static void add_range(const struct diskcache_range *range, const void *content)
 {
-    struct keep_bytes bytes = {.key = key_of(range), .len = (uint32_t)range->len};
+    struct keep_bytes bytes = {
+        .key = key_of(range), .len = (uint32_t)range->len, .sample = range->sample};
     uint32_t entry;
 
     assert(lock_is_held(&cache.mu));
@@ -318,7 +312,7 @@ static void add_range(const struct diskcache_range *range, const void *content)
         cache.counts.dropped++;
         return;
     }
-    entry = keep_admit(cache.keep, &bytes, &range->sample, time_now_ns(), evict, NULL);
+    entry = keep_admit(cache.keep, &bytes, time_now_ns(), evict, NULL);
     if (entry != KEEP_NONE && add_job(entry, &bytes, content) < 0)
         keep_remove(cache.keep, entry);
 }
@@ -334,46 +328,14 @@ void diskcache_keep(const struct diskcache_range *range, const void *bytes)
     lock_release(&cache.mu);
 }
 
-/* ---- sets and streams ---- */
-
-uint32_t diskcache_get_set(const struct keep_key *id)
-{
-    uint32_t set = 0;
-
-    if (!atomic_load(&cache.open))
-        return KEEP_NONE;
-    lock_acquire(&cache.mu);
-    while (set < cache.num_sets && memcmp(&cache.sets[set], id, sizeof(*id)) != 0)
-        set++;
-    if (set == cache.num_sets) {
-        if (set < SETS_MAX &&
-            array_grow(&cache.sets, &cache.sets_cap, set, sizeof(*cache.sets)) == 0)
-            cache.sets[cache.num_sets++] = *id;
-        else
-            set = KEEP_NONE;
-    }
-    lock_release(&cache.mu);
-    return set;
-}
-
-void diskcache_tell(const struct diskcache_range *range)
-{
-    struct keep_key key;
-
-    if (!is_cacheable(range))
-        return;
-    key = key_of(range);
-    lock_acquire(&cache.mu);
-    keep_tell(cache.keep, &key, &range->sample);
-    lock_release(&cache.mu);
-}
+/* ---- streams ---- */
 
 struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,
                                             uint32_t local)
 {
     struct course_stream *stream;
 
-    if (order->set == KEEP_NONE || order->order.mixture || !atomic_load(&cache.open))
+    if (order->set == KEEP_NO_SET || order->order.mixture || !atomic_load(&cache.open))
         return NULL;
     lock_acquire(&cache.mu);
     stream = keep_open_stream(cache.keep, order, offset, local, time_now_ns());
@@ -417,12 +379,9 @@ static void free_all(void)
     keep_destroy(cache.keep);
     shelf_close(cache.shelf);
     free(cache.folder);
-    free(cache.sets);
     cache.keep = NULL;
     cache.shelf = NULL;
     cache.folder = NULL;
-    cache.sets = NULL;
-    cache.num_sets = cache.sets_cap = 0;
     cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = 0;
     cache.counts = (struct diskcache_counts){0};
 }

@@ -19,7 +19,7 @@
 struct diskcache_range {
     struct keep_key object; /* a hash of everything that identifies the version */
     uint64_t offset, len;
-    struct keep_sample sample; /* that it belongs to */
+    struct keep_sample sample; /* that it belongs to; without a set, it is not cached */
 };
 
 /** Totals since the start, and the present contents. */
@@ -52,12 +52,6 @@ bool diskcache_has(const struct diskcache_range *range);
 bool diskcache_read(const struct diskcache_range *range, void *dst);
 /** A range was fetched: keep a copy of it, if that is worth it. Does not wait for the disk. */
 void diskcache_keep(const struct diskcache_range *range, const void *bytes);
-
-/** Get the number of a set, whose samples are numbered alike whenever `id` is the same. KEEP_NONE:
- * there is no cache, or there are too many sets. */
-uint32_t diskcache_get_set(const struct keep_key *id);
-/** Record which sample a range belongs to, when its data set is opened. */
-void diskcache_tell(const struct diskcache_range *range);
 
 /** Open a stream (keep_open_stream()); NULL: its samples have no known use. */
 struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,

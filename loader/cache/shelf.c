@@ -35,7 +35,7 @@
 #include "common/util/util.h"
 
 enum {
-    FORMAT = 1,
+    FORMAT = 2,
     ROWS_AT = 4096,
     RECORDS_AT = 1 << 20,
     FREE_PART = 20,    /* this part of the disk is left to others */
@@ -51,8 +51,8 @@ struct shelf_header {
 
 struct shelf_row {
     struct keep_key key;
-    uint64_t hash;
-    uint32_t len, zero;
+    uint64_t hash, set;
+    uint32_t len, number; /* number: of the sample in its set */
     uint64_t check; /* of the fields above, with the number as the seed */
 };
 
@@ -152,7 +152,11 @@ static int create_file(struct shelf *s, unsigned file)
 int shelf_write(struct shelf *s, uint32_t number, const struct keep_bytes *bytes,
                 const void *content)
 {
-    struct shelf_row row = {.key = bytes->key, .hash = bytes->hash, .len = bytes->len};
+    struct shelf_row row = {.key = bytes->key,
+                            .hash = bytes->hash,
+                            .set = bytes->sample.set,
+                            .len = bytes->len,
+                            .number = bytes->sample.number};
     int fd = file_of(s, number), r;
 
     assert(bytes->len > 0 && bytes->len <= SHELF_RECORD_MAX);
@@ -230,7 +234,10 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
-        struct keep_bytes bytes = {.key = row->key, .len = row->len, .hash = row->hash};
+        struct keep_bytes bytes = {.key = row->key,
+                                   .hash = row->hash,
+                                   .len = row->len,
+                                   .sample = {row->set, row->number}};
         uint32_t number = file * SHELF_ROWS + i;
 
         if (memcmp(row, &empty, sizeof(empty)) == 0)

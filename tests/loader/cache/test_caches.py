@@ -111,6 +111,19 @@ class Caches(test_stores.Stores):
         self.assertEqual(self.fetched(), before)
         self.assertEqual(self.counts()["misses"], 0)
 
+    def test_restart(self):
+        """a new loader knows which samples a full cache has, and keeps those that a stream needs"""
+        self.start("200K")
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        kept = self.wait_written()["samples"]
+        self.assertLess(kept, SAMPLES)
+        self.stop(signal.SIGKILL)
+        self.start("200K")
+        self.assertEqual(self.counts()["samples"], kept)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        counts = self.counts()
+        self.assertEqual((counts["hits"], counts["evicted"]), (3 * kept, 0))
+
     def test_formats(self):
         """fields of archives, TFRecords and Parquet files are cached, too"""
         made = os.path.join(self.cache, "made")
@@ -150,7 +163,7 @@ class Caches(test_stores.Stores):
         self.stop(signal.SIGKILL)
         with open(file, "r+b") as f:
             for row in range(0, SAMPLES, 3):
-                f.seek(4096 + row * 40 + row % 40)
+                f.seek(4096 + row * 48 + row % 48)
                 byte = f.read(1)[0]
                 f.seek(-1, os.SEEK_CUR)
                 f.write(bytes([byte ^ 255]))
