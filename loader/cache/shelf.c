@@ -53,7 +53,7 @@ struct shelf_row {
     struct keep_key key;
     uint64_t hash, set;
     uint32_t len, number; /* number: of the sample in its set */
-    uint64_t check; /* of the fields above, with the number as the seed */
+    uint64_t check;       /* of the fields above, with the number as the seed */
 };
 
 static const struct shelf_row empty;
@@ -234,10 +234,8 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
-        struct keep_bytes bytes = {.key = row->key,
-                                   .hash = row->hash,
-                                   .len = row->len,
-                                   .sample = {row->set, row->number}};
+        struct keep_bytes bytes = {
+            .key = row->key, .hash = row->hash, .len = row->len, .sample = {row->set, row->number}};
         uint32_t number = file * SHELF_ROWS + i;
 
         if (memcmp(row, &empty, sizeof(empty)) == 0)

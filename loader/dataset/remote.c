@@ -530,19 +530,21 @@ static int open_path(const struct dataset *d, const char *path, const struct obj
     if (r < 0)
         return r;
     r = store_open(name, facts, d, &d->remote->policy, ret, err);
+    if (r == 0)
+        store_set_cached(*ret, d->remote->set);
     free(name);
     return r;
 }
 
 int remote_read(const struct dataset *d, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err)
+                uint32_t sample, uint8_t *dst, struct plenum_error *err)
 {
     struct store_object *object;
     int r = open_path(d, path, facts, &object, err);
 
     if (r < 0)
         return r;
-    r = store_read(object, 0, facts->size, dst, err);
+    r = store_read_sample(object, sample, 0, facts->size, dst, err);
     store_close(object);
     return r;
 }
@@ -563,8 +565,7 @@ void remote_begin_caching(struct dataset *d)
 {
     struct remote *remote = d->remote;
 
-    /* an object for each sample is not cached */
-    if (!remote || d->format->whole_files)
+    if (!remote)
         return;
     memcpy(&remote->set, d->index.header->fingerprint, sizeof(remote->set));
     for (size_t i = 0; i < remote->num_objects; i++)

@@ -64,10 +64,10 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
  * -errno with `err` set. */
 int remote_stat(const struct dataset *dataset, const char *path, struct object_facts *ret,
                 struct plenum_error *err);
-/** Read all of an object of this size and object_version() into `dst`: 0 or -errno with `err`
- * set. */
+/** Read all of an object of this size and object_version(), which belongs to a sample, into `dst`:
+ * 0 or -errno with `err` set. */
 int remote_read(const struct dataset *dataset, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err);
+                uint32_t sample, uint8_t *dst, struct plenum_error *err);
 /** Fetch an object soon, for remote_read(). */
 void remote_announce(const struct dataset *dataset, const char *path,
                      const struct object_facts *facts);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A cache of samples on the disk changes no stream, whatever happens to its files, and saves requests."""
 
+import email.utils
 import glob
+import importlib.util
 import json
 import os
 import resource
@@ -9,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import unittest
 import urllib.request
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
@@ -22,6 +26,18 @@ from test_stores import CTL, SEED, run  # noqa: E402
 
 NAME = "tar:s3://data/sets/train-{000..002}.tar"
 SAMPLES = 120
+
+# Prints the number of samples of an epoch whose note is the name of their image.
+READ_NOTES = """
+import os, sys, pyplenum
+count = 0
+options = {"loader": sys.argv[2], "micro_batch": 8, "epochs": 1, "fields": ["note:note:bytes"]}
+with pyplenum.Stream(sys.argv[1], "rrc(32)", **options) as s:
+    for batch in s:
+        for name, note in zip(s.names(batch.samples), batch["note"]):
+            count += os.path.basename(name).encode() == note
+print(count)
+"""
 
 
 class Caches(test_stores.Stores):
@@ -144,6 +160,103 @@ class Caches(test_stores.Stores):
             misses = self.counts()["misses"]
             self.assertIn(local, self.feed("--epochs", "2", name=f"{form}:s3://data/sets/{where}"), name)
             self.assertEqual(self.counts()["misses"], misses, name)
+
+    def put_list(self):
+        """Put a list of images with another file per image into the store: returns the hash of the same on the disk."""
+        made = os.path.join(self.cache, "made")
+        shutil.copytree(self.images, made)
+        folders = sorted(c for c in os.listdir(made) if os.path.isdir(os.path.join(made, c)))
+        with open(os.path.join(made, "train.csv"), "w", encoding="utf-8") as rows:
+            rows.write("path,label,note\n")
+            for label, folder in enumerate(folders):
+                for name in sorted(os.listdir(os.path.join(made, folder))):
+                    with open(os.path.join(made, folder, name + ".note"), "wb") as note:
+                        note.write(name.encode())
+                    rows.write(f"{folder}/{name},{label},{folder}/{name}.note\n")
+        self.store.put_folder("/data/sets/list", made)
+        return self.ctl_hash(f"list:{made}/train.csv", os.environ, "--epochs", "2")
+
+    def objects_fetched(self):
+        with self.store.lock:
+            return sum(1 for _, path, where in self.store.log
+                       if path.endswith((".jpg", ".note")) and where != "bytes=0-0")
+
+    def feed_list(self, where="s3://data/sets/list"):
+        return self.feed("--epochs", "2", name=f"list:{where}/train.csv")
+
+    def test_lists(self):
+        """images of a list are cached"""
+        local = self.put_list()
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.wait_written()
+        before = self.objects_fetched()
+        self.assertIn(local, self.feed_list())
+        self.stop(signal.SIGKILL)
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.assertEqual(self.objects_fetched(), before)
+        counts = self.counts()
+        self.assertEqual((counts["misses"], counts["hits"]), (0, 2 * SAMPLES))
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "no numpy")
+    def test_list_fields(self):
+        """files that a list names in other columns are cached, too"""
+        self.put_list()
+        self.start("1G")
+        fetched = []
+        for _ in range(2):
+            got = run(sys.executable, "-c", READ_NOTES, "list:s3://data/sets/list/train.csv", f"unix:{self.socket}",
+                      env=dict(os.environ, PLENUM_CACHE_DIR=self.cache))
+            self.assertEqual((got.returncode, got.stdout.strip()), (0, str(SAMPLES)), got.stderr)
+            self.wait_written()
+            fetched.append(self.objects_fetched())
+        self.assertEqual(self.counts()["samples"], 2 * SAMPLES)
+        self.assertEqual(fetched[0], fetched[1])
+
+    def test_list_versions(self):
+        """another list with another version of an image does not get the old one from the cache"""
+        self.put_list()
+        self.start("1G")
+        self.assertRegex(self.feed_list(), "[0-9a-f]{16}")
+        self.wait_written()
+        name = next(n for n in self.store.objects if n.startswith("/data/sets/list") and n.endswith(".jpg"))
+        other = next(n for n in self.store.objects if n.endswith(".jpg") and n != name)
+        self.store.put(name, self.store.objects[other])
+        self.store.put("/data/sets/list/train.csv", self.store.objects["/data/sets/list/train.csv"] + b"\n")
+        made = os.path.join(self.cache, "made", os.path.relpath(name, "/data/sets/list"))
+        with open(made, "wb") as image:
+            image.write(self.store.objects[other])
+        local = self.ctl_hash(f"list:{self.cache}/made/train.csv", os.environ, "--epochs", "2")
+        before = self.counts()["misses"]
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if it is written in time for the second epoch
+
+    def test_racy(self):
+        """without ETags, objects that have only just changed are not cached: another change may look the same"""
+        when = email.utils.formatdate(time.time() + 10, usegmt=True)
+
+        def no_etag(request, path):
+            if "list-type" in request.path:
+                return False
+            self.store.check(request)
+            status, body, headers = self.store.get(path, request.headers.get("Range"))
+            del headers["ETag"]
+            headers["Last-Modified"] = when
+            request.send(status, body, headers)
+            return True
+
+        local = self.put_list()
+        self.store.fault, self.store.may_list = no_etag, False
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.local, self.feed())
+        self.assertEqual(self.counts()["misses"], 0)  # of the cache, which was not asked
+        when = email.utils.formatdate(time.time() - 100, usegmt=True)
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.local, self.feed())
+        counts = self.counts()
+        self.assertEqual(counts["hits"] + counts["misses"], (2 + 1) * SAMPLES)
 
     def test_damaged(self):
         """damaged records are fetched again, and damaged rows and files are dropped"""

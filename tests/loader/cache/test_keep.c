@@ -203,8 +203,8 @@ Test(keep, one_stream_writes_nothing_after_its_first_epoch)
     evicted = &gone;
     for (uint32_t i = 0; i < SAMPLES * EPOCHS; i++) {
         struct order_place here = {i / SAMPLES, i % SAMPLES};
-        struct keep_bytes bytes = bytes_of(
-            order_sample(&order.order, (uint32_t)here.epoch, (uint32_t)here.position));
+        struct keep_bytes bytes =
+            bytes_of(order_sample(&order.order, (uint32_t)here.epoch, (uint32_t)here.position));
         uint32_t entry = keep_find(keep, &bytes.key);
 
         course_advance(stream, here, (struct order_place){here.epoch, here.position + 1}, i);
