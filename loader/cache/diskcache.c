@@ -45,7 +45,7 @@ static struct {
     atomic_bool open;
     /* Constant while it is open. */
     struct shelf *shelf;
-    char *folder;
+    char *folder; /* or NULL */
     pthread_t writer;
     /* Holding mu. Innermost lock. */
     struct lock mu;
@@ -70,7 +70,12 @@ static bool is_paused(void)
 
 static bool is_full(int code)
 {
-    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -ENOMEM;
+}
+
+static const char *where(void)
+{
+    return cache.folder ? cache.folder : "memory";
 }
 
 static void pause_use(int code)
@@ -88,7 +93,7 @@ static void pause_use(int code)
     (void)error_set(
         &cache.news, code,
         "%s: no samples are added to the cache at present: %s; they are read from their store",
-        cache.folder,
+        where(),
         code == -ETIMEDOUT ? "reading them takes longer than 500 ms"
         : code == -ENOSPC  ? "less than a twentieth of the file system is free"
                            : strerror(-code));
@@ -103,7 +108,7 @@ static void resume_use(void)
         return;
     cache.pause_s = 0;
     cache.read_ns = 0;
-    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", cache.folder);
+    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", where());
     cache.has_news = true;
 }
 
@@ -393,15 +398,16 @@ int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
     assert(!atomic_load(&cache.open) && !cache.keep);
     list_init(&cache.jobs);
     cache.stop = false;
-    cache.folder = strdup(folder);
+    cache.folder = folder ? strdup(folder) : NULL;
     cache.keep = keep_create(limit);
-    r = cache.folder && cache.keep ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
-                                   : error_set(err, -ENOMEM, "out of memory");
+    r = cache.keep && (cache.folder || !folder)
+            ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
+            : error_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
         keep_restored(cache.keep);
         r = thread_start(&cache.writer, writer_main, NULL);
         if (r < 0)
-            (void)error_set(err, r, "%s: cannot start a thread: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s: cannot start a thread: %s", where(), strerror(-r));
     }
     if (r < 0)
         free_all();
@@ -432,6 +438,7 @@ void diskcache_get_counts(struct diskcache_counts *ret)
     *ret = cache.counts;
     keep_get_counts(cache.keep, &ret->kept);
     ret->open = true;
+    ret->in_memory = !cache.folder;
     ret->paused = cache.pause_s > 0;
     lock_release(&cache.mu);
 }

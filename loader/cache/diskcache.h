@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.h - samples of stores on the local disk, shared by all sessions of a loader.
+/* diskcache.h - samples of stores on the local disk or in memory, shared by all sessions of a
+ * loader.
  *
  * The cache never changes a sample: a range that is missing, damaged or slow to read is fetched
  * from its store. A process has at most one cache; without one, these functions do nothing. The
@@ -31,11 +32,12 @@ struct diskcache_counts {
     uint64_t evicted;             /* ranges that were removed for others */
     uint64_t dropped;             /* ranges that were not added because the disk was too slow */
     uint64_t damaged;             /* ranges whose checksum was wrong */
-    bool open, paused;            /* paused: the last use of the disk failed */
+    bool open, in_memory, paused; /* paused: the last use of the disk failed */
 };
 
 /**
- * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes.
+ * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes. NULL:
+ * in memory.
  *
  * Errors: those of shelf_open(); without a cache, everything else works.
  */

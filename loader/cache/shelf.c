@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -125,6 +126,20 @@ static void name_file(unsigned file, char ret[32])
 }
 
 /* Create a file, or replace one that is not ours: its descriptor or -errno. */
+static int make_file(const struct shelf *s, const char *name)
+{
+    int fd;
+
+    if (s->folder < 0)
+        fd = memfd_create("plenum-samples", MFD_CLOEXEC);
+    else if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
+        return -errno;
+    else
+        fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Create a file with a header: its descriptor or -errno. */
 static int create_file(struct shelf *s, unsigned file)
 {
     struct shelf_header h = make_header();
@@ -132,16 +147,15 @@ static int create_file(struct shelf *s, unsigned file)
     int fd, r;
 
     name_file(file, name);
-    if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = make_file(s, name);
     if (fd < 0)
-        return -errno;
+        return fd;
     r = io_pwrite_all(fd, &h, sizeof(h), 0);
     if (r == 0)
         r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
     if (r < 0) {
-        (void)unlinkat(s->folder, name, 0);
+        if (s->folder >= 0)
+            (void)unlinkat(s->folder, name, 0);
         (void)close(fd);
         return r;
     }
@@ -300,8 +314,8 @@ int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf *
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     s->folder = s->lock = -1;
-    r = open_folder(s, folder, err);
-    for (unsigned i = 0; r == 0 && i < SHELF_FILES; i++) {
+    r = folder ? open_folder(s, folder, err) : 0;
+    for (unsigned i = 0; folder && r == 0 && i < SHELF_FILES; i++) {
         r = open_file(s, i, found, arg);
         if (r < 0)
             (void)error_set(err, r, "%s: %s", folder, strerror(-r));

@@ -172,7 +172,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
     server->own_bytes = max_u64(server->own_bytes, now);
     least =
         (server->threads + server->io_threads) * THREAD_BYTES + server->threads * working + reading;
-    return max_u64(server->own_bytes, least);
+    return max_u64(server->own_bytes, least) + server->options->cache_memory;
 }
 
 void monitor_beat(struct server *server, uint64_t now_ns)
@@ -206,6 +206,7 @@ static void put_cache(struct wire_cache *ret)
 
     diskcache_get_counts(&c);
     *ret = (struct wire_cache){.open = c.open,
+                               .in_memory = c.in_memory,
                                .paused = c.paused,
                                .samples = c.kept.entries,
                                .known = c.kept.known,

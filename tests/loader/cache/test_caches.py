@@ -50,11 +50,11 @@ class Caches(test_stores.Stores):
     def local_hash(self, *options):
         return self.ctl_hash(f"tar:{self.shards}", os.environ, *options)
 
-    def start(self, size, *options, **more):
+    def start(self, size, *options, where="--cache-size", **more):
         """Start a loader with a cache; it ends with the test, or with stop()."""
         with open(self.log, "a", encoding="utf-8") as log:
             self.loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{self.socket}", "--root",
-                                            "s3://data/sets", "--cache-size", size, *options], env=self.env, stderr=log,
+                                            "s3://data/sets", where, size, *options], env=self.env, stderr=log,
                                            **more)
         self.addCleanup(self.stop)
         while not os.path.exists(self.socket):
@@ -126,6 +126,30 @@ class Caches(test_stores.Stores):
         self.assertIn(self.epochs, self.feed("--epochs", "3"))
         self.assertEqual(self.fetched(), before)
         self.assertEqual(self.counts()["misses"], 0)
+
+    def test_memory(self):
+        """a cache in memory has the same hits, leaves no files, and counts towards the budget"""
+        for size in ("100K", "1G"):
+            self.start(size, "--memory-budget", "3G", where="--cache-memory")
+            self.assertIn(self.epochs, self.feed("--epochs", "3"), size)
+            counts = self.wait_written()
+            self.assertTrue(counts["in_memory"])
+            self.assertLessEqual(counts["bytes"], counts["limit_bytes"])
+            self.assertEqual(counts["hits"] + counts["misses"], 3 * SAMPLES)
+            self.assertEqual(self.files(), [])
+            self.assertIn("in memory", run(CTL, "cache", f"unix:{self.socket}", env=self.env).stdout)
+            if size == "1G":
+                before = self.fetched()
+                self.assertIn(self.epochs, self.feed("--epochs", "3"))
+                self.assertEqual(self.fetched(), before)
+            self.stop()
+        budget = ("--memory-budget", "1100M", "--threads", "1", "--io-threads", "1", "--fetch-memory", "1M")
+        self.start("1M", *budget, where="--cache-memory")
+        self.assertIn(self.local, self.feed())
+        self.stop()
+        self.start("1099M", *budget, where="--cache-memory")
+        self.assertRegex(self.feed(), r"would exceed the .* that this loader may use, of which .* is taken "
+                         r"\(--memory-budget\)")
 
     def test_restart(self):
         """a new loader knows which samples a full cache has, and keeps those that a stream needs"""

@@ -182,6 +182,28 @@ Test(shelf, a_row_is_bound_to_its_place)
     cr_assert(eq(u32, found, COUNT - 2));
 }
 
+Test(shelf, in_memory_records_are_read_erased_and_freed)
+{
+    struct plenum_error err = {""};
+    struct shelf *s, *other;
+
+    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &s, &err), 0), "%s", err.text);
+    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &other, &err), 0), "each has its own");
+    write_all(s);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct keep_bytes bytes = make(i);
+
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), 0));
+        cr_assert(eq(int, memcmp(got, content, bytes.len), 0));
+        cr_assert(eq(int, shelf_read(other, i, &bytes, got), -EBADMSG));
+        cr_assert(eq(int, shelf_erase(s, i), 0));
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), -EBADMSG));
+    }
+    shelf_close(s);
+    shelf_close(other);
+    cr_assert(lt(int, access(file, F_OK), 0));
+}
+
 Test(shelf, numbers_of_other_files)
 {
     struct shelf *s = open_shelf(refuse);
