@@ -243,8 +243,8 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
-/** Samples of stores on the loader's disk or in its memory (loader/cache/diskcache.h). Most ranges
- * are samples. */
+/** Samples of stores on the loader's disk or in its memory (loader/cache/sample_cache.h). Most
+ * ranges are samples. */
 struct wire_cache {
     bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
     uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */

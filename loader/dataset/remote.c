@@ -39,7 +39,7 @@ struct remote {
     struct remote_list known;
     struct store_object **objects; /* [dataset->files.count] */
     size_t num_objects;
-    uint64_t set; /* for the disk cache */
+    uint64_t set; /* for the cache of samples */
 };
 
 /* Replace a name or pattern on the Hugging Face Hub by its URL. */
@@ -559,7 +559,7 @@ void remote_announce(const struct dataset *d, const char *path, const struct obj
     store_close(object);
 }
 
-/* ---- the disk cache ---- */
+/* ---- the cache of samples ---- */
 
 void remote_begin_caching(struct dataset *d)
 {

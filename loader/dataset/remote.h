@@ -50,9 +50,9 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 /** The object of a file: its number in dataset->files. */
 const struct store_object *remote_object(const struct dataset *dataset, size_t number);
 
-/** The data set is open: from now on the disk cache, if there is one, keeps its samples. */
+/** The data set is open: from now on the cache of samples, if there is one, keeps its samples. */
 void remote_begin_caching(struct dataset *dataset);
-/** Identifies its samples in the disk cache. KEEP_NO_SET: they are not cached. */
+/** Identifies its samples in the cache of samples. KEEP_NO_SET: they are not cached. */
 uint64_t remote_get_set(const struct dataset *dataset);
 
 /** A stamp of what the store says. */

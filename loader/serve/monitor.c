@@ -17,7 +17,7 @@
 #include "common/order/orderplan.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/bound.h"
 #include "loader/serve/server_priv.h"
@@ -202,9 +202,9 @@ static uint32_t open_descriptors(void)
 
 static void put_cache(struct wire_cache *ret)
 {
-    struct diskcache_counts c;
+    struct sample_cache_counts c;
 
-    diskcache_get_counts(&c);
+    sample_cache_get_counts(&c);
     *ret = (struct wire_cache){.open = c.open,
                                .in_memory = c.in_memory,
                                .paused = c.paused,

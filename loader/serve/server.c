@@ -37,7 +37,7 @@
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
@@ -235,7 +235,7 @@ static void on_beat(uv_timer_t *timer)
         monitor_beat(&m->server, now);
         for (struct session *s = session_first(&m->server); s; s = session_next(s))
             session_beat(s, now);
-        if (diskcache_get_news(&news))
+        if (sample_cache_get_news(&news))
             log_warn("%s", news.text);
         log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
@@ -614,9 +614,9 @@ static void start_cache(const struct server_options *o)
     int r = 0;
 
     if (o->cache_memory > 0)
-        r = diskcache_open(NULL, o->cache_memory, &err);
+        r = sample_cache_open(NULL, o->cache_memory, &err);
     else if (o->cache_size > 0 && find_cache(o, path, sizeof(path)) == 0)
-        r = diskcache_open(path, o->cache_size, &err);
+        r = sample_cache_open(path, o->cache_size, &err);
     if (r < 0)
         log_warn("samples are not cached: %s", err.text);
 }
@@ -738,7 +738,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     queue_destroy(m->server.queue);
     blocking_destroy(m->server.blocking);
     openings_destroy(m->server.openings);
-    diskcache_close();
+    sample_cache_close();
     (void)uv_loop_close(&m->server.loop);
     return r;
 }

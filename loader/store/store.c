@@ -13,7 +13,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/store/ahead.h"
 
 enum { EMPTY_PAGES_MAX = 1000 };
@@ -24,7 +24,7 @@ struct store_object {
     char *name;
     struct object_facts facts;
     uint64_t id;
-    struct keep_key key; /* for the disk cache */
+    struct keep_key key; /* for the cache of samples */
     uint64_t set;        /* KEEP_NO_SET: not cached */
     const void *owner;
     const struct store_policy *policy;
@@ -342,21 +342,21 @@ static struct ahead_range range_of(const struct store_object *o, uint64_t offset
                                 .len = len};
 }
 
-static struct diskcache_range cached_range(const struct store_object *o, uint32_t sample,
-                                           uint64_t offset, uint64_t len)
+static struct sample_cache_range cached_range(const struct store_object *o, uint32_t sample,
+                                              uint64_t offset, uint64_t len)
 {
     bool is_cached = sample != STORE_NO_SAMPLE;
 
-    return (struct diskcache_range){.object = o->key,
-                                    .offset = offset,
-                                    .len = len,
-                                    .sample = {is_cached ? o->set : KEEP_NO_SET, sample}};
+    return (struct sample_cache_range){.object = o->key,
+                                       .offset = offset,
+                                       .len = len,
+                                       .sample = {is_cached ? o->set : KEEP_NO_SET, sample}};
 }
 
 int store_read_sample(const struct store_object *o, uint32_t sample, uint64_t offset, size_t len,
                       void *dst, struct plenum_error *err)
 {
-    struct diskcache_range cached = cached_range(o, sample, offset, len);
+    struct sample_cache_range cached = cached_range(o, sample, offset, len);
     struct wanted_range want = {.offset = offset, .len = len, .facts = &o->facts};
     struct ahead_range range = range_of(o, offset, len);
     struct fetch fetch = {.bucket = o->bucket,
@@ -372,14 +372,14 @@ int store_read_sample(const struct store_object *o, uint32_t sample, uint64_t of
     if (offset > o->facts.size || len > o->facts.size - offset)
         return error_set(err, -ESTALE, "%s: it has only %llu bytes", o->name,
                          (unsigned long long)o->facts.size);
-    if (len == 0 || diskcache_read(&cached, dst))
+    if (len == 0 || sample_cache_read(&cached, dst))
         return 0;
     if (!ahead_take(&range, dst, o->policy->cancel)) {
         r = fetch_run(&fetch, err);
         fetch_fini(&fetch);
     }
     if (r == 0)
-        diskcache_keep(&cached, dst);
+        sample_cache_keep(&cached, dst);
     return r;
 }
 
@@ -391,10 +391,10 @@ int store_read(const struct store_object *o, uint64_t offset, size_t len, void *
 
 void store_announce(const struct store_object *o, uint64_t offset, size_t len)
 {
-    struct diskcache_range cached = cached_range(o, 0, offset, len);
+    struct sample_cache_range cached = cached_range(o, 0, offset, len);
     struct ahead_range range = range_of(o, offset, len);
 
-    if (offset <= o->facts.size && len <= o->facts.size - offset && !diskcache_has(&cached))
+    if (offset <= o->facts.size && len <= o->facts.size - offset && !sample_cache_has(&cached))
         ahead_announce(&range);
 }
 

@@ -50,8 +50,8 @@ const struct object_facts *store_get_facts(const struct store_object *object);
 /** Its canonical name. Borrowed. */
 const char *store_get_name(const struct store_object *object);
 
-/** Keep the samples of this object, which belong to this set, in the disk cache
- * (loader/cache/diskcache.h), unless later versions of the object could look the same. */
+/** Keep the samples of this object, which belong to this set, in the cache of samples
+ * (loader/cache/sample_cache.h), unless later versions of the object could look the same. */
 void store_set_cached(struct store_object *object, uint64_t set);
 
 /** Which sample a range belongs to, if it does not belong to any: it is not cached. */
@@ -61,11 +61,11 @@ void store_set_cached(struct store_object *object, uint64_t set);
  * if it is now another version. */
 int store_read(const struct store_object *object, uint64_t offset, size_t len, void *dst,
                struct plenum_error *err);
-/** Like store_read(), for bytes of a sample: from the disk cache if they are there. */
+/** Like store_read(), for bytes of a sample: from the cache of samples if they are there. */
 int store_read_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
                       size_t len, void *dst, struct plenum_error *err);
-/** Fetch a range soon, for a store_read() of exactly this range, unless it is in the disk cache.
- * Does not block on the store. */
+/** Fetch a range soon, for a store_read() of exactly this range, unless it is in the cache of
+ * samples. Does not block on the store. */
 void store_announce(const struct store_object *object, uint64_t offset, size_t len);
 /** Forget what was announced for an owner, before it is freed. */
 void store_forget(const void *owner);

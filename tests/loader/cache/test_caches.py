@@ -231,7 +231,7 @@ class Caches(test_stores.Stores):
         fetched = []
         for _ in range(2):
             got = run(sys.executable, "-c", READ_NOTES, "list:s3://data/sets/list/train.csv", f"unix:{self.socket}",
-                      env=dict(os.environ, PLENUM_CACHE_DIR=self.cache))
+                      env=dict(os.environ, PLENUM_CACHE_DIR=self.cache, PYTHONPATH=os.path.join(SOURCE, "python")))
             self.assertEqual((got.returncode, got.stdout.strip()), (0, str(SAMPLES)), got.stderr)
             self.wait_written()
             fetched.append(self.objects_fetched())

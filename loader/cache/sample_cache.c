@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writing thread.
+/* sample_cache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writer.
  *
  * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
  * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
@@ -10,7 +10,7 @@
  * hour. */
 #include "config.h"
 
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -54,7 +54,7 @@ static struct {
     struct list jobs;
     uint64_t queued; /* bytes */
     bool stop;
-    struct diskcache_counts counts;
+    struct sample_cache_counts counts;
     uint64_t paused_until_ns, pause_s, read_ns;
     bool only_writes; /* a disk that is full can be read */
     struct plenum_error news;
@@ -112,7 +112,7 @@ static void resume_use(void)
     cache.has_news = true;
 }
 
-bool diskcache_get_news(struct plenum_error *ret)
+bool sample_cache_get_news(struct plenum_error *ret)
 {
     bool has;
 
@@ -213,14 +213,14 @@ static void *writer_main(void *arg)
 
 /* ---- ranges ---- */
 
-static struct keep_key key_of(const struct diskcache_range *r)
+static struct keep_key key_of(const struct sample_cache_range *r)
 {
     uint64_t all[] = {r->object.word[0], r->object.word[1], r->offset, r->len};
 
     return keep_hash(all, sizeof(all));
 }
 
-static bool is_cacheable(const struct diskcache_range *r)
+static bool is_cacheable(const struct sample_cache_range *r)
 {
     return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
            atomic_load(&cache.open);
@@ -237,7 +237,7 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
 }
 
 /* Find a range that can be read: its entry with the entry's bytes, or KEEP_NONE. */
-static uint32_t find_range(const struct diskcache_range *range, struct keep_bytes *ret)
+static uint32_t find_range(const struct sample_cache_range *range, struct keep_bytes *ret)
 {
     struct keep_key key;
     uint32_t entry;
@@ -251,7 +251,7 @@ static uint32_t find_range(const struct diskcache_range *range, struct keep_byte
     return entry;
 }
 
-bool diskcache_has(const struct diskcache_range *range)
+bool sample_cache_has(const struct sample_cache_range *range)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -263,7 +263,7 @@ bool diskcache_has(const struct diskcache_range *range)
 }
 
 /* A record has been read, or could not be. */
-static void note_read(const struct diskcache_range *range, const struct keep_key *key,
+static void note_read(const struct sample_cache_range *range, const struct keep_key *key,
                       uint32_t entry, int code, uint64_t ns)
 {
     struct keep_bytes bytes;
@@ -286,7 +286,7 @@ static void note_read(const struct diskcache_range *range, const struct keep_key
         pause_use(-ETIMEDOUT);
 }
 
-bool diskcache_read(const struct diskcache_range *range, void *dst)
+bool sample_cache_read(const struct sample_cache_range *range, void *dst)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -304,7 +304,7 @@ bool diskcache_read(const struct diskcache_range *range, void *dst)
 }
 
 /* Decide whether to add a range, and queue it. */
-static void add_range(const struct diskcache_range *range, const void *content)
+static void add_range(const struct sample_cache_range *range, const void *content)
 {
     struct keep_bytes bytes = {
         .key = key_of(range), .len = (uint32_t)range->len, .sample = range->sample};
@@ -322,7 +322,7 @@ static void add_range(const struct diskcache_range *range, const void *content)
         keep_remove(cache.keep, entry);
 }
 
-void diskcache_keep(const struct diskcache_range *range, const void *bytes)
+void sample_cache_keep(const struct sample_cache_range *range, const void *bytes)
 {
     if (!is_cacheable(range))
         return;
@@ -335,8 +335,8 @@ void diskcache_keep(const struct diskcache_range *range, const void *bytes)
 
 /* ---- streams ---- */
 
-struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,
-                                            uint32_t local)
+struct course_stream *sample_cache_open_stream(const struct course_order *order, uint32_t offset,
+                                               uint32_t local)
 {
     struct course_stream *stream;
 
@@ -348,8 +348,8 @@ struct course_stream *diskcache_open_stream(const struct course_order *order, ui
     return stream;
 }
 
-void diskcache_advance(struct course_stream *stream, struct order_place begin,
-                       struct order_place end)
+void sample_cache_advance(struct course_stream *stream, struct order_place begin,
+                          struct order_place end)
 {
     if (!stream)
         return;
@@ -358,7 +358,7 @@ void diskcache_advance(struct course_stream *stream, struct order_place begin,
     lock_release(&cache.mu);
 }
 
-void diskcache_close_stream(struct course_stream *stream)
+void sample_cache_close_stream(struct course_stream *stream)
 {
     if (!stream)
         return;
@@ -388,10 +388,10 @@ static void free_all(void)
     cache.shelf = NULL;
     cache.folder = NULL;
     cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = 0;
-    cache.counts = (struct diskcache_counts){0};
+    cache.counts = (struct sample_cache_counts){0};
 }
 
-int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
+int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err)
 {
     int r;
 
@@ -416,7 +416,7 @@ int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
     return r;
 }
 
-void diskcache_close(void)
+void sample_cache_close(void)
 {
     if (!atomic_load(&cache.open))
         return;
@@ -429,9 +429,9 @@ void diskcache_close(void)
     free_all();
 }
 
-void diskcache_get_counts(struct diskcache_counts *ret)
+void sample_cache_get_counts(struct sample_cache_counts *ret)
 {
-    *ret = (struct diskcache_counts){0};
+    *ret = (struct sample_cache_counts){0};
     if (!atomic_load(&cache.open))
         return;
     lock_acquire(&cache.mu);

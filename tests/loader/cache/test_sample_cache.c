@@ -13,7 +13,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 
 enum { LEN = 10000 };
 
@@ -36,9 +36,9 @@ static void set_up(void)
 {
     struct plenum_error err = {""};
 
-    (void)snprintf(folder, sizeof(folder), "/tmp/plenum-diskcache-XXXXXX");
+    (void)snprintf(folder, sizeof(folder), "/tmp/plenum-sample_cache-XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
-    cr_assert(eq(int, diskcache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
     memset(bytes, 7, sizeof(bytes));
 }
 
@@ -46,113 +46,113 @@ static void tear_down(void)
 {
     char command[100];
 
-    diskcache_close();
+    sample_cache_close();
     (void)snprintf(command, sizeof(command), "rm -r %s", folder);
     cr_assert(eq(int, system(command), 0));
 }
 
-TestSuite(diskcache, .init = set_up, .fini = tear_down);
+TestSuite(sample_cache, .init = set_up, .fini = tear_down);
 
-static struct diskcache_range range_of(uint32_t i)
+static struct sample_cache_range range_of(uint32_t i)
 {
-    return (struct diskcache_range){
+    return (struct sample_cache_range){
         .object = {{1, 2}}, .offset = i, .len = LEN, .sample = {.set = 0, .number = i}};
 }
 
-static struct diskcache_counts counts(void)
+static struct sample_cache_counts counts(void)
 {
-    struct diskcache_counts c;
+    struct sample_cache_counts c;
 
-    diskcache_get_counts(&c);
+    sample_cache_get_counts(&c);
     return c;
 }
 
 /* Keep a range, and wait until that has succeeded or failed. */
 static void keep(uint32_t i)
 {
-    struct diskcache_range range = range_of(i);
+    struct sample_cache_range range = range_of(i);
     uint64_t writes = counts().writes;
 
-    diskcache_keep(&range, bytes);
+    sample_cache_keep(&range, bytes);
     while (counts().writes == writes && !counts().paused)
         (void)usleep(1000);
 }
 
 static bool reads(uint32_t i)
 {
-    struct diskcache_range range = range_of(i);
+    struct sample_cache_range range = range_of(i);
 
     memset(got, 0, sizeof(got));
-    return diskcache_read(&range, got) && memcmp(got, bytes, LEN) == 0;
+    return sample_cache_read(&range, got) && memcmp(got, bytes, LEN) == 0;
 }
 
-Test(diskcache, what_was_kept_is_read_and_counted)
+Test(sample_cache, what_was_kept_is_read_and_counted)
 {
-    struct diskcache_range range = range_of(1);
+    struct sample_cache_range range = range_of(1);
 
-    cr_assert(not(diskcache_has(&range)));
+    cr_assert(not(sample_cache_has(&range)));
     cr_assert(not(reads(1)));
     keep(1);
-    cr_assert(diskcache_has(&range));
+    cr_assert(sample_cache_has(&range));
     cr_assert(reads(1));
     cr_assert(eq(u64, counts().hits, 1));
     cr_assert(eq(u64, counts().misses, 1));
     cr_assert(eq(u64, counts().hit_bytes, LEN));
     cr_assert(eq(u64, counts().write_bytes, LEN));
     range.len--; /* another range */
-    cr_assert(not(diskcache_has(&range)));
+    cr_assert(not(sample_cache_has(&range)));
 }
 
-Test(diskcache, a_full_disk_stops_writing_and_is_reported_once)
+Test(sample_cache, a_full_disk_stops_writing_and_is_reported_once)
 {
     struct plenum_error news;
 
     keep(1);
-    cr_assert(not(diskcache_get_news(&news)));
+    cr_assert(not(sample_cache_get_news(&news)));
     atomic_store(&fails, ENOSPC);
     keep(2);
     cr_assert(counts().paused);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, "no samples are added to the cache at present") != NULL);
     keep(3);
-    cr_assert(not(diskcache_get_news(&news)));
+    cr_assert(not(sample_cache_get_news(&news)));
     cr_assert(reads(1), "a full disk can be read");
     cr_assert(not(reads(2)));
     cr_assert(eq(u64, counts().kept.entries, 1));
 }
 
-Test(diskcache, a_failing_disk_is_not_read_either)
+Test(sample_cache, a_failing_disk_is_not_read_either)
 {
     struct plenum_error news;
 
     keep(1);
     atomic_store(&fails, EIO);
     keep(2);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, strerror(EIO)) != NULL);
     cr_assert(not(reads(1)));
 }
 
-Test(diskcache, a_full_cache_keeps_its_limit)
+Test(sample_cache, a_full_cache_keeps_its_limit)
 {
     for (uint32_t i = 0; i < 200; i++) {
-        struct diskcache_range range = range_of(i);
+        struct sample_cache_range range = range_of(i);
 
-        diskcache_keep(&range, bytes);
+        sample_cache_keep(&range, bytes);
         cr_assert(le(u64, counts().kept.bytes, 1 << 20));
     }
     cr_assert(eq(u64, counts().kept.entries, (1 << 20) / (3 * KEEP_BLOCK)));
 }
 
-Test(diskcache, without_a_cache_nothing_happens)
+Test(sample_cache, without_a_cache_nothing_happens)
 {
-    struct diskcache_range range = range_of(1);
+    struct sample_cache_range range = range_of(1);
 
-    diskcache_close();
-    diskcache_keep(&range, bytes);
-    cr_assert(not(diskcache_has(&range)));
+    sample_cache_close();
+    sample_cache_keep(&range, bytes);
+    cr_assert(not(sample_cache_has(&range)));
     cr_assert(not(reads(1)));
     cr_assert(not(counts().open));
-    diskcache_advance(NULL, (struct order_place){0}, (struct order_place){0});
-    diskcache_close_stream(NULL);
+    sample_cache_advance(NULL, (struct order_place){0}, (struct order_place){0});
+    sample_cache_close_stream(NULL);
 }
