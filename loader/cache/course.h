@@ -20,7 +20,7 @@ enum { COURSE_EPOCHS = 64 }; /* a use farther ahead than this counts as the last
 
 /** What the streams of one course have in common. */
 struct course_order {
-    uint32_t set;       /* identifies the numbering of samples */
+    uint64_t set;       /* a hash of the data set */
     struct order order; /* without a mixture, whose order has no inverse */
     struct order_steps steps;
     uint32_t deal; /* as in struct wire_open */

@@ -22,16 +22,23 @@ struct keep_key {
     uint64_t word[2];
 };
 
-/** Which sample of which set bytes belong to. */
+struct keep_key keep_hash(const void *bytes, size_t len);
+
+/** Identifies no set. */
+#define KEEP_NO_SET UINT64_MAX
+
+/** Which sample bytes belong to. */
 struct keep_sample {
-    uint32_t set, number; /* set: KEEP_NONE if that is not known */
+    uint64_t set; /* a hash of its data set, or KEEP_NO_SET */
+    uint32_t number;
 };
 
 /** The bytes of an entry. */
 struct keep_bytes {
     struct keep_key key;
-    uint32_t len;
     uint64_t hash; /* of the bytes */
+    uint32_t len;
+    struct keep_sample sample; /* that they belonged to when they were last used */
 };
 
 struct keep_counts {
@@ -57,8 +64,7 @@ bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
  *
  * The entry is new until keep_settle(): it takes up room, but is not removed for others.
  */
-uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes,
-                    const struct keep_sample *sample, uint64_t now_ns,
+uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg);
 void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
 /** Add the entry with this number, which was kept earlier. False: there is no room or memory. */
@@ -70,8 +76,6 @@ void keep_remove(struct keep *keep, uint32_t entry);
 
 /** An entry has been read: find out when it is used next. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);
-/** Record which sample an entry belongs to, if there is one with this key. */
-void keep_tell(struct keep *keep, const struct keep_key *key, const struct keep_sample *sample);
 
 /* ---- streams ---- */
 

@@ -462,9 +462,9 @@ static int refuse_known(const struct sample_reading *read, const struct dataset_
                      name);
 }
 
-uint32_t dataset_get_cached_set(const struct dataset *dataset)
+uint64_t dataset_get_cached_set(const struct dataset *dataset)
 {
-    return dataset->mixed ? UINT32_MAX : remote_get_set(dataset);
+    return dataset->mixed ? KEEP_NO_SET : remote_get_set(dataset);
 }
 
 bool dataset_is_remote(const struct dataset *dataset)

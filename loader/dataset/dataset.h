@@ -154,9 +154,9 @@ int dataset_set_order(const struct dataset *dataset, struct order *order, struct
 bool dataset_is_generated(const struct dataset *dataset);
 /** Returns whether it is in a store, so that samples that are needed soon should be announced. */
 bool dataset_is_remote(const struct dataset *dataset);
-/** Identifies the numbering of samples for streams of the disk cache (loader/cache/diskcache.h);
- * UINT32_MAX: its samples are not cached, or it is a plan. */
-uint32_t dataset_get_cached_set(const struct dataset *dataset);
+/** Identifies its samples for streams of the cache (loader/cache/sample_cache.h); KEEP_NO_SET: they
+ * are not cached, or it is a plan. */
+uint64_t dataset_get_cached_set(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
 /** Set the error for a request for images of a data set without images. Returns -EINVAL. */

@@ -228,9 +228,9 @@ int dataset_read_head(const struct dataset *dataset, const struct index_sample *
  * error. */
 int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
                        struct plenum_error *err);
-/** Read such a file: 0; -ESTALE it has changed since it was found; or another -errno with `err`
- * set. */
-int dataset_read_field(const struct dataset *dataset, const char *path,
+/** Read such a file of a sample: 0; -ESTALE it has changed since it was found; or another -errno
+ * with `err` set. */
+int dataset_read_field(const struct dataset *dataset, uint32_t sample, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
 /** Check that a file that was missing, or too long, still is. Returns 0, -ESTALE, or another -errno

@@ -50,14 +50,10 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 /** The object of a file: its number in dataset->files. */
 const struct store_object *remote_object(const struct dataset *dataset, size_t number);
 
-/** Announce a range of a sample to the store. */
-void remote_announce_range(const struct dataset *dataset, const struct source *source,
-                           uint64_t offset, uint64_t len);
-/** The data set's samples are known: from now on the disk cache, if there is one, keeps them, and
- * knows each of them. */
+/** The data set is open: from now on the cache of samples, if there is one, keeps its samples. */
 void remote_begin_caching(struct dataset *dataset);
-/** The number of its set (diskcache_get_set()). KEEP_NONE: it is not cached. */
-uint32_t remote_get_set(const struct dataset *dataset);
+/** Identifies its samples in the cache of samples. KEEP_NO_SET: they are not cached. */
+uint64_t remote_get_set(const struct dataset *dataset);
 
 /** A stamp of what the store says. */
 struct stamp remote_stamp(const struct object_facts *facts);
@@ -68,10 +64,10 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
  * -errno with `err` set. */
 int remote_stat(const struct dataset *dataset, const char *path, struct object_facts *ret,
                 struct plenum_error *err);
-/** Read all of an object of this size and object_version() into `dst`: 0 or -errno with `err`
- * set. */
+/** Read all of an object of this size and object_version(), which belongs to a sample, into `dst`:
+ * 0 or -errno with `err` set. */
 int remote_read(const struct dataset *dataset, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err);
+                uint32_t sample, uint8_t *dst, struct plenum_error *err);
 /** Fetch an object soon, for remote_read(). */
 void remote_announce(const struct dataset *dataset, const char *path,
                      const struct object_facts *facts);

@@ -54,9 +54,6 @@ struct fetch {
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);
 
-/** What the end of one try means for the window. */
-enum bucket_outcome fetch_outcome(const struct exchange *x);
-
 /** Copy the URL that requests for this object are sent to at present, malloc; NULL: its own. */
 char *fetch_moved_url(struct fetch_moved *moved);
 

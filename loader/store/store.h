@@ -48,11 +48,9 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
 
-/** A hash of everything that identifies this version of the object. */
-struct keep_key store_get_key(const struct store_object *object);
-/** Keep the samples of this object in the disk cache (loader/cache/diskcache.h): they are numbered
- * like those of this set. */
-void store_set_cached(struct store_object *object, uint32_t set);
+/** Keep the samples of this object, which belong to this set, in the cache of samples
+ * (loader/cache/sample_cache.h), unless later versions of the object could look the same. */
+void store_set_cached(struct store_object *object, uint64_t set);
 
 /** Which sample a range belongs to, if it does not belong to any: it is not cached. */
 #define STORE_NO_SAMPLE UINT32_MAX
@@ -61,14 +59,11 @@ void store_set_cached(struct store_object *object, uint32_t set);
  * if it is now another version. */
 int store_read(const struct store_object *object, uint64_t offset, size_t len, void *dst,
                struct plenum_error *err);
-/** Like store_read(), for bytes of a sample: from the disk cache if they are there. */
+/** Like store_read(), for bytes of a sample: from the cache of samples if they are there. */
 int store_read_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
                       size_t len, void *dst, struct plenum_error *err);
-/** A sample's range was found when its data set was opened: tell the disk cache. */
-void store_tell_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
-                       size_t len);
-/** Fetch a range soon, for a store_read() of exactly this range, unless it is in the disk cache.
- * Does not block on the store. */
+/** Fetch a range soon, for a store_read() of exactly this range, unless it is in the cache of
+ * samples. Does not block on the store. */
 void store_announce(const struct store_object *object, uint64_t offset, size_t len);
 /** Forget what was announced for an owner, before it is freed. */
 void store_forget(const void *owner);

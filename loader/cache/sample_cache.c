@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writing thread.
+/* sample_cache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writer.
  *
  * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
  * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
@@ -10,7 +10,7 @@
  * hour. */
 #include "config.h"
 
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,9 +18,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "common/util/error_set.h"
 #include "common/util/list.h"
@@ -30,7 +27,6 @@
 
 enum {
     QUEUE_MAX = 64 << 20, /* bytes that wait to be written */
-    SETS_MAX = 4096,
     PAUSE_MIN_S = 60,
     PAUSE_MAX_S = 3600,
     SLOW_MS = 500, /* mean time of a read */
@@ -49,7 +45,7 @@ static struct {
     atomic_bool open;
     /* Constant while it is open. */
     struct shelf *shelf;
-    char *folder;
+    char *folder; /* or NULL */
     pthread_t writer;
     /* Holding mu. Innermost lock. */
     struct lock mu;
@@ -58,9 +54,7 @@ static struct {
     struct list jobs;
     uint64_t queued; /* bytes */
     bool stop;
-    struct keep_key *sets;
-    size_t num_sets, sets_cap;
-    struct diskcache_counts counts;
+    struct sample_cache_counts counts;
     uint64_t paused_until_ns, pause_s;
     uint64_t read_ns; /* moving mean, like the number below of reads since the last pause */
     unsigned reads;
@@ -78,7 +72,12 @@ static bool is_paused(void)
 
 static bool is_full(int code)
 {
-    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -ENOMEM;
+}
+
+static const char *where(void)
+{
+    return cache.folder ? cache.folder : "memory";
 }
 
 static void pause_use(int code)
@@ -98,7 +97,7 @@ static void pause_use(int code)
     (void)error_set(
         &cache.news, code,
         "%s: no samples are added to the cache at present: %s; they are read from their store",
-        cache.folder,
+        where(),
         code == -ETIMEDOUT ? "reading them takes longer than 500 ms"
         : code == -ENOSPC  ? "less than a twentieth of the file system is free"
                            : strerror(-code));
@@ -112,11 +111,11 @@ static void resume_use(void)
     if (cache.pause_s == 0 || is_paused())
         return;
     cache.pause_s = 0;
-    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", cache.folder);
+    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", where());
     cache.has_news = true;
 }
 
-bool diskcache_get_news(struct plenum_error *ret)
+bool sample_cache_get_news(struct plenum_error *ret)
 {
     bool has;
 
@@ -217,17 +216,16 @@ static void *writer_main(void *arg)
 
 /* ---- ranges ---- */
 
-static struct keep_key key_of(const struct diskcache_range *r)
+static struct keep_key key_of(const struct sample_cache_range *r)
 {
     uint64_t all[] = {r->object.word[0], r->object.word[1], r->offset, r->len};
-    XXH128_hash_t hash = XXH3_128bits(all, sizeof(all));
 
-    return (struct keep_key){{hash.low64, hash.high64}};
+    return keep_hash(all, sizeof(all));
 }
 
-static bool is_cacheable(const struct diskcache_range *r)
+static bool is_cacheable(const struct sample_cache_range *r)
 {
-    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NONE &&
+    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
            atomic_load(&cache.open);
 }
 
@@ -242,7 +240,7 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
 }
 
 /* Find a range that can be read: its entry with the entry's bytes, or KEEP_NONE. */
-static uint32_t find_range(const struct diskcache_range *range, struct keep_bytes *ret)
+static uint32_t find_range(const struct sample_cache_range *range, struct keep_bytes *ret)
 {
     struct keep_key key;
     uint32_t entry;
@@ -256,7 +254,7 @@ static uint32_t find_range(const struct diskcache_range *range, struct keep_byte
     return entry;
 }
 
-bool diskcache_has(const struct diskcache_range *range)
+bool sample_cache_has(const struct sample_cache_range *range)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -285,7 +283,7 @@ static void note_disk(int code, uint64_t begin_ns)
 }
 
 /* A record has been read, or could not be. */
-static void note_read(const struct diskcache_range *range, const struct keep_key *key,
+static void note_read(const struct sample_cache_range *range, const struct keep_key *key,
                       uint32_t entry, int code, uint64_t begin_ns)
 {
     struct keep_bytes bytes;
@@ -304,7 +302,7 @@ static void note_read(const struct diskcache_range *range, const struct keep_key
     note_disk(code, begin_ns);
 }
 
-bool diskcache_read(const struct diskcache_range *range, void *dst)
+bool sample_cache_read(const struct sample_cache_range *range, void *dst)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -322,9 +320,10 @@ bool diskcache_read(const struct diskcache_range *range, void *dst)
 }
 
 /* Decide whether to add a range, and queue it. */
-static void add_range(const struct diskcache_range *range, const void *content)
+static void add_range(const struct sample_cache_range *range, const void *content)
 {
-    struct keep_bytes bytes = {.key = key_of(range), .len = (uint32_t)range->len};
+    struct keep_bytes bytes = {
+        .key = key_of(range), .len = (uint32_t)range->len, .sample = range->sample};
     uint32_t entry;
 
     assert(lock_is_held(&cache.mu));
@@ -334,12 +333,12 @@ static void add_range(const struct diskcache_range *range, const void *content)
         cache.counts.dropped++;
         return;
     }
-    entry = keep_admit(cache.keep, &bytes, &range->sample, time_now_ns(), evict, NULL);
+    entry = keep_admit(cache.keep, &bytes, time_now_ns(), evict, NULL);
     if (entry != KEEP_NONE && add_job(entry, &bytes, content) < 0)
         keep_remove(cache.keep, entry);
 }
 
-void diskcache_keep(const struct diskcache_range *range, const void *bytes)
+void sample_cache_keep(const struct sample_cache_range *range, const void *bytes)
 {
     if (!is_cacheable(range))
         return;
@@ -350,46 +349,14 @@ void diskcache_keep(const struct diskcache_range *range, const void *bytes)
     lock_release(&cache.mu);
 }
 
-/* ---- sets and streams ---- */
+/* ---- streams ---- */
 
-uint32_t diskcache_get_set(const struct keep_key *id)
-{
-    uint32_t set = 0;
-
-    if (!atomic_load(&cache.open))
-        return KEEP_NONE;
-    lock_acquire(&cache.mu);
-    while (set < cache.num_sets && memcmp(&cache.sets[set], id, sizeof(*id)) != 0)
-        set++;
-    if (set == cache.num_sets) {
-        if (set < SETS_MAX &&
-            array_grow(&cache.sets, &cache.sets_cap, set, sizeof(*cache.sets)) == 0)
-            cache.sets[cache.num_sets++] = *id;
-        else
-            set = KEEP_NONE;
-    }
-    lock_release(&cache.mu);
-    return set;
-}
-
-void diskcache_tell(const struct diskcache_range *range)
-{
-    struct keep_key key;
-
-    if (!is_cacheable(range))
-        return;
-    key = key_of(range);
-    lock_acquire(&cache.mu);
-    keep_tell(cache.keep, &key, &range->sample);
-    lock_release(&cache.mu);
-}
-
-struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,
-                                            uint32_t local)
+struct course_stream *sample_cache_open_stream(const struct course_order *order, uint32_t offset,
+                                               uint32_t local)
 {
     struct course_stream *stream;
 
-    if (order->set == KEEP_NONE || order->order.mixture || !atomic_load(&cache.open))
+    if (order->set == KEEP_NO_SET || order->order.mixture || !atomic_load(&cache.open))
         return NULL;
     lock_acquire(&cache.mu);
     stream = keep_open_stream(cache.keep, order, offset, local, time_now_ns());
@@ -397,8 +364,8 @@ struct course_stream *diskcache_open_stream(const struct course_order *order, ui
     return stream;
 }
 
-void diskcache_advance(struct course_stream *stream, struct order_place begin,
-                       struct order_place end)
+void sample_cache_advance(struct course_stream *stream, struct order_place begin,
+                          struct order_place end)
 {
     if (!stream)
         return;
@@ -407,7 +374,7 @@ void diskcache_advance(struct course_stream *stream, struct order_place begin,
     lock_release(&cache.mu);
 }
 
-void diskcache_close_stream(struct course_stream *stream)
+void sample_cache_close_stream(struct course_stream *stream)
 {
     if (!stream)
         return;
@@ -433,32 +400,30 @@ static void free_all(void)
     keep_destroy(cache.keep);
     shelf_close(cache.shelf);
     free(cache.folder);
-    free(cache.sets);
     cache.keep = NULL;
     cache.shelf = NULL;
     cache.folder = NULL;
-    cache.sets = NULL;
-    cache.num_sets = cache.sets_cap = 0;
     cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = cache.reads = 0;
-    cache.counts = (struct diskcache_counts){0};
+    cache.counts = (struct sample_cache_counts){0};
 }
 
-int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
+int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err)
 {
     int r;
 
     assert(!atomic_load(&cache.open) && !cache.keep);
     list_init(&cache.jobs);
     cache.stop = false;
-    cache.folder = strdup(folder);
+    cache.folder = folder ? strdup(folder) : NULL;
     cache.keep = keep_create(limit);
-    r = cache.folder && cache.keep ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
-                                   : error_set(err, -ENOMEM, "out of memory");
+    r = cache.keep && (cache.folder || !folder)
+            ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
+            : error_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
         keep_restored(cache.keep);
         r = thread_start(&cache.writer, writer_main, NULL);
         if (r < 0)
-            (void)error_set(err, r, "%s: cannot start a thread: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s: cannot start a thread: %s", where(), strerror(-r));
     }
     if (r < 0)
         free_all();
@@ -467,7 +432,7 @@ int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
     return r;
 }
 
-void diskcache_close(void)
+void sample_cache_close(void)
 {
     if (!atomic_load(&cache.open))
         return;
@@ -480,15 +445,16 @@ void diskcache_close(void)
     free_all();
 }
 
-void diskcache_get_counts(struct diskcache_counts *ret)
+void sample_cache_get_counts(struct sample_cache_counts *ret)
 {
-    *ret = (struct diskcache_counts){0};
+    *ret = (struct sample_cache_counts){0};
     if (!atomic_load(&cache.open))
         return;
     lock_acquire(&cache.mu);
     *ret = cache.counts;
     keep_get_counts(cache.keep, &ret->kept);
     ret->open = true;
+    ret->in_memory = !cache.folder;
     ret->paused = cache.pause_s > 0;
     lock_release(&cache.mu);
 }

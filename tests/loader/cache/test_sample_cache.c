@@ -14,7 +14,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 
 enum { LEN = 10000 };
 
@@ -60,9 +60,9 @@ static void set_up(void)
 {
     struct plenum_error err = {""};
 
-    (void)snprintf(folder, sizeof(folder), "/tmp/plenum-diskcache-XXXXXX");
+    (void)snprintf(folder, sizeof(folder), "/tmp/plenum-sample_cache-XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
-    cr_assert(eq(int, diskcache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
     memset(bytes, 7, sizeof(bytes));
 }
 
@@ -70,89 +70,89 @@ static void tear_down(void)
 {
     char command[100];
 
-    diskcache_close();
+    sample_cache_close();
     (void)snprintf(command, sizeof(command), "rm -r %s", folder);
     cr_assert(eq(int, system(command), 0));
 }
 
-TestSuite(diskcache, .init = set_up, .fini = tear_down);
+TestSuite(sample_cache, .init = set_up, .fini = tear_down);
 
-static struct diskcache_range range_of(uint32_t i)
+static struct sample_cache_range range_of(uint32_t i)
 {
-    return (struct diskcache_range){
+    return (struct sample_cache_range){
         .object = {{1, 2}}, .offset = i, .len = LEN, .sample = {.set = 0, .number = i}};
 }
 
-static struct diskcache_counts counts(void)
+static struct sample_cache_counts counts(void)
 {
-    struct diskcache_counts c;
+    struct sample_cache_counts c;
 
-    diskcache_get_counts(&c);
+    sample_cache_get_counts(&c);
     return c;
 }
 
 /* Keep a range, and wait until that has succeeded or failed. */
 static void keep(uint32_t i)
 {
-    struct diskcache_range range = range_of(i);
+    struct sample_cache_range range = range_of(i);
     uint64_t writes = counts().writes;
 
-    diskcache_keep(&range, bytes);
+    sample_cache_keep(&range, bytes);
     while (counts().writes == writes && !counts().paused)
         (void)usleep(1000);
 }
 
 static bool reads(uint32_t i)
 {
-    struct diskcache_range range = range_of(i);
+    struct sample_cache_range range = range_of(i);
 
     memset(got, 0, sizeof(got));
-    return diskcache_read(&range, got) && memcmp(got, bytes, LEN) == 0;
+    return sample_cache_read(&range, got) && memcmp(got, bytes, LEN) == 0;
 }
 
-Test(diskcache, what_was_kept_is_read_and_counted)
+Test(sample_cache, what_was_kept_is_read_and_counted)
 {
-    struct diskcache_range range = range_of(1);
+    struct sample_cache_range range = range_of(1);
 
-    cr_assert(not(diskcache_has(&range)));
+    cr_assert(not(sample_cache_has(&range)));
     cr_assert(not(reads(1)));
     keep(1);
-    cr_assert(diskcache_has(&range));
+    cr_assert(sample_cache_has(&range));
     cr_assert(reads(1));
     cr_assert(eq(u64, counts().hits, 1));
     cr_assert(eq(u64, counts().misses, 1));
     cr_assert(eq(u64, counts().hit_bytes, LEN));
     cr_assert(eq(u64, counts().write_bytes, LEN));
     range.len--; /* another range */
-    cr_assert(not(diskcache_has(&range)));
+    cr_assert(not(sample_cache_has(&range)));
 }
 
-Test(diskcache, a_full_disk_stops_writing_and_is_reported_once)
+Test(sample_cache, a_full_disk_stops_writing_and_is_reported_once)
 {
     struct plenum_error news;
 
     keep(1);
-    cr_assert(not(diskcache_get_news(&news)));
+    cr_assert(not(sample_cache_get_news(&news)));
     atomic_store(&fails, ENOSPC);
     keep(2);
     cr_assert(counts().paused);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, "no samples are added to the cache at present") != NULL);
     keep(3);
-    cr_assert(not(diskcache_get_news(&news)));
+    cr_assert(not(sample_cache_get_news(&news)));
     cr_assert(reads(1), "a full disk can be read");
     cr_assert(not(reads(2)));
     cr_assert(eq(u64, counts().kept.entries, 1));
 }
 
-Test(diskcache, a_failing_disk_is_not_read_either)
+Test(sample_cache, a_failing_disk_is_not_read_either)
 {
     struct plenum_error news;
 
     keep(1);
     atomic_store(&fails, EIO);
     keep(2);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, strerror(EIO)) != NULL);
     cr_assert(not(reads(1)));
 }
@@ -167,7 +167,7 @@ static int read_until_used(uint32_t i, int most)
     return n;
 }
 
-Test(diskcache, a_disk_that_has_hung_once_is_used_again)
+Test(sample_cache, a_disk_that_has_hung_once_is_used_again)
 {
     struct plenum_error news;
 
@@ -176,16 +176,16 @@ Test(diskcache, a_disk_that_has_hung_once_is_used_again)
     cr_assert(reads(1));
     atomic_store(&read_s, 0);
     cr_assert(counts().paused);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, "reading them takes longer than 500 ms") != NULL);
     cr_assert(not(reads(1)));
     (void)atomic_fetch_add(&passed_s, 61);
     cr_assert(lt(int, read_until_used(1, 100), 50));
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, "are added to the cache again") != NULL);
 }
 
-Test(diskcache, pauses_grow_while_the_disk_is_slow)
+Test(sample_cache, pauses_grow_while_the_disk_is_slow)
 {
     struct plenum_error news;
 
@@ -197,11 +197,11 @@ Test(diskcache, pauses_grow_while_the_disk_is_slow)
         cr_assert(not(reads(1)), "after %u s", pause_s);
         (void)atomic_fetch_add(&passed_s, 2);
     }
-    cr_assert(diskcache_get_news(&news));
-    cr_assert(not(diskcache_get_news(&news)));
+    cr_assert(sample_cache_get_news(&news));
+    cr_assert(not(sample_cache_get_news(&news)));
 }
 
-Test(diskcache, a_full_disk_that_fails_is_not_read_either)
+Test(sample_cache, a_full_disk_that_fails_is_not_read_either)
 {
     struct plenum_error news;
 
@@ -209,16 +209,16 @@ Test(diskcache, a_full_disk_that_fails_is_not_read_either)
     keep(2);
     atomic_store(&fails, ENOSPC);
     keep(3);
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     atomic_store(&reading_fails, EIO);
     cr_assert(not(reads(1)));
-    cr_assert(diskcache_get_news(&news));
+    cr_assert(sample_cache_get_news(&news));
     cr_assert(strstr(news.text, strerror(EIO)) != NULL);
     atomic_store(&reading_fails, 0);
     cr_assert(not(reads(2)));
 }
 
-Test(diskcache, a_full_disk_is_not_taken_for_a_free_one_because_it_can_be_read)
+Test(sample_cache, a_full_disk_is_not_taken_for_a_free_one_because_it_can_be_read)
 {
     keep(1);
     atomic_store(&fails, ENOSPC);
@@ -227,29 +227,26 @@ Test(diskcache, a_full_disk_is_not_taken_for_a_free_one_because_it_can_be_read)
     cr_assert(eq(int, read_until_used(1, 100), 101));
 }
 
-Test(diskcache, a_full_cache_keeps_its_limit)
+Test(sample_cache, a_full_cache_keeps_its_limit)
 {
     for (uint32_t i = 0; i < 200; i++) {
-        struct diskcache_range range = range_of(i);
+        struct sample_cache_range range = range_of(i);
 
-        diskcache_keep(&range, bytes);
+        sample_cache_keep(&range, bytes);
         cr_assert(le(u64, counts().kept.bytes, 1 << 20));
     }
     cr_assert(eq(u64, counts().kept.entries, (1 << 20) / (3 * KEEP_BLOCK)));
 }
 
-Test(diskcache, without_a_cache_nothing_happens)
+Test(sample_cache, without_a_cache_nothing_happens)
 {
-    struct diskcache_range range = range_of(1);
-    struct keep_key id = {{1, 1}};
+    struct sample_cache_range range = range_of(1);
 
-    diskcache_close();
-    diskcache_keep(&range, bytes);
-    cr_assert(not(diskcache_has(&range)));
+    sample_cache_close();
+    sample_cache_keep(&range, bytes);
+    cr_assert(not(sample_cache_has(&range)));
     cr_assert(not(reads(1)));
-    diskcache_tell(&range);
-    cr_assert(eq(u32, diskcache_get_set(&id), KEEP_NONE));
     cr_assert(not(counts().open));
-    diskcache_advance(NULL, (struct order_place){0}, (struct order_place){0});
-    diskcache_close_stream(NULL);
+    sample_cache_advance(NULL, (struct order_place){0}, (struct order_place){0});
+    sample_cache_close_stream(NULL);
 }
