@@ -212,6 +212,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     else
         identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
     s->opened = true;
+    schedule_begin(s);
     return 0;
 }
 

@@ -419,14 +419,13 @@ void plenum_batch_release(struct plenum_batch *batch)
 void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_stream_info *ret)
 {
     const struct plenum_stream *s = stream;
-    struct order_place begin = {0};
     bool here = s->pid == getpid(); /* otherwise the lock may have been held during the fork */
 
     if (here)
         lock_acquire((struct lock *)&s->mu); /* plenum_stream_reshape() changes steps */
     *ret = (struct plenum_stream_info){.num_samples = s->plan ? s->num_samples : s->order.n,
                                        .num_positions = s->steps.n,
-                                       .steps_per_epoch = order_steps_left(&s->steps, begin),
+                                       .steps_per_epoch = order_steps_whole(&s->steps),
                                        .num_classes = s->num_classes,
                                        .height = s->open.height,
                                        .width = s->open.width,
@@ -437,7 +436,7 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
                                        .slots = s->open.slots,
                                        .batch_bytes = wire_batch_count(&s->open) *
                                                       wire_sample_bytes(&s->open)};
-    ret->batches = (ret->steps_per_epoch * s->epochs + s->open.steps - 1) / s->open.steps;
+    ret->batches = (order_steps_total(&s->steps, s->epochs) + s->open.steps - 1) / s->open.steps;
     if (here)
         lock_release((struct lock *)&s->mu);
     memcpy(ret->fingerprint, s->fingerprint, sizeof(ret->fingerprint));
@@ -706,7 +705,7 @@ static int check_share(const struct plenum_stream *s, const struct plenum_share 
     if (r < 0)
         return r;
     steps->per_step = (uint32_t)per_step;
-    if (order_steps_left(steps, (struct order_place){0}) == 0)
+    if (!order_has_steps(steps))
         return error_set(err, -EINVAL,
                          "an epoch of %u samples has no step of %u: with last=drop no step is "
                          "left; use last=pad",

@@ -35,7 +35,7 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
     t->split = s->split;
     t->per_step = s->open.per_step;
     t->deal = s->open.deal;
-    t->steps = order_steps_left(&s->steps, (struct order_place){0});
+    t->steps = order_steps_whole(&s->steps);
     t->last = s->open.last;
     t->epochs = s->epochs;
     t->sum = s->sum;

@@ -168,7 +168,7 @@ struct plenum_stream_options {
 struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
     uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
-    uint64_t steps_per_epoch; /**< The same in all instances. */
+    uint64_t steps_per_epoch; /**< The same in all instances; if nothing is skipped. */
     uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
     uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */
     /** Size of one image; with several views, the first view's. */

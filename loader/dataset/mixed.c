@@ -515,7 +515,7 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
     return 0;
 }
 
-/* A list of names may be that of several sets, so it is no error if a set lacks some. */
+/* One list of names may serve several sets, so a set may lack some of them. */
 static void warn_of_absent(void *arg, const struct orderplan_set *plan,
                            const struct selection *selection)
 {

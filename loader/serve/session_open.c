@@ -151,7 +151,10 @@ static int start_stream(struct session *s, struct plenum_error *err)
     r = set_order(s, err);
     if (r < 0)
         return r;
-    if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
+    if (order_steps_whole(&s->steps) > 0 && !order_has_steps(&s->steps))
+        return error_set(err, -EINVAL, "%s: all positions are skipped",
+                         dataset_get_name(s->dataset));
+    if (!order_has_steps(&s->steps))
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",

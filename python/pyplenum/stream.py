@@ -838,6 +838,7 @@ class Stream:
         #: the names of the sets of a mixture, in the order of ``batch.sets``
         self.sets: List[str] = [s.name.decode() for s in found[:lib.plenum_stream_get_sets(self._handle, found)]]
         self._batches: int = info.batches
+        self._is_endless = epochs is None
         self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence}
         self._first = int((subset or "").partition(":")[0] or 0)  # index of the subset's first sample
         # The data set's name as the library opened it. Its paths are absolute, so it stays valid after os.chdir().
@@ -1041,7 +1042,7 @@ class Stream:
 
     def __len__(self) -> int:
         """Batches of the whole stream, from epoch 0 on."""
-        if self._batches == 0:
+        if self._is_endless:
             raise TypeError("an endless stream has no length")
         return self._batches
 

@@ -2,6 +2,7 @@
 """Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -591,20 +592,27 @@ class StreamTest(unittest.TestCase):
         with self.open(self.data["red"], micro_batch=1, epochs=2) as stream:
             n = stream.num_positions
             plain = [int(batch.samples[0, 0, 0]) for batch in stream]
-        skips = [(3, 9), (11, 12), (n - 2, n + 3)]
-        want = [s for g, s in enumerate(plain) if not any(a <= g < b for a, b in skips)]
-        for replicas, micro_batch, steps in ((1, 1, 1), (1, 4, 1), (3, 2, 2), (1, 64, 1)):
+        for skips, replicas, micro_batch, steps in itertools.product(
+                ([(3, 9), (11, 12), (n - 2, n + 3)], [(0, 5)], [(0, 1), (n, n + 2)], [(0, n)], [(0, n + 3)]),
+                (1, 3), (1, 4, 64), (1, 2)):
+            want = [s for g, s in enumerate(plain) if not any(a <= g < b for a, b in skips)]
             got = []
             with self.open(self.data["red"], job=replicas, micro_batch=micro_batch, steps=steps, epochs=2,
                            skip=skips) as stream:
-                hashed = 0
+                hashed, length = 0, len(stream)
                 for batch in stream:
+                    length -= 1
                     valid = batch.valid.reshape(-1)
                     got += batch.samples.reshape(-1)[valid].tolist()
                     hashed += batch.hash()
                 text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
-            self.assertEqual(got, want, (replicas, micro_batch, steps))
+            self.assertEqual(got, want, (skips, replicas, micro_batch, steps))
+            self.assertEqual(length, 0, (skips, replicas, micro_batch, steps))
             self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+        with self.assertRaisesRegex(OSError, "all positions are skipped"):
+            self.open(self.data["red"], micro_batch=1, skip=[(0, 2**63 - 1)])
+        with self.assertRaisesRegex(OSError, "with last=drop no step is left"):
+            self.open(self.data["red"], micro_batch=n + 1, last="drop", skip=[(2, 3), (10**15, 10**15 + 1)])
 
     def test_skip_is_not_in_the_identity(self):
         """a cursor from before a spike resumes behind it"""
