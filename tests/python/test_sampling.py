@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -325,6 +326,7 @@ class StreamTest(unittest.TestCase):
         address = f"unix:{self.folder.name}/{name}.sock"
         process = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
                                     address, "--quiet", *options])
+        self.process = process
 
         def end():
             process.kill()
@@ -543,8 +545,140 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "the weights from position 0 on are not those"):
                 stream.seek(late)
         with self.open(self.data["red"], micro_batch=8) as stream:
-            with self.assertRaisesRegex(OSError, "no plan of several sets"):
+            with self.assertRaisesRegex(OSError, "no plan that could change"):
                 stream.amend({64: {"red": 1}})
+
+    def save(self, name, weights):
+        path = os.path.join(self.folder.name, name)
+        self.np.save(path, self.np.asarray(weights, self.np.float32))
+        return path
+
+    def test_reweigh(self):
+        """weights of samples that the program changes hold from their epoch on; a wrong change leaves the old ones"""
+        n, epochs = len(self.labels_of("red")), 4
+        weights = [[1.0] * n, *([1.0 + (s % (e + 2) == 0) * e for s in range(n)] for e in range(1, epochs))]
+        rules = {e: "file:" + self.save(f"reweigh-{e}.npy", w) for e, w in enumerate(weights)}
+        most = 2**32 - 1
+        models = [Quota(5, [int(v * most / max(w)) for v in w], n) for w in weights]
+        shown, hashed, cursors = [], 0, []
+        with self.open(self.data["red"], weights={0: rules[0]}, micro_batch=5, epochs=epochs) as stream:
+            for epoch in range(epochs):
+                for _ in range(stream.steps_per_epoch):
+                    batch = next(stream)
+                    shown += batch.samples.reshape(-1)[batch.valid.reshape(-1)].tolist()
+                    hashed += batch.hash()
+                    cursors.append(stream.cursor)
+                if epoch + 1 == epochs:
+                    break
+                refused = [({epoch + 1: "file:/nowhere/w.npy"}, "weights from pass .* /nowhere/w.npy: No such file"),
+                           ({epoch + 1: "some"}, "one of class"),
+                           ({epoch + 1: "repeat:" + rules[1]}, "all passes need the same number"),
+                           ({epoch: "class:1/2"}, f"pass {epoch} of set 'data' begins at position {epoch * n}, which "
+                            f"has been shown: the stream is at position {epoch * n + n}" if epoch else "pass 0 has "
+                            "begun"),
+                           ({"blue": {epoch + 1: rules[1]}}, "there is no set named 'blue'")]
+                for change, sentence in refused:
+                    with self.assertRaisesRegex((OSError, ValueError), sentence):
+                        stream.amend(weights=change)
+                stream.amend(weights={epoch + 1: rules[epoch + 1], 70: "class"})
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(shown, [models[e].sample(e, p) for e in range(epochs) for p in range(n)])
+        self.assertEqual(hashed % 2**64, self.hash_of(text, epochs))
+        rows = json.loads(ctl("plan", text, "--json", "--epoch", "3"))["sets"]
+        self.assertAlmostEqual(rows[0]["times_most"], n * 4 / sum(weights[3]), 4)
+        self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
+                         [p for p in range(n) if models[2].sample(2, p) == 0])
+        # With the same weights before it, a cursor resumes with any world size; with others, it does not.
+        steps = len(cursors) // epochs
+        for e, keep in ((0, 0), (1, 1), (2, 2), (3, 3)):
+            cursor = cursors[e * steps + 3]
+            with self.open(self.data["red"], weights=dict(list(rules.items())[:keep + 1]), job=3,
+                           micro_batch=2) as stream:
+                stream.seek(cursor)
+                self.assertEqual(next(stream).samples.reshape(-1).tolist(), shown[e * n + 20:e * n + 26])
+            if keep:
+                with self.open(self.data["red"], weights=dict(list(rules.items())[:keep]), micro_batch=2) as stream:
+                    stream.seek(cursors[e * steps - 1])  # at the end of the epoch before
+                    with self.assertRaisesRegex(OSError, "other samples, weights or classes"):
+                        stream.seek(cursor)
+        with self.open(self.data["red"], weights=rules, micro_batch=2) as stream:
+            stream.seek(cursors[2 * steps])
+            stream.amend(weights={3: "class"})
+            self.save("reweigh-2.npy", weights[1])
+            with self.assertRaisesRegex(OSError, "keep each version of a weights file under a name of its own"):
+                stream.amend(weights={3: rules[3]})
+
+    def test_reweigh_plain(self):
+        """a stream without weights gets some later; independent draws and several sets, too"""
+        n, reds = len(self.labels_of("blu")), len(self.labels_of("red"))
+        rule = "file:" + self.save("later.npy", [s == 3 for s in range(n)])
+        with self.open(self.data["blu"], weights={}, draw=None, micro_batch=4, epochs=2) as stream:
+            first = [next(stream).samples.reshape(-1).tolist() for _ in range(stream.steps_per_epoch)]
+            self.assertEqual(sorted(sum(first, [])), list(range(n)))
+            stream.amend(weights={1: rule})
+            self.assertEqual({int(s) for batch in stream for s in batch.samples.reshape(-1)}, {3})
+        with self.open(self.data["blu"], weights={1: rule}, draw="independent", micro_batch=n, epochs=2) as stream:
+            self.assertEqual(sorted(next(stream).samples.reshape(-1).tolist()), list(range(n)))
+            self.assertEqual(set(next(stream).samples.reshape(-1).tolist()), {3})
+        shown, steps = [], 6 * n
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=8 * n) as stream:
+            for step in range(steps):
+                batch = next(stream)
+                shown += [int(s) - reds for s in batch.samples.reshape(-1) if s >= reds]
+                if step == 6:
+                    with self.assertRaisesRegex(TypeError, "belong to a set of the mixture"):
+                        stream.amend(weights={3: rule})
+                    stream.amend(weights={"blu": {3: rule}})
+            cursor = stream.cursor
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(sorted(shown[:n] + shown[n:2 * n] + shown[2 * n:3 * n]), sorted(3 * list(range(n))))
+        self.assertEqual(set(shown[3 * n:]), {3})
+        with self.open(text, micro_batch=8) as stream:
+            stream.seek(cursor)
+        with self.open(self.mix(weights={3: rule}), block=8, micro_batch=8, epoch=8 * n) as stream:
+            stream.seek(cursor)
+        with self.open(self.data["blu"], micro_batch=4) as stream:
+            with self.assertRaisesRegex(OSError, "no plan that could change"):
+                stream.amend(weights={"data": {3: rule}})
+        for weights in ({"1": rule}, {-1: rule}, {True: rule}):
+            with self.assertRaisesRegex(TypeError, "the numbers of passes"):
+                self.open(self.data["blu"], weights=weights)
+
+    def test_instances(self):
+        """instances change weights together while a loader dies: the hash is that of the plan with the changes"""
+        for i in (0, 1):
+            os.makedirs(os.path.join(self.folder.name, "job", str(i)), exist_ok=True)
+            self.save(f"job/{i}/w.npy", [1 + i + (s % 3 == i) for s in range(len(self.labels_of("red")))])
+        self.save("job/w.npy", [1 + s % 3 for s in range(len(self.labels_of("red")))])
+        self.save("job/v.npy", [1 + s % 5 for s in range(len(self.labels_of("blu")))])
+        folder = os.path.join(self.folder.name, "job")
+        with open(os.path.join(folder, "plan"), "w", encoding="utf-8") as f:
+            f.write(f"set red 3 {self.data['red']}\nset blu 1 {self.data['blu']}\nblock 16\nepoch 320\n")
+        for count in (2, 4):
+            loaders = []
+            for name in ("staying", "dying"):
+                address, _ = self.loader(f"{name}{count}")
+                loaders.append(address)
+            done = subprocess.run([os.path.join(BUILD, "plenumrun"), "--loader", "none", "-n", str(count),
+                                   sys.executable, os.path.join(SOURCE, "tests", "python", "amending.py"), folder,
+                                   ",".join(loaders), str(self.process.pid)], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"),
+                                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.process.wait(), -signal.SIGKILL)
+            hashed, plans = 0, set()
+            for i in range(count):
+                with open(os.path.join(folder, f"rank-{i}"), encoding="utf-8") as f:
+                    own, differ, missing, other, plan = f.read().split("\n", 4)
+                hashed += int(own)
+                plans.add(plan)
+                self.assertIn("different bytes", differ)
+                self.assertIn("different bytes", missing)
+                self.assertRegex(other, "no longer the same in all instances, so amend them again: .*different bytes")
+            self.assertEqual(len(plans), 1)
+            self.assertIn('weights 9 blu "file:', min(plans))
+            self.assertEqual(hashed % 2**64, self.hash_of(min(plans), 2), count)
 
     def test_new_set(self):
         """a set that is first shown later may be added, and its class names may not move others"""
