@@ -13,8 +13,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-_Static_assert(WIRE_PLAN_MAX == (int)ORDERPLAN_TEXT_MAX && WIRE_SETS_MAX == (int)MIXTURE_SETS_MAX &&
-                   WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX,
+_Static_assert(WIRE_PLAN_MAX == (int)ORDERPLAN_TEXT_MAX && WIRE_SETS_MAX == (int)MIXTURE_SETS_MAX,
                "a plan fits into its message");
 
 static const char wire_magic[8] = "plenum";

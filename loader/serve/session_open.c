@@ -208,6 +208,8 @@ static void tell_about_index(struct session *s)
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
+_Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {

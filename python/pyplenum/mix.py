@@ -141,7 +141,7 @@ def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
     by_set = weights or {}
     if any(not isinstance(key, str) for key in by_set):
         if len(names) != 1:
-            raise TypeError("weights of samples belong to a set of the mixture: {set: {pass: rule}}")
+            raise TypeError("weights of samples belong to one set of the mixture: its name is missing")
         by_set = {names[0]: by_set}
     lines = list(_piece_lines(at or {}))
     for name, rules in by_set.items():

@@ -626,7 +626,7 @@ class StreamTest(unittest.TestCase):
                 batch = next(stream)
                 shown += [int(s) - reds for s in batch.samples.reshape(-1) if s >= reds]
                 if step == 6:
-                    with self.assertRaisesRegex(TypeError, "belong to a set of the mixture"):
+                    with self.assertRaisesRegex(TypeError, "belong to one set of the mixture"):
                         stream.amend(weights={3: rule})
                     stream.amend(weights={"blu": {3: rule}})
             cursor = stream.cursor
