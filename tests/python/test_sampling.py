@@ -302,18 +302,22 @@ class StreamTest(unittest.TestCase):
     def open(self, dataset, **more):
         return self.pyplenum.Stream(dataset, "rrc(16) flip(0.5)", seed=5, **more)
 
+    def kinds(self):
+        """Options for each kind of order."""
+        return [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
+                dict(dataset=self.mix(repeat=2), epoch=64),
+                dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
+                     stratify="label", block=8),
+                dict(dataset=self.data["red"], weights="class:1/2", epoch=40),
+                dict(dataset=self.data["red"], weights="class", draw="independent"),
+                dict(dataset=self.data["red"], weights={1: "class"}),
+                dict(dataset=self.data["red"], select="label 0..3 and not fold 0/3"),
+                dict(dataset=self.data["red"], balance="label", block=16),
+                dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
+
     def test_hash(self):
         """for each kind of order, the hash delivered is that of one thread, whatever R and M"""
-        kinds = [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
-                 dict(dataset=self.mix(repeat=2), epoch=64),
-                 dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
-                      stratify="label", block=8),
-                 dict(dataset=self.data["red"], weights="class:1/2", epoch=40),
-                 dict(dataset=self.data["red"], weights="class", draw="independent"),
-                 dict(dataset=self.data["red"], select="label 0..3 and not fold 0/3"),
-                 dict(dataset=self.data["red"], balance="label", block=16),
-                 dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
-        for kind in kinds:
+        for kind in self.kinds():
             hashes = set()
             for replicas, micro_batch in ((1, 5), (3, 2), (2, 16)):
                 with self.open(job=replicas, micro_batch=micro_batch, epochs=2, **kind) as stream:
@@ -354,6 +358,28 @@ class StreamTest(unittest.TestCase):
                 stream.seek(cursor)
                 hashed += sum(batch.hash() for batch in stream)
         self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+
+    def test_kinds_over_loaders(self):
+        """for each kind of order, too: one of two loaders is killed, and the run continues with another world size"""
+        (one, _), (two, end) = self.loader("first"), self.loader("second")
+        for i, kind in enumerate(self.kinds()):
+            hashed, loaders = 0, f"{one},{two}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", self.pyplenum.LoaderWarning)
+                with self.open(loader=loaders, micro_batch=4, epochs=2, **kind) as stream:
+                    for step, batch in enumerate(stream):
+                        hashed += batch.hash()
+                        if step == 3:
+                            end()
+                        if step == 5 + i % 2:
+                            _, end = self.loader("second")
+                            cursor = stream.cursor
+                            break
+                    text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+                with self.open(loader=loaders, job=3, micro_batch=2, epochs=2, **kind) as stream:
+                    stream.seek(cursor)
+                    hashed += sum(batch.hash() for batch in stream)
+            self.assertEqual(hashed % 2**64, self.hash_of(text, 2), kind)
 
     @unittest.skipUnless(os.path.exists(os.path.join(BUILD, ".libs", "libplenum-tls.so")), "this build has no TLS")
     def test_tls(self):
