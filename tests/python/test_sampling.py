@@ -876,6 +876,51 @@ class StreamTest(unittest.TestCase):
                 self.assertEqual(order_of(plan, 3, more=["--cache-dir", cache]), want)
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
 
+    def test_kept_fields(self):
+        """numbers and texts beside samples of archives are kept beside the index; new archives have new ones"""
+        cache, tar = os.path.join(self.folder.name, "kept-values"), os.path.join(self.folder.name, "values.tar")
+
+        def write(scores):
+            folder = tempfile.mkdtemp(dir=self.folder.name)
+            for i, score in enumerate(scores):
+                with open(os.path.join(folder, f"{i:02}.ppm"), "wb") as f:
+                    f.write(b"P6 1 1 255\n" + bytes(3))
+                with open(os.path.join(folder, f"{i:02}.json"), "w", encoding="utf-8") as f:
+                    json.dump({**({"score": score} if score is not None else {}), "kind": "abc"[i % 3] * (i % 5)}, f)
+            subprocess.run(["tar", "-C", folder, "-cf", tar, "--sort=name", "--mtime=@1000000000",
+                            *sorted(os.listdir(folder))], check=True)
+            os.utime(tar, (1e9 + scores[0], 1e9 + scores[0]))
+
+        def tables():
+            return [os.path.join(cache, name) for name in os.listdir(cache) if ".order-" in name]
+
+        def shown(keys, epoch=0):
+            return [row[1] for row in order_of(f"set x 1 {keys} tar,label=none:{tar}\n", 3, epoch,
+                                               more=["--cache-dir", cache])]
+
+        for first in (1.0, 2.0):
+            scores = [first, 0.25, None, 0.0, 8.5, 3.0, 0.75]
+            write(scores)
+            select = "json.score >= 0.75 and not json.kind = bbbb and not json.kind = ''"
+            want = {i for i, score in enumerate(scores) if score is not None and score >= 0.75 and i % 5 and i != 4}
+            for _ in range(2):
+                self.assertEqual(set(shown(f'select="{select}"')), want)
+                got = shown("weights=json.score select=\"json.score >= 0\" epoch=4000")
+                total = sum(score or 0 for score in scores)
+                for i, score in enumerate(scores):
+                    self.assertLess(abs(got.count(i) - 4000 * (score or 0) / total), 1)
+                self.assertEqual(len(tables()), 2)
+            for path in tables():
+                with open(path, "rb") as f:
+                    good = f.read()
+                for at in (0, len(good) // 2, len(good) - 1):
+                    with open(path, "wb") as f:
+                        f.write(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
+                    self.assertEqual(set(shown(f'select="{select}"')), want)
+                    shown("weights=json.score select=\"json.score >= 0\"")
+                    with open(path, "rb") as f:
+                        self.assertEqual(f.read(), good)
+
     def test_relabel(self):
         """classes get new names or numbers by a file; those that it does not name are left out"""
         data = self.made("animals", 2, ["cat", "dog", "eel", "fox"])
