@@ -35,6 +35,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/order/orderplan.c %D%/order/orderplan.h \
 	%D%/order/orderplan_pieces.c \
 	%D%/order/orderplan_priv.h \
+	%D%/order/orderplan_amend.c \
 	%D%/order/orderplan_set.c \
 	%D%/order/orderplan_words.c \
 	%D%/order/sampler.c %D%/order/sampler.h \

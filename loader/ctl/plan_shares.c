@@ -49,7 +49,8 @@ static void add_part(struct plan_shares *s, const char *name, const struct sampl
     part->table_bytes =
         (uint64_t)t->n * ((t->member ? sizeof(*t->member) : 0) + (t->sums ? sizeof(*t->sums) : 0) +
                           (t->columns ? sizeof(*t->columns) : 0)) +
-        (t->start ? ((uint64_t)t->classes + 1) * sizeof(*t->start) : 0);
+        (t->start ? ((uint64_t)t->classes + 1) * sizeof(*t->start) : 0) +
+        (uint64_t)t->num_later * t->n * sizeof(*t->sums);
 }
 
 /* Count the positions of the epoch that show each set. */
@@ -62,6 +63,8 @@ static void count_shown(const struct mixture *mixture, struct plan_shares *s)
     (void)mixture_count(mixture, begin + s->epoch_positions, after);
     for (uint32_t i = 0; i < s->num_parts; i++)
         s->parts[i].shown = sets == 0 ? s->epoch_positions : after[i] - before[i];
+    for (uint32_t i = 0; i < s->num_parts; i++)
+        s->parts[i].first_pass = sets == 0 ? s->epoch : before[i] / s->parts[i].positions;
 }
 
 static uint64_t count_skipped(const struct plan_shares *s)
@@ -102,7 +105,8 @@ int plan_shares_find(const struct dataset *dataset, uint64_t seed, uint64_t epoc
         add_part(ret, sets[i].name, sets[i].table, dataset_get_samples(sets[i].dataset));
     count_shown(order.mixture, ret);
     for (uint32_t i = 0; i < ret->num_parts; i++)
-        find_times(joined ? joined : sets[i].table, &ret->parts[i]);
+        find_times(joined ? joined : sampler_table_at(sets[i].table, ret->parts[i].first_pass),
+                   &ret->parts[i]);
     ret->skipped = count_skipped(ret);
     return 0;
 }

@@ -16,6 +16,7 @@ struct plan_part {
     uint64_t selected;    /* of them, those that are shown at all */
     uint64_t positions;   /* of a pass */
     uint64_t shown;       /* positions of the epoch */
+    uint64_t first_pass;  /* that the epoch shows */
     uint64_t table_bytes; /* memory of its tables in a loader */
     /* How often the epoch shows a sample, at least and at most; expected numbers. */
     double least, most;

@@ -135,6 +135,17 @@ struct dataset_set {
     uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
 };
 
+/** New weights of the samples of a plan's set. */
+struct dataset_reweigh {
+    uint64_t start; /* see mixture_pass_start() */
+    uint64_t hash;  /* of the order that follows from them */
+};
+
+/** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
+ *  dataset_set_order() has filled in, and return their number. */
+uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
+                              struct dataset_reweigh *ret);
+
 /** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX] and return their number, or 0. */
 uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret);
 /** The plan, or NULL if the data set is none. Borrowed. */

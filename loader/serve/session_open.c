@@ -211,9 +211,12 @@ static void tell_about_index(struct session *s)
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
+_Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
+    struct dataset_reweigh reweighs[ORDERPLAN_REWEIGHS_MAX];
     struct dataset_set sets[MIXTURE_SETS_MAX];
 
     m->sets = dataset_get_sets(s->dataset, sets);
@@ -222,6 +225,9 @@ static void tell_sets(const struct session *s, struct wire_opened *m)
         m->set[i].samples = dataset_get_samples(sets[i].dataset);
         memcpy(m->set[i].hash, sets[i].hash, sizeof(m->set[i].hash));
     }
+    m->reweighs = dataset_get_reweighs(s->dataset, &s->spec.order, reweighs);
+    for (uint32_t i = 0; i < m->reweighs; i++)
+        m->reweigh[i] = (struct wire_reweigh){reweighs[i].start, reweighs[i].hash};
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,

@@ -415,6 +415,10 @@ class Job:
         memory, error = _memory_of(x, "same", False), CError()
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
 
+    def _same_bytes(self, data: bytes) -> None:
+        error = CError()
+        check(lib.plenum_same(self._for_collective(), data, len(data), byref(error)), error)
+
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
         """Agree on one seed for the whole job: instance 0's ``seed``, or a number from the system's random source if
         instance 0 passes none."""
