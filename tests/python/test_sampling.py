@@ -612,6 +612,9 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(hashed % 2**64, self.hash_of(text, epochs))
         rows = json.loads(ctl("plan", text, "--json", "--epoch", "3"))["sets"]
         self.assertAlmostEqual(rows[0]["times_most"], n * 4 / sum(weights[3]), 4)
+        self.assertEqual([(w["set"], w["pass"], w["rule"]) for w in json.loads(ctl("plan", text, "--json"))["weights"]],
+                         [*(("data", e, rules[e]) for e in range(1, epochs)), ("data", 70, "class")])
+        self.assertIn("from pass 70       samples of data by class\n", ctl("plan", text))
         self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
                          [p for p in range(n) if models[2].sample(2, p) == 0])
         # With the same weights before it, a cursor resumes with any world size; with others, it does not.
