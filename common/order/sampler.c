@@ -10,6 +10,7 @@
 
 #include "common/order/philox.h"
 #include "common/order/shares.h"
+#include "common/util/util.h"
 
 enum { GUIDE_MAX = 1 << 18 };
 
@@ -449,11 +450,12 @@ uint32_t sampler_guide_entries(const struct sampler_table *table)
 
 uint32_t *sampler_make_guide(struct sampler_table *table)
 {
-    uint64_t sum = table->sums[table->n - 1], entries;
+    uint64_t sum = table->sums[table->n - 1], most = min_u64(2 * (uint64_t)table->n, GUIDE_MAX);
+    uint64_t entries;
     unsigned shift = 0;
     uint32_t *guide, i = 0;
 
-    while ((sum - 1) >> shift >= GUIDE_MAX)
+    while ((sum - 1) >> shift >= most)
         shift++;
     table->guide_shift = shift;
     entries = sampler_guide_entries(table);

@@ -146,6 +146,18 @@ static void print_pieces(const struct plan_shares *s)
         printf("and %u changes more\n", plan->num_pieces - PIECES_PRINTED);
 }
 
+/* The passes from which on samples have other weights. */
+static void print_reweighs(const struct plan_shares *s)
+{
+    const struct orderplan *plan = s->plan;
+
+    for (uint32_t i = 0; i < plan->num_reweighs && i < PIECES_PRINTED; i++)
+        printf("from pass %-7u  samples of %s by %s\n", plan->reweighs[i].pass,
+               plan->sets[plan->reweighs[i].set].name, plan->reweighs[i].weights);
+    if (plan->num_reweighs > PIECES_PRINTED)
+        printf("and %u changes more\n", plan->num_reweighs - PIECES_PRINTED);
+}
+
 static void print_part(const struct plan_shares *s, const struct plan_part *part)
 {
     char times[64];
@@ -176,8 +188,10 @@ void plan_shares_print(const struct plan_shares *s)
         printf("\nwarning      %s", s->warning);
     printf("\n\n");
     print_pieces(s);
-    printf("%s%-16s %10s %10s %10s %8s %8s  %s\n", s->num_parts > 1 ? "\n" : "", "set", "samples",
-           "selected", "positions", "share", "passes", "times each sample is shown");
+    print_reweighs(s);
+    printf("%s%-16s %10s %10s %10s %8s %8s  %s\n",
+           s->num_parts > 1 || s->plan->num_reweighs > 0 ? "\n" : "", "set", "samples", "selected",
+           "positions", "share", "passes", "times each sample is shown");
     for (uint32_t i = 0; i < s->num_parts; i++) {
         print_part(s, &s->parts[i]);
         bytes += s->parts[i].table_bytes;
@@ -202,6 +216,21 @@ static void print_json_pieces(struct json *j, const struct plan_shares *s)
     json_end_array(j);
 }
 
+static void print_json_reweighs(struct json *j, const struct plan_shares *s)
+{
+    const struct orderplan *plan = s->plan;
+
+    json_begin_array(j, "weights", JSON_LINES);
+    for (uint32_t i = 0; i < plan->num_reweighs; i++) {
+        json_begin_object(j, NULL, JSON_FLAT);
+        json_text(j, "set", plan->sets[plan->reweighs[i].set].name);
+        json_number(j, "pass", plan->reweighs[i].pass);
+        json_text(j, "rule", plan->reweighs[i].weights);
+        json_end_object(j);
+    }
+    json_end_array(j);
+}
+
 void plan_shares_print_json(struct json *j, const struct plan_shares *s)
 {
     json_text(j, "plan", s->name);
@@ -211,6 +240,7 @@ void plan_shares_print_json(struct json *j, const struct plan_shares *s)
     json_number(j, "block", s->block);
     json_number(j, "skipped", s->skipped);
     print_json_pieces(j, s);
+    print_json_reweighs(j, s);
     json_begin_array(j, "sets", JSON_LINES);
     for (uint32_t i = 0; i < s->num_parts; i++) {
         const struct plan_part *part = &s->parts[i];

@@ -326,11 +326,11 @@ class StreamTest(unittest.TestCase):
                     hashes.add(sum(batch.hash() for batch in stream) % 2**64)
             self.assertEqual(hashes, {self.hash_of(text, 2)}, kind)
 
-    def loader(self, name, *options):
+    def loader(self, name, *options, program=None):
         """A loader of our own; its address."""
         address = f"unix:{self.folder.name}/{name}.sock"
-        process = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
-                                    address, "--quiet", *options])
+        process = subprocess.Popen([program or os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"),
+                                    "--socket", address, "--quiet", *options])
         self.process = process
 
         def end():
@@ -629,6 +629,9 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(hashed % 2**64, self.hash_of(text, epochs))
         rows = json.loads(ctl("plan", text, "--json", "--epoch", "3"))["sets"]
         self.assertAlmostEqual(rows[0]["times_most"], n * 4 / sum(weights[3]), 4)
+        self.assertEqual([(w["set"], w["pass"], w["rule"]) for w in json.loads(ctl("plan", text, "--json"))["weights"]],
+                         [*(("data", e, rules[e]) for e in range(1, epochs)), ("data", 70, "class")])
+        self.assertIn("from pass 70       samples of data by class\n", ctl("plan", text))
         self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
                          [p for p in range(n) if models[2].sample(2, p) == 0])
         # With the same weights before it, a cursor resumes with any world size; with others, it does not.
@@ -686,6 +689,21 @@ class StreamTest(unittest.TestCase):
         for weights in ({"1": rule}, {-1: rule}, {True: rule}):
             with self.assertRaisesRegex(TypeError, "the numbers of passes"):
                 self.open(self.data["blu"], weights=weights)
+
+    def test_older_loader(self):
+        """a loader of an older version refuses weights of samples that change, and renders the old plan"""
+        program = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
+        os.environ["PLENUM_WRONG_VERSION"] = "1.14"
+        self.addCleanup(os.environ.pop, "PLENUM_WRONG_VERSION")
+        address, _ = self.loader("older", program=program)
+        with self.open(self.mix(), loader=address, block=8, micro_batch=8, epoch=64, epochs=1) as stream:
+            hashed = next(stream).hash()
+            with self.assertRaisesRegex(OSError, "weights of samples that change"):
+                stream.amend(weights={"red": {9: "class"}})
+            stream.amend({16: {"blu": 1}})
+            hashed += sum(batch.hash() for batch in stream)
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(hashed % 2**64, self.hash_of(text, 1))
 
     def test_instances(self):
         """instances change weights together while a loader dies: the hash is that of the plan with the changes"""
