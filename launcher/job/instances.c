@@ -730,6 +730,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
             continue;
         (void)snprintf(why, sizeof(why), "host %s has been silent for %.1f s (--heartbeat-timeout)",
                        instance_host(s, inst)->name, (double)(now - inst->heard_ns) / 1e9);
+        inst->silent = true;
         lose(s, inst, why);
     }
     for (size_t i = s->num_peers; i-- > 0;)

@@ -653,7 +653,35 @@ static bool may_start_again(const struct supervisor *s)
         return false;
     return kind == REPORT_EXITED || kind == REPORT_LOST ||
            (kind == REPORT_MPIRUN && s->plans_sent) ||
-           (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
+           ((s->job->restart_count > 0 || s->job->elastic) &&
+            (kind == REPORT_MPIRUN || kind == REPORT_LATE));
+}
+
+/* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
+ * neither is the end of a connection after the first failure, which may be a consequence. */
+static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
+{
+    const struct instance *inst = &s->instances[instance];
+
+    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+           (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
+}
+
+/* Mark the hosts that have failed, and those whose programs may still be running: the shim of a
+ * host that is cut off ends its program after the same silence. */
+static void mark_hosts(const struct supervisor *s)
+{
+    const struct limits *limits = s->job->limits;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+        struct plan_host *host = instance_host(s, inst);
+
+        host->lost |= is_hosts_fault(s, i);
+        if (s->plans_sent && !inst->has_exited && !inst->has_failed)
+            host->dead_ns = max_u64(host->dead_ns, inst->heard_ns + limits->heartbeat_timeout_ns +
+                                                       limits->grace_ns + SWEEP_MS * NS_PER_MS);
+    }
 }
 
 /* Returns whether mpirun ended by itself before any shim connected, in a job that does not need
@@ -770,6 +798,8 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     status = s.status = exit_status(&s);
     if (result_write(&s) < 0 && status == 0)
         status = STATUS_OUTPUT;
+    mark_hosts(&s);
+    report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->ran = s.plans_sent;
 out:

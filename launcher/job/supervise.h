@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "launcher/control/control.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/job_settings.h"
@@ -26,8 +27,9 @@ struct supervise_job {
     const struct texts *exports; /* NAME, NAME=value or PREFIX* */
     const char *verify;          /* percentage of batches; NULL: use the environment's */
     bool strict_binding;
+    bool elastic; /* a restart may use other hosts */
 
-    struct plan *plan; /* hosts that are not known yet are filled in */
+    struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
     const struct ports *ports; /* ports on which the job listens to other hosts */
     /* NULL: plenumrun itself starts all instances, on this host */
@@ -46,8 +48,9 @@ struct supervise_job {
 };
 
 struct supervise_result {
-    bool again; /* the job may be restarted */
-    bool ran;   /* its programs started */
+    bool again;                 /* the job may be restarted */
+    bool ran;                   /* its programs started */
+    char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
      * starter may replace it. */
     char why_not[SUPERVISE_REASON_MAX];

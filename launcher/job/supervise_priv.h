@@ -54,6 +54,7 @@ struct instance {
     uint32_t pid;       /* its program's; 0: not started */
     uint64_t started_ns;
     bool lost;
+    bool silent;    /* lost because its shim was silent for too long */
     bool asked;     /* mpirun or its daemon has requested its end */
     int stopped_by; /* the signal that stopped its program; 0: it is running */
     struct control_failed failed;
