@@ -471,6 +471,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options, s
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
                 .limits = &options->limits,
+                .stop = &options->stop,
                 .output = &options->output,
                 .mpi = &options->mpi,
                 .agent = &all->agent,

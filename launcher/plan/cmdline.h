@@ -58,6 +58,7 @@ struct cmdline {
     struct texts exports; /* NAME, NAME=value or PREFIX* */
 
     struct limits limits;
+    struct stop_settings stop;
     uint32_t max_restarts;
 
     struct mpi_settings mpi;
