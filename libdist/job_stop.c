@@ -16,8 +16,6 @@
 #include "common/util/util.h"
 #include "libdist/job_priv.h"
 
-_Static_assert(PLENUM_STEP_MAX == STOP_STEP_MAX, "the public limit is that of the page");
-
 /* This process's way to ask. It never changes back: handlers of signals stay. */
 static struct asker {
     bool ready;
@@ -132,8 +130,8 @@ int plenum_job_should_stop(struct plenum_job *job, uint64_t step, struct plenum_
 {
     int r;
 
-    if (step > PLENUM_STEP_MAX)
-        return error_set(err, -EINVAL, "plenum_job_should_stop: step %llu is above PLENUM_STEP_MAX",
+    if (step > STOP_STEP_MAX)
+        return error_set(err, -EINVAL, "plenum_job_should_stop: step %llu is above 2^62 - 1",
                          (unsigned long long)step);
     if (!asker.ready && (r = prepare(job, step, err)) < 0)
         return r;

@@ -103,9 +103,6 @@ PLENUM_API void plenum_job_close(struct plenum_job *job);
 /** This process's position in the job. Borrowed: valid until the job's last close. Threads: any. */
 PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job);
 
-/** The last step that plenum_job_should_stop() accepts. */
-#define PLENUM_STEP_MAX ((UINT64_C(1) << 62) - 1)
-
 /**
  * Should the program stop before this step, so that it can continue later? Call it once per step,
  * before the step begins:
@@ -136,11 +133,11 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  * at which the program may have to stop: for a message to each host and back, at most for
  * plenumrun's --stop-timeout.
  *
- * @param step  0 ... PLENUM_STEP_MAX. The step that is about to begin.
+ * @param step  0 ... 2^62 - 1. The step that is about to begin.
  *
  * Returns 1: stop; every later call returns 1, too. 0: continue.
  * Errors:
- *   -EINVAL   the step is above PLENUM_STEP_MAX;
+ *   -EINVAL   the step is above 2^62 - 1;
  *   -ENOTSUP  the job has several instances, and cannot agree on a step: plenumrun has not started
  *             it, or its memory cannot be reached from this process;
  *   -EBUSY    another running process of this instance calls this function;

@@ -94,9 +94,10 @@ bool stop_take_signal(struct supervisor *s, int signal)
         return false;
     s->stop.terminated |= signal == SIGTERM;
     if (before)
-        log_about(LOG_LEVEL_NOTICE, NULL,
-                  "SIG%s: the programs are stopping already; send SIGTERM again to end them at once",
-                  sigabbrev_np(signal));
+        log_about(
+            LOG_LEVEL_NOTICE, NULL,
+            "SIG%s: the programs are stopping already; send SIGTERM again to end them at once",
+            sigabbrev_np(signal));
     else
         log_warn("SIG%s: stopping the programs at the same step%s", sigabbrev_np(signal),
                  signal == SIGTERM ? "; send the signal again to end them at once" : "");
