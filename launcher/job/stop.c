@@ -108,13 +108,13 @@ void stop_request(struct supervisor *s, const char *why)
 {
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
         return;
-    log_warn(
-        "%s: %s", why,
-        agree_is_possible(&s->stop.agreement)
-            ? "stopping the programs at the same step"
-            : "sending the programs SIGTERM, because none has called plenum_job_should_stop()");
-    if (!begin(s))
-        supervise_interrupt(s, SIGTERM);
+    if (begin(s)) {
+        log_warn("%s: stopping the programs at the same step", why);
+        return;
+    }
+    log_warn("%s: sending the programs SIGTERM, because none has called plenum_job_should_stop()",
+             why);
+    supervise_interrupt(s, SIGTERM);
 }
 
 /* ---- messages from shims ---- */
