@@ -15,6 +15,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/host/script.c %D%/host/script.h \
 	%D%/host/signals.c %D%/host/signals.h \
 	%D%/host/sweep.c %D%/host/sweep.h \
+	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
@@ -31,6 +32,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
+	%D%/job/stop.c \
+	%D%/job/stop_command.c %D%/job/stop_command.h \
 	%D%/job/supervise.c %D%/job/supervise.h \
 	%D%/job/supervise_priv.h \
 	%D%/job/supervise_start.c \
@@ -61,6 +64,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/shim/inner_output.c \
 	%D%/shim/inner_priv.h \
 	%D%/shim/inner_start.c \
+	%D%/shim/inner_stop.c \
 	%D%/shim/shim.c %D%/shim/shim.h \
 	%D%/values/numa.c %D%/values/numa.h \
 	%D%/values/ports.c %D%/values/ports.h \

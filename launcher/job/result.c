@@ -115,6 +115,10 @@ static void put_all(struct json *j, const struct supervisor *s)
         json_number(j, "first_failed_instance", s->report.instance);
     else
         json_null(j, "first_failed_instance");
+    if (stop_get_step(s) > 0)
+        json_number(j, "stopped_at_step", stop_get_step(s) - 1);
+    else
+        json_null(j, "stopped_at_step");
     json_number(j, "restarts", s->job->restart_count);
     json_text(j, "started", date);
     json_seconds(j, "elapsed_seconds", elapsed);

@@ -21,6 +21,7 @@ struct supervise_job {
     /* From the user's command line. */
     char *const *program; /* program and arguments, terminated by NULL */
     const struct limits *limits;
+    const struct stop_settings *stop;
     const struct output_settings *output;
     const struct mpi_settings *mpi;
     const struct agent_settings *agent;

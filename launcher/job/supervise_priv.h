@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
  * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
- * shims), and failure.c and result.c (the reports at the end). */
+ * shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -11,15 +11,18 @@
 #include <stdint.h>
 
 #include "common/job/meeting.h"
+#include "common/job/stop_page.h"
 #include "common/net/frame.h"
 #include "common/util/message.h"
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
+#include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
+#include "launcher/job/stop_command.h"
 #include "launcher/job/supervise.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/remote_loaders.h"
@@ -63,6 +66,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
+    uint64_t halted;    /* 1 + the step at which it was told to stop; 0: it was not */
     char *tail;         /* last lines of its program's standard error */
 };
 
@@ -84,6 +88,15 @@ struct strangers {
     uint64_t dropped;       /* dropped because there were too many */
     uint64_t refused;       /* refused processes of this host's other users */
     struct dial_peer worst; /* host with the most when the last was dropped; last one refused */
+};
+
+/* The agreed stop (stop.c). */
+struct stop {
+    struct agreement agreement;
+    bool noticed;    /* the programs were asked to stop */
+    bool terminated; /* SIGTERM was such a request: the next one ends the job */
+    uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
+    struct stop_command command;
 };
 
 struct supervisor {
@@ -127,6 +140,7 @@ struct supervisor {
     bool input_ended;
     uint64_t input_in_flight;
 
+    struct stop stop;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
     int interrupts; /* how often the user has interrupted the job */
@@ -180,6 +194,9 @@ MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
+/** The user wants the job to end: the first time, the programs get this signal. */
+void supervise_interrupt(struct supervisor *s, int signal);
+
 /** The starter has ended or wants to end: blame it unless a better reason arrives very soon. */
 void supervise_expect_reason(struct supervisor *s);
 
@@ -231,6 +248,24 @@ void instances_send_credit(struct supervisor *s);
 
 /** Send all instances the plan, if all hosts are known. All shims are connected. */
 void instances_send_plans(struct supervisor *s);
+
+/* ---- stop.c ---- */
+
+int stop_init(struct supervisor *s);
+void stop_fini(struct supervisor *s);
+/** plenumrun was sent a signal: returns whether it asks programs to stop that can do so. */
+bool stop_take_signal(struct supervisor *s, int signal);
+/** Ask the programs to stop; those that cannot get SIGTERM. */
+MESSAGE void stop_request(struct supervisor *s, const char *why);
+/** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
+int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
+                struct frame_reader *payload);
+/** The instance's program has ended. */
+void stop_note_exit(struct supervisor *s, struct instance *inst);
+void stop_do_what_is_due(struct supervisor *s, uint64_t now);
+uint64_t stop_next_due(const struct supervisor *s);
+/** 1 + the step at which programs were told to stop; 0: none was. */
+uint64_t stop_get_step(const struct supervisor *s);
 
 /* ---- failure.c ---- */
 

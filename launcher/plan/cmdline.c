@@ -574,6 +574,16 @@ static const struct option_def defs[] = {
      .help = "with --num-hosts or --min-hosts: leave out a host that has failed N times (default: "
              "3)"},
 
+    {.help = "Preemption"},
+    {"stop-command", 0, "COMMAND", OPTION_TEXT, FIELD(stop.command),
+     .help = "run this shell command now and then; when it ends with status 0, stop the programs "
+             "at the same step, as after SIGTERM or SIGUSR1"},
+    {"stop-poll", 0, "TIME", OPTION_DURATION, FIELD(stop.poll_ns), 100 * NS_PER_MS, LIMIT_MAX,
+     .help = "time from one start of --stop-command to the next (default: 5)"},
+    {"stop-timeout", 0, "TIME", OPTION_DURATION, FIELD(stop.timeout_ns), NS_PER_SEC, LIMIT_MAX,
+     .help = "end the job if programs that were asked to stop have not reached a common step "
+             "within this time (default: 30)"},
+
     {.help = "Open MPI"},
     {"starter", 0, "auto|mpirun|own", OPTION_CALL, .call = set_starter,
      .help = "start instances with mpirun, or with plenumrun's own starter, which is for a single "
@@ -624,8 +634,9 @@ const struct options_program cmdline_program = {
     .summary = "Start the replicas of a training job on this host or on several, supervise them, "
                "and leave nothing behind.",
     .footer = "Exit status: that of the instance that failed first, or 128 plus the number of\n"
-              "the signal that ended it; 2 usage error; 96 too few hosts are ready; 123 output\n"
-              "or the result was lost; 124 --timeout; 125 the job could not be started or a\n"
+              "the signal that ended it; 2 usage error; 75 stopped as requested, start it\n"
+              "again to continue; 96 too few hosts are ready; 123 output or the result was\n"
+              "lost; 124 --timeout or --stop-timeout; 125 the job could not be started or a\n"
               "host was lost; 126 the program cannot be executed; 127 there is no such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
@@ -645,6 +656,7 @@ void cmdline_init(struct cmdline *cmdline)
         .limits = {.grace_ns = 10 * NS_PER_SEC,
                    .start_timeout_ns = 60 * NS_PER_SEC,
                    .heartbeat_timeout_ns = 30 * NS_PER_SEC},
+        .stop = {.poll_ns = 5 * NS_PER_SEC, .timeout_ns = 30 * NS_PER_SEC},
     };
 }
 

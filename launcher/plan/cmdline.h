@@ -63,6 +63,7 @@ struct cmdline {
     struct texts exports; /* NAME, NAME=value or PREFIX* */
 
     struct limits limits;
+    struct stop_settings stop;
     uint32_t max_restarts;
     uint32_t max_host_failures;
     uint64_t wait_hosts_ns; /* CMDLINE_NO_WAIT: not given */
