@@ -67,7 +67,7 @@ uint64_t course_next(const struct course *course, uint32_t sample);
  * another loader, too? */
 bool course_is_overdue(const struct course *course, uint64_t use);
 
-/** In how many nanoseconds a use is expected. */
+/** Returns the nanoseconds until a use is expected. */
 double course_wait_ns(const struct course *course, uint64_t use, uint64_t now_ns);
 
 #endif

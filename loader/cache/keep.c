@@ -351,7 +351,7 @@ static bool rank_again(struct keep *k, uint32_t entry, uint64_t now_ns)
     return false;
 }
 
-/* In how many nanoseconds the top of a course's heap is used. */
+/* Returns the nanoseconds until the top of a course's heap is used. */
 static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint64_t now_ns)
 {
     uint64_t use = k->entries[h->items[0]].use, stride = h->course.stride;

@@ -125,7 +125,8 @@ const char *index_builder_advise_foreign(const struct index_builder *b)
                         : "convert or rename them";
 }
 
-/* Returns the clause about empty classes. `left_out`: images of theirs may have been left out. */
+/* Returns the clause about empty classes. `left_out`: some of their images may have been left
+ * out. */
 static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)

@@ -57,7 +57,8 @@ static int out_of_memory(struct plenum_error *err)
 
 static int changed(const struct field_job *job, struct plenum_error *err)
 {
-    return error_set(err, -ESTALE, "the pages of column '%s' have changed since they were found",
+    return error_set(err, -ESTALE,
+                     "the pages of column '%s' have changed since they were first read",
                      job->source.column->name);
 }
 

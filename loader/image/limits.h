@@ -45,7 +45,7 @@ enum {
      * is read, 128 bytes each (512 MiB); our own decoder stores those of the region, and 10 bytes
      * for every block. */
     IMAGE_BLOCKS_MAX = 1 << 22,
-    /* Blocks times scans of such a JPEG: some seconds of work. */
+    /* Blocks times scans of such a JPEG: a few seconds of work. */
     IMAGE_BLOCK_VISITS_MAX = 1 << 28,
 };
 

@@ -63,7 +63,7 @@ static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t
                         (uint32_t)(position % order_positions(&spec->order)));
 }
 
-/** Returns the counters for a position's random draws. */
+/** Returns what determines a position's random draws: seed, epoch and position. */
 static inline struct image_draw render_draw(const struct render_spec *spec, uint64_t epoch,
                                             uint64_t position)
 {
@@ -94,14 +94,15 @@ static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_
     return (uint64_t)pipeline->width * pipeline->height * spec->store.channels;
 }
 
-/** Does the data set have the images that the views need? Returns 0, or -EINVAL with a sentence. */
+/** Check that the data set has the images that the views need. Returns 0, or -EINVAL with a
+ * message. */
 int render_check_images(const struct dataset *dataset, const struct views *views,
                         struct plenum_error *err);
 
 /** Where a sample's pixels are written: for each view, its images one after the other. */
 struct render_target {
     uint8_t *view[VIEWS_MAX];
-    /* Where its pixels come from (plenum_batch_get_geometry()); all NULL if this is not
+    /* Where to write the sample's geometry (plenum_batch_get_geometry()); all NULL if it is not
      * requested. */
     float *boxes;   /* [images][4] */
     uint32_t *size; /* height, width */

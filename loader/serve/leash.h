@@ -10,7 +10,7 @@
 
 /**
  * Start the thread. It ends the process when the keeper has gone. Before leash_serves() it does so
- * at once; afterwards it waits for some seconds, so that the loop can shut down in order. If no
+ * at once; afterwards it waits for a few seconds, so that the loop can shut down in order. If no
  * thread can be started, the kernel keeps watching `start_fd`.
  *
  * @param lifeline_fd end of file means that the keeper has gone. -1: none; then the thread only

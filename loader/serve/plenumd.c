@@ -197,8 +197,8 @@ static const struct option_def defs[] = {
          "remove the least recently used indices of a user if those created for that user exceed "
          "this (default: a quarter of --cache-limit if several users are served; 0: no limit)"},
     {"cache-size", 0, "BYTES", OPTION_BYTES, AT(server.cache_size), 0, 0,
-     .help = "keep samples from object stores on the disk, below --cache-dir, in at most this much "
-             "space (default $PLENUM_CACHE_SIZE or 0: none)"},
+     .help = "cache samples from object stores on the local disk, under --cache-dir, using at most "
+             "this much space (default $PLENUM_CACHE_SIZE or 0: none)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
      .help = "remove indices that have not been used for this long (default 90d; 0: no limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),

@@ -38,13 +38,13 @@ struct server_options {
     const char *cache_dir; /* NULL: the default folder */
     /* Limits of the cache folder; UINT64_MAX: the default. */
     struct dataset_cache_limits cache_limits;
-    uint64_t cache_size;      /* bytes of samples from stores that are kept on the disk; 0: none */
+    uint64_t cache_size;      /* bytes of samples from stores to cache on the disk; 0: none */
     bool no_tiles;            /* do not store hints about where JPEG tiles begin */
     uint64_t ring_limit;      /* bytes of all rings together */
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
-    uint64_t fetch_memory;    /* bytes that are fetched from stores and not read yet */
+    uint64_t fetch_memory;    /* bytes fetched from stores in advance and not read yet */
     uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: no wait */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */

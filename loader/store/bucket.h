@@ -36,19 +36,20 @@ bool bucket_try_enter(struct bucket *bucket);
 
 enum bucket_outcome { BUCKET_SUCCESS, BUCKET_FAILURE, BUCKET_SLOW };
 
-/** A request has ended. BUCKET_SLOW: the server asked for fewer requests. */
+/** Record that a request has ended. BUCKET_SLOW: the server asked for fewer requests. */
 void bucket_leave(struct bucket *bucket, enum bucket_outcome outcome);
 
-/** After how long a request for `len` bytes is late (hedge.h); 0: unknown. */
+/** Returns the time after which a request for `len` bytes is late (hedge.h); 0: unknown. */
 uint64_t bucket_late_ns(struct bucket *bucket, uint64_t len);
-/** A request for `len` bytes has succeeded after `ns`. */
+/** Record that a request for `len` bytes has succeeded after `ns`. */
 void bucket_note_time(struct bucket *bucket, uint64_t len, uint64_t ns);
-/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). Not
+/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). False
  * while the server asks for fewer requests. */
 bool bucket_try_hedge(struct bucket *bucket);
 
-/** How long to wait before try number `tries` + 1. Takes from the budget for retries: without it,
- * waits are longer, so a server that fails gets few requests more than one that works. */
+/** Returns the pause before try number `tries` + 1, and takes it from the budget for retries. When
+ * the budget is used up, pauses are longer, so that a failing server gets only a few more requests
+ * than a working one. */
 uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);
 
 /* ---- requests ---- */
@@ -84,7 +85,7 @@ void bucket_request_fini(struct bucket_request *request);
 /** Time limits: PLENUM_STORE_TIMEOUT, PLENUM_STORE_RETRY. */
 struct bucket_times {
     uint64_t connect_ns, stall_ns;
-    uint64_t give_up_ns; /* a request is repeated at least so long */
+    uint64_t give_up_ns; /* a request is repeated for at least this long */
 };
 const struct bucket_times *bucket_times(void);
 

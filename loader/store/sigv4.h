@@ -34,7 +34,7 @@ void sigv4_date(time_t when, char ret[SIGV4_DATE_BYTES]);
 /** The value of the Authorization header: malloc, or NULL if out of memory. */
 char *sigv4_authorization(const struct store_backend *backend, const struct sigv4_request *request);
 
-/** The SHA-256 of some bytes in hexadecimal, for payload_hash. */
+/** Write the SHA-256 of these bytes in hexadecimal, for payload_hash. */
 void sigv4_hash(const struct store_backend *backend, const void *bytes, size_t len,
                 char ret[2 * STORE_HASH_BYTES + 1]);
 

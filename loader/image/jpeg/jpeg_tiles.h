@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_tiles.h - where the tiles of one JPEG begin, and the hints that store this.
  *
- * A tile is a run of some MCUs of a row. Nothing in the entropy-coded data marks where it begins: a
- * decoder finds that only by decoding everything before it. With the bit position of its beginning
- * and its DC predictions a tile can be decoded alone. So a decoder that has read rows from the top
- * records where their tiles begin, and the next one goes directly to the tiles that it needs.
+ * A tile is a run of MCUs in a row of the image. Nothing in the entropy-coded data marks where it
+ * begins: a decoder finds that only by decoding everything before it. With the bit position of its
+ * beginning and its DC predictions a tile can be decoded alone. So a decoder that has read rows
+ * from the top records where their tiles begin, and the next one goes directly to the tiles that it
+ * needs.
  *
  * A hint depends only on the bytes of the file and on the number of rows that were read. It holds a
  * hash of the whole file and is used for no other file. Rows are recorded only after they were read

@@ -121,16 +121,16 @@ const char *pack_outcome_name(enum pack_outcome outcome);
  * `bytes` of compressed data. It divides the row. */
 uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes);
 
-/** A baseline JPEG with restart markers that has the same coefficients and orientation as a
- * file. */
+/** The result of jpeg_transcode(): a baseline JPEG with restart markers, and with the original's
+ * coefficients and orientation. */
 struct jpeg_transcoded {
     uint8_t *bytes; /* malloc */
     size_t len;
     bool converted; /* it was progressive, or had several scans */
 };
 
-/** Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file is kept
- * unchanged. */
+/** Convert a JPEG. Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file
+ * is kept unchanged. */
 int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
                    struct jpeg_transcoded *ret, enum pack_outcome *outcome,
                    struct plenum_error *err);

@@ -780,8 +780,8 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Whichever thread reads them, substitutes equal those of render_position(), and are always found,
- * even in large batches, of which a thread takes many samples at once. */
+/* Substitutes equal those of render_position(), whichever thread reads them. They are always found,
+ * even in large batches, where a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };
