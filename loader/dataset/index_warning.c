@@ -293,7 +293,7 @@ static void add_clause(char *text, size_t size, const char *clause)
         (void)snprintf(text + at, size - at, "%s%s", at ? "; " : "", clause);
 }
 
-/* The cost of samples in compressed blocks, or "". */
+/* Returns the cost of samples in compressed blocks, or "". */
 static const char *describe_packed(const struct index_builder *b, char *room, size_t size)
 {
     char bytes[32];

@@ -261,7 +261,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* The default address to listen on. */
+/* Returns the default address to listen on. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -286,8 +286,8 @@ static void use_smaller(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* Half of the machine's memory, or of the control group's if that is less. Memory of rings with
- * holes is charged to the loader, and must not fill the group. */
+/* Returns half of the machine's memory, or of the control group's if that is less. Memory of rings
+ * with holes is charged to the loader, and must not fill the group. */
 static uint64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

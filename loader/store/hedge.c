@@ -29,7 +29,7 @@ static unsigned class_of(uint64_t len)
     return size;
 }
 
-/* The longest time that is counted at `i`. */
+/* Returns the longest time that is counted at `i`. */
 static uint64_t most_ns(unsigned i)
 {
     uint64_t power = (uint64_t)FINEST_NS << (i / STEPS);

@@ -18,7 +18,7 @@ struct hedge_times {
 /** Zero-initialised. */
 struct hedge {
     struct hedge_times times[HEDGE_SIZES];
-    uint32_t hundredths; /* of requests that may be sent again */
+    uint32_t hundredths; /* budget, in hundredths of a repeated request */
 };
 
 /** Record that a request for `len` bytes has succeeded after `ns`. */

@@ -6,8 +6,8 @@
 #include "loader/store/bucket.h"
 #include "loader/store/exchange.h"
 
-/** Like exchange_run(), for an exchange with `dst`, whose request has entered `bucket`. The first
- * successful answer is that of `x`. */
+/** Like exchange_run(), for an exchange with `dst` whose request has entered `bucket`. `x` gets the
+ * first successful answer. */
 void race_run(struct exchange *x, struct bucket *bucket, const atomic_bool *cancel);
 
 #endif

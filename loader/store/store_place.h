@@ -41,8 +41,8 @@ char *place_encode(const char *text, bool slash);
  * may a connection lead to a loopback or link-local address. `host` may have a port. */
 bool place_is_literal(const char *host);
 
-/** The length of the part of a name or pattern that precedes the key: "s3://bucket/". 0 if there is
- * none. */
+/** Returns the length of what precedes the key in a name or pattern ("s3://bucket/"), or 0 if there
+ * is no such part. */
 size_t place_root_length(const char *text);
 
 #endif
