@@ -677,6 +677,7 @@ static void put_cache(struct frame_buffer *b, const struct wire_cache *m)
     uint64_t *counters[CACHE_COUNTERS];
 
     frame_put_u32(b, m->open);
+    frame_put_u32(b, m->in_memory);
     frame_put_u32(b, m->paused);
     list_counters(&copy, counters);
     for (unsigned i = 0; i < CACHE_COUNTERS; i++)
@@ -688,6 +689,7 @@ static void get_cache(struct frame_reader *r, struct wire_cache *ret)
     uint64_t *counters[CACHE_COUNTERS];
 
     ret->open = frame_get_choice(r, 2);
+    ret->in_memory = frame_get_choice(r, 2);
     ret->paused = frame_get_choice(r, 2);
     list_counters(ret, counters);
     for (unsigned i = 0; i < CACHE_COUNTERS; i++)

@@ -243,13 +243,14 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
-/** Samples of stores on the loader's disk (loader/cache/diskcache.h). Most ranges are samples. */
+/** Samples of stores on the loader's disk or in its memory (loader/cache/sample_cache.h). Most
+ * ranges are samples. */
 struct wire_cache {
-    bool open, paused;           /* paused: its disk is full, fails or is slow */
-    uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */
-    uint64_t bytes, limit;       /* on the disk */
-    uint64_t hits, hit_bytes;    /* since the start: ranges read from the disk */
-    uint64_t misses, miss_bytes; /* ranges fetched from their store */
+    bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
+    uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */
+    uint64_t bytes, limit;        /* that the ranges take */
+    uint64_t hits, hit_bytes;     /* since the start: ranges read from the cache */
+    uint64_t misses, miss_bytes;  /* ranges fetched from their store */
     uint64_t writes, write_bytes;
     uint64_t evicted; /* ranges removed for others */
     uint64_t dropped; /* ranges not written because the disk was too slow */

@@ -419,6 +419,20 @@ static int check_single(struct plan_parser *p)
     return 0;
 }
 
+/* Check a mixture of several sets. */
+static int check_mixture(struct plan_parser *p)
+{
+    const struct orderplan *plan = p->plan;
+    uint32_t set = plan->epoch_set;
+
+    if (set != UINT32_MAX && plan->pieces[0].weights[set] == 0)
+        return error_set(p->err, -EINVAL,
+                         "an epoch cannot show all of '%s', which has weight 0 at first: say "
+                         "epoch = a number",
+                         plan->sets[set].name);
+    return 0;
+}
+
 static int check_plan(struct plan_parser *p)
 {
     const struct orderplan *plan = p->plan;
@@ -428,7 +442,9 @@ static int check_plan(struct plan_parser *p)
         r = check_set(p, &plan->sets[i]);
     if (r == 0 && plan->order != ORDERPLAN_MIX)
         return check_order(p);
-    return r == 0 && plan->num_sets == 1 ? check_single(p) : r;
+    if (r < 0)
+        return r;
+    return plan->num_sets == 1 ? check_single(p) : check_mixture(p);
 }
 
 static int parse_plan(struct plan_parser *p, const char *text)

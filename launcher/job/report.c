@@ -66,7 +66,7 @@ static const char *format_time_limit(uint64_t ns, char *text, size_t size)
     const uint64_t minute = 60 * NS_PER_SEC;
 
     if (ns > minute && ns % minute == 0)
-        return format_duration(ns, true, text, size);
+        return format_duration(ns, text, size);
     (void)snprintf(text, size, "%.1f s", seconds(ns));
     return text;
 }

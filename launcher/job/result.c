@@ -191,7 +191,7 @@ int result_write(const struct supervisor *s)
         if (fclose(j.file) == 0)
             r = is_special(s->job->output->result)
                     ? write_special(s->job->output->result, text, len)
-                    : io_write_file(s->job->output->result, text, len, true);
+                    : io_write_file(s->job->output->result, text, len);
         free(text);
     }
     if (r < 0)

@@ -25,13 +25,13 @@
 #include "common/util/util.h"
 #include "launcher/job/mpirun.h"
 
-static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
-                                         /* read by libplenum and its loader */
-                                         "PLENUM_CACHE_DIR", "PLENUM_CACHE_SIZE", "PLENUM_DECODER",
-                                         "PLENUM_SOURCE", "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
-                                         "PLENUM_LOADER_KEY",
-                                         /* choose the library and the loader that they run */
-                                         "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
+static const char *const travelling[] = {
+    "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
+    /* read by libplenum and its loader */
+    "PLENUM_CACHE_DIR", "PLENUM_CACHE_SIZE", "PLENUM_CACHE_MEMORY", "PLENUM_DECODER",
+    "PLENUM_SOURCE", "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES", "PLENUM_LOADER_KEY",
+    /* choose the library and the loader that they run */
+    "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
 /* Defaults that help programs, set for all if the user has not set them: a Python program's lines
  * arrive when they are printed, not in blocks of 8 KiB; and PyTorch's store does not use libuv,

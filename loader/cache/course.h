@@ -20,7 +20,7 @@ enum { COURSE_EPOCHS = 64 }; /* a use in a later epoch counts as one in the last
 
 /** What the streams of one course have in common. */
 struct course_order {
-    uint32_t set;       /* identifies the numbering of samples */
+    uint64_t set;       /* a hash of the data set */
     struct order order; /* without a mixture, whose order has no inverse */
     struct order_steps steps;
     uint32_t deal; /* as in struct wire_open */
@@ -60,7 +60,8 @@ void course_advance(struct course_stream *stream, struct order_place begin, stru
                     uint64_t now_ns);
 
 /** Returns the next use of a sample that has not been requested yet, by any stream of the course:
- * at most COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch. */
+ * at most COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch, so it is an estimate
+ * if a sample is repeated more than 64 times. */
 uint64_t course_next(const struct course *course, uint32_t sample);
 
 /** Did the stream that is farthest ahead pass this use long ago without requesting it, because it

@@ -25,6 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/util/util.h"
 
 enum {
@@ -43,7 +46,8 @@ struct keep_entry {
     struct keep_key key;
     uint64_t hash;
     uint64_t use; /* the next one; without a known use: seconds of its last one */
-    uint32_t len, set, number;
+    uint64_t set;
+    uint32_t len, number;
     uint32_t chain;   /* in the table, or of free entries */
     uint32_t heap_at; /* index in its heap */
     uint16_t generation;
@@ -175,6 +179,13 @@ static int enter_heap(struct keep *k, uint32_t entry, unsigned heap)
 
 /* ---- the index ---- */
 
+struct keep_key keep_hash(const void *bytes, size_t len)
+{
+    XXH128_hash_t hash = XXH3_128bits(bytes, len);
+
+    return (struct keep_key){{hash.low64, hash.high64}};
+}
+
 static uint32_t *slot_of(const struct keep *k, const struct keep_key *key)
 {
     return &k->table[key->word[0] & (k->table_size - 1)];
@@ -222,7 +233,8 @@ bool keep_get(const struct keep *k, uint32_t entry, struct keep_bytes *ret)
     const struct keep_entry *e = &k->entries[entry];
 
     assert(entry < k->count && e->heap != FREE);
-    *ret = (struct keep_bytes){.key = e->key, .len = e->len, .hash = e->hash};
+    *ret = (struct keep_bytes){
+        .key = e->key, .hash = e->hash, .len = e->len, .sample = {e->set, e->number}};
     return e->heap != NO_HEAP;
 }
 
@@ -233,7 +245,8 @@ static void fill_entry(struct keep *k, uint32_t entry, const struct keep_bytes *
     k->entries[entry] = (struct keep_entry){.key = bytes->key,
                                             .hash = bytes->hash,
                                             .len = bytes->len,
-                                            .set = KEEP_NONE,
+                                            .set = bytes->sample.set,
+                                            .number = bytes->sample.number,
                                             .chain = *slot,
                                             .generation = (uint16_t)(k->generation - 1),
                                             .heap = NO_HEAP};
@@ -316,7 +329,7 @@ static unsigned find_use(const struct keep *k, const struct keep_sample *sample,
     double best_ns = 0;
 
     *use = now_ns / NS_PER_SEC;
-    for (unsigned i = 1; i < HEAPS && sample->set != KEEP_NONE; i++) {
+    for (unsigned i = 1; i < HEAPS && sample->set != KEEP_NO_SET; i++) {
         const struct keep_heap *h = &k->heap[i];
         uint64_t next;
         double ns;
@@ -426,8 +439,7 @@ static void move_hand(struct keep *k, uint64_t now_ns)
     }
 }
 
-uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
-                    const struct keep_sample *sample, uint64_t now_ns,
+uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg)
 {
     struct keep_entry fresh = {.len = bytes->len};
@@ -435,7 +447,7 @@ uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
 
     assert(keep_find(k, &bytes->key) == KEEP_NONE);
     move_hand(k, now_ns);
-    fresh.heap = (uint8_t)find_use(k, sample, now_ns, &fresh.use);
+    fresh.heap = (uint8_t)find_use(k, &bytes->sample, now_ns, &fresh.use);
     while (k->blocks + blocks_of(bytes->len) > k->most) {
         uint32_t victim = find_victim(k, now_ns);
 
@@ -445,11 +457,8 @@ uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
         evict(arg, victim);
     }
     entry = take_number(k);
-    if (entry == KEEP_NONE)
-        return KEEP_NONE;
-    fill_entry(k, entry, bytes);
-    k->entries[entry].set = sample->set;
-    k->entries[entry].number = sample->number;
+    if (entry != KEEP_NONE)
+        fill_entry(k, entry, bytes);
     return entry;
 }
 
@@ -471,17 +480,6 @@ void keep_use(struct keep *k, uint32_t entry, const struct keep_sample *sample, 
         e->use = now_ns / NS_PER_SEC;
     (void)rank_again(k, entry, now_ns);
     move_hand(k, now_ns);
-}
-
-void keep_tell(struct keep *k, const struct keep_key *key, const struct keep_sample *sample)
-{
-    uint32_t entry = keep_find(k, key);
-
-    if (entry == KEEP_NONE)
-        return;
-    k->entries[entry].set = sample->set;
-    k->entries[entry].number = sample->number;
-    k->entries[entry].generation = (uint16_t)(k->generation - 1);
 }
 
 /* ---- streams ---- */

@@ -23,16 +23,24 @@ struct keep_key {
     uint64_t word[2];
 };
 
-/** The sample that an entry's bytes belong to, and its set. */
+/** Returns the key of something that `bytes` [len] identify. */
+struct keep_key keep_hash(const void *bytes, size_t len);
+
+/** Identifies no set. */
+#define KEEP_NO_SET UINT64_MAX
+
+/** The sample that an entry's bytes belong to. */
 struct keep_sample {
-    uint32_t set, number; /* set: KEEP_NONE if it is not known */
+    uint64_t set; /* a hash of its data set, or KEEP_NO_SET */
+    uint32_t number;
 };
 
 /** What identifies an entry's bytes. */
 struct keep_bytes {
     struct keep_key key;
-    uint32_t len;
     uint64_t hash; /* of the bytes */
+    uint32_t len;
+    struct keep_sample sample; /* the sample that last used the bytes */
 };
 
 struct keep_counts {
@@ -50,7 +58,7 @@ void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
 /** Returns the number of an entry, or KEEP_NONE. Numbers are small; those of removed entries are
  * reused. */
 uint32_t keep_find(const struct keep *keep, const struct keep_key *key);
-/** Get an entry's key, length and hash. False: it is still new. */
+/** Get what identifies an entry's bytes. False: the entry is still new. */
 bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
 
 /**
@@ -59,8 +67,7 @@ bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
  *
  * The entry is new until keep_settle(): it takes up room, but cannot be a victim.
  */
-uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes,
-                    const struct keep_sample *sample, uint64_t now_ns,
+uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg);
 void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
 /** Add an entry that an earlier process kept, under its old number. False: there is no room or
@@ -73,8 +80,6 @@ void keep_remove(struct keep *keep, uint32_t entry);
 
 /** Record that an entry has been read, and compute when it is used next. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);
-/** Record which sample an entry belongs to, if there is one with this key. */
-void keep_tell(struct keep *keep, const struct keep_key *key, const struct keep_sample *sample);
 
 /* ---- streams ---- */
 

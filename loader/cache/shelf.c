@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@
 #include "common/util/util.h"
 
 enum {
-    FORMAT = 1,
+    FORMAT = 2,
     ROWS_AT = 4096,
     RECORDS_AT = 1 << 20,
     FREE_PART = 20,    /* this part of the disk is left to others */
@@ -51,9 +52,9 @@ struct shelf_header {
 
 struct shelf_row {
     struct keep_key key;
-    uint64_t hash;
-    uint32_t len, zero;
-    uint64_t check; /* of the fields above, with the number as the seed */
+    uint64_t hash, set;
+    uint32_t len, number; /* number: of the sample in its set */
+    uint64_t check;       /* of the fields above, with the number as the seed */
 };
 
 static const struct shelf_row empty;
@@ -125,6 +126,20 @@ static void name_file(unsigned file, char ret[32])
 }
 
 /* Create a file, or replace one that is not ours: its descriptor or -errno. */
+static int make_file(const struct shelf *s, const char *name)
+{
+    int fd;
+
+    if (s->folder < 0)
+        fd = memfd_create("plenum-samples", MFD_CLOEXEC);
+    else if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
+        return -errno;
+    else
+        fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Create a file with a header: its descriptor or -errno. */
 static int create_file(struct shelf *s, unsigned file)
 {
     struct shelf_header h = make_header();
@@ -132,16 +147,15 @@ static int create_file(struct shelf *s, unsigned file)
     int fd, r;
 
     name_file(file, name);
-    if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = make_file(s, name);
     if (fd < 0)
-        return -errno;
+        return fd;
     r = io_pwrite_all(fd, &h, sizeof(h), 0);
     if (r == 0)
         r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
     if (r < 0) {
-        (void)unlinkat(s->folder, name, 0);
+        if (s->folder >= 0)
+            (void)unlinkat(s->folder, name, 0);
         (void)close(fd);
         return r;
     }
@@ -152,7 +166,11 @@ static int create_file(struct shelf *s, unsigned file)
 int shelf_write(struct shelf *s, uint32_t number, const struct keep_bytes *bytes,
                 const void *content)
 {
-    struct shelf_row row = {.key = bytes->key, .hash = bytes->hash, .len = bytes->len};
+    struct shelf_row row = {.key = bytes->key,
+                            .hash = bytes->hash,
+                            .set = bytes->sample.set,
+                            .len = bytes->len,
+                            .number = bytes->sample.number};
     int fd = file_of(s, number), r;
 
     assert(bytes->len > 0 && bytes->len <= SHELF_RECORD_MAX);
@@ -230,7 +248,8 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
-        struct keep_bytes bytes = {.key = row->key, .len = row->len, .hash = row->hash};
+        struct keep_bytes bytes = {
+            .key = row->key, .hash = row->hash, .len = row->len, .sample = {row->set, row->number}};
         uint32_t number = file * SHELF_ROWS + i;
 
         if (memcmp(row, &empty, sizeof(empty)) == 0)
@@ -247,10 +266,19 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
+/* Does a file hold records that no other user can have changed? */
+static bool is_ours(int fd)
+{
+    struct shelf_header h, want = make_header();
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+           io_pread_all(fd, &h, sizeof(h), 0) == 0 && memcmp(&h, &want, sizeof(h)) == 0;
+}
+
 /* Open a file of an earlier loader, if it is there. */
 static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
-    struct shelf_header h, want = make_header();
     char name[32];
     int fd;
 
@@ -258,7 +286,7 @@ static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *a
     fd = openat(s->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
-    if (io_pread_all(fd, &h, sizeof(h), 0) < 0 || memcmp(&h, &want, sizeof(h)) != 0) {
+    if (!is_ours(fd)) {
         (void)close(fd);
         return unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
     }
@@ -273,13 +301,16 @@ static int open_folder(struct shelf *s, const char *folder, struct plenum_error 
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return error_set(err, -errno, "%s: cannot create it: %s", folder, strerror(errno));
     s->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->folder < 0 && errno == ENOTDIR)
+        return error_set(err, -ENOTDIR, "%s: it is not a folder, or is a symbolic link: remove it",
+                         folder);
     if (s->folder < 0 || fstat(s->folder, &st) < 0)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
         return error_set(err, -EPERM, "%s: other users can write to it: remove it", folder);
     s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (s->lock < 0)
-        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+        return error_set(err, -errno, "%s/lock: %s", folder, strerror(errno));
     if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
         return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
                          errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
@@ -295,11 +326,11 @@ int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf *
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     s->folder = s->lock = -1;
-    r = open_folder(s, folder, err);
-    for (unsigned i = 0; r == 0 && i < SHELF_FILES; i++) {
+    r = folder ? open_folder(s, folder, err) : 0;
+    for (unsigned i = 0; folder && r == 0 && i < SHELF_FILES; i++) {
         r = open_file(s, i, found, arg);
         if (r < 0)
-            (void)error_set(err, r, "%s: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s/%04u.samples: %s", folder, i, strerror(-r));
     }
     if (r < 0)
         shelf_close(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.h - the files of the cache on disk. Threads: any number read; one writes and erases. */
+/* shelf.h - the files of the cache, on the disk or in memory. Threads: any number read; one writes
+ * and erases. */
 #ifndef LOADER_CACHE_SHELF_H
 #define LOADER_CACHE_SHELF_H
 
@@ -23,7 +24,8 @@ typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *by
 
 /**
  * Open the files in `folder`, which is created if missing, lock them against other processes, and
- * report their records. Damaged records are erased.
+ * report their records. Damaged records are erased. If `folder` is NULL, the files are in memory,
+ * which is freed with the process.
  *
  * Errors: -EBUSY another process uses them; -EPERM another user owns the folder or can write to it;
  * -EOPNOTSUPP its file system cannot free parts of files; -ENOMEM; others of the file system.

@@ -89,8 +89,10 @@ int plan_shares_find(const struct dataset *dataset, uint64_t seed, uint64_t epoc
 
     if (r < 0)
         return r;
-    *ret = (struct plan_shares){
-        .epoch = epoch, .epoch_positions = order.n, .plan = dataset_get_plan(dataset)};
+    *ret = (struct plan_shares){.epoch = epoch,
+                                .epoch_positions = order.n,
+                                .plan = dataset_get_plan(dataset),
+                                .warning = dataset_get_warning(dataset)};
     (void)snprintf(ret->name, sizeof(ret->name), "%s", dataset_get_name(dataset));
     ret->block = ret->plan->num_sets > 1 || joined ? ret->plan->block : 0;
     if (joined && joined->kind == SAMPLER_CLASSES)
@@ -167,6 +169,8 @@ void plan_shares_print(const struct plan_shares *s)
         printf(", in blocks of %llu", (unsigned long long)s->block);
     if (s->skipped > 0)
         printf(", of which %llu are skipped", (unsigned long long)s->skipped);
+    if (*s->warning)
+        printf("\nwarning      %s", s->warning);
     printf("\n\n");
     print_pieces(s);
     printf("%s%-16s %10s %10s %10s %8s %8s  %s\n", s->num_parts > 1 ? "\n" : "", "set", "samples",
@@ -198,6 +202,7 @@ static void print_json_pieces(struct json *j, const struct plan_shares *s)
 void plan_shares_print_json(struct json *j, const struct plan_shares *s)
 {
     json_text(j, "plan", s->name);
+    json_text(j, "warning", *s->warning ? s->warning : NULL);
     json_number(j, "epoch", s->epoch);
     json_number(j, "positions", s->epoch_positions);
     json_number(j, "block", s->block);

@@ -27,7 +27,8 @@ struct plan_shares {
     uint64_t skipped; /* positions of the epoch that the plan skips; the parts include them */
     struct plan_part parts[MIXTURE_SETS_MAX];
     uint32_t num_parts;
-    const struct orderplan *plan; /* borrowed */
+    const struct orderplan *plan; /* borrowed, like the next */
+    const char *warning;          /* of the data set, or "" */
 };
 
 /** Compute the shares. Returns 0, or an error of dataset_set_order() with `err` set. */

@@ -881,7 +881,7 @@ void archive_announce_range(const struct dataset *dataset, const struct index_sa
     if (archive_open(dataset, sample, &source, NULL) < 0)
         return;
     if (source.object)
-        remote_announce_range(dataset, &source, offset, len);
+        store_announce(source.object, offset, len);
     else
         (void)posix_fadvise(source.fd, (off_t)offset, (off_t)len, POSIX_FADV_WILLNEED);
     archive_close(dataset, sample, &source);

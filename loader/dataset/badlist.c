@@ -161,7 +161,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret)
 {
-    int fd = cache_open(path, false), r;
+    int fd = cache_open(path), r;
     char *text = NULL;
     struct stat st;
 

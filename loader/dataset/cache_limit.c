@@ -44,7 +44,7 @@ struct units {
 int cache_hold(const char *path, const char *user)
 {
     const struct timespec times[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     if (fd < 0)
         return -1;

@@ -16,7 +16,7 @@
  * Mark this index or table as in use: no process removes it until the returned descriptor is
  * closed. Returns -1 if that is not possible.
  *
- * @param user the user for whom it has just been built; NULL: it already existed
+ * @param user  the user for whom it has just been built; NULL: it already existed
  */
 int cache_hold(const char *path, const char *user);
 

@@ -38,7 +38,7 @@ struct checksums_entry {
 static int open_file(const char *path, uint64_t index_checksum)
 {
     struct checksums_header h;
-    int fd = cache_open(path, true), r;
+    int fd = cache_open_writable(path), r;
 
     if (fd < 0)
         return fd == -EPERM ? -ESTALE : fd;

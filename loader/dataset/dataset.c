@@ -45,12 +45,12 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     int lock;
 
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
-    d->hints_code = path ? hint_cache_open(path, &subject, false, &d->hints) : -EROFS;
+    d->hints_code = path ? hint_cache_open(path, &subject, &d->hints) : -EROFS;
     if (d->hints_code == -ENOENT || d->hints_code == -ESTALE) {
         /* A process that builds the index holds the lock for a long time: do not wait for that. */
         d->hints_code = indexing_lock(d, options, HINTS_TRIES, &lock);
         if (d->hints_code == 0)
-            d->hints_code = lock >= 0 ? hint_cache_open(path, &subject, true, &d->hints) : -EROFS;
+            d->hints_code = lock >= 0 ? hint_cache_make(path, &subject, &d->hints) : -EROFS;
         io_close(&lock);
     }
     free(path);
@@ -462,9 +462,9 @@ static int refuse_known(const struct sample_reading *read, const struct dataset_
                      name);
 }
 
-uint32_t dataset_get_cached_set(const struct dataset *dataset)
+uint64_t dataset_get_cached_set(const struct dataset *dataset)
 {
-    return dataset->mixed ? UINT32_MAX : remote_get_set(dataset);
+    return dataset->mixed ? KEEP_NO_SET : remote_get_set(dataset);
 }
 
 bool dataset_is_remote(const struct dataset *dataset)

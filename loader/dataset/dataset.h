@@ -158,9 +158,9 @@ bool dataset_is_generated(const struct dataset *dataset);
 /** Returns whether the data set is in a store; if so, samples that are needed soon should be
  * announced. */
 bool dataset_is_remote(const struct dataset *dataset);
-/** Returns the number of the data set in the disk cache (diskcache_get_set()); UINT32_MAX: its
- * samples are not cached, or it is a plan's. */
-uint32_t dataset_get_cached_set(const struct dataset *dataset);
+/** Returns the set of the data set's samples in the cache of samples (loader/cache/sample_cache.h);
+ * KEEP_NO_SET: they are not cached, or the data set is a plan's. */
+uint64_t dataset_get_cached_set(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
 /** Set the error for a request for images from a data set without images. Returns -EINVAL. */

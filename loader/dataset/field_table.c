@@ -98,7 +98,7 @@ void fields_close(struct field_table *table)
 /* Open the stored table. Returns false if there is none, or it does not match. */
 static bool open_kept(struct dataset *d, const char *path)
 {
-    int fd = path ? cache_open(path, false) : -1;
+    int fd = path ? cache_open(path) : -1;
     bool mapped = fd >= 0 && cache_may_map(fd);
     void *bytes = NULL;
     size_t len = table_bytes(d);

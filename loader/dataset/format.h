@@ -232,9 +232,9 @@ int dataset_read_head(const struct dataset *dataset, const struct index_sample *
  * error. */
 int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
                        struct plenum_error *err);
-/** Read a file that dataset_find_field() has found. Returns 0; or -ESTALE (it has changed) or
- * another -errno with `err` set. */
-int dataset_read_field(const struct dataset *dataset, const char *path,
+/** Read a sample's file that dataset_find_field() has found. Returns 0; or -ESTALE (it has changed)
+ * or another -errno with `err` set. */
+int dataset_read_field(const struct dataset *dataset, uint32_t sample, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
 /** Check that a file that was missing or too long still is. Returns 0, or -ESTALE or another -errno

@@ -107,17 +107,19 @@ static int make_file(const char *path, const struct hint_cache_key *key, uint64_
 
 static int open_file(const char *path, const struct hint_cache_key *key, struct hint_cache *hints)
 {
-    hints->fd = cache_open(path, true);
+    hints->fd = cache_open_writable(path);
     hints->writable = hints->fd >= 0;
     if (hints->fd < 0 && hints->fd != -ENOENT && hints->fd != -EPERM)
-        hints->fd = cache_open(path, false);
+        hints->fd = cache_open(path);
     if (hints->fd == -EPERM) /* another user's file counts as stale */
         return -ESTALE;
     return hints->fd < 0 ? hints->fd : check_file(hints->fd, key, hints->records_at);
 }
 
-int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
-                    struct hint_cache **ret)
+enum on_missing { FAIL, MAKE };
+
+static int open_hints(const char *path, const struct hint_cache_key *key,
+                      enum on_missing on_missing, struct hint_cache **ret)
 {
     struct hint_cache *hints;
     int r;
@@ -132,7 +134,7 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
         sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
     hints->limit = key->bytes / SHARE;
     r = hints->records_at > hints->limit / 2 ? -EFBIG : open_file(path, key, hints);
-    if (make && (r == -ENOENT || r == -ESTALE)) {
+    if (on_missing == MAKE && (r == -ENOENT || r == -ESTALE)) {
         io_close(&hints->fd);
         r = make_file(path, key, hints->records_at);
         if (r < 0)
@@ -149,6 +151,16 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
 fail:
     hint_cache_close(hints);
     return r;
+}
+
+int hint_cache_open(const char *path, const struct hint_cache_key *key, struct hint_cache **ret)
+{
+    return open_hints(path, key, FAIL, ret);
+}
+
+int hint_cache_make(const char *path, const struct hint_cache_key *key, struct hint_cache **ret)
+{
+    return open_hints(path, key, MAKE, ret);
 }
 
 void hint_cache_close(struct hint_cache *hints)

@@ -43,15 +43,14 @@ struct hint_cache_key {
 /**
  * Open a file of hints, for reading only if it is not writable.
  *
- * @param make create an empty file if there is none, or if it belongs to another index. Only one
- * process at a time may pass true; otherwise one could write to a file that another has replaced.
- *
- * Errors: -EFBIG the samples are too small to be worth hints; without `make`, -ENOENT there is no
- * file, -ESTALE it belongs to another index or is damaged; another -errno of the file system;
- * -ENOMEM.
+ * Errors: -EFBIG the samples are too small to be worth hints; -ENOENT there is no file; -ESTALE it
+ * belongs to another index or is damaged; another -errno of the file system; -ENOMEM.
  */
-int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
-                    struct hint_cache **ret);
+int hint_cache_open(const char *path, const struct hint_cache_key *key, struct hint_cache **ret);
+/** Like hint_cache_open(), but create an empty file instead of returning -ENOENT or -ESTALE. Only
+ * one process at a time may do so; otherwise one could write to a file that another has
+ * replaced. */
+int hint_cache_make(const char *path, const struct hint_cache_key *key, struct hint_cache **ret);
 /** NULL is ignored. */
 void hint_cache_close(struct hint_cache *hints);
 

@@ -282,7 +282,7 @@ static int open_file(int fd, bool map, struct index *ret)
 
 int index_open(const char *path, struct index *ret)
 {
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     return open_file(fd, fd >= 0 && cache_may_map(fd), ret);
 }
@@ -305,7 +305,7 @@ void index_close(struct index *index)
 void index_remove(const struct index *index, const char *path)
 {
     struct index_header h;
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     if (fd >= 0 && io_pread_all(fd, &h, sizeof(h), 0) == 0 && h.checksum == index->header->checksum)
         (void)cache_remove(path);

@@ -73,7 +73,7 @@ static bool is_valid(const struct dataset *d, const struct kept_recipe *recipe, 
 static bool open_kept(const struct dataset *d, const struct kept_recipe *recipe, const char *path,
                       struct kept_table *ret)
 {
-    int fd = path ? cache_open(path, false) : -1;
+    int fd = path ? cache_open(path) : -1;
     bool mapped = fd >= 0 && cache_may_map(fd);
     size_t start = start_of(recipe->key);
     void *file = NULL;

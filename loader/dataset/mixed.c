@@ -515,17 +515,32 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
     return 0;
 }
 
+/* A list of names may be that of several sets, so it is no error if a set lacks some. */
+static void warn_of_absent(void *arg, const struct orderplan_set *plan,
+                           const struct selection *selection)
+{
+    char text[ORDERPLAN_NAME_MAX + 100];
+
+    (void)snprintf(text, sizeof(text),
+                   "set '%s' has no sample of %u of the names that it selects, such as ",
+                   plan->name, selection->absent);
+    dataset_add_warning(arg, text, selection->absent_name);
+}
+
 /* Make the tables of all sets that are shown at any time. */
-static int make_tables(struct mixed *m, const struct dataset_options *options,
+static int make_tables(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
+    struct mixed *m = d->mixed;
     int r = 0;
 
     for (uint32_t i = 0; i < m->count && r == 0; i++) {
         r = set_table_make(&(struct set_table_source){.plan = &m->plan->sets[i],
                                                       .dataset = m->set[i].dataset,
                                                       .relabel = m->set[i].relabel,
-                                                      .options = options},
+                                                      .options = options,
+                                                      .warn = warn_of_absent,
+                                                      .arg = d},
                            &m->set[i].table, err);
         if (r < 0)
             r = error_prefix(err, r, "set '%s'", m->plan->sets[i].name);
@@ -553,7 +568,7 @@ int mixed_open(struct dataset *dataset, const char *text, const struct dataset_o
     for (uint32_t i = 0; r == 0 && i < m->count; i++)
         r = relabel_set(d, i, err);
     if (r == 0)
-        r = make_tables(m, options, err);
+        r = make_tables(d, options, err);
     if (r == 0)
         r = describe(d, err);
     if (r == 0 && m->plan->order != ORDERPLAN_MIX)

@@ -71,8 +71,12 @@ static int no_column(const struct parquet_file *file, const char *key, const cha
 }
 
 /* Returns why a column cannot be used for the setting `key`, or NULL if it can. */
-static const char *why_unusable(const struct parquet_column *c, const char *key)
+static const char *why_unusable(const struct parquet_file *file, int column, const char *key)
 {
+    const struct parquet_column *c = &file->columns[column];
+
+    if (parquet_file_is_twin(file, column))
+        return "has the name of another column";
     if (c->repeated)
         return "is nested: a row has any number of values";
     if (c->scaled)
@@ -92,7 +96,7 @@ static int find_usable(const struct parquet_file *file, const char *key, const c
 
     if (column < 0)
         return no_column(file, key, name, err);
-    why = why_unusable(&file->columns[column], key);
+    why = why_unusable(file, column, key);
     if (why)
         return error_set(err, -EBADMSG,
                          "its column '%s' %s: choose another with parquet,%s=COLUMN:", name, why,
@@ -126,6 +130,9 @@ int parquet_find_image(const struct dataset *d, const struct parquet_file *file,
     if (column < 0)
         return no_column(file, "image", name, err);
     c = &file->columns[column];
+    if (parquet_file_is_twin(file, column))
+        return error_set(err, -EBADMSG, "two of its columns are called '%s': rename one of them",
+                         c->name);
     if (c->repeated || c->type != PARQUET_BYTES || c->text)
         return error_set(err, -EBADMSG,
                          "its column '%s' %s: images must be byte strings, one per row (choose "

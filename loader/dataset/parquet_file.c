@@ -280,6 +280,7 @@ static void read_chunk(struct thrift *t, struct chunk_meta *m)
 static int add_chunk(struct parquet_file *file, const struct chunk_meta *m, size_t column,
                      struct plenum_error *err)
 {
+    bool empty = m->there && m->values == 0; /* then writers store any place */
     uint64_t begin = (uint64_t)m->data_at;
 
     if (column >= file->num_columns)
@@ -291,17 +292,18 @@ static int add_chunk(struct parquet_file *file, const struct chunk_meta *m, size
                          file->columns[column].name);
     if (m->dictionary_at > 0 && m->dictionary_at < m->data_at)
         begin = (uint64_t)m->dictionary_at;
-    if (!m->encrypted && (!m->there || m->type != (int64_t)file->columns[column].type ||
-                          m->values < 0 || m->data_at < 4 || m->bytes < 0 || begin > file->size ||
-                          (uint64_t)m->bytes > file->size - begin))
+    if (!m->encrypted &&
+        (!m->there || m->type != (int64_t)file->columns[column].type ||
+         (!empty && (m->values < 0 || m->data_at < 4 || m->bytes < 0 || begin > file->size ||
+                     (uint64_t)m->bytes > file->size - begin))))
         return error_set(err, -EBADMSG,
                          "its metadata is damaged: the place of column '%s' is not in the file",
                          file->columns[column].name);
     if (array_grow(&file->chunks, &file->cap_chunks, file->num_chunks, sizeof(*file->chunks)) < 0)
         return out_of_memory(err);
     file->chunks[file->num_chunks++] = (struct parquet_chunk){
-        .begin = begin,
-        .bytes = (uint64_t)m->bytes,
+        .begin = empty ? 0 : begin,
+        .bytes = empty ? 0 : (uint64_t)m->bytes,
         .values = (uint64_t)m->values,
         .codec =
             m->codec >= 0 && m->codec < UNPACK_CODECS ? (enum unpack_codec)m->codec : UNPACK_CODECS,
@@ -514,6 +516,16 @@ int parquet_file_find(const struct parquet_file *file, const char *name)
         if (strcmp(file->columns[i].name, name) == 0)
             return (int)i;
     return -1;
+}
+
+bool parquet_file_is_twin(const struct parquet_file *file, int column)
+{
+    const char *name = file->columns[column].name;
+
+    for (size_t i = 0; i < file->num_columns; i++)
+        if ((int)i != column && strcmp(file->columns[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size)

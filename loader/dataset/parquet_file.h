@@ -75,8 +75,10 @@ int parquet_file_read(const struct source *archive, uint64_t size, struct parque
 /** NULL is ignored. */
 void parquet_file_free(struct parquet_file *file);
 
-/** Returns the number of the column with this name, or -1. */
+/** The number of the first column with this name, or -1. */
 int parquet_file_find(const struct parquet_file *file, const char *name);
+/** Does another column have the same name? */
+bool parquet_file_is_twin(const struct parquet_file *file, int column);
 /** Write the names of all columns to `ret`, for a user who has to choose one. Returns `ret`. */
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size);
 

@@ -19,12 +19,6 @@
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "loader/store/hugging_face.h"
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "common/util/error_set.h"
-#include "common/util/parallel.h"
-#include "loader/cache/diskcache.h"
 #include "loader/store/store_place.h"
 
 enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
@@ -45,8 +39,7 @@ struct remote {
     struct remote_list known;
     struct store_object **objects; /* [dataset->files.count] */
     size_t num_objects;
-    uint32_t set; /* for the disk cache */
-    bool telling; /* announcements only tell the disk cache which sample a range belongs to */
+    uint64_t set; /* for the cache of samples */
 };
 
 /* Replace a name or pattern on the Hugging Face Hub by its URL. */
@@ -77,7 +70,7 @@ int remote_create(struct dataset *d, const struct dataset_options *options,
     r = expand_hub(d, err);
     if (r < 0)
         return r;
-    d->remote->set = KEEP_NONE;
+    d->remote->set = KEEP_NO_SET;
     d->remote->policy =
         (struct store_policy){.prefixes = (const char *const *)d->scope.roots,
                               .count = d->scope.num_roots,
@@ -537,19 +530,21 @@ static int open_path(const struct dataset *d, const char *path, const struct obj
     if (r < 0)
         return r;
     r = store_open(name, facts, d, &d->remote->policy, ret, err);
+    if (r == 0)
+        store_set_cached(*ret, d->remote->set);
     free(name);
     return r;
 }
 
 int remote_read(const struct dataset *d, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err)
+                uint32_t sample, uint8_t *dst, struct plenum_error *err)
 {
     struct store_object *object;
     int r = open_path(d, path, facts, &object, err);
 
     if (r < 0)
         return r;
-    r = store_read(object, 0, facts->size, dst, err);
+    r = store_read_sample(object, sample, 0, facts->size, dst, err);
     store_close(object);
     return r;
 }
@@ -564,59 +559,22 @@ void remote_announce(const struct dataset *d, const char *path, const struct obj
     store_close(object);
 }
 
-/* ---- the disk cache ---- */
-
-void remote_announce_range(const struct dataset *d, const struct source *source, uint64_t offset,
-                           uint64_t len)
-{
-    if (d->remote->telling)
-        store_tell_sample(source->object, source->sample, offset, len);
-    else
-        store_announce(source->object, offset, len);
-}
-
-/* Identifies how samples are numbered: the objects, and how many samples are in them. */
-static struct keep_key identify_samples(const struct dataset *d)
-{
-    const struct remote *remote = d->remote;
-    uint32_t samples = dataset_get_samples(d);
-    XXH3_state_t state;
-    XXH128_hash_t hash;
-
-    (void)XXH3_128bits_reset(&state);
-    (void)XXH3_128bits_update(&state, &samples, sizeof(samples));
-    for (size_t i = 0; i < remote->num_objects; i++) {
-        struct keep_key key = store_get_key(remote->objects[i]);
-
-        (void)XXH3_128bits_update(&state, &key, sizeof(key));
-    }
-    hash = XXH3_128bits_digest(&state);
-    return (struct keep_key){{hash.low64, hash.high64}};
-}
+/* ---- the cache of samples ---- */
 
 void remote_begin_caching(struct dataset *d)
 {
     struct remote *remote = d->remote;
-    struct keep_key id;
 
-    /* an object for each sample is not cached */
-    if (!remote || d->format->whole_files)
+    if (!remote)
         return;
-    id = identify_samples(d);
-    remote->set = diskcache_get_set(&id);
-    if (remote->set == KEEP_NONE)
-        return;
+    memcpy(&remote->set, d->index.header->fingerprint, sizeof(remote->set));
     for (size_t i = 0; i < remote->num_objects; i++)
         store_set_cached(remote->objects[i], remote->set);
-    remote->telling = true;
-    for (uint32_t i = 0; i < dataset_get_samples(d); i++)
-        dataset_announce(d, i);
-    remote->telling = false;
 }
 
-uint32_t remote_get_set(const struct dataset *d)
+uint64_t remote_get_set(const struct dataset *d)
 {
-    return d->remote ? d->remote->set : KEEP_NONE;
+    return d->remote ? d->remote->set : KEEP_NO_SET;
 }
 
 /* ---- stamps ---- */

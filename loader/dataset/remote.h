@@ -51,15 +51,11 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 /** Returns the object of a file, by its number in dataset->files. */
 const struct store_object *remote_object(const struct dataset *dataset, size_t number);
 
-/** Announce a range of a sample to the store. */
-void remote_announce_range(const struct dataset *dataset, const struct source *source,
-                           uint64_t offset, uint64_t len);
-/** Register the data set's samples, which are now known, with the disk cache, if there is one. From
- * now on the cache keeps them. */
+/** Start to keep the samples of the open data set in the cache of samples, if there is one. */
 void remote_begin_caching(struct dataset *dataset);
-/** Returns the data set's number in the disk cache (diskcache_get_set()). KEEP_NONE: it is not
+/** Returns the set of the data set's samples in the cache of samples. KEEP_NO_SET: they are not
  * cached. */
-uint32_t remote_get_set(const struct dataset *dataset);
+uint64_t remote_get_set(const struct dataset *dataset);
 
 /** Returns a stamp with the store's facts. */
 struct stamp remote_stamp(const struct object_facts *facts);
@@ -70,10 +66,10 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
  * -ENOENT or another -errno with `err` set. */
 int remote_stat(const struct dataset *dataset, const char *path, struct object_facts *ret,
                 struct plenum_error *err);
-/** Read all of an object with this size and object_version() into `dst`. Returns 0, or -errno with
- * `err` set. */
+/** Read all of a sample's object, with this size and object_version(), into `dst`. Returns 0, or
+ * -errno with `err` set. */
 int remote_read(const struct dataset *dataset, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err);
+                uint32_t sample, uint8_t *dst, struct plenum_error *err);
 /** Start to fetch an object for a later remote_read(). */
 void remote_announce(const struct dataset *dataset, const char *path,
                      const struct object_facts *facts);

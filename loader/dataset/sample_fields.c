@@ -151,7 +151,7 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
                    ? dataset_check_field(d, path, place, err)
                    : dataset_check_unchanged(d, &d->index.samples[c->sample], err);
     if (is_file(d, &d->fields.spec[i]))
-        return dataset_read_field(d, path, place, &s->bytes, err);
+        return dataset_read_field(d, c->sample, path, place, &s->bytes, err);
     return d->format->read_field(d, &d->index.samples[c->sample], place, &s->bytes, err);
 }
 

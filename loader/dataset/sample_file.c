@@ -161,17 +161,19 @@ static bool has_len(const struct stat *st, uint32_t len)
 }
 
 /* Returns the size and version of the object of a sample. */
-static struct object_facts facts_of(uint64_t version, uint32_t len)
+static struct object_facts facts_of(const struct dataset *d, uint64_t version, uint32_t len)
 {
-    return (struct object_facts){.size = len, .version = version};
+    bool settled = d->index.containers[0].stamp.flags & STAMP_SETTLED;
+
+    return (struct object_facts){.size = len, .version = version, .racy = !settled};
 }
 
 static int read_object(const struct dataset *d, const char *path, const struct object_facts *facts,
-                       struct dataset_buffer *buffer, struct plenum_error *err)
+                       uint32_t sample, struct dataset_buffer *buffer, struct plenum_error *err)
 {
     if (dataset_buffer_reserve(buffer, facts->size) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    return remote_read(d, path, facts, buffer->bytes, err);
+    return remote_read(d, path, facts, sample, buffer->bytes, err);
 }
 
 /* Has an object still this version and length? */
@@ -199,9 +201,9 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     assert(d->format->whole_files && number < d->index.header->samples);
     d->format->file(d, sample, path, sizeof(path));
     if (d->remote) {
-        struct object_facts facts = facts_of(sample->where, sample->len);
+        struct object_facts facts = facts_of(d, sample->where, sample->len);
 
-        return read_object(d, path, &facts, buffer, err);
+        return read_object(d, path, &facts, number, buffer, err);
     }
     fd = open_file(d, path, &st, err);
     if (fd < 0)
@@ -317,16 +319,17 @@ int dataset_find_field(const struct dataset *d, const char *path, struct field_p
     return 0;
 }
 
-int dataset_read_field(const struct dataset *d, const char *path, const struct field_place *place,
-                       struct dataset_buffer *buffer, struct plenum_error *err)
+int dataset_read_field(const struct dataset *d, uint32_t sample, const char *path,
+                       const struct field_place *place, struct dataset_buffer *buffer,
+                       struct plenum_error *err)
 {
     struct stat st;
     int fd, r;
 
     if (d->remote) {
-        struct object_facts facts = facts_of(place->where, place->len);
+        struct object_facts facts = facts_of(d, place->where, place->len);
 
-        return read_object(d, path, &facts, buffer, err);
+        return read_object(d, path, &facts, sample, buffer, err);
     }
     fd = open_file(d, path, &st, err);
     if (fd < 0)
@@ -366,7 +369,7 @@ void dataset_announce_file(const struct dataset *d, const struct index_sample *s
 
     d->format->file(d, sample, path, sizeof(path));
     if (d->remote) {
-        struct object_facts facts = facts_of(sample->where, sample->len);
+        struct object_facts facts = facts_of(d, sample->where, sample->len);
 
         remote_announce(d, path, &facts);
         return;

@@ -39,6 +39,7 @@ struct selecting {
     uint8_t *keep; /* [n] */
     uint8_t *hits; /* [n]: of the current term */
     uint32_t n;
+    struct selection *ret;
     struct plenum_error *err;
 };
 
@@ -114,26 +115,26 @@ static int select_label(struct selecting *s)
     return 0;
 }
 
-/* Is `name` one of a list that '|' separates? */
-static bool is_listed(const char *list, const char *name)
+/* Choose the classes of this name. */
+static int choose_class(const struct selecting *s, const char *name, uint8_t *chosen)
 {
-    size_t len = strlen(name);
+    uint32_t classes = dataset_get_class_names(s->dataset), found = 0;
 
-    for (const char *at = list;; at++) {
-        size_t n = strcspn(at, "|");
-
-        if (n == len && memcmp(at, name, n) == 0)
-            return true;
-        at += n;
-        if (!*at)
-            return false;
-    }
+    for (uint32_t c = 0; c < classes; c++)
+        if (strcmp(dataset_get_class_name(s->dataset, c), name) == 0) {
+            chosen[c] = 1;
+            found++;
+        }
+    return found > 0 ? 0
+                     : error_set(s->err, -EINVAL, "select: %s has no class named '%s'",
+                                 dataset_get_name(s->dataset), name);
 }
 
 /* NAME|NAME|... */
 static int select_class(struct selecting *s)
 {
-    uint32_t classes = dataset_get_class_names(s->dataset), found = 0;
+    uint32_t classes = dataset_get_class_names(s->dataset);
+    char *rest = s->word, *name;
     uint8_t *chosen;
     int r = need_value(s, "class");
 
@@ -142,17 +143,15 @@ static int select_class(struct selecting *s)
     chosen = calloc(classes + 1, 1);
     if (!chosen)
         return error_set(s->err, -ENOMEM, "out of memory");
-    for (uint32_t c = 0; c < classes; c++)
-        found += chosen[c] = is_listed(s->word, dataset_get_class_name(s->dataset, c));
+    while (r == 0 && (name = strsep(&rest, "|")))
+        r = choose_class(s, name, chosen);
     for (uint32_t i = 0; i < s->n; i++) {
         int64_t label = dataset_get_label(s->dataset, i);
 
         s->hits[i] = label >= 0 && label < classes && chosen[label];
     }
     free(chosen);
-    return found > 0 ? 0
-                     : error_set(s->err, -EINVAL, "select: %s has no class named '%s'",
-                                 dataset_get_name(s->dataset), s->word);
+    return r;
 }
 
 static int select_name(struct selecting *s)
@@ -177,6 +176,7 @@ static int by_text(const void *a, const void *b)
 
 struct name_list {
     char **names;
+    uint8_t *found; /* [count]: does a sample have it? */
     size_t count, cap;
 };
 
@@ -185,6 +185,7 @@ static void free_names(struct name_list *list)
     for (size_t i = 0; i < list->count; i++)
         free(list->names[i]);
     free(list->names);
+    free(list->found);
 }
 
 /* Read a file with a name in each line. */
@@ -211,7 +212,36 @@ static int read_names(struct selecting *s, FILE *file, struct name_list *list)
     free(line);
     if (list->count > 0)
         qsort(list->names, list->count, sizeof(*list->names), by_text);
-    return r;
+    list->found = calloc(list->count + 1, 1);
+    return r < 0 || list->found ? r : error_set(s->err, -ENOMEM, "out of memory");
+}
+
+/* Count the names that no sample has. */
+static void note_absent(struct selecting *s, const struct name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->found[i] || (i > 0 && strcmp(list->names[i], list->names[i - 1]) == 0))
+            continue;
+        if (s->ret->absent++ == 0)
+            (void)snprintf(s->ret->absent_name, sizeof(s->ret->absent_name), "%s", list->names[i]);
+    }
+}
+
+/* Find the samples that a list names. */
+static void find_listed(struct selecting *s, const struct name_list *list)
+{
+    for (uint32_t i = 0; list->count > 0 && i < s->n; i++) {
+        char path[DATASET_PATH_MAX];
+        const char *name = dataset_get_sample_path(s->dataset, i, path, sizeof(path));
+        char **at = bsearch(&name, list->names, list->count, sizeof(*list->names), by_text);
+
+        s->hits[i] = at != NULL;
+        while (at && at > list->names && strcmp(at[-1], name) == 0)
+            at--;
+        if (at)
+            list->found[at - list->names] = 1;
+    }
+    note_absent(s, list);
 }
 
 /* The samples whose paths a file lists. */
@@ -229,12 +259,8 @@ static int select_names(struct selecting *s)
         return scope_error(scope, s->err, fd, s->word);
     file = fdopen(fd, "r");
     r = file ? read_names(s, file, &list) : error_set(s->err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; r == 0 && list.count > 0 && i < s->n; i++) {
-        char path[DATASET_PATH_MAX];
-        const char *name = dataset_get_sample_path(s->dataset, i, path, sizeof(path));
-
-        s->hits[i] = bsearch(&name, list.names, list.count, sizeof(*list.names), by_text) != NULL;
-    }
+    if (r == 0)
+        find_listed(s, &list);
     free_names(&list);
     if (file)
         (void)fclose(file);
@@ -618,14 +644,16 @@ static int evaluate(struct selecting *s)
 }
 
 int selection_make(const struct dataset *dataset, const char *text,
-                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   const struct dataset_options *options, struct selection *ret,
                    struct plenum_error *err)
 {
     uint32_t n = dataset_get_samples(dataset), count = 0;
-    struct selecting s = {.dataset = dataset, .options = options, .at = text, .n = n, .err = err};
+    struct selecting s = {
+        .dataset = dataset, .options = options, .at = text, .n = n, .ret = ret, .err = err};
     uint32_t *made = malloc((n + (size_t)1) * sizeof(*made));
     int r;
 
+    *ret = (struct selection){.sample = NULL};
     assert(strlen(text) < TERM_WORD_MAX); /* a plan's words are not longer */
     s.keep = malloc(n + (size_t)1);
     s.hits = malloc(n + (size_t)1);
@@ -644,7 +672,7 @@ int selection_make(const struct dataset *dataset, const char *text,
         free(made);
         return r;
     }
-    *ret = made;
-    *ret_count = count;
+    ret->sample = made;
+    ret->count = count;
     return 0;
 }

@@ -8,17 +8,25 @@
 
 #include "loader/dataset/dataset.h"
 
+/** What a selection keeps. */
+struct selection {
+    uint32_t *sample; /* [count], ascending; malloc */
+    uint32_t count;
+    /* The number of file names in the selection that no sample has, and one of these names. */
+    uint32_t absent;
+    char absent_name[100];
+};
+
 /**
- * Evaluate a selection. Sets `*ret` [*ret_count] (malloc) to the numbers of the samples that it
- * keeps, in ascending order.
+ * Evaluate a selection.
  *
- * @param options the options that the data set was opened with, for terms that read fields and
- * files
+ * @param options  the options that the data set was opened with, for terms that read fields and
+ *                 files
  * Errors: -EINVAL the text is malformed; -ENOENT and others for a file of names; those of
  * dataset_open() for fields; -ENOMEM.
  */
 int selection_make(const struct dataset *dataset, const char *text,
-                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   const struct dataset_options *options, struct selection *ret,
                    struct plenum_error *err);
 
 #endif

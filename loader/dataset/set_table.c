@@ -84,6 +84,21 @@ static int weigh_members(const struct orderplan_set *plan, const struct weighing
     return 0;
 }
 
+static int select_members(const struct set_table_source *source, struct set_table *t, uint32_t *n,
+                          struct plenum_error *err)
+{
+    struct selection chosen;
+    int r = selection_make(source->dataset, source->plan->select, source->options, &chosen, err);
+
+    if (r < 0)
+        return r;
+    t->member = chosen.sample;
+    *n = chosen.count;
+    if (source->warn && chosen.absent > 0)
+        source->warn(source->arg, source->plan, &chosen);
+    return 0;
+}
+
 /* Leave out the samples of classes that have no new class. */
 static int leave_out(const struct set_table_source *source, struct set_table *t, uint32_t *n,
                      struct plenum_error *err)
@@ -135,7 +150,7 @@ static int make_table(const struct set_table_source *source, struct set_table *r
 
     *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
     if (plan->select)
-        r = selection_make(source->dataset, plan->select, source->options, &t->member, &n, err);
+        r = select_members(source, t, &n, err);
     if (r == 0)
         r = leave_out(source, t, &n, err);
     if (r < 0)

@@ -9,6 +9,7 @@
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/kept_table.h"
 #include "loader/dataset/relabel.h"
+#include "loader/dataset/selection.h"
 
 /** A sampler's table, and the memory or file that contains its arrays. Zeros: there is none. */
 struct set_table {
@@ -25,6 +26,9 @@ struct set_table_source {
     const struct dataset *dataset;
     const struct relabel *relabel; /* new classes, or NULL */
     const struct dataset_options *options;
+    /** Called if a file of names has some that no sample has. */
+    void (*warn)(void *arg, const struct orderplan_set *plan, const struct selection *selection);
+    void *arg;
 };
 
 /** Make the table of one set. Errors: those of selection_make() and weighing_make(); -EINVAL no

@@ -29,7 +29,7 @@ struct tar_member {
 /**
  * Start reading at byte `begin` of a file of `size` bytes.
  *
- * @param source what it refers to must outlive the reader
+ * @param source  what it refers to must outlive the reader
  *
  * Errors: -EOPNOTSUPP the file is compressed; -EBADMSG it is not a tar archive; -ENOMEM. The caller
  * adds the archive's name to `err`.

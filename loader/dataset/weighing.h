@@ -24,8 +24,8 @@ struct weighing {
  *
  * @param rule       "class", "class:1/2", "lvis:T", "lvis:T:SOURCE", "file:W.npy", "column:NAME" or
  *                   "json.NAME"; "repeat:" before one of the last three
- * @param positions set to the number of positions of a pass, if the rule determines it; otherwise
- * unchanged
+ * @param positions  set to the number of positions of a pass, if the rule determines it; otherwise
+ *                   unchanged
  * Errors: -EINVAL the rule is malformed, a weight is below 0, all weights are 0, there are more or
  * fewer weights than samples, or sums exceed 2^63; those of the file system and of fields; -ENOMEM.
  */

@@ -676,7 +676,7 @@ static int take_socket(int fd, struct plenum_error *err)
         return error_set(err, -errno, "--http-fd %d: %s", fd, strerror(errno));
     if (!listens)
         return error_set(err, -EINVAL, "--http-fd %d: this is not a listening socket", fd);
-    (void)io_set_cloexec(fd, true);
+    (void)io_set_cloexec(fd);
     r = io_set_nonblock(fd);
     return r < 0 ? error_set(err, r, "--http-fd %d: %s", fd, strerror(-r)) : fd;
 }

@@ -264,7 +264,7 @@ int listening_open_tcp(struct listening *l, struct plenum_error *err)
     l->tcp.fd = address_listen(&address, 0, err);
     if (l->tcp.fd < 0)
         return error_prefix(err, l->tcp.fd, "--listen");
-    log_info("listening on %s", address_of_socket(l->tcp.fd, false, text, sizeof(text)));
+    log_info("listening on %s", address_of_socket(l->tcp.fd, text, sizeof(text)));
     return 0;
 }
 
@@ -310,7 +310,7 @@ static int use_handed_socket(struct listening *l, struct plenum_error *err)
     if (family != AF_UNIX && !o->tls_key)
         return error_set(err, -EPERM, "--listen-fd %d is a TCP socket, which needs a --tls-key",
                          o->listen_fd);
-    (void)io_set_cloexec(o->listen_fd, true);
+    (void)io_set_cloexec(o->listen_fd);
     r = io_set_nonblock(o->listen_fd);
     if (r < 0)
         return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));

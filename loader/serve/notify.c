@@ -52,7 +52,7 @@ int notify_get_socket(struct plenum_error *err)
     if (pid != (uint64_t)getpid() || count == 0)
         return -1;
     for (uint64_t i = 0; i < count && i < 64; i++)
-        (void)io_set_cloexec(FIRST_FD + (int)i, true);
+        (void)io_set_cloexec(FIRST_FD + (int)i);
     if (count != 1)
         return error_set(err, -EINVAL,
                          "the service manager handed over %llu sockets, but plenumd serves only "

@@ -58,7 +58,7 @@
 #include "common/util/lock.h"
 #include "common/util/state.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue_item.h"
 #include "loader/serve/queue_priv.h"
@@ -740,8 +740,8 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     if (!order_share_is_same(&stream->share, share)) /* only this function writes it */
         queue_users_follow(stream, share);
     if (stream->course)
-        diskcache_advance(stream->course, r->place,
-                          order_place_skip(&share->steps, r->place, stream->open->steps));
+        sample_cache_advance(stream->course, r->place,
+                             order_place_skip(&share->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);

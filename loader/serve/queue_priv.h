@@ -57,7 +57,7 @@ struct queue_stream {
     unsigned node;
     void *owner;
     /* For queue_submit() and queue_stream_close() only. */
-    struct course_stream *course; /* the stream in the disk cache, or NULL */
+    struct course_stream *course; /* the stream in the cache of samples, or NULL */
     /* Under the queue's lock. */
     struct list requests; /* unfinished, oldest first */
     struct list link;     /* in the queue's streams */

@@ -37,7 +37,7 @@
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
@@ -235,7 +235,7 @@ static void on_beat(uv_timer_t *timer)
         monitor_beat(&m->server, now);
         for (struct session *s = session_first(&m->server); s; s = session_next(s))
             session_beat(s, now);
-        if (diskcache_get_news(&news))
+        if (sample_cache_get_news(&news))
             log_warn("%s", news.text);
         log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
@@ -331,6 +331,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"cache-user-limit", old->cache_limits.user_bytes == new->cache_limits.user_bytes},
         {"cache-age", old->cache_limits.age_ns == new->cache_limits.age_ns},
         {"cache-size", old->cache_size == new->cache_size},
+        {"cache-memory", old->cache_memory == new->cache_memory},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
         {"no-tiles", old->no_tiles == new->no_tiles},
@@ -452,7 +453,8 @@ static uint64_t fetch_memory(const struct server_options *o)
 {
     if (o->fetch_memory > 0)
         return o->fetch_memory;
-    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, o->memory_budget / 4) : AHEAD_BYTES;
+    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, (o->memory_budget - o->cache_memory) / 4)
+                                : AHEAD_BYTES;
 }
 
 static int start_threads(struct main_loop *m, struct plenum_error *err)
@@ -537,7 +539,7 @@ static void take_client(struct main_loop *m)
 
     if (fd < 0)
         return;
-    (void)io_set_cloexec(fd, true);
+    (void)io_set_cloexec(fd);
     (void)session_create(&m->server, fd, !m->listening.local.open);
 }
 
@@ -579,34 +581,48 @@ static struct dataset_cache_limits cache_limits(const struct server_options *o)
     return limits;
 }
 
-/* Open the cache of samples. Without it, samples are read from their stores. */
-static void start_cache(const struct server_options *o)
+/* Find the folder of the cache of samples: 0, or negative after a warning. */
+static int find_cache(const struct server_options *o, char *ret, size_t size)
 {
-    char folder[4096], path[4200];
-    struct plenum_error err;
+    char folder[4096];
     int r, fd;
 
-    if (o->cache_size == 0)
-        return;
     r = cache_folder(o->cache_dir, folder, sizeof(folder));
     if (r < 0) {
         log_warn("samples are not cached: there is no cache folder (%s): see --cache-dir",
                  strerror(-r));
-        return;
+        return r;
     }
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && !cache_may_map(fd)) {
         log_warn("samples are not cached: %s is on a network file system: name a folder on a local "
-                 "disk with --cache-dir or PLENUM_CACHE_DIR",
+                 "disk with --cache-dir or PLENUM_CACHE_DIR, or use --cache-memory",
                  folder);
         r = -EOPNOTSUPP;
     }
     io_close(&fd);
-    if (r < 0)
-        return;
     /* Users who share a folder have caches of their own, like indices. */
-    (void)snprintf(path, sizeof(path), "%s/samples-%u", folder, (unsigned)geteuid());
-    if (diskcache_open(path, o->cache_size, &err) < 0)
+    (void)snprintf(ret, size, "%s/samples-%u", folder, (unsigned)geteuid());
+    return r;
+}
+
+/* Open the cache of samples. Without it, samples are read from their stores. */
+static void start_cache(const struct server_options *o)
+{
+    uint64_t size = o->cache_memory > 0 ? o->cache_memory : o->cache_size;
+    char path[4200];
+    struct plenum_error err;
+    int r = 0;
+
+    if (size > 0 && size < KEEP_BLOCK)
+        r = error_set(&err, -EINVAL,
+                      "a cache of %llu bytes is too small for one: write 200G, for example",
+                      (unsigned long long)size);
+    else if (o->cache_memory > 0)
+        r = sample_cache_open(NULL, o->cache_memory, &err);
+    else if (o->cache_size > 0 && find_cache(o, path, sizeof(path)) == 0)
+        r = sample_cache_open(path, o->cache_size, &err);
+    if (r < 0)
         log_warn("samples are not cached: %s", err.text);
 }
 
@@ -727,7 +743,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     queue_destroy(m->server.queue);
     blocking_destroy(m->server.blocking);
     openings_destroy(m->server.openings);
-    diskcache_close();
+    sample_cache_close();
     (void)uv_loop_close(&m->server.loop);
     return r;
 }

@@ -38,7 +38,8 @@ struct server_options {
     const char *cache_dir; /* NULL: the default folder */
     /* Limits of the cache folder; UINT64_MAX: the default. */
     struct dataset_cache_limits cache_limits;
-    uint64_t cache_size;      /* bytes of samples from stores to cache on the disk; 0: none */
+    /* Bytes of samples from stores that are kept on the disk, or in memory; 0: none. */
+    uint64_t cache_size, cache_memory;
     bool no_tiles;            /* do not store hints about where JPEG tiles begin */
     uint64_t ring_limit;      /* bytes of all rings together */
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */

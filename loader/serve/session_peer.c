@@ -109,7 +109,7 @@ static void name_host(struct session *s)
     static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
     char *colon;
 
-    (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
+    (void)address_of_peer(s->conn.fd, s->user, sizeof(s->user));
     colon = strrchr(s->user, ':');
     if (colon)
         *colon = '\0'; /* the port differs for each connection */
@@ -125,7 +125,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
 
     if (s->remote) { /* unknown peer: its name is its address until HELLO */
         s->peer = (struct peer){.uid = (uid_t)-1};
-        (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
+        (void)address_of_peer(s->conn.fd, s->name, sizeof(s->name));
         name_host(s);
     } else {
         r = peer_read(s->conn.fd, &s->peer);

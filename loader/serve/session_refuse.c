@@ -51,7 +51,7 @@ const char *session_describe(const struct session *s, char *text, size_t size)
         (void)snprintf(text, size, "%s", s->name);
     else
         (void)snprintf(text, size, "%s (%s)", s->name,
-                       address_of_socket(s->conn.fd, true, address, sizeof(address)));
+                       address_of_peer(s->conn.fd, address, sizeof(address)));
     return text;
 }
 

@@ -39,29 +39,16 @@ enum {
 
 enum block_state { BLOCK_FLYING, BLOCK_READY, BLOCK_FAILED };
 
-enum { TRIES = 2 };
-
-/* A request for a block. */
-struct ahead_try {
+/* Bytes for one or more ranges. */
+struct ahead_block {
     struct exchange exchange;
     struct bucket_request request;
-    struct ahead_block *block;
-    uint8_t *bytes; /* [block->want.len] */
-    /* Holding mu. */
-    bool flying;
-};
-
-/* Bytes for one or more ranges. A request that is late is sent once more: the first answer wins. */
-struct ahead_block {
-    struct bucket *bucket;
-    char *key, *url; /* of the first range */
     struct object_facts facts;
     struct wanted_range want;
     /* Holding mu. */
-    struct ahead_try try[TRIES];
-    const uint8_t *bytes; /* of the try that won, or NULL */
     enum block_state state;
-    unsigned refs; /* ranges, readers, and requests that are flying */
+    unsigned refs; /* ranges, readers, and the request while it is flying */
+    uint8_t bytes[];
 };
 
 struct ahead_entry {
@@ -85,7 +72,7 @@ static struct {
     struct list queue, started;
     size_t queued;
     uint64_t limit;      /* of `bytes` */
-    uint64_t bytes;      /* of queued ranges and of blocks' tries */
+    uint64_t bytes;      /* of queued ranges, of blocks, and of requests that are sent once more */
     uint64_t neighbours; /* moving mean; NEIGHBOURS_FULL: each range has one in the queue */
     uint64_t requests, ranges, hedges;
     bool ready;
@@ -110,30 +97,15 @@ static struct ahead_entry *find(const struct ahead_range *r)
     return NULL;
 }
 
-/* Free the bytes of a try that has not won, or whose block ends. */
-static void drop_bytes(struct ahead_try *t)
-{
-    if (!t->bytes)
-        return;
-    assert(!t->flying && ahead.bytes >= t->block->want.len);
-    ahead.bytes -= t->block->want.len;
-    free(t->bytes);
-    t->bytes = NULL;
-}
-
 static void unref_block(struct ahead_block *b)
 {
     assert(lock_is_held(&ahead.mu) && b->refs > 0);
     if (--b->refs > 0)
         return;
-    assert(b->state != BLOCK_FLYING);
-    for (int i = 0; i < TRIES; i++) {
-        drop_bytes(&b->try[i]);
-        exchange_fini(&b->try[i].exchange);
-        bucket_request_fini(&b->try[i].request);
-    }
-    free(b->key);
-    aws_wipe(b->url);
+    assert(b->state != BLOCK_FLYING && ahead.bytes >= b->want.len);
+    ahead.bytes -= b->exchange.repeated ? 2 * b->want.len : b->want.len;
+    exchange_fini(&b->exchange);
+    bucket_request_fini(&b->request);
     free(b);
 }
 
@@ -183,54 +155,34 @@ static size_t hold_now(void)
     return ahead.neighbours >= NEIGHBOURS_FULL / NEIGHBOURS_MEAN ? HOLD : HOLD_FEW;
 }
 
-/* Cancel the other try of a block that has arrived. */
-static void cancel_others(struct ahead_block *b)
-{
-    for (int i = 0; i < TRIES; i++)
-        if (b->try[i].flying) {
-            atomic_store(&b->try[i].exchange.transfer.cancel, true);
-            store_backend_get(NULL)->wake();
-        }
-}
-
-/* A try has ended: does the block have its bytes, or no hope of them? */
-static void settle(struct ahead_block *b, struct ahead_try *t, bool arrived)
-{
-    assert(lock_is_held(&ahead.mu) && t->flying);
-    t->flying = false;
-    if (arrived && b->state == BLOCK_FLYING) {
-        b->bytes = t->bytes;
-        b->state = BLOCK_READY;
-        cancel_others(b);
-        return;
-    }
-    drop_bytes(t);
-    if (b->state == BLOCK_FLYING && !b->try[0].flying && !b->try[1].flying)
-        b->state = BLOCK_FAILED;
-}
-
-/* What the end of a try means for the window; one that lost was cancelled by us. */
-static enum bucket_outcome outcome_of(const struct exchange *x)
-{
-    return x->code == -ECANCELED ? BUCKET_FAILURE : fetch_outcome(x);
-}
-
 /* Runs in the module's thread. */
 static void on_ended(struct exchange *x)
 {
-    struct ahead_try *t = container_of(x, struct ahead_try, exchange);
-    struct ahead_block *b = t->block;
-    bool arrived = exchange_is_success(x);
+    struct ahead_block *b = container_of(x, struct ahead_block, exchange);
 
-    bucket_leave(b->bucket, outcome_of(x));
-    if (arrived)
-        bucket_note_time(b->bucket, b->want.len, time_now_ns() - x->transfer.begun_ns);
     lock_acquire(&ahead.mu);
-    settle(b, t, arrived);
+    assert(b->state == BLOCK_FLYING);
+    b->state = exchange_is_success(x) ? BLOCK_READY : BLOCK_FAILED;
     unref_block(b);
     (void)pthread_cond_broadcast(&ahead.landed);
     pump(hold_now());
     lock_release(&ahead.mu);
+}
+
+/* Runs in the module's thread. */
+static bool may_repeat(struct exchange *x)
+{
+    bool may;
+
+    lock_acquire(&ahead.mu);
+    may = ahead.bytes + x->want->len <= ahead.limit;
+    if (may) {
+        ahead.bytes += x->want->len;
+        ahead.hedges++;
+        ahead.requests++;
+    }
+    lock_release(&ahead.mu);
+    return may;
 }
 
 /* Is a queued range of the same version near [begin, end)? */
@@ -285,105 +237,73 @@ static void attach(struct ahead_block *b, const struct ahead_entry *first)
     }
 }
 
-static void on_late(struct exchange *x);
-
-/* Prepare and start a try of a block: 0 or -errno. The request has entered its bucket. */
-static int launch(struct ahead_block *b, struct ahead_try *t)
-{
-    struct bucket_query query = {.key = b->key, .query = "", .at_once = true, .want = &b->want};
-    int r = b->url ? bucket_request_url(b->url, &b->want, &t->request, NULL)
-                   : bucket_sign(b->bucket, &query, &t->request, NULL);
-
-    assert(lock_is_held(&ahead.mu) && !t->flying && !t->bytes);
-    if (r < 0)
-        return r;
-    t->bytes = malloc(b->want.len);
-    if (!t->bytes)
-        return -ENOMEM;
-    ahead.bytes += b->want.len;
-    t->block = b;
-    t->exchange = (struct exchange){
-        .transfer = {.method = "GET",
-                     .url = t->request.url,
-                     .headers = t->request.headers,
-                     .connect_ns = bucket_times()->connect_ns,
-                     .stall_ns = bucket_times()->stall_ns,
-                     .late_ns = t == b->try ? bucket_late_ns(b->bucket, b->want.len) : 0,
-                     .any_address = t->request.any_address},
-        .want = &b->want,
-        .dst = t->bytes,
-        .ended = on_ended,
-        .late = on_late,
-    };
-    t->flying = true;
-    b->refs++;
-    r = exchange_start(&t->exchange, NULL);
-    if (r < 0) {
-        t->flying = false;
-        b->refs--;
-        drop_bytes(t);
-        return r;
-    }
-    ahead.requests++;
-    return 0;
-}
-
-/* Send a late request once more. Runs in the module's thread. */
-static void on_late(struct exchange *x)
-{
-    struct ahead_try *first = container_of(x, struct ahead_try, exchange);
-    struct ahead_block *b = first->block;
-
-    lock_acquire(&ahead.mu);
-    assert(first == b->try && first->flying && b->state == BLOCK_FLYING);
-    if (ahead.bytes + b->want.len <= ahead.limit && bucket_try_hedge(b->bucket)) {
-        if (launch(b, &b->try[1]) < 0)
-            bucket_leave(b->bucket, BUCKET_FAILURE);
-        else
-            ahead.hedges++;
-    }
-    lock_release(&ahead.mu);
-}
-
 /* Create the block of a queued range and its neighbours; NULL: out of memory. */
 static struct ahead_block *create_block(const struct ahead_entry *first)
 {
-    struct ahead_block *b = calloc(1, sizeof(*b));
+    struct ahead_block *b;
     uint64_t begin, end;
 
+    find_extent(first, &begin, &end);
+    b = malloc(sizeof(*b) + (end - begin));
     if (!b)
         return NULL;
-    find_extent(first, &begin, &end);
-    *b = (struct ahead_block){.bucket = first->bucket,
-                              .key = strdup(first->key),
-                              .url = first->url ? strdup(first->url) : NULL,
-                              .facts = first->facts,
-                              .want = {.offset = begin, .len = end - begin},
-                              .state = BLOCK_FAILED,
-                              .refs = 1};
-    b->want.facts = &b->facts;
-    if (b->key && (b->url || !first->url))
-        return b;
-    unref_block(b);
-    return NULL;
+    *b = (struct ahead_block){
+        .facts = first->facts,
+        .want = {.offset = begin, .len = end - begin, .facts = &b->facts},
+        .state = BLOCK_FAILED,
+        .refs = 1,
+    };
+    ahead.bytes += b->want.len;
+    return b;
+}
+
+/* Prepare and start the request of a block: 0 or -errno. It has entered its bucket. */
+static int launch(struct ahead_block *b, const struct ahead_entry *first)
+{
+    struct bucket_query query = {.key = first->key, .query = "", .at_once = true, .want = &b->want};
+    int r = first->url ? bucket_request_url(first->url, &b->want, &b->request, NULL)
+                       : bucket_sign(first->bucket, &query, &b->request, NULL);
+
+    assert(lock_is_held(&ahead.mu));
+    if (r < 0)
+        return r;
+    b->exchange = (struct exchange){
+        .transfer = {.method = "GET",
+                     .url = b->request.url,
+                     .headers = b->request.headers,
+                     .connect_ns = bucket_times()->connect_ns,
+                     .stall_ns = bucket_times()->stall_ns,
+                     .any_address = b->request.any_address},
+        .want = &b->want,
+        .dst = b->bytes,
+        .bucket = first->bucket,
+        .ended = on_ended,
+        .may_repeat = may_repeat,
+    };
+    r = exchange_start(&b->exchange, NULL);
+    if (r < 0)
+        return r;
+    b->state = BLOCK_FLYING;
+    b->refs++;
+    ahead.requests++;
+    return 0;
 }
 
 /* Start the request of a queued range. False: it was dropped. */
 static bool start(struct ahead_entry *first)
 {
     struct ahead_block *b = create_block(first);
+    bool started = b && launch(b, first) == 0;
 
-    if (!b || launch(b, b->try) < 0) {
-        if (b)
-            unref_block(b);
+    if (started) {
+        attach(b, first);
+        assert(first->block == b && b->refs > 2);
+    } else {
         remove_entry(first);
-        return false;
     }
-    b->state = BLOCK_FLYING;
-    attach(b, first);
-    assert(first->block == b && b->refs > 2);
-    unref_block(b); /* create_block()'s */
-    return true;
+    if (b)
+        unref_block(b); /* create_block()'s */
+    return started;
 }
 
 /* Start requests while more than `hold` ranges are queued and their buckets allow it. */

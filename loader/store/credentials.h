@@ -30,8 +30,8 @@ struct credentials {
  * Get the credentials. If necessary, this first finds or renews them, which may take seconds.
  * Release them with credentials_unref().
  *
- * @param bad credentials that a server rejected as expired, which must not be returned if others
- * can be found; or NULL
+ * @param bad  credentials that a server rejected as expired, which must not be returned if others
+ *             can be found; or NULL
  *
  * Errors: -ENOKEY none were found; -EACCES, -EINVAL and others; `err` says what to do.
  */

@@ -18,7 +18,6 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/store/listing.h"
-#include "loader/store/race.h"
 
 enum {
     TRIES_MIN = 10,
@@ -55,18 +54,6 @@ struct fetching {
 };
 
 enum next_step { FETCH_DONE, FETCH_AGAIN, FETCH_AT_ONCE };
-
-enum bucket_outcome fetch_outcome(const struct exchange *x)
-{
-    struct listing_error document;
-
-    if (exchange_is_success(x))
-        return BUCKET_SUCCESS;
-    if (x->answer.status < 400 || x->code < 0)
-        return BUCKET_FAILURE;
-    listing_read_error(x->body ? x->body : "", x->body_len, &document);
-    return answer_classify(&x->answer, document.code) == ANSWER_SLOW ? BUCKET_SLOW : BUCKET_FAILURE;
-}
 
 static int sleep_for(uint64_t ns, const atomic_bool *cancel)
 {
@@ -399,11 +386,20 @@ static int wait_for_next(struct fetching *f, const struct exchange *x)
     return sleep_for(pause, f->fetch->policy->cancel);
 }
 
+static bool always(struct exchange *x)
+{
+    (void)x;
+    return true;
+}
+
 static int try_once(struct fetching *f, enum next_step *next)
 {
     struct fetch *fetch = f->fetch;
     struct bucket_request request = {.url = NULL};
-    struct exchange x = {.want = fetch->want, .dst = fetch->dst};
+    struct exchange x = {.want = fetch->want,
+                         .dst = fetch->dst,
+                         .bucket = fetch->bucket,
+                         .may_repeat = fetch->dst ? always : NULL};
     int r = sign(f, &request);
 
     if (r < 0)
@@ -421,11 +417,7 @@ static int try_once(struct fetching *f, enum next_step *next)
                                    .any_address = request.any_address};
     f->tries++;
     f->document = (struct listing_error){.code = ""};
-    if (fetch->dst)
-        race_run(&x, fetch->bucket, fetch->policy->cancel);
-    else
-        exchange_run(&x, fetch->policy->cancel);
-    bucket_leave(fetch->bucket, fetch_outcome(&x));
+    exchange_run(&x, fetch->policy->cancel);
     r = use(f, &x, &request, next);
     if (r == 0 && *next == FETCH_AGAIN)
         r = wait_for_next(f, &x);

@@ -53,9 +53,6 @@ struct fetch {
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);
 
-/** Returns what the end of one try means for the number of requests in flight. */
-enum bucket_outcome fetch_outcome(const struct exchange *x);
-
 /** Copy the URL to which requests for this object are redirected at present (malloc). NULL: there
  * is none. */
 char *fetch_moved_url(struct fetch_moved *moved);

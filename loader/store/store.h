@@ -39,22 +39,19 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
 /**
  * Create the handle of a version of an object. The policy must outlive it.
  *
- * @param owner identifies the data set for store_forget() Errors: -EACCES the policy does not allow
- * it; -EINVAL the name is malformed; those of endpoint_find(). The store is not contacted.
+ * @param owner  identifies the data set for store_forget()
+ * Errors: -EACCES the policy does not allow it; -EINVAL the name is malformed; those of
+ * endpoint_find(). The store is not contacted.
  */
 int store_open(const char *name, const struct object_facts *facts, const void *owner,
                const struct store_policy *policy, struct store_object **ret,
                struct plenum_error *err);
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
-/** Returns an object's canonical name. Borrowed. */
-const char *store_get_name(const struct store_object *object);
 
-/** Returns a hash of everything that identifies this version of the object. */
-struct keep_key store_get_key(const struct store_object *object);
-/** Keep the samples of this object in the disk cache (loader/cache/diskcache.h), under the numbers
- * of this set. */
-void store_set_cached(struct store_object *object, uint32_t set);
+/** Keep the samples of this object in the cache of samples (loader/cache/sample_cache.h), as
+ * samples of this set, unless a later version of the object could look like this one. */
+void store_set_cached(struct store_object *object, uint64_t set);
 
 /** The sample of a range that belongs to none; such a range is not cached. */
 #define STORE_NO_SAMPLE UINT32_MAX
@@ -63,14 +60,11 @@ void store_set_cached(struct store_object *object, uint32_t set);
  * -ESTALE if the object now has another version. */
 int store_read(const struct store_object *object, uint64_t offset, size_t len, void *dst,
                struct plenum_error *err);
-/** Like store_read(), for bytes of a sample, which may come from the disk cache. */
+/** Like store_read(), for bytes of a sample, which may come from the cache of samples. */
 int store_read_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
                       size_t len, void *dst, struct plenum_error *err);
-/** Tell the disk cache about a sample's range, which was found when its data set was opened. */
-void store_tell_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
-                       size_t len);
 /** Start to fetch a range for a later store_read() of exactly this range, unless the range is in
- * the disk cache. Does not wait for the store. */
+ * the cache of samples. Does not wait for the store. */
 void store_announce(const struct store_object *object, uint64_t offset, size_t len);
 /** Drop everything that was announced for an owner. Call it before the owner is freed. */
 void store_forget(const void *owner);

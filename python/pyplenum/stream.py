@@ -1150,7 +1150,12 @@ class Stream:
         if self._of_job is not None and self._of_job.num_instances > 1:
             self._of_job.same(lines)
         with self._lock:
-            check(lib.plenum_stream_amend(handle, lines, byref(error)), error)
+            code = lib.plenum_stream_amend(handle, lines, byref(error))
+            coming = self._undelivered()
+            if code == -errno.EINVAL and coming is not None:  # it may be about a batch that was only prepared
+                self.seek(coming.cursor)
+                code = lib.plenum_stream_amend(handle, lines, byref(error))
+            check(code, error)
             self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(handle))
 
     @property

@@ -177,7 +177,7 @@ static void hint_cache_seeds(void)
 
     for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and some of 1000 */
         bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
-    if (!path || hint_cache_open(path, &subject, true, &cache) < 0)
+    if (!path || hint_cache_make(path, &subject, &cache) < 0)
         exit(1);
     for (uint32_t i = 0; i < 3; i++)
         (void)hint_cache_put(cache, i, bytes, 100 * (i + 1), 400, 0);

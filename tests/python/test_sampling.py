@@ -546,6 +546,23 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "no plan of several sets"):
                 stream.amend({64: {"red": 1}})
 
+    def test_amend_before_peeked(self):
+        """a batch that was only looked at has not been shown, so its weights can change"""
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=160) as stream:
+            next(stream), next(stream)
+            stream.peek()
+            with self.assertRaisesRegex(OSError, "position 8 has been shown: the stream is at position 16"):
+                stream.amend({8: {"blu": 1}})
+            stream.peek()
+            stream.amend({16: {"blu": 1}})
+            batch = next(stream)
+            self.assertEqual(batch.positions.reshape(-1).tolist(), list(range(16, 24)))
+            self.assertEqual({stream.sets[i] for i in batch.sets.reshape(-1)}, {"blu"})
+            stream.peek()
+            stream.amend({32: {"red": 1}})  # behind the batch that was looked at, which stays
+            batches = [next(stream) for _ in range(2)]
+            self.assertEqual([{stream.sets[i] for i in b.sets.reshape(-1)} for b in batches], [{"blu"}, {"red"}])
+
     def test_new_set(self):
         """a set that is first shown later may be added, and its class names may not move others"""
         first, second = self.data["red"], self.data["blu"]
@@ -753,15 +770,50 @@ class StreamTest(unittest.TestCase):
         for text, sentence in (("cat\n", "line 1: a class, a tab or a comma, and its new class are needed"),
                                ("cat,1\ncow,2\n", "line 2: .* has no class 'cow'"),
                                ("cat,1\ncat,2\n", "line 2: class 'cat' is named twice"),
-                               ("cat,a,b\n", "line 1: it has several commas"), ("\n", "names no class of")):
+                               ("cat,a,b\n", "line 1: it has several commas"), ("\n", "names no class of"),
+                               ("cat\ta\tb\n", "line 1: it has several tabs"),
+                               ("dog,2\ncat,-1\n", "line 2: the new class '-1' is not a class number from 0 to"),
+                               ("cat,1.5\n", "line 1: the new class '1.5' is not a class number"),
+                               ("cat,1048576\n", "line 1: the new class '1048576' is not a class number"),
+                               ("cat,1\ndog,2\neel,no\n", "line 3: 'no' is a name, unlike the new class on line 1"),
+                               ("cat,no\ndog,2\n", "line 2: '2' is a number, unlike the new class on line 1")):
             write(text)
             with self.assertRaisesRegex(OSError, sentence):
                 self.open(data, relabel=path)
+        write("\ufeffcat,x\r\ndog,y\r\neel,y\r\nfox,x\r\n")
+        self.assertEqual(opened(), (["x", "y"], [0, 0, 1, 1, 1, 1, 0, 0], []))
         numbers = os.path.join(self.folder.name, "numbers.txt")
         with open(numbers, "w", encoding="utf-8") as f:
             f.write("0,even\n1,odd\n2,even\n3,odd\n")
         self.assertEqual(self.shown("generated,classes=4:6", relabel=numbers),
                          [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
+
+    def test_absent_names(self):
+        """a class that does not exist is refused, and names that no sample has are counted"""
+        data = self.made("absent", 2, ["cat", "dog"])
+        for text in ("cat|dgo", "cat|", "|cat", "cat||dog"):
+            with self.assertRaisesRegex(OSError, "has no class named '(dgo)?'"):
+                self.open(data, select=f"class {text}")
+        path = os.path.join(self.folder.name, "absent names.txt")
+        names = sorted(os.path.join(label, name) for label in os.listdir(data)
+                       for name in os.listdir(os.path.join(data, label)))
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("\ufeff" + "\r\n".join([names[0], names[3], "cat/9.ppm", "dog/9.ppm", "cat/9.ppm", names[3]]))
+        options = dict(select=f"names '{path}'")
+        said = "set 'data' has no sample of 2 of the names that it selects, such as cat/9.ppm"
+        with self.assertWarnsRegex(self.pyplenum.LoaderWarning, said):
+            self.assertEqual([s for _, s in self.shown(data, **options)], [0, 3])
+        plan = f"set data 1 select=\"names '{path}'\" {data}\n"
+        self.assertIn(f"warning      {said}", ctl("index", plan))
+        self.assertEqual(json.loads(ctl("index", plan, "--json"))["warning"], said)
+        more = ("-p", "rrc(8)", "-m", "1", "--micro-batch-time", "1ms")
+        self.assertIn(f"warning      {said}", ctl("plan", plan, *more))
+        self.assertEqual(json.loads(ctl("plan", plan, *more, "--json"))["warning"], said)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("\n".join(names[1:]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
 
     def test_each_data_set(self):
         """plenumctl index and verify go through the data sets of a plan, each once"""

@@ -43,9 +43,8 @@ bool inflate_start(struct inflate *s, const uint8_t *in, size_t len, uint64_t to
  * Decompress until there are bytes up to `target`, or the stream ends.
  *
  * @param first  Start of the earlier output, at least its last INFLATE_WINDOW bytes.
- * @param out Where to write the next bytes; this is advanced. The output may go beyond `target`,
- * and up to
- *               INFLATE_BEHIND_OUT bytes after `target` may be written.
+ * @param out    Where to write the next bytes; this is advanced. The output may go beyond `target`,
+ *               and up to INFLATE_BEHIND_OUT bytes after `target` may be written.
  *
  * Returns false if the stream is rejected.
  */

@@ -144,6 +144,8 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 select=\"label 1 /x\n", "a quotation mark is missing");
     refused("set a 1 /x\nset b 1 /y\nblock 0\n", "block must be at least 1");
     refused("set a 1 /x\nset b 1 /y\nepoch c\n", "epoch must be the name of a set");
+    refused("set a 0 /x\nset b 1 /y\nepoch a\nat 64 a 1\n",
+            "an epoch cannot show all of 'a', which has weight 0 at first");
     refused("set a 1 /x\nset b 1 /y\nepoch 4294967295\n", "of 1 to 4294967294 positions");
     refused("set a 1 /x\nset b 1 /y\nlabels none\n", "labels must be");
     refused("set a 1 /x\nset b 1 /y\nat 64 c 1\n", "no set named 'c'");
