@@ -102,7 +102,8 @@ static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
     return false;
 }
 
-/* The first use within an epoch from position `from` on and before `to`, or COURSE_NEVER. */
+/* Returns the first use within an epoch from position `from` on and before `to`, or
+ * COURSE_NEVER. */
 static uint64_t next_between(const struct course *c, uint64_t epoch, uint64_t from, uint64_t to)
 {
     uint64_t most = min_u64(to, from + LOOKS_MAX);
@@ -155,8 +156,8 @@ bool course_is_overdue(const struct course *c, uint64_t use)
     return use + c->stride / OVERDUE_PART < c->at;
 }
 
-/* The mean time of a position. It is measured from request to request, which is more exact, unless
- * the stream has stopped. */
+/* Returns the mean time of a position. It is measured between two requests, which is more exact,
+ * unless the stream has stopped. */
 static double position_ns(const struct course *c, uint64_t now_ns)
 {
     const struct course_mark *m = &c->mark[0];

@@ -137,7 +137,7 @@ static void sift_down(struct keep *k, struct keep_heap *h, uint32_t at)
     set_item(k, h, at, entry);
 }
 
-/* The order of a whole heap may have changed. */
+/* Restore the heap property of a whole heap, whose order may have changed. */
 static void order_heap(struct keep *k, struct keep_heap *h)
 {
     for (size_t i = h->count / 2; i-- > 0;)
@@ -321,7 +321,7 @@ void keep_restored(struct keep *k)
 
 /* ---- uses ---- */
 
-/* When a sample is used next: the heap that it belongs to. */
+/* Find when a sample is used next. Returns the heap that it belongs to. */
 static unsigned find_use(const struct keep *k, const struct keep_sample *sample, uint64_t now_ns,
                          uint64_t *use)
 {
@@ -364,7 +364,7 @@ static bool rank_again(struct keep *k, uint32_t entry, uint64_t now_ns)
     return false;
 }
 
-/* In how many nanoseconds the top of a course's heap is used. */
+/* Returns the nanoseconds until the top of a course's heap is used. */
 static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint64_t now_ns)
 {
     uint64_t use = k->entries[h->items[0]].use, stride = h->course.stride;
@@ -374,7 +374,7 @@ static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint6
     return course_wait_ns(&h->course, use, now_ns);
 }
 
-/* The heap whose top goes first, or NULL if there are no entries. */
+/* Returns the heap whose top goes first, or NULL if there are no entries. */
 static struct keep_heap *victims_heap(struct keep *k, uint64_t now_ns)
 {
     struct keep_heap *best = NULL;
@@ -394,7 +394,7 @@ static struct keep_heap *victims_heap(struct keep *k, uint64_t now_ns)
     return best;
 }
 
-/* The entry to remove next, or KEEP_NONE if that could not be found out in short time. */
+/* Returns the entry to remove next, or KEEP_NONE if none was found within a few tries. */
 static uint32_t find_victim(struct keep *k, uint64_t now_ns)
 {
     for (unsigned i = 0; i < TRIES; i++) {

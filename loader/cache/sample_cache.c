@@ -104,7 +104,7 @@ static void pause_use(int code)
     cache.has_news = true;
 }
 
-/* The disk works. */
+/* Note that the disk works again. */
 static void resume_use(void)
 {
     assert(lock_is_held(&cache.mu));
@@ -282,7 +282,7 @@ static void note_disk(int code, uint64_t begin_ns)
         resume_use();
 }
 
-/* A record has been read, or could not be. */
+/* Handle the result of reading a record. */
 static void note_read(const struct sample_cache_range *range, const struct keep_key *key,
                       uint32_t entry, int code, uint64_t begin_ns)
 {

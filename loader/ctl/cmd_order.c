@@ -90,7 +90,7 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-/* The step of an epoch that a position belongs to, and where it begins. */
+/* Returns the step of an epoch that a position belongs to, and sets where the step begins. */
 static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
                         uint64_t *begin)
 {
@@ -145,7 +145,7 @@ static void begin_list(struct json *j, const struct order_arguments *a)
         printf("position\tsample\tlabel\tstep\treplica\tname\n");
 }
 
-/* The N-th step of a run: its positions that count. */
+/* List the positions of a run's N-th step that count. */
 static void list_step(const struct ctl_stream *s, const struct order_arguments *a)
 {
     struct order_place place = order_place_skip(&s->steps, (struct order_place){0}, a->step);
@@ -467,7 +467,7 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)run->hosts[h].samples);
 }
 
-/* The sets of a plan; walk() counts the positions of each. */
+/* Note the sets of a plan; walk() counts the positions of each. */
 static void note_sets(const struct ctl_stream *s, struct run *run)
 {
     struct dataset_set sets[MIXTURE_SETS_MAX];

@@ -255,7 +255,7 @@ static void print_json(const struct plan_arguments *a)
     json_end_object(&j);
 }
 
-/* A plan's shares need no times. */
+/* Show the shares of a plan, without measuring times. */
 static int show_shares(const char *name, struct plan_arguments *a, struct plenum_error *err)
 {
     struct dataset_options options = {.cache_dir = a->stream.cache_dir};

@@ -113,7 +113,8 @@ static size_t line_length(const char *text, const char *separator, size_t letter
     }
 }
 
-/* A view's images form a row of the cell; the rows of the views are below each other. */
+/* Returns the width of a cell's images: each view's images form a row, and the views' rows are
+ * below each other. */
 static uint32_t images_width(const struct render_spec *spec)
 {
     uint32_t width = 0;
@@ -208,7 +209,7 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-/* Masks come first, so that boxes and their classes stay legible. */
+/* Draw masks first, so that boxes and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
                         const struct render_target *target, const uint32_t *lengths)
 {

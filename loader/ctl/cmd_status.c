@@ -287,7 +287,7 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     return r;
 }
 
-/* No loader was given: find all loaders that this user may mean. */
+/* Find all loaders that this user may mean, because no address was given. */
 static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
     static const char host[] = "unix:/run/plenum/plenumd.sock";

@@ -140,7 +140,7 @@ struct verify {
     size_t num_problems, cap_problems;
 };
 
-/* `bytes`: the sample's bytes, or NULL if they could not be read. */
+/* Add a bad sample to the list. `bytes`: the sample's bytes, or NULL if they could not be read. */
 static int add_problem(struct verify *v, uint32_t sample, enum problem_kind kind,
                        const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {

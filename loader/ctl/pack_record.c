@@ -316,7 +316,7 @@ static int begin(struct pack_record *r, const char *folder, struct plenum_error 
     return code;
 }
 
-/* A folder without a record must be empty. */
+/* Check that a folder without a record is empty. */
 static int check_empty(const char *folder, struct plenum_error *err)
 {
     DIR *dir = opendir(folder);

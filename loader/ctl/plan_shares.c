@@ -10,7 +10,8 @@
 
 enum { PIECES_PRINTED = 12 };
 
-/* The expected times that a sample is shown at `shown` positions, at least and at most. */
+/* Compute the least and the greatest expected number of times that `shown` positions show a
+ * sample. */
 static void find_times(const struct sampler_table *t, struct plan_part *part)
 {
     double shown = (double)part->shown, class_shown = shown / (t->classes ? t->classes : 1);
@@ -127,7 +128,7 @@ static uint64_t sum_of(const struct plan_shares *s, uint32_t piece)
     return sum;
 }
 
-/* The shares from each position on at which they change. */
+/* Print each position at which the shares change, with the shares from there on. */
 static void print_pieces(const struct plan_shares *s)
 {
     const struct orderplan *plan = s->plan;

@@ -105,7 +105,7 @@ static int run_command(int argc, char **argv)
     return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
 }
 
-/* A result that cannot be written is a failure. */
+/* Run the subcommand. A result that cannot be written is a failure. */
 int main(int argc, char **argv)
 {
     int r;

@@ -72,8 +72,8 @@ static int floor_of(double v)
     return v < i ? i - 1 : i;
 }
 
-/* A wave of period 1 between -1 and 1, with a parabola for each half: close enough to a sine for a
- * picture. */
+/* Returns a wave of period 1 between -1 and 1: a parabola for each half, close enough to a sine for
+ * a picture. */
 static double wave(double turns)
 {
     double t = turns - floor_of(turns);
@@ -100,7 +100,7 @@ static double hashed(const struct scene *s, int x, int y, uint32_t purpose)
     return h / 4294967296.0;
 }
 
-/* Value noise, and several octaves of it. */
+/* Compute value noise; the function below adds several octaves of it. */
 static double noise(const struct scene *s, double x, double y, uint32_t purpose)
 {
     int ix = floor_of(x), iy = floor_of(y);

@@ -132,7 +132,8 @@ out:
     return r;
 }
 
-/* The length of the leading folders of a path that contain no pattern, including the slash. */
+/* Returns the length of the leading folders of a path that contain no pattern, including the
+ * slash. */
 static size_t plain_folders(const char *path, bool exists)
 {
     size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
@@ -191,7 +192,7 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* The length of the folder that all paths have in common, without the slash. */
+/* Returns the length of the folder that all paths have in common, without the slash. */
 static size_t common_folder(const struct pattern_list *list)
 {
     size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
@@ -325,7 +326,7 @@ static int open_archive(struct archive *a, struct stat *st)
     return 0;
 }
 
-/* Explain a damaged archive: was it copied in text mode? */
+/* Explain why an archive is damaged, if it was copied in text mode. */
 static int explain_damage(struct archive *a)
 {
     size_t len = (size_t)min_u64(a->size, EXPLAINED);
@@ -758,7 +759,7 @@ static int open_file(const struct dataset *dataset, const struct index_sample *s
     return fd;
 }
 
-/* The number of a sample, or STORE_NO_SAMPLE if this is not one of the index. */
+/* Returns the number of a sample, or STORE_NO_SAMPLE if it is not one of the index. */
 static uint32_t number_of(const struct dataset *dataset, const struct index_sample *sample)
 {
     uintptr_t at = (uintptr_t)sample - (uintptr_t)dataset->index.samples;

@@ -2,7 +2,7 @@
 /* field_scan.c - reads the fields of all samples once, for the table.
  *
  * First one thread reads samples until each field has been seen: an array's shape is that of the
- * first sample that has one. Then all threads read all samples, some hundred per turn, for the
+ * first sample that has one. Then all threads read all samples, a few hundred per turn, for the
  * greatest lengths and the hash, which does not depend on the number of threads. */
 #include "config.h"
 

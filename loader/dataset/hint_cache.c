@@ -8,9 +8,10 @@
  * partly written or damaged is ignored. The file is not mapped: with pread() and pwrite(), a full
  * disk or a truncated file is an error, but with a mapping it kills the process (SIGBUS).
  *
- * A writer reserves an extent at the end of the file, for some hundred records, under a lock shared
- * by all processes. Within the extent, the threads of the process need only their mutex to allocate
- * records. The unused part of an extent is a hole in the file, which takes no space. */
+ * A writer reserves an extent at the end of the file, large enough for a few hundred records, under
+ * a lock shared by all processes. Within the extent, the threads of the process need only their
+ * mutex to allocate records. The unused part of an extent is a hole in the file, which takes no
+ * space. */
 #include "config.h"
 
 #include "loader/dataset/hint_cache.h"

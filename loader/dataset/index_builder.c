@@ -178,7 +178,8 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
     return (int64_t)b->num_samples++;
 }
 
-/* A string's slot in the hash table: the one that contains it, or the free one to use for it. */
+/* Returns a string's slot in the hash table: the one that contains it, or the free one to use for
+ * it. */
 static uint32_t *label_slot(const struct index_builder *b, const char *text, size_t len)
 {
     size_t mask = b->num_label_slots - 1;

@@ -125,7 +125,8 @@ const char *index_builder_advise_foreign(const struct index_builder *b)
                         : "convert or rename them";
 }
 
-/* Returns the clause about empty classes. `left_out`: images of theirs may have been left out. */
+/* Returns the clause about empty classes. `left_out`: some of their images may have been left
+ * out. */
 static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)
@@ -292,7 +293,7 @@ static void add_clause(char *text, size_t size, const char *clause)
         (void)snprintf(text + at, size - at, "%s%s", at ? "; " : "", clause);
 }
 
-/* The cost of samples in compressed blocks, or "". */
+/* Returns the cost of samples in compressed blocks, or "". */
 static const char *describe_packed(const struct index_builder *b, char *room, size_t size)
 {
     char bytes[32];

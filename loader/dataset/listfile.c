@@ -201,7 +201,7 @@ static int parse_line(struct listfile *l, struct listfile_line *line, struct ple
     return 0;
 }
 
-/* The first column with one of these names, or -1. */
+/* Returns the first column with one of these names, or -1. */
 static int column_of(const struct listfile_line *line, const char *const *names, size_t count)
 {
     for (unsigned i = 0; i < line->num_fields; i++)
@@ -211,7 +211,7 @@ static int column_of(const struct listfile_line *line, const char *const *names,
     return -1;
 }
 
-/* The second column with one of these names, or -1. */
+/* Returns the second column with one of these names, or -1. */
 static int second_column_of(const struct listfile_line *line, int first, const char *const *names,
                             size_t count)
 {

@@ -33,7 +33,7 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
     return error_set(err, -EBADMSG, "its shard %zu has no valid '%s'", shard, what);
 }
 
-/* A member that is a string, malloc. NULL: it is not, or contains zero bytes. */
+/* Returns a member that is a string, malloc. NULL: it is not, or contains zero bytes. */
 static char *get_text(struct json_at value)
 {
     size_t len;

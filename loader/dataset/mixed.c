@@ -660,7 +660,7 @@ void mixed_close(struct mixed *mixed)
 
 /* ---- the order ---- */
 
-/* The parts of the order: the sets, or one set of all samples. */
+/* Returns the parts of the order: the sets, or one set of all samples. */
 static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
 {
     if (m->plan->order != ORDERPLAN_MIX) {

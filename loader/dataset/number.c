@@ -314,7 +314,7 @@ static char fold(uint32_t code)
     return digit;
 }
 
-/* The code point at `at`, `len` bytes of UTF-8. */
+/* Returns the code point at `at`, `len` bytes of UTF-8. */
 static uint32_t code_of(const unsigned char *at, size_t len)
 {
     uint32_t code = len == 1 ? *at : *at & (0x7fU >> len);

@@ -104,7 +104,8 @@ static int find_usable(const struct parquet_file *file, const char *key, const c
     return column;
 }
 
-/* The setting `key`; otherwise the only column with this feature type; otherwise `key` itself. */
+/* Returns the setting `key`; otherwise the only column with this feature type; otherwise `key`
+ * itself. */
 static const char *column_name(const struct dataset *d, const struct parquet_file *file,
                                const char *key, const char *type, char room[256])
 {
@@ -289,7 +290,7 @@ static int copy_name(struct file_scan *s, const struct parquet_value *name, uint
     return 0;
 }
 
-/* The index's sample of a row. */
+/* Returns the index's sample of a row. */
 static struct index_sample sample_of(struct file_scan *s, const struct parquet_value *image)
 {
     struct index_builder *b = &s->a->builder;

@@ -39,7 +39,8 @@ int parquet_check_chunk(const struct parquet_file *file, const struct parquet_gr
     return r < 0 ? error_prefix(err, r, "its column '%s'", file->columns[column].name) : 0;
 }
 
-/* The column with the fewest bytes, which has one value per row if there is such a column. */
+/* Returns the column with the fewest bytes, which has one value per row if there is such a
+ * column. */
 static size_t shortest_column(const struct parquet_file *file, const struct parquet_group *group)
 {
     size_t best = 0;

@@ -75,8 +75,8 @@ bool features_find(const struct parquet_file *file, const char *type, char *ret,
 MESSAGE static int bad_names(const char *column, const char *why, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
-                     "the class names of column '%s', in its metadata 'huggingface', %s", column,
-                     why);
+                     "the class names of column '%s', in the file's metadata 'huggingface', %s",
+                     column, why);
 }
 
 /* Append a name, as text. */

@@ -57,7 +57,8 @@ static int out_of_memory(struct plenum_error *err)
 
 static int changed(const struct field_job *job, struct plenum_error *err)
 {
-    return error_set(err, -ESTALE, "the pages of column '%s' have changed since they were found",
+    return error_set(err, -ESTALE,
+                     "the pages of column '%s' have changed since they were first read",
                      job->source.column->name);
 }
 
@@ -356,7 +357,7 @@ static int tell_column(struct field_job *job, const struct parquet_group *group,
     return r;
 }
 
-/* The last row group that begins at or before a row, unless that row is beyond its end. */
+/* Returns the last row group that begins at or before a row, unless that row is beyond its end. */
 static const struct parquet_group *group_of(const struct parquet_file *file, uint64_t row)
 {
     size_t low = 0, high = file->num_groups;

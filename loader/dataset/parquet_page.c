@@ -48,7 +48,7 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The offset in the file of the region that the values are in. */
+/* Returns the offset in the file of the region that the values are in. */
 static uint64_t region_at(const struct parquet_page *page)
 {
     return page->body + page->def_bytes + page->rep_bytes;

@@ -180,7 +180,8 @@ static int add_glob(struct pattern_expansion *e, const char *pattern)
     return r;
 }
 
-/* The brace that closes the one at `open`, or NULL; `commas`: are there any at its level? */
+/* Returns the brace that closes the one at `open`, or NULL; `commas`: are there any at its
+ * level? */
 static const char *find_close(const char *open, bool *commas)
 {
     unsigned depth = 0;

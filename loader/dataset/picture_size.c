@@ -89,7 +89,7 @@ static struct picture_size find_ppm(const uint8_t *bytes, size_t len)
     return size_of(width, ppm_number(bytes, len, &at));
 }
 
-/* The largest "ispe" of an AVIF: that of the whole image. Those of tiles and thumbnails are
+/* Returns the largest "ispe" of an AVIF: that of the whole image. Those of tiles and thumbnails are
  * smaller. */
 static struct picture_size find_avif(const uint8_t *bytes, size_t len, int depth)
 {

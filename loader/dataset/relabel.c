@@ -74,7 +74,7 @@ static int sort_classes(struct relabelling *r)
     return 0;
 }
 
-/* The number of the class that a line names, or UINT32_MAX. */
+/* Returns the number of the class that a line names, or UINT32_MAX. */
 static uint32_t find_class(const struct relabelling *r, const char *name)
 {
     uint32_t low = 0, high = r->relabel->old;

@@ -244,7 +244,7 @@ static int add_plain(struct dataset *d, struct plenum_error *err)
 
 /* ---- objects that were named ---- */
 
-/* The length of the text that all names begin with. */
+/* Returns the length of the text that all names begin with. */
 static size_t common_length(const struct pattern_list *list)
 {
     size_t len = strlen(list->paths[0]);
@@ -598,7 +598,7 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
            stamp->content == now.content && stamp->mtime_ns == now.mtime_ns;
 }
 
-/* The name of an object that is given as such, or is below the folder: malloc. */
+/* Returns the name of an object that is given as such, or is below the folder: malloc. */
 static char *whole_name(const struct dataset *d, const char *name)
 {
     return dataname_is_remote(name) ? strdup(name) : str_format("%s/%s", d->scope.folder, name);

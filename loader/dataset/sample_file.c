@@ -160,7 +160,7 @@ static bool has_len(const struct stat *st, uint32_t len)
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
 }
 
-/* The size and version of the object of a sample. */
+/* Returns the size and version of the object of a sample. */
 static struct object_facts facts_of(const struct dataset *d, uint64_t version, uint32_t len)
 {
     bool settled = d->index.containers[0].stamp.flags & STAMP_SETTLED;

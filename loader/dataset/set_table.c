@@ -261,7 +261,7 @@ static int set_balance(const struct orderplan *plan, struct sampler_table *t,
                : 0;
 }
 
-/* A class that is smaller than what a block shows of it, or UINT32_MAX. */
+/* Returns a class that is smaller than what a block shows of it, or UINT32_MAX. */
 static uint32_t small_class(const struct sampler_table *t)
 {
     for (uint32_t c = 0; t->kind == SAMPLER_CLASSES && c < t->classes; c++)

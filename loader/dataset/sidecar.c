@@ -34,7 +34,7 @@ int sidecar_init(struct dataset *d)
     return d->sidecar ? 0 : -ENOMEM;
 }
 
-/* The object's name below the folder: patterns do not match it. */
+/* Returns the object's name below the folder: patterns do not match it. */
 static char *name_of(const struct dataset *d)
 {
     assert(d->sidecar);

@@ -172,7 +172,7 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
     return 0;
 }
 
-/* The extension of the member that contains a label of this type. */
+/* Returns the extension of the member that contains a label of this type. */
 static const char *extension_of(const struct tar_set *set, enum label_from from)
 {
     static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};

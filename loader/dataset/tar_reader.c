@@ -108,7 +108,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
                      text ? text : "its structure is invalid");
 }
 
-/* The program that compressed a file, by its first bytes, or NULL. */
+/* Returns the program that compressed a file, by its first bytes, or NULL. */
 static const char *compressed_by(const uint8_t *bytes, size_t len)
 {
     static const struct {

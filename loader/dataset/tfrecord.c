@@ -57,8 +57,8 @@ static uint64_t get_u64(const uint8_t *p)
     return v;
 }
 
-/* The masked CRC: a CRC of data that contains CRCs is weak, so TensorFlow stores it rotated, with a
- * constant added. */
+/* Returns the masked CRC: a CRC of data that contains CRCs is weak, so TensorFlow stores it
+ * rotated, with a constant added. */
 static uint32_t mask(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -144,7 +144,7 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
-/* Maximum memory for an Example of `len` bytes. */
+/* Returns the most memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
     assert(len <= RECORD_MAX);
@@ -185,7 +185,7 @@ static const Example__Feature *find(const Example__Example *example, const char 
     return NULL;
 }
 
-/* The value of a feature with exactly one bytes value, or NULL. */
+/* Returns the value of a feature with exactly one bytes value, or NULL. */
 static const ProtobufCBinaryData *one_bytes(const Example__Feature *feature)
 {
     if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_BYTES_LIST ||
@@ -233,7 +233,7 @@ struct keys {
     const char *image, *label, *name; /* label NULL: all labels are 0 */
 };
 
-/* The names of features from the data set's settings, or TensorFlow's usual names. */
+/* Returns the names of features from the data set's settings, or TensorFlow's usual names. */
 static struct keys keys_of(const struct dataset *d)
 {
     return (struct keys){.image = dataset_setting(d, "image", "image/encoded"),

@@ -122,7 +122,7 @@ bool thrift_struct(struct thrift *t, const struct thrift_field *f)
     return !t->bad;
 }
 
-/* The head of a list: its elements' type and their number. */
+/* Returns the head of a list: its elements' type and their number. */
 static size_t take_list(struct thrift *t, enum thrift_type *type)
 {
     uint8_t head = take_byte(t);

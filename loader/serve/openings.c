@@ -103,7 +103,7 @@ static int check_path(const char *text, struct plenum_error *err)
                      text);
 }
 
-/* The name for logs. */
+/* Returns the name for logs. */
 static const char *shown_name(const struct opening *o)
 {
     return orderplan_is(o->name) ? "the data sets of a plan" : o->name;

@@ -207,8 +207,8 @@ static const struct option_def defs[] = {
          "remove the least recently used indices of a user if those created for that user exceed "
          "this (default: a quarter of --cache-limit if several users are served; 0: no limit)"},
     {"cache-size", 0, "BYTES", OPTION_BYTES, AT(server.cache_size), 0, 0,
-     .help = "keep samples from object stores on the disk, below --cache-dir, in at most this much "
-             "space (default $PLENUM_CACHE_SIZE or 0: none)"},
+     .help = "cache samples from object stores on the local disk, under --cache-dir, using at most "
+             "this much space (default $PLENUM_CACHE_SIZE or 0: none)"},
     {"cache-memory", 0, "BYTES", OPTION_BYTES, AT(server.cache_memory), 0, 0,
      .help = "keep samples from object stores in at most this much memory instead (default "
              "$PLENUM_CACHE_MEMORY or 0: none)"},
@@ -274,7 +274,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* The default address to listen on. */
+/* Returns the default address to listen on. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");

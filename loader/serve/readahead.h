@@ -17,7 +17,8 @@ enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces betwe
 void readahead_track_request(struct queue_stream *s, const struct queue_request *r);
 /** Account for a finished read, which took `read_ns` per sample. */
 void readahead_track_reading(struct queue_stream *s, uint64_t read_ns);
-/** A stream that hangs gets no more I/O threads, because they would hang, too. */
+/** Set whether a stream's storage hangs. A hanging stream gets no more I/O threads, because these
+ * would hang, too. */
 void readahead_set_hangs(struct queue_stream *s, bool hangs);
 /** Announce one sample, if there is one. Returns how long it took, or 0. The lock is released
  * during the call into the kernel. */

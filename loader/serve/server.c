@@ -448,7 +448,7 @@ static uint32_t cpu_budget(const struct server_options *o)
     return o->cpu_millicores;
 }
 
-/* The memory for samples that are fetched in advance. */
+/* Returns the memory for samples that are fetched in advance. */
 static uint64_t fetch_memory(const struct server_options *o)
 {
     if (o->fetch_memory > 0)

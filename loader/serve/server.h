@@ -18,7 +18,7 @@ struct server_options {
     const char *socket;       /* "unix:PATH"; NULL when listen_fd is given */
     unsigned socket_mode;     /* mode of the socket file; above 0777: 0600, or 0660 with a group */
     const char *socket_group; /* group of the socket file, by name or number; NULL: the process's */
-    const char *user;         /* user to switch to once all sockets are open; NULL: do not switch */
+    const char *user;         /* user to switch to once all sockets are open; NULL: none */
     const char *listen;       /* HOST:PORT or PORT for TCP clients; NULL: none */
     /* File with the key that TCP clients must have. NULL: no key, so only this host may connect. */
     const char *tls_key;
@@ -45,15 +45,15 @@ struct server_options {
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
-    uint64_t fetch_memory;    /* bytes that are fetched from stores and not read yet */
-    uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: no wait */
+    uint64_t fetch_memory;    /* bytes fetched from stores in advance and not read yet */
+    uint64_t drain_ns;        /* longest time that SIGTERM waits for batches in progress */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */
     bool no_thumbnails;       /* show no thumbnails on the page */
     /** Read the settings again. Called on SIGHUP (which is not handled if this is NULL), in a
-     * thread, because storage may hang. Returns 0, or -errno if the settings have an error, which
-     * it has logged; the old ones then stay in force. What `ret` points to must stay valid until
-     * the next call. */
+     * thread, because storage may hang. Returns 0; or -errno if the settings have an error, which
+     * it has logged, and the old settings stay in force. Memory to which `ret` points must stay
+     * valid until the next call. */
     int (*reload)(void *arg, struct server_options *ret);
     void (*reloaded)(void *arg); /* called on the loop when the new settings have taken effect */
     void *reload_arg;

@@ -193,7 +193,7 @@ static bool joins(const struct ahead_entry *e, const struct ahead_entry *first, 
            e->offset + e->len + GAP_MAX >= begin && e->offset <= end + GAP_MAX;
 }
 
-/* Extend [*begin, *end) by queued neighbours of `first`. */
+/* Set [*begin, *end) to the range of `first`, extended by its queued neighbours. */
 static void find_extent(const struct ahead_entry *first, uint64_t *begin, uint64_t *end)
 {
     bool grown = true;

@@ -162,7 +162,8 @@ int aws_read_file(const char *path, char **ret, size_t *len)
     return 0;
 }
 
-/* The path of a file: the variable, or ~/.aws/NAME. malloc; NULL: there is no home folder. */
+/* Returns the path of a file: the variable, or ~/.aws/NAME. malloc; NULL: there is no home
+ * folder. */
 static char *path_of(const char *variable, const char *name)
 {
     const char *path = aws_variable(variable), *home = aws_variable("HOME");

@@ -191,8 +191,8 @@ static int from_environment(struct credentials *ret, struct plenum_error *err)
               : NOT_CONFIGURED;
 }
 
-/* The configured endpoint of STS; NULL: AWS's. The token must not go to AWS if another service is
- * configured. */
+/* Returns the configured endpoint of STS; NULL: AWS's. The token must not go to AWS if another
+ * service is configured. */
 static const char *sts_endpoint(void)
 {
     const char *own = aws_variable("AWS_ENDPOINT_URL_STS");

@@ -79,7 +79,7 @@ static bool on_body(struct transfer *t, const uint8_t *bytes, size_t len)
     return false; /* the rest of a whole object is not needed */
 }
 
-/* Decide about the end of a range: its last word is the number of bytes. */
+/* Check a finished range request: if it received fewer bytes than requested, it fails. */
 static void end_range(struct exchange *x, int code)
 {
     if (x->code == 0 && !x->checked && code == 0)

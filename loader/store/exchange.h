@@ -24,14 +24,14 @@ struct exchange {
     /* The answer. */
     int code; /* 0; or -errno with `why` set: transfer.done(), answer_check_range() */
     struct store_answer answer;
-    char *body; /* [body_len], owned, NUL-terminated: of an answer that is not the range */
+    char *body; /* [body_len], owned, NUL-terminated: the body, unless it is the range */
     size_t body_len;
     struct plenum_error why;
     bool repeated; /* may_repeat() has allowed it */
 
-    /* Its own. */
+    /* Private to exchange.c. */
     size_t body_cap;
-    uint64_t skip, got; /* bytes before the range, and of it */
+    uint64_t skip, got; /* bytes received before the range, and in it */
     bool checked;
     void *waiter;
     struct exchange *first;           /* of the second request */
@@ -42,7 +42,8 @@ struct exchange {
 /** Start it: 0, and `ended` will be called; or -errno, and it will not, nor leave the bucket. */
 int exchange_start(struct exchange *x, struct plenum_error *err);
 
-/** Run it and wait for its end. `cancel` may be NULL; once it is true, code is -ECANCELED. */
+/** Run an exchange and wait for its end. `cancel` may be NULL; once it is true, the exchange ends
+ * with code -ECANCELED. */
 void exchange_run(struct exchange *x, const atomic_bool *cancel);
 
 /** Has the requested range arrived, or the status of a request without a range? */

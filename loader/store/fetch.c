@@ -217,7 +217,7 @@ static void set_moved(struct fetch_moved *moved, const char *url)
     lock_release(&moved->mu);
 }
 
-/* The absolute URL of a Location, malloc; NULL: out of memory. */
+/* Returns the absolute URL of a Location, malloc; NULL: out of memory. */
 static char *absolute(const char *location, const char *from)
 {
     const char *host = strstr(from, "://");

@@ -23,7 +23,7 @@ static int malformed(const char *name, struct plenum_error *err)
                      name);
 }
 
-/* The server, without a final slash, malloc. */
+/* Returns the server, without a final slash, malloc. */
 static char *find_server(void)
 {
     const char *other = aws_variable("HF_ENDPOINT");

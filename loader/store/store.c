@@ -141,7 +141,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     return r;
 }
 
-/* The query of a page, malloc. */
+/* Returns the query of a page, malloc. */
 static char *page_query(const char *prefix, const char *token)
 {
     char *quoted = place_encode(prefix, true), *after = place_encode(token, true), *query = NULL;

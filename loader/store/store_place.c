@@ -39,7 +39,7 @@ static int parse_bucket(const char *at, size_t len, struct store_place *p, struc
     return p->host ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The length of the host without its port; 0 if it is invalid. */
+/* Returns the length of the host without its port; 0 if it is invalid. */
 static size_t host_length(const char *at, size_t len)
 {
     const char *close = len > 0 && *at == '[' ? memchr(at, ']', len) : NULL;

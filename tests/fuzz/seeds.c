@@ -449,7 +449,8 @@ static void list_seeds(void)
         write_seed(texts[i], 1 + strlen(texts[i] + 1));
 }
 
-/* Write an odd byte and a file, or an even byte and only the Example of the file's one record. */
+/* Write seeds for fuzz_tfrecord.c: an even byte and the Example of one record, or an odd byte and a
+ * whole file. */
 static void tfrecord_seeds(void)
 {
     struct bytes file = {0}, seed = {0};

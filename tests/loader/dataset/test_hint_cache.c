@@ -88,7 +88,7 @@ static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
     return put_from(n, sample, version, hint_cache_get(n, sample, &buffer, &bytes, &len) ? len : 0);
 }
 
-/* The version that is stored; -1: none. Fails the test if it is anything else. */
+/* Returns the version that is stored; -1: none. Fails the test if it is anything else. */
 static int version_of(struct hint_cache *n, uint32_t sample)
 {
     static __thread struct dataset_buffer buffer;
