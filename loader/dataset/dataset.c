@@ -469,7 +469,7 @@ uint32_t dataset_get_cached_set(const struct dataset *dataset)
 
 bool dataset_is_remote(const struct dataset *dataset)
 {
-    return dataset->remote != NULL;
+    return dataset->remote != NULL || dataset->has_remote_sets;
 }
 
 bool dataset_has_images(const struct dataset *dataset)

@@ -152,7 +152,8 @@ uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap
 int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err);
 /** Returns whether the data set has no files, and its pixels are generated (generated:). */
 bool dataset_is_generated(const struct dataset *dataset);
-/** Returns whether it is in a store, so that samples that are needed soon should be announced. */
+/** Returns whether it, or a set of a plan, is in a store, so that samples that are needed soon should
+ *  be announced. */
 bool dataset_is_remote(const struct dataset *dataset);
 /** Identifies the numbering of samples for streams of the disk cache (loader/cache/diskcache.h);
  * UINT32_MAX: its samples are not cached, or it is a plan. */

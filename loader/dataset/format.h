@@ -58,6 +58,7 @@ struct dataset {
     struct datasum sum;                 /* the index's sum, with bad samples and fields */
     uint8_t fingerprint[16];            /* hash of sum */
     struct index_header generated;      /* generated: index.header points to it */
+    bool has_remote_sets;               /* of a plan */
     struct dataset *inner;              /* generated: the data set that labels come from, or NULL */
     struct mixed *mixed;                /* the data sets of a plan (format is NULL), or NULL */
     struct fields fields;               /* requested when it was opened */

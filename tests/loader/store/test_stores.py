@@ -618,6 +618,13 @@ class Stores(unittest.TestCase):
         self.assertIn(want, self.feed(name, loader))
         self.assertLessEqual(self.store.most_in_flight, 4 * 3 + 2)  # samples are not all as large as the mean
 
+    def test_plan_memory(self):
+        """a plan with sets in a store counts and shares the memory for fetching like a data set there"""
+        plan = "set a 1 tar:s3://data/sets/train-000.tar\nset b 1 tar:s3://data/sets/train-001.tar\nlabels stack\n"
+        loader = self.start_loader("--root", "s3://data/sets", "--memory-budget", "500M", "--fetch-memory", "8G")
+        for name in ("tar:s3://data/sets/train-000.tar", plan):
+            self.assertIn("reading its samples takes up to 8", self.feed(name, loader), name)
+
     def test_hub(self):
         """files on the Hugging Face Hub, which redirects"""
         self.store.signed = False
