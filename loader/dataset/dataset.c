@@ -525,3 +525,13 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample)
     if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
         dataset->format->announce(dataset, s);
 }
+
+void dataset_forget_announced(const struct dataset *dataset)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset->has_remote_sets ? dataset_get_sets(dataset, sets) : 0;
+
+    remote_forget_announced(dataset);
+    for (uint32_t i = 0; i < count; i++)
+        remote_forget_announced(sets[i].dataset);
+}

@@ -252,6 +252,9 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  * the read.
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
+/** Announced samples will not be read, because their stream has moved or ended. Other streams that
+ *  share this object may have to fetch theirs again. */
+void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
 /** The data set's hint cache, or NULL if it has none; each set of a plan has its own. Borrowed.

@@ -564,6 +564,12 @@ void remote_announce(const struct dataset *d, const char *path, const struct obj
     store_close(object);
 }
 
+void remote_forget_announced(const struct dataset *d)
+{
+    if (d->remote)
+        store_forget(d);
+}
+
 /* ---- the disk cache ---- */
 
 void remote_announce_range(const struct dataset *d, const struct source *source, uint64_t offset,

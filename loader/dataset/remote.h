@@ -75,6 +75,8 @@ int remote_read(const struct dataset *dataset, const char *path, const struct ob
 /** Fetch an object soon, for remote_read(). */
 void remote_announce(const struct dataset *dataset, const char *path,
                      const struct object_facts *facts);
+/** What was announced will not be read. Has no effect on a data set that is not remote. */
+void remote_forget_announced(const struct dataset *dataset);
 
 /** Has another object beside the archives, such as classes.txt, still this stamp? */
 bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
