@@ -405,6 +405,7 @@ static int open_set(struct dataset *d, uint32_t i, const struct dataset_options 
     if (r < 0)
         return error_prefix(err, r, "set '%s'", plan->name);
     m->count++;
+    d->has_remote_sets = d->has_remote_sets || dataset_is_remote(set->dataset);
     if (dataset_get_warning(set->dataset)[0]) {
         char name[ORDERPLAN_NAME_MAX + 2];
 
