@@ -29,6 +29,13 @@ def refused(stream, code, **weights):
 
 
 warnings.simplefilter("ignore", pyplenum.LoaderWarning)
+os.chdir(os.path.join(folder, str(job.instance_index % 2)))  # with files that differ
+try:
+    pyplenum.Stream(os.path.join(folder, "red"), "rrc(16)", weights={2: "file:w.npy"}, together=True, loader=loaders)
+except pyplenum.PlenumError as error:
+    assert error.errno == errno.EINVAL and "plans differ" in error.strerror, error
+else:
+    raise AssertionError("different weights of samples were accepted")
 with open(os.path.join(folder, "plan"), encoding="utf-8") as file:
     plan = file.read()
 with pyplenum.Stream(plan, "rrc(16) flip(0.5)", seed=5, micro_batch=4, epochs=2, together=True,
@@ -43,7 +50,6 @@ with pyplenum.Stream(plan, "rrc(16) flip(0.5)", seed=5, micro_batch=4, epochs=2,
             said.append(refused(stream, errno.EBADMSG, at={at: {"red": 1 + first, "blu": 3}}))
             missing = os.path.join(folder, "w.npy") if first else "/nowhere/w.npy"
             said.append(refused(stream, errno.EBADMSG, at={at: {"red": 1, "blu": 3}}, weights={"red": {20: missing}}))
-            os.chdir(os.path.join(folder, str(job.instance_index % 2)))  # with files that differ
             said.append(refused(stream, errno.EBADMSG, weights={"red": {30: "file:w.npy"}}))
             if first:
                 os.kill(victim, signal.SIGKILL)

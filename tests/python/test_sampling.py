@@ -713,6 +713,7 @@ class StreamTest(unittest.TestCase):
         self.save("job/w.npy", [1 + s % 3 for s in range(len(self.labels_of("red")))])
         self.save("job/v.npy", [1 + s % 5 for s in range(len(self.labels_of("blu")))])
         folder = os.path.join(self.folder.name, "job")
+        os.symlink(self.data["red"], os.path.join(folder, "red"))
         with open(os.path.join(folder, "plan"), "w", encoding="utf-8") as f:
             f.write(f"set red 3 {self.data['red']}\nset blu 1 {self.data['blu']}\nblock 16\nepoch 320\n")
         for count in (2, 4):
