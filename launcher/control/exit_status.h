@@ -8,6 +8,7 @@
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {
     STATUS_USAGE = 2,
+    STATUS_STUCK = 93,   /* several starts made no progress */
     STATUS_HOSTS = 96,   /* too few hosts are ready */
     STATUS_OUTPUT = 123, /* the job succeeded, but some output could not be written */
     STATUS_TIMEOUT = 124,
