@@ -15,6 +15,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/host/script.c %D%/host/script.h \
 	%D%/host/signals.c %D%/host/signals.h \
 	%D%/host/sweep.c %D%/host/sweep.h \
+	%D%/job/advance.c %D%/job/advance.h \
 	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/elastic.c %D%/job/elastic.h \

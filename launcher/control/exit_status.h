@@ -9,6 +9,7 @@
 enum {
     STATUS_USAGE = 2,
     STATUS_STOPPED = 75, /* EX_TEMPFAIL: the programs stopped as requested, and can continue */
+    STATUS_STUCK = 93,   /* several starts made no progress */
     STATUS_HOSTS = 96,   /* too few hosts are ready */
     STATUS_OUTPUT = 123, /* the job succeeded, but some output could not be written */
     STATUS_TIMEOUT = 124,

@@ -24,6 +24,7 @@
 #include "common/util/util.h"
 #include "launcher/control/environ.h"
 #include "launcher/host/host.h"
+#include "launcher/job/advance.h"
 #include "launcher/job/elastic.h"
 #include "launcher/job/job_hosts.h"
 #include "launcher/job/mpirun.h"
@@ -39,6 +40,8 @@
 #include "launcher/remote/ready.h"
 #include "launcher/control/exit_status.h"
 #include "launcher/values/topology.h"
+
+enum { MS_PER_S = 1000 };
 
 /* Place all hosts on the given topologies: one for all, or one each. */
 static int place_on_given(const struct cmdline *options, struct plan *plan,
@@ -236,18 +239,17 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
 
 /* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
  * once does not help a program that fails at once. 0, or the signal that ended the job. */
-static int rest(const struct supervise_job *job, bool ran, struct pause *pause)
+static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
-    unsigned seconds = pause_next(pause, ran, now > job->attempt_ns ? now - job->attempt_ns : 0);
 
-    left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
-    left = min_u64(seconds, left);
-    if (left == 0)
+    left = left > now ? (left - now) / NS_PER_MS + MS_PER_S : 0;
+    ms = min_u64(ms, left);
+    if (ms == 0)
         return 0;
-    log_warn("not yet: trying again in %u s", (unsigned)left);
-    return pause_until(now + left * NS_PER_SEC);
+    log_warn("not yet: trying again in %u s", (unsigned)((ms + MS_PER_S / 2) / MS_PER_S));
+    return pause_until(now + ms * NS_PER_MS);
 }
 
 static void tell_replaced(const struct plan *plan, const char *why)
@@ -265,6 +267,7 @@ struct attempts {
     struct ready ready;
     struct mpirun_program mpirun;
     struct pause pause;
+    struct advance advance;
     sigset_t mask;           /* the signal mask before anything changed it */
     struct elastic *elastic; /* borrowed; NULL: all hosts are needed, in every attempt */
     bool replaced;           /* plenumrun's own starter has replaced mpirun */
@@ -314,6 +317,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
                 .umask = get_umask()},
     };
+    advance_begin(&all->advance, options->progress_file);
     (void)sigprocmask(SIG_SETMASK, NULL, &all->mask);
 }
 
@@ -446,6 +450,55 @@ static int attempt(struct attempts *all)
     }
 }
 
+/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
+ * at all if it has, and otherwise by its duration. */
+static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
+{
+    const struct supervise_job *job = &all->job;
+    uint64_t now = time_now_ns(), draw = 0;
+
+    if (!all->result.ran || made == ADVANCE_UNKNOWN)
+        return (uint64_t)MS_PER_S * pause_next(&all->pause, all->result.ran,
+                                               now > job->attempt_ns ? now - job->attempt_ns : 0);
+    all->pause = (struct pause){.failures = 0};
+    if (made == ADVANCE_MADE)
+        return 0;
+    (void)random_bytes(&draw, sizeof(draw));
+    return advance_pause_ms(all->advance.idle, draw);
+}
+
+/* Find out whether an attempt has made progress, if the user wants to know. */
+static enum advance_made note_progress(struct attempts *all)
+{
+    const struct cmdline *options = all->options;
+    enum advance_made made;
+
+    if (!all->result.ran || (options->max_idle_restarts == 0 && !options->progress_file))
+        return ADVANCE_UNKNOWN;
+    made = advance_note(&all->advance, all->result.step);
+    if (made == ADVANCE_UNKNOWN && !all->advance.warned) {
+        all->advance.warned = true;
+        log_warn("--max-restarts-without-progress has no effect: the program does not report its "
+                 "steps, so name its checkpoint with --progress-file");
+    }
+    return made;
+}
+
+/* The job has started too often without progress. */
+static int give_up(const struct attempts *all)
+{
+    const char *file = all->advance.file;
+    char why[200];
+
+    (void)snprintf(why, sizeof(why),
+                   "%u start%s in a row made no progress (--max-restarts-without-progress)",
+                   all->advance.idle, all->advance.idle == 1 ? "" : "s");
+    log_error("%s: %s%s; the job is not started again", why, file ? file : "no step",
+              file ? " has not changed" : " was taken that an earlier start had not taken");
+    supervise_not_started(&all->job, STATUS_STUCK, why);
+    return STATUS_STUCK;
+}
+
 /* Run the job, and restart it if it has failed and may be restarted. */
 static int run_job(const struct cmdline *options, struct elastic *elastic, struct plan *plan)
 {
@@ -462,12 +515,17 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         return STATUS_LAUNCH;
     }
     for (;;) {
+        enum advance_made made;
         int signal;
 
         status = attempt(&all);
         if (!all.result.again || job->restart_count >= options->max_restarts)
             return status;
-        signal = rest(job, all.result.ran, &all.pause);
+        made = note_progress(&all);
+        if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
+            all.advance.idle >= options->max_idle_restarts)
+            return give_up(&all);
+        signal = rest(job, get_pause_ms(&all, made));
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until its handler is installed */

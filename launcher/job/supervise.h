@@ -49,8 +49,9 @@ struct supervise_job {
 };
 
 struct supervise_result {
-    bool again;                 /* the job may be restarted */
-    bool ran;                   /* its programs started */
+    bool again;    /* the job may be restarted */
+    bool ran;      /* its programs started */
+    uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
     char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
      * starter may replace it. */

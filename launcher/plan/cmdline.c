@@ -567,6 +567,10 @@ static const struct option_def defs[] = {
      .help = "restart the job at most N times if an instance fails or a host is lost (default: "
              "0)"},
 
+    {"max-restarts-without-progress", 0, "N", OPTION_U32, FIELD(max_idle_restarts), 1, COUNT_MAX,
+     .help = "end the job after N starts in a row without progress (default: no limit)"},
+    {"progress-file", 0, "FILE", OPTION_TEXT, FIELD(progress_file),
+     .help = "the program's checkpoint: a start that has written it has made progress"},
     {"wait-hosts", 0, "TIME", OPTION_DURATION, FIELD(wait_hosts_ns), 0, LIMIT_MAX,
      .help = "with --num-hosts or --min-hosts: wait at most this long until enough hosts are ready "
              "(default: 0 for the first start, 10m for a restart)"},
@@ -635,9 +639,10 @@ const struct options_program cmdline_program = {
                "and leave nothing behind.",
     .footer = "Exit status: that of the instance that failed first, or 128 plus the number of\n"
               "the signal that ended it; 2 usage error; 75 stopped as requested, start it\n"
-              "again to continue; 96 too few hosts are ready; 123 output or the result was\n"
-              "lost; 124 --timeout or --stop-timeout; 125 the job could not be started or a\n"
-              "host was lost; 126 the program cannot be executed; 127 there is no such program.",
+              "again to continue; 93 no progress; 96 too few hosts are ready; 123 output or\n"
+              "the result was lost; 124 --timeout or --stop-timeout; 125 the job could not be\n"
+              "started or a host was lost; 126 the program cannot be executed; 127 there is no\n"
+              "such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,

@@ -65,6 +65,8 @@ struct cmdline {
     struct limits limits;
     struct stop_settings stop;
     uint32_t max_restarts;
+    uint32_t max_idle_restarts; /* --max-restarts-without-progress; 0: no limit */
+    const char *progress_file;
     uint32_t max_host_failures;
     uint64_t wait_hosts_ns; /* CMDLINE_NO_WAIT: not given */
 
