@@ -11,6 +11,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/data/png_depth.h \
 	%D%/data/text_mode.c %D%/data/text_mode.h \
 	%D%/job/departed.c %D%/job/departed.h \
+	%D%/job/jobctl.c %D%/job/jobctl.h \
 	%D%/job/jobloader.c %D%/job/jobloader.h \
 	%D%/job/jobloader_clients.c \
 	%D%/job/jobloader_find.c \

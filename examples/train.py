@@ -16,7 +16,8 @@ samples on any number of processes, and the same loss, up to rounding.
 A checkpoint holds weights, optimizer and the position in the stream. A run that is killed and resumes from it repeats
 the uninterrupted run: it has the same samples in every step and, with one or two processes, the same weights to the
 last bit. (With more processes, DistributedDataParallel adds up in a different order in its first step.) The number of
-processes may change.
+processes may change. When plenumrun receives SIGTERM or SIGUSR1, because the hosts are taken away, all processes stop
+before the same step, write a checkpoint and end, and plenumrun exits with status 75.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
@@ -112,6 +113,13 @@ class Run:
         self.step = 0
         self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
         self.delivered = 0  # of those delivered to this process since then
+        self.stopped = False
+
+    def stops(self) -> bool:
+        """Should all processes stop before the next step, to resume later? With torchrun, they cannot agree on one."""
+        agree = self.job.num_instances == 1 or self.job.launcher == "plenumrun"
+        self.stopped = agree and self.job.should_stop(self.step)
+        return self.stopped
 
     def total_hash(self) -> int:
         """Return the hash of all batches delivered to all processes. A collective."""
@@ -150,7 +158,7 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
     log = open(args.log, "a" if run.step else "w", buffering=1) if args.log and first else None
     exchange = None
     begin, first_step = time.monotonic(), run.step
-    while run.step < args.steps:
+    while run.step < args.steps and not run.stops():
         for images, labels, samples, hash_of_batch in run.loader:  # to the end of an epoch
             run.optimizer.zero_grad()
             output = model(images.to(dtype))
@@ -171,7 +179,7 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
                 print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
             if args.checkpoint_every and run.step % args.checkpoint_every == 0:
                 run.save()
-            if run.step >= args.steps:
+            if run.step >= args.steps or run.stops():  # before the next batch is taken
                 break
     elapsed, stats = time.monotonic() - begin, run.loader.stats
     if first and run.step > first_step:
@@ -241,7 +249,9 @@ def main() -> int:
     total = run.total_hash()
     if job.instance_index == 0:
         print(f"hash {total:016x}  weights {digest(model)}")
-    if args.evaluate:
+    if run.stopped and job.instance_index == 0:
+        print(f"stopped before step {run.step}")
+    elif args.evaluate and not run.stopped:
         evaluate(args, run, model, dtype)
     loader.close()
     if dist.is_initialized():

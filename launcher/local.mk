@@ -24,6 +24,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/instance_plans.c \
 	%D%/job/instances.c \
 	%D%/job/job_hosts.c %D%/job/job_hosts.h \
+	%D%/job/job_socket.c \
 	%D%/job/launch.c %D%/job/launch.h \
 	%D%/job/local.c %D%/job/local.h \
 	%D%/job/mpirun.c %D%/job/mpirun.h \

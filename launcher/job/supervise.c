@@ -551,7 +551,8 @@ enum {
     FD_OUTPUT,
     FD_LOADERS,
     FD_PLACE,
-    FD_INPUT,
+    FD_SOCKET,
+    FD_INPUT = FD_SOCKET + 1 + JOB_CLIENTS_MAX,
     FD_PEERS = FD_INPUT + INPUT_FDS
 };
 
@@ -567,6 +568,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
                &fds[FD_INPUT]);
     fds[FD_LOADERS] = (struct pollfd){.fd = remote_loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
+    job_socket_fill(s, &fds[FD_SOCKET]);
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -614,6 +616,7 @@ static int turn(struct supervisor *s)
         read_status(s);
     if (fds[FD_OUTPUT].revents)
         instances_send_credit(s);
+    job_socket_dispatch(s, &fds[FD_SOCKET]);
     read_input(s, &fds[FD_INPUT]);
     remote_loaders_dispatch(s->loaders);
     if (fds[FD_PLACE].revents)
@@ -714,6 +717,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].tail);
         free(s->instances[i].loader);
     }
+    job_socket_close(s);
     stop_fini(s);
     free(s->instances);
     free(s->shown);
@@ -768,6 +772,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .plan = job->plan,
         .listener = -1,
         .signal_fd = -1,
+        .socket = {.listener = -1},
         .starter = {.status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,

@@ -6,6 +6,7 @@
 #define LAUNCHER_SUPERVISE_PRIV_H
 
 #include <assert.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -99,6 +100,19 @@ struct stop {
     struct stop_command command;
 };
 
+enum { JOB_CLIENTS_MAX = 8 };
+
+/* plenumctl job, connected (job_socket.c). */
+struct job_socket {
+    int listener; /* -1: none */
+    struct job_client {
+        struct frame_conn conn;
+        uint64_t until; /* when it is dropped */
+        bool answered;
+    } clients[JOB_CLIENTS_MAX];
+    size_t count;
+};
+
 struct supervisor {
     const struct supervise_job *job;
     struct plan *plan;
@@ -141,6 +155,7 @@ struct supervisor {
     uint64_t input_in_flight;
 
     struct stop stop;
+    struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
     int interrupts; /* how often the user has interrupted the job */
@@ -267,6 +282,15 @@ uint64_t stop_next_due(const struct supervisor *s);
 /** 1 + the step at which programs were told to stop; 0: none was. */
 uint64_t stop_get_step(const struct supervisor *s);
 
+/* ---- job_socket.c ---- */
+
+/** Begin to answer plenumctl job. Without the socket, the job runs all the same. */
+void job_socket_open(struct supervisor *s);
+void job_socket_close(struct supervisor *s);
+/** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
+void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
+void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
+
 /* ---- failure.c ---- */
 
 /** Find the program that failed first: of several that failed in a row, the one with the earliest
@@ -281,6 +305,8 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result: 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
+/** An instance's state, as one word. */
+const char *result_state(const struct instance *inst);
 /** A table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */
 char *result_table(const struct supervisor *s);
