@@ -8,13 +8,14 @@
 #include "common/util/util.h"
 
 enum {
-    MARK_S = 30,       /* between two places from which the rate is computed */
+    MARK_S = 30,       /* between two marks from which the rate is computed */
     EPOCH_S = 600,     /* a new stream is assumed to take this long for an epoch */
-    OVERDUE_PART = 4,  /* a use is overdue after this part of an epoch */
-    SETTLED_MS = 1000, /* the rate is not computed from less */
-    STOPPED_PART =
-        4,          /* without a request for this part of the measured time, a stream has stopped */
-    LOOKS_MAX = 64, /* positions of a repeated sample that are looked at; the next counts as used */
+    OVERDUE_PART = 4,  /* a use is overdue after a quarter of an epoch */
+    SETTLED_MS = 1000, /* the rate is not computed from less time */
+    /* A stream has stopped if it sends no request for a quarter of the measured time. */
+    STOPPED_PART = 4,
+    /* Positions of a repeated sample that are examined; the one after them counts as used. */
+    LOOKS_MAX = 64,
 };
 
 void course_init(struct course *c, const struct course_order *order, uint64_t now_ns)
@@ -74,7 +75,7 @@ void course_advance(struct course_stream *s, struct order_place begin, struct or
     bool starts = c->at == 0;
 
     /* Batches are requested again after a loader was lost. Only a step back by half an epoch means
-     * that the stream has moved. */
+     * that the stream has jumped. */
     if (to > s->at || from + c->stride / 2 < s->at)
         s->at = to;
     if (starts) /* a stream that resumes has not come from position 0 */
@@ -83,7 +84,7 @@ void course_advance(struct course_stream *s, struct order_place begin, struct or
         note_place(c, s->at, now_ns);
 }
 
-/* Does a stream of the course use the position of an epoch, and has not requested it yet? */
+/* Does a stream of the course use this position of the epoch, and has it not requested it yet? */
 static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
 {
     const struct order_steps *steps = &c->order.steps;
@@ -114,8 +115,8 @@ static uint64_t next_between(const struct course *c, uint64_t epoch, uint64_t fr
     return from < to && most < to ? epoch * c->stride + most : COURSE_NEVER;
 }
 
-/* The first use within an epoch, or COURSE_NEVER. All streams have requested the positions before
- * `least`. */
+/* Returns the first use within an epoch, or COURSE_NEVER. All streams have requested the positions
+ * before `least`. */
 static uint64_t next_in(const struct course *c, uint64_t epoch, uint32_t sample, uint64_t least)
 {
     const struct order *o = &c->order.order;

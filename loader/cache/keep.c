@@ -3,19 +3,20 @@
  *
  * Each course (course.h) has a heap of the entries that it uses before any other course does, with
  * the farthest use at the top. A use is a position on the course's own axis, so an entry's rank
- * never changes while it waits, whatever the rate of its stream is; rates only compare the tops of
- * several heaps. One more heap has the entries without a known use: they go first, the one that was
- * not used for the longest time before the others.
+ * never changes while it waits, whatever the rate of its stream is; rates are only needed to
+ * compare the tops of several heaps. One more heap has the entries without a known use. These are
+ * removed first, in the order of their last use.
  *
- * Opening a stream can only bring uses nearer. So ranks are upper bounds: before an entry becomes a
- * victim, its use is computed again if a stream has opened since, and it is kept if that has come
- * nearer. The result is exact, without going through all entries. Uses that were passed without
- * being requested are found by a hand that looks at some entries with each call.
+ * Opening a stream can only bring uses nearer. So ranks are upper bounds: if a stream has opened
+ * since an entry was ranked, its use is computed again before it becomes a victim, and the entry is
+ * kept if the use has come nearer. The result is exact, although not all entries are visited. Uses
+ * that were passed without being requested are found by a "hand", which examines a few entries with
+ * each call.
  *
- * If one course uses a data set, its uses are compared in whole epochs. With the same number of
- * hits, the samples in the cache then stay the same, instead of being replaced by those that come
- * soon, and misses are spread over the epoch. In the same epoch, the larger sample goes first,
- * which saves more requests. */
+ * If one course uses a data set, its uses are compared in whole epochs. The number of hits does not
+ * change, but the samples in the cache then stay, instead of being replaced by those that are
+ * needed soon, and misses are spread over the epoch. Within an epoch, the larger sample is removed
+ * first, because that saves more requests. */
 #include "config.h"
 
 #include "loader/cache/keep.h"
@@ -31,24 +32,26 @@
 #include "common/util/util.h"
 
 enum {
-    HEAPS = 16, /* for courses, and the first one for entries without a known use */
+    HEAPS = 16, /* those of courses, after the first one for entries without a known use */
     UNKNOWN = 0,
-    NO_HEAP = HEAPS, /* a new entry */
+    NO_HEAP = HEAPS, /* the entry is new */
     FREE = HEAPS + 1,
     TABLE_MIN = 1024,
     ENTRIES_MAX = 1 << 26,
-    TRIES = 32,          /* entries whose use is computed again for one victim */
-    HAND_STEPS = 2,      /* entries that the hand looks at with each call */
-    FORGOTTEN_S = 86400, /* after this time, others without a known use replace an unknown one */
+    TRIES = 32,     /* the most entries whose use is computed again to find one victim */
+    HAND_STEPS = 2, /* entries that the hand examines with each call */
+    /* An entry without a known use that was not used for this long gives way to others without
+     * one. */
+    FORGOTTEN_S = 86400,
 };
 
 struct keep_entry {
     struct keep_key key;
     uint64_t hash;
-    uint64_t use; /* the next one; without a known use: seconds of its last one */
+    uint64_t use; /* the next use; if it is not known, the time in seconds of the last one */
     uint64_t set;
     uint32_t len, number;
-    uint32_t chain;   /* in the table, or of free entries */
+    uint32_t chain;   /* the next entry in its chain of the table, or in the list of free entries */
     uint32_t heap_at; /* index in its heap */
     uint16_t generation;
     uint8_t heap;
@@ -64,7 +67,7 @@ struct keep_heap {
 
 struct keep {
     struct keep_entry *entries;
-    size_t count, cap; /* numbers in use or free */
+    size_t count, cap; /* count: numbers in use or free */
     uint32_t first_free, *table;
     size_t table_size; /* a power of two */
     uint64_t used, live, blocks, most;
@@ -80,7 +83,7 @@ static uint64_t blocks_of(uint32_t len)
 
 /* ---- heaps ---- */
 
-/* Does entry `a` go before `b` of the same heap? */
+/* Is entry `a` removed before `b` of the same heap? */
 static bool goes_first(const struct keep *k, const struct keep_entry *a, const struct keep_entry *b)
 {
     const struct keep_heap *h = &k->heap[a->heap];
@@ -196,7 +199,8 @@ static bool is_key(const struct keep_key *a, const struct keep_key *b)
     return a->word[0] == b->word[0] && a->word[1] == b->word[1];
 }
 
-/* Make room for another entry in the table. Without memory, its chains become longer. */
+/* Make room for another entry in the table. If there is no memory, the table's chains become
+ * longer. */
 static void grow_table(struct keep *k)
 {
     size_t size = 2 * k->table_size;
@@ -304,7 +308,7 @@ bool keep_restore(struct keep *k, uint32_t entry, const struct keep_bytes *bytes
     if (enter_heap(k, entry, UNKNOWN) == 0)
         return true;
     keep_remove(k, entry);
-    k->first_free = KEEP_NONE; /* keep_restored() finds them */
+    k->first_free = KEEP_NONE; /* keep_restored() finds the free numbers */
     return false;
 }
 
@@ -374,7 +378,7 @@ static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint6
     return course_wait_ns(&h->course, use, now_ns);
 }
 
-/* Returns the heap whose top goes first, or NULL if there are no entries. */
+/* Returns the heap whose top is removed first, or NULL if there are no entries. */
 static struct keep_heap *victims_heap(struct keep *k, uint64_t now_ns)
 {
     struct keep_heap *best = NULL;
@@ -529,7 +533,7 @@ struct course_stream *keep_open_stream(struct keep *k, const struct course_order
     return s;
 }
 
-/* Move all entries of a heap to those without a known use, where they are ranked again. */
+/* Move all entries of a heap to the heap without known uses. They are ranked again from there. */
 static void forget_uses(struct keep *k, struct keep_heap *h, uint64_t now_ns)
 {
     while (h->count > 0) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_cache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writer.
+/* sample_cache.c - combines the choice of samples (keep.h), their files (shelf.h), and a thread
+ * that writes.
  *
- * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
- * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
- * the order of decisions; so the place of a removed record is erased before it is written again. If
- * the disk cannot keep up, ranges are not added.
+ * A reader finds an entry under the lock, and reads its record without it: if the record is erased
+ * meanwhile, its checksum is wrong and its entry is gone. A fetched range is copied and written
+ * later, by one thread, in the order of decisions; so a removed record is erased before its place
+ * is written again. If the disk cannot keep up, ranges are not added.
  *
  * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
  * hour. */
@@ -33,7 +34,7 @@ enum {
     READS_MEAN = 32,
 };
 
-/* Something to write, or, without bytes, to erase. */
+/* A record to write; or, without bytes, one to erase. */
 struct shelf_job {
     struct list link;
     uint32_t entry;
@@ -47,7 +48,7 @@ static struct {
     struct shelf *shelf;
     char *folder; /* or NULL */
     pthread_t writer;
-    /* Holding mu. Innermost lock. */
+    /* Protected by mu, the innermost lock. */
     struct lock mu;
     pthread_cond_t work;
     struct keep *keep;
@@ -56,9 +57,9 @@ static struct {
     bool stop;
     struct sample_cache_counts counts;
     uint64_t paused_until_ns, pause_s;
-    uint64_t read_ns; /* moving mean, like the number below of reads since the last pause */
+    uint64_t read_ns; /* moving mean of the time of a read */
     unsigned reads;
-    bool only_writes; /* a disk that is full can be read */
+    bool only_writes; /* the disk is full, and can only be read */
     struct plenum_error news;
     bool has_news;
 } cache = {.mu = LOCK_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
@@ -130,7 +131,7 @@ bool sample_cache_get_news(struct plenum_error *ret)
 
 /* ---- the writer ---- */
 
-/* Queue a job; `content` NULL: to erase the entry. Returns 0 or -ENOMEM. */
+/* Queue a job that writes an entry, or erases it if `content` is NULL. Returns 0 or -ENOMEM. */
 static int add_job(uint32_t entry, const struct keep_bytes *bytes, const void *content)
 {
     size_t len = content ? bytes->len : 0;
@@ -150,7 +151,8 @@ static int add_job(uint32_t entry, const struct keep_bytes *bytes, const void *c
     return 0;
 }
 
-/* If there is no memory, the record stays on disk until its place is used again. */
+/* Queue the erasure of an entry. If there is no memory, its record stays on the disk until its
+ * place is reused. */
 static void erase_later(void *arg, uint32_t entry)
 {
     (void)arg;
@@ -163,7 +165,7 @@ static void evict(void *arg, uint32_t entry)
     erase_later(arg, entry);
 }
 
-/* Not holding mu. */
+/* Write or erase a record. Call it without mu. */
 static int run_job(struct shelf_job *job)
 {
     if (job->bytes.len == 0)
@@ -229,7 +231,7 @@ static bool is_cacheable(const struct sample_cache_range *r)
            atomic_load(&cache.open);
 }
 
-/* Find an entry that can be read, or KEEP_NONE. */
+/* Find an entry that can be read. Returns KEEP_NONE if there is none. */
 static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
 {
     uint32_t entry;
@@ -239,13 +241,15 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
     return entry != KEEP_NONE && keep_get(cache.keep, entry, ret) ? entry : KEEP_NONE;
 }
 
-/* Find a range that can be read: its entry with the entry's bytes, or KEEP_NONE. */
+/* Find the entry of a range that can be read, and get its bytes. Returns KEEP_NONE if there is
+ * none. */
 static uint32_t find_range(const struct sample_cache_range *range, struct keep_bytes *ret)
 {
     struct keep_key key;
     uint32_t entry;
 
-    if (!is_cacheable(range)) /* first: without a cache, a read must not cost a hash */
+    if (!is_cacheable(
+            range)) /* checked first, so that a read without a cache does not cost a hash */
         return KEEP_NONE;
     key = key_of(range);
     lock_acquire(&cache.mu);
@@ -272,7 +276,7 @@ static void note_disk(int code, uint64_t begin_ns)
     if (code < 0 && code != -EBADMSG)
         pause_use(code);
     if (begin_ns < cache.paused_until_ns)
-        return; /* it says nothing about the time after the pause */
+        return; /* such a read says nothing about the disk after the pause */
     cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + time_now_ns() - begin_ns) / READS_MEAN;
     cache.reads++;
     if (cache.read_ns > SLOW_MS * NS_PER_MS)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.c - records in sparse files.
+/* shelf.c - stores records in sparse files.
  *
  *     file NNNN.samples    header | row 0 | row 1 | ...        | record 0 ...   | record 1 ...
  *                          0        4096                         1 MiB            17 MiB
  *
- * Each record has a place of SHELF_RECORD_MAX bytes of its own, most of which is a hole. So the
- * file system is the allocator: erasing a record frees its blocks, its place is used again, and
- * nothing is ever moved. A row says which bytes a place holds; reading the rows is all that a start
- * needs.
+ * Each record has its own place of SHELF_RECORD_MAX bytes, most of which is a hole. So the file
+ * system is the allocator: erasing a record frees its blocks, its place is reused, and records are
+ * never moved. A row says which bytes a place holds; at the start, only the rows are read.
  *
- * Nothing is synced. After a crash, a row or a record may be missing or wrong, which their
- * checksums show: a row is bound to its place, and a record to its key. A record is written before
- * its row, and a row is erased before its record. */
+ * Nothing is synced. After a crash, a row or a record may be missing or wrong. Checksums show that:
+ * a row is bound to its place, and a record to its key. A record is written before its row, and a
+ * row is erased before its record. */
 #include "config.h"
 
 #include "loader/cache/shelf.h"
@@ -39,29 +38,29 @@ enum {
     FORMAT = 2,
     ROWS_AT = 4096,
     RECORDS_AT = 1 << 20,
-    FREE_PART = 20,    /* this part of the disk is left to others */
-    FREE_CHECKED = 32, /* writes between two checks of that */
+    FREE_PART = 20,    /* a twentieth of the disk stays free for others */
+    FREE_CHECKED = 32, /* writes between two checks of the free space */
 };
 
 struct shelf_header {
     uint8_t magic[8];
     uint32_t version, rows;
     uint64_t record_max;
-    uint64_t check; /* of the fields above */
+    uint64_t check; /* checksum of the fields above */
 };
 
 struct shelf_row {
     struct keep_key key;
     uint64_t hash, set;
-    uint32_t len, number; /* number: of the sample in its set */
-    uint64_t check;       /* of the fields above, with the number as the seed */
+    uint32_t len, number; /* number: the sample's number in its set */
+    uint64_t check;       /* checksum of the fields above, with the record's number as the seed */
 };
 
 static const struct shelf_row empty;
 
 struct shelf {
     int folder, lock;
-    unsigned writes;             /* since the free space was checked; the writer's */
+    unsigned writes; /* writes since the free space was checked; only the writer uses it */
     atomic_int fds[SHELF_FILES]; /* one more than the descriptor; 0: there is no file */
 };
 
@@ -110,7 +109,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Is so little of the disk free that it belongs to others? Checked from time to time. */
+/* Is so little of the disk free that nothing may be added? The space is checked only from time to
+ * time. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -125,7 +125,7 @@ static void name_file(unsigned file, char ret[32])
     (void)snprintf(ret, 32, "%04u.samples", file);
 }
 
-/* Create a file, or replace one that is not ours: its descriptor or -errno. */
+/* Create a file, or replace one that is not ours. Returns its descriptor or -errno. */
 static int make_file(const struct shelf *s, const char *name)
 {
     int fd;
@@ -139,7 +139,7 @@ static int make_file(const struct shelf *s, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Create a file with a header: its descriptor or -errno. */
+/* Create a file with a header. Returns its descriptor or -errno. */
 static int create_file(struct shelf *s, unsigned file)
 {
     struct shelf_header h = make_header();
@@ -152,7 +152,7 @@ static int create_file(struct shelf *s, unsigned file)
         return fd;
     r = io_pwrite_all(fd, &h, sizeof(h), 0);
     if (r == 0)
-        r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
+        r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* fails if the file system cannot do this */
     if (r < 0) {
         if (s->folder >= 0)
             (void)unlinkat(s->folder, name, 0);
@@ -220,7 +220,7 @@ int shelf_erase(struct shelf *s, uint32_t number)
 
 /* ---- the start ---- */
 
-/* Free the space of records without a row: their writer was killed. */
+/* Free the space of records without a row, whose writer was killed. */
 static void free_rowless(const struct shelf *s, unsigned file, const struct shelf_row *rows)
 {
     int fd = file_of(s, file * SHELF_ROWS);
@@ -237,7 +237,7 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
-/* Report the rows of a file, and erase those that are damaged or not wanted. */
+/* Report the rows of a file, and erase those that are damaged or that `found` rejects. */
 static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
     struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
@@ -266,7 +266,7 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
-/* Does a file hold records that no other user can have changed? */
+/* Does a file have our format, and could no other user change it? */
 static bool is_ours(int fd)
 {
     struct shelf_header h, want = make_header();
@@ -276,7 +276,7 @@ static bool is_ours(int fd)
            io_pread_all(fd, &h, sizeof(h), 0) == 0 && memcmp(&h, &want, sizeof(h)) == 0;
 }
 
-/* Open a file of an earlier loader, if it is there. */
+/* Open a file of an earlier loader, if there is one. */
 static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
     char name[32];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_cache.c - plenumctl cache: the contents of a loader's cache, and what it has saved. */
+/* cmd_cache.c - plenumctl cache: shows the contents of a loader's cache, and what it has saved. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 struct cache_arguments {
     bool json;
-    double price; /* of a million requests */
+    double price; /* price of a million requests */
 };
 
 static int parse_price(void *target, const char *value, struct plenum_error *err)

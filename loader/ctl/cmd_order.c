@@ -220,7 +220,7 @@ static const char *split_set(const struct dataset *d, const char *name, uint32_t
     return *set == UINT32_MAX ? name : name + len + 1;
 }
 
-/* Find the positions of the samples with a path, which several sets of a plan may have. */
+/* Find the positions of the samples with this path, which may occur in several sets of a plan. */
 static int find_path(const struct ctl_stream *s, const struct order_arguments *a,
                      struct found_positions *found, struct plenum_error *err)
 {
@@ -312,7 +312,7 @@ struct host {
 /* What an epoch shows of one set of a plan. */
 struct set_share {
     char name[64];
-    uint32_t first, positions; /* its first sample, and positions of a pass */
+    uint32_t first, positions; /* the set's first sample, and its positions per pass */
     uint64_t samples, shown;
 };
 
@@ -338,7 +338,7 @@ static void count_set(struct run *run, uint32_t sample)
     run->sets[set].shown++;
 }
 
-/* Count how much the instances [first, first + count) read in an epoch. */
+/* Count what the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {
@@ -522,7 +522,7 @@ out:
     return r;
 }
 
-/* Is a part of the order listed, rather than a run summarised? */
+/* Does the command list a part of the order, rather than summarise a run? */
 static bool lists(const struct order_arguments *a)
 {
     return a->positions || a->count || a->has_step || a->sample;

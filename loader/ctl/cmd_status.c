@@ -256,7 +256,7 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
     r = add_abstract(l, err);
     if (r < 0)
         return r;
-    /* The message then says that there is no loader there. */
+    /* With this host's address, the error will say that there is no loader. */
     return l->count > 0 ? 0 : add_found(l, host, err);
 }
 
@@ -303,7 +303,7 @@ static bool is_gone(int code)
 }
 
 /* Show the loaders, each with its address if there are several. Loaders that have ended meanwhile
- * are skipped as long as one is left. A loader that does not answer is reported, and makes the exit
+ * are skipped, unless none is left. A loader that does not answer is reported, and makes the exit
  * status 1. */
 static int show(const struct loaders *l, const struct ctl_status_view *view,
                 struct plenum_error *err)

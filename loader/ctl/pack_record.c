@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.c - a text file with one entry per line, whose words are separated by tabs:
+/* pack_record.c - reads and writes the record, a text file with one entry per line, whose words are
+ * separated by tabs:
  *
  *     plenum-pack  3
  *     source       FINGERPRINT  SAMPLES

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* plan_fetch.c - a sample is a request unless neighbours are read together: with shuffle=none, or
- * with block:B, where the blocks of a window are in the look-ahead at the same time. */
+/* plan_fetch.c - counts requests. Each sample is one request, unless neighbours are read together:
+ * with shuffle=none, or with block:B, where the look-ahead covers the blocks of a window at the
+ * same time. */
 #include "config.h"
 
 #include "loader/ctl/plan_fetch.h"
@@ -16,7 +17,7 @@ enum {
     AHEAD = 1024,          /* samples that are requested in advance */
 };
 
-/* How many neighbours a request fetches. */
+/* Returns the number of neighbours that one request fetches. */
 static uint64_t joined(const struct order *order, uint64_t mean)
 {
     uint64_t most = max_u64(REQUEST_MAX / max_u64(mean, 1), 1);
@@ -26,7 +27,7 @@ static uint64_t joined(const struct order *order, uint64_t mean)
         return 1;
     if (order->shuffle == ORDER_NONE)
         return min_u64(most, ahead);
-    /* of a window of blocks, the look-ahead has this part of each block */
+    /* The look-ahead covers all blocks of a window at once, and this many samples of each. */
     return max_u64(min_u64(min_u64(order->block, most), ahead / ORDER_WINDOW_BLOCKS), 1);
 }
 

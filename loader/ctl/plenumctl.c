@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plenumctl.c - plenumctl: finds the subcommand. */
+/* plenumctl.c - plenumctl: finds and runs the subcommand. */
 #include "config.h"
 
 #include <errno.h>

@@ -183,7 +183,7 @@ int beside_read(const struct beside_field *field, beside_call *call, void *arg,
     r = dataset_open(dataset_get_name(field->dataset), &with_field, &with, err);
     if (r < 0)
         return r;
-    /* The caller has room for the samples that it has opened. */
+    /* The caller has room only for the samples of the data set that it has opened. */
     if (dataset_get_samples(with) != dataset_get_samples(field->dataset) ||
         memcmp(dataset_get_fingerprint(with), dataset_get_fingerprint(field->dataset), 16) != 0)
         r = error_set(err, -ESTALE, "%s has changed while it was opened: open it again",

@@ -119,7 +119,7 @@ static bool begin_block(struct deltas *d)
     return true;
 }
 
-/* Begin the next miniblock: the last ones of the last block may have no bytes. */
+/* Begin the next miniblock. In the last block, the last miniblocks may have no bytes. */
 static bool begin_mini(struct deltas *d)
 {
     if (d->widths) {

@@ -198,7 +198,7 @@ int cache_load(int fd, size_t len, bool map, void **ret)
     if (st.st_size < 0 || (size_t)st.st_size != len)
         return -EBADMSG;
     if (map) {
-        /* the checksum reads all pages anyway */
+        /* The checksum reads all pages anyway. */
         *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
         return *ret == MAP_FAILED ? -errno : 0;
     }

@@ -19,9 +19,8 @@ struct field_memory {
 
 /** Where a field of a sample is stored, for formats that locate fields in advance. */
 struct field_place {
-    uint64_t
-        /* offset in the sample's archive, or the mtime that the file had when it was found */
-        where;
+    /* Offset in the sample's archive, or the mtime that the file had when it was found. */
+    uint64_t where;
     uint64_t hash; /* stamp_hash_bytes() of a file; 0: not read yet */
     uint32_t len;
     uint32_t state; /* enum field_state */

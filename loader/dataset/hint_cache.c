@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* hint_cache.c - a file of hints.
+/* hint_cache.c - reads and writes a file of hints.
  *
  *     header | slots: the offset of each sample's record, or 0 | records ...
  *
- * A record contains the number of its sample, its capacity, and a checksum of itself; a reader uses
- * nothing in it before it has verified the checksum. So a reader needs no lock: a record that is
+ * A record contains the number of its sample, its capacity, and a checksum of itself. A reader
+ * verifies the checksum before it uses anything else. So a reader needs no lock: a record that is
  * partly written or damaged is ignored. The file is not mapped: with pread() and pwrite(), a full
- * disk or a truncated file is an error, but with a mapping it kills the process (SIGBUS).
+ * disk or a truncated file is an error; with a mapping, it would kill the process (SIGBUS).
  *
  * A writer reserves an extent at the end of the file, large enough for a few hundred records, under
  * a lock shared by all processes. Within the extent, the threads of the process need only their
@@ -218,7 +218,7 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
     all = sizeof(record) + record.len;
     if (all > hints->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
-    /* It may be overwritten meanwhile: use only the bytes that were read. */
+    /* The record may be overwritten meanwhile, so use only the bytes that were read. */
     if (io_pread_all(hints->fd, buffer->bytes, all, at) < 0 ||
         memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mixed.c - the data sets of a plan as one data set: the sets' samples in sequence, their classes
- * merged, and fields with room for those of each set.
+/* mixed.c - makes one data set of the data sets of a plan: the sets' samples in sequence, their
+ * classes merged, and fields with room for those of each set.
  *
  * Each set is opened as usual, with its own index, list of bad samples and hints. Only the numbers
  * of samples, labels and containers change. */
@@ -23,8 +23,8 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/set_table.h"
 
-/* Memory while tables are made, at most: for each sample, for each class, and for each sample and
- * new weights. */
+/* The most memory that is used while tables are made: for each sample, for each class, and for each
+ * sample and new weights. */
 enum { MEMBER_BYTES = 48, CLASS_BYTES = 40, REWEIGH_BYTES = 8 };
 
 /* The order of the sets under one seed. */
@@ -35,12 +35,13 @@ struct seeded {
     struct mixture *mixture;
 };
 
-/* One set, beside what the plan says about it. */
+/* One set, in addition to what the plan says about it. */
 struct mixed_set {
     struct dataset *dataset;
-    struct relabel *relabel;         /* new classes, or NULL */
-    uint32_t first, first_container; /* of its own among those of all sets */
-    int64_t *labels; /* [classes_of()]: their numbers among those of all sets; or NULL */
+    struct relabel *relabel; /* new classes, or NULL */
+    /* The numbers of its first sample and container among those of all sets. */
+    uint32_t first, first_container;
+    int64_t *labels; /* [classes_of()]: its classes' numbers among those of all sets; or NULL */
     struct set_table table;
     struct set_table *later;          /* [num_later]: tables that replace it from a pass on */
     struct sampler_reweigh *reweighs; /* [num_later] */
@@ -51,12 +52,12 @@ struct mixed_set {
 struct mixed {
     struct orderplan *plan;
     struct mixed_set set[MIXTURE_SETS_MAX];
-    uint32_t count;       /* of sets that are open */
+    uint32_t count;       /* number of open sets */
     const char **classes; /* [classes] names of all sets, borrowed from them; or NULL */
     uint8_t fields_hash[16];
-    struct set_table whole; /* of all samples, if the plan has one order for them */
+    struct set_table whole; /* table of all samples, if the plan has one order for them */
     struct lock mu;
-    struct seeded *orders; /* holding mu */
+    struct seeded *orders; /* protected by mu */
 };
 
 /* ---- a set's own classes, after relabel= ---- */
@@ -144,7 +145,7 @@ static int make_label_maps(struct mixed *m, struct plenum_error *err)
     return 0;
 }
 
-/* labels = stack: each set's classes follow those of the previous set. */
+/* Number classes for labels = stack: each set's classes follow those of the previous set. */
 static int stack_classes(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -195,7 +196,7 @@ static int list_names(struct dataset *d, size_t all)
     return 0;
 }
 
-/* Classes of one name in several sets are one class. */
+/* Number classes so that classes with one name in several sets are one class. */
 static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -284,7 +285,7 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     const struct dataset *set = mixed_find(dataset->mixed, &number);
     const struct fields *own = dataset_get_fields(set);
     size_t from = dataset_get_record_bytes(set), to = dataset_get_record_bytes(dataset);
-    int r = all->count > 0 ? dataset_buffer_reserve(buffer, to) : 0; /* a smaller size keeps it */
+    int r = all->count > 0 ? dataset_buffer_reserve(buffer, to) : 0; /* reading keeps the room */
 
     if (r < 0)
         return error_set(err, r, "out of memory");
@@ -292,7 +293,8 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     if (r < 0 || from == to)
         return r;
     (void)dataset_buffer_reserve(buffer, to); /* there is room */
-    for (uint32_t i = all->count; i-- > 0;) { /* from the last one on: rooms only grow */
+    /* From the last field on, because fields only move up. */
+    for (uint32_t i = all->count; i-- > 0;) {
         from -= own->stored[i];
         to -= all->stored[i];
         memmove(buffer->bytes + to, buffer->bytes + from, own->stored[i]);
@@ -343,8 +345,7 @@ static int describe(struct dataset *d, struct plenum_error *err)
     return set_classes(d, err);
 }
 
-/* The hash of everything that a cursor depends on: samples, their order, and the numbers of
- * classes. */
+/* Hash everything that a cursor depends on: samples, their order, and the numbers of classes. */
 static void set_hash(struct mixed *m, uint32_t i)
 {
     struct mixed_set *set = &m->set[i];
@@ -366,7 +367,8 @@ static void set_hash(struct mixed *m, uint32_t i)
     memcpy(set->hash, hash.digest, 16);
 }
 
-/* The sum by which two loaders find that their mixtures differ: that of the sets' sums. */
+/* Set the checksum by which two loaders find that their mixtures differ, from the sets'
+ * checksums. */
 static void set_sum(struct dataset *d)
 {
     const struct mixed *m = d->mixed;
@@ -436,7 +438,7 @@ static int64_t class_of_set(void *arg, uint32_t sample)
     return set_of(d->mixed, sample);
 }
 
-/* A batch shows a sample of a small class several times. */
+/* Warn that a batch shows samples of this small class several times. */
 static void warn_of_class(struct dataset *d, uint32_t c)
 {
     const struct sampler_table *t = &d->mixed->whole.table;
@@ -452,7 +454,7 @@ static void warn_of_class(struct dataset *d, uint32_t c)
     dataset_add_warning(d, text, "");
 }
 
-/* stratify and balance: the selected samples of all sets, by class or set. */
+/* Make the table for stratify and balance: the selected samples of all sets, by class or set. */
 static int join_sets(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -478,7 +480,8 @@ static int join_sets(struct dataset *d, struct plenum_error *err)
     return r;
 }
 
-/* A client must not exhaust the loader's memory. */
+/* Check that making the tables does not exceed the loader's memory, which clients must not
+ * exhaust. */
 static int check_memory(const struct mixed *m, const struct dataset_options *options,
                         struct plenum_error *err)
 {
@@ -506,7 +509,7 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
                : 0;
 }
 
-/* Give a set the classes that its file of new classes names. */
+/* Give a set the classes that its file for relabel= names. */
 static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
 {
     const struct orderplan_set *plan = &d->mixed->plan->sets[i];
@@ -527,7 +530,8 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
     return 0;
 }
 
-/* One list of names may serve several sets, so a set may lack some of them. */
+/* Warn about listed names that a set lacks. This is not an error, because several sets may use one
+ * list. */
 static void warn_of_absent(void *arg, const struct orderplan_set *plan,
                            const struct selection *selection)
 {

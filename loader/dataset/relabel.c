@@ -24,21 +24,21 @@
 enum { CLASS_NAME_MAX = 1024 };
 
 struct relabel {
-    int64_t *to;         /* [old]: the new class of each, or -1 */
+    int64_t *to;         /* [old]: the new class of each old one, or -1 */
     uint32_t old;        /* classes of the data set */
-    char **names;        /* [old]: the new name of each class, or NULL; from the file */
+    char **names;        /* [old]: the new name of each old class in the file, or NULL */
     const char **unique; /* [classes] names of the new classes, in byte order; NULL: numbers */
     uint32_t classes;
 };
 
-/* The file while it is read. */
+/* The state of reading the file. */
 struct relabelling {
     const struct dataset *dataset;
     const char *path;
     struct relabel *relabel;
     uint32_t *sorted; /* [old]: class numbers, by their names */
     unsigned line;
-    unsigned name_line, number_line; /* the first ones whose new class is a name, or a number */
+    unsigned name_line, number_line; /* the first lines whose new class is a name, or a number */
     struct plenum_error *err;
 };
 
@@ -109,7 +109,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Split CLASS, a tab or a comma, NEW. */
+/* Split a line into CLASS, a tab or a comma, and NEW. */
 static int split_line(const struct relabelling *r, char **from, char **to)
 {
     *to = strchr(*from, '\t');
@@ -131,7 +131,7 @@ static int split_line(const struct relabelling *r, char **from, char **to)
     return 0;
 }
 
-/* A new class is a name, or the number of a class, like the labels of a data set. */
+/* Check that a new class is a name or the number of a class, like the labels of a data set. */
 static int check_new_class(struct relabelling *r, const char *to)
 {
     int64_t number;

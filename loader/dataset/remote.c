@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* remote.c - finds the objects that a data set names.
  *
- * Sizes and ETags come from listings, a thousand objects a request, rather than from one request
- * per object. Without the right to list, or behind HTTP, each object is requested instead, many at
- * the same time. This happens whenever a data set is opened, so a changed object is noticed then.
- * */
+ * Sizes and ETags come from listings, with a thousand objects per request, rather than from one
+ * request per object. Without the right to list, or behind HTTP, each object is requested instead,
+ * many at the same time. This happens whenever a data set is opened, which detects changed objects.
+ */
 #include "config.h"
 
 #include "loader/dataset/remote.h"
@@ -21,14 +21,14 @@
 #include "loader/store/hugging_face.h"
 #include "loader/store/store_place.h"
 
-enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
+enum { LISTED_SPARE = 1000 }; /* the most other objects that a listing may contain */
 
 struct remote_file {
-    char *name; /* canonical */
+    char *name; /* canonical name */
     struct object_facts facts;
 };
 
-/* What the store said about objects, in the order of names once sorted. */
+/* The store's facts about objects, which are sorted by name once they are complete. */
 struct remote_list {
     struct remote_file *files;
     size_t count, cap;
@@ -39,7 +39,7 @@ struct remote {
     struct remote_list known;
     struct store_object **objects; /* [dataset->files.count] */
     size_t num_objects;
-    uint64_t set; /* for the cache of samples */
+    uint64_t set; /* the set in the cache of samples */
 };
 
 /* Replace a name or pattern on the Hugging Face Hub by its URL. */
@@ -108,7 +108,7 @@ void remote_destroy(struct dataset *d)
     d->remote = NULL;
 }
 
-/* ---- what the store says ---- */
+/* ---- facts ---- */
 
 static int list_add(struct remote_list *list, const char *name, const struct object_facts *facts)
 {
@@ -135,7 +135,7 @@ static void list_sort(struct remote_list *list)
         qsort(list->files, list->count, sizeof(*list->files), by_name);
 }
 
-/* Find an object in a sorted list, or NULL. */
+/* Find an object's facts in a sorted list. Returns NULL if there are none. */
 static const struct object_facts *list_find(const struct remote_list *list, const char *name)
 {
     const struct remote_file key = {.name = (char *)(uintptr_t)name}, *found = NULL;
@@ -156,7 +156,7 @@ static int keep_found(void *arg, const char *name, const struct object_facts *fa
 struct remote_match {
     struct dataset *dataset;
     const char *pattern;         /* a canonical name with *, ? or [ */
-    const struct format *format; /* or: names of this format ... */
+    const struct format *format; /* if not NULL: match names of this format ... */
     size_t folder_len;           /* ... directly below this folder */
     struct pattern_list *ret;
     struct plenum_error *err;
@@ -256,8 +256,8 @@ static size_t common_length(const struct pattern_list *list)
     return len;
 }
 
-/* List what begins like the names. Failures do not matter: the objects are requested one by one.
- * `*complete`: an object that is not known now does not exist. */
+/* List the objects with the names' common prefix. A failure does not matter, because objects are
+ * then requested one by one. Sets `*complete` if an object that is not known now does not exist. */
 static int list_named(const struct dataset *d, const struct pattern_list *names, bool *complete,
                       struct plenum_error *err)
 {
@@ -268,7 +268,7 @@ static int list_named(const struct dataset *d, const struct pattern_list *names,
 
     *complete = false;
     if (prefix && (place_root_length(prefix) == 0 || strncmp(prefix, "s3://", 5) != 0)) {
-        free(prefix); /* they are in several buckets */
+        free(prefix); /* the names are in several buckets */
         return 0;
     }
 
@@ -299,7 +299,8 @@ struct remote_stats {
     struct plenum_error *err;
 };
 
-/* Without the right to list a bucket, S3 forbids access to objects that do not exist. */
+/* Does this error mean that the object does not exist? If we may not list a bucket, S3 forbids
+ * access to objects that do not exist. */
 static bool is_absent(int code)
 {
     return code == -ENOENT || code == -EACCES;
@@ -413,7 +414,8 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 
 /* ---- finding archives ---- */
 
-/* The canonical form of a name or pattern: that of its bucket or host, and its rest as written. */
+/* Set `where` to the canonical form of a name or pattern: the canonical bucket or host, and the
+ * rest as written. */
 static int set_where(struct dataset *d, struct plenum_error *err)
 {
     size_t root = place_root_length(d->where);
@@ -433,7 +435,7 @@ static int set_where(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* Make the expanded names canonical, which only a URL's path may not be yet. */
+/* Make the expanded names canonical. Only the paths of URLs may not be canonical yet. */
 static int make_canonical(struct dataset *d, struct plenum_error *err)
 {
     for (size_t i = 0; i < d->files.count; i++) {
@@ -604,7 +606,8 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
            stamp->content == now.content && stamp->mtime_ns == now.mtime_ns;
 }
 
-/* Returns the name of an object that is given as such, or is below the folder: malloc. */
+/* Returns the full name of an object (malloc), which is given by that name or by its path below the
+ * folder. */
 static char *whole_name(const struct dataset *d, const char *name)
 {
     return dataname_is_remote(name) ? strdup(name) : str_format("%s/%s", d->scope.folder, name);

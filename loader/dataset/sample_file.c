@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_file.c - reads samples that are separate files; and buffers for the bytes of any
+/* sample_file.c - reads samples that are separate files, and manages buffers for the bytes of any
  * sample. */
 #include "config.h"
 
@@ -27,7 +27,7 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
     if (buffer->cap < len + DATASET_PADDING) {
         size_t cap = align_up(len + len / 4 + DATASET_PADDING, 4096);
 
-        /* The old content is not needed: realloc() would copy it. */
+        /* The old content is not needed, and realloc() would copy it. */
         free(buffer->bytes);
         buffer->bytes = malloc(cap);
         buffer->cap = buffer->bytes ? cap : 0;
@@ -46,8 +46,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
     *buffer = (struct dataset_buffer){0};
 }
 
-/* Other images are left out of the index, instead of being bad samples. So a build that cannot
- * decode WebP or AVIF serves the rest; that is a different data set, with a warning. */
+/* Images with other extensions are left out of the index; they are not bad samples. So a build that
+ * cannot decode WebP or AVIF serves the rest, as a different data set and with a warning. */
 static const char *const extensions[] = {".jpg",  ".jpeg", ".png",
 #ifdef HAVE_WEBP
                                          ".webp",
@@ -80,7 +80,7 @@ bool dataset_is_image_name(const char *name)
     return dot && dataset_is_image_extension(dot);
 }
 
-/* .jpg and .jpeg are equivalent. */
+/* Returns an extension in a form for comparisons: .jpg and .jpeg are equivalent. */
 static const char *plain(const char *extension)
 {
     return strcasecmp(extension, ".jpeg") == 0 ? ".jpg" : extension;
@@ -139,7 +139,7 @@ static int file_error(const struct dataset *d, const char *path, int r, struct p
     return scope_error(&d->scope, err, r, path);
 }
 
-/* Open a file and stat it: a descriptor, or -errno with `err` set. */
+/* Open a file and stat it. Returns a descriptor, or -errno with `err` set. */
 static int open_file(const struct dataset *d, const char *path, struct stat *ret,
                      struct plenum_error *err)
 {
@@ -154,7 +154,7 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-/* Returns whether it is a regular file with the length in the index or table. */
+/* Returns whether the file is a regular one, with the length in the index or table. */
 static bool has_len(const struct stat *st, uint32_t len)
 {
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
@@ -176,7 +176,7 @@ static int read_object(const struct dataset *d, const char *path, const struct o
     return remote_read(d, path, facts, sample, buffer->bytes, err);
 }
 
-/* Has an object still this version and length? */
+/* Check that an object still has this version and length. */
 static int check_object(const struct dataset *d, const char *path, uint64_t version, uint32_t len,
                         struct plenum_error *err)
 {
@@ -259,7 +259,7 @@ int dataset_read_head(const struct dataset *d, const struct index_sample *sample
 
     d->format->file(d, sample, path, sizeof(path));
     buffer->len = 0;
-    if (bad) { /* it need not be readable */
+    if (bad) { /* a bad sample need not be readable */
         r = scope_stat(&d->scope, path, &st);
         if (r < 0)
             return file_error(d, path, r, err);
@@ -335,7 +335,7 @@ int dataset_read_field(const struct dataset *d, uint32_t sample, const char *pat
     if (fd < 0)
         return fd;
     if (!has_len(&st, place->len) ||
-        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* first read */
+        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* the first read */
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }

@@ -30,7 +30,8 @@ void set_table_fini(struct set_table *table)
 
 /* ---- weights ---- */
 
-/* Independent draws need weights of 32 bits: shares of the largest. */
+/* Make the columns for independent draws, which need weights of 32 bits: shares of the largest
+ * weight. */
 static int make_columns(struct set_table *t, const uint64_t *weights, struct plenum_error *err)
 {
     uint32_t n = t->table.n, *small = malloc(n * sizeof(*small));
@@ -80,7 +81,7 @@ static int weigh_members(const struct orderplan_set *plan, const struct weighing
         t->sums[i] += t->sums[i - 1];
     t->table.kind = SAMPLER_QUOTA;
     t->table.sums = t->sums;
-    t->guide = sampler_make_guide(&t->table); /* without it, the search takes longer */
+    t->guide = sampler_make_guide(&t->table); /* without a guide, the search takes longer */
     return 0;
 }
 
@@ -234,8 +235,8 @@ static int sort_members(const struct set_table_joined *joined, struct set_table 
     return 0;
 }
 
-/* Set the classes of a block: the requested number, or all; if a block is too small for all, one
- * sample each of as many classes as fit. */
+/* Set the number of classes per block: the requested number, or all of them. If a block is too
+ * small for all, it has one sample of each of as many classes as fit. */
 static int set_balance(const struct orderplan *plan, struct sampler_table *t,
                        struct plenum_error *err)
 {

@@ -33,7 +33,7 @@ enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who,
             found = i;
             break;
         }
-        /* A free entry is better than an old one, whose peer may return. */
+        /* Prefer a free entry to an old one, whose peer may return. */
         if (!recent && (found == LOG_LIMIT_MAX || (limit->entries[found].logged_ns && !used)))
             found = i;
     }

@@ -123,7 +123,8 @@ static void put_streams(FILE *f, const struct status *status)
         }
 }
 
-/* The shares of a plan's sets in what its stream has shown: a function of its position. */
+/* Write the share of each set of a plan in what its stream has shown, a function of its
+ * position. */
 static void put_sets(FILE *f, const struct status *status)
 {
     static const struct {

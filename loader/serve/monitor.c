@@ -25,7 +25,7 @@
 
 enum {
     MILLION = 1000000,
-    THREAD_BYTES = 2 << 20, /* held by a thread after decoding photographs */
+    THREAD_BYTES = 2 << 20, /* memory that a thread keeps after decoding photographs */
     ONLY_WAITS = 900000,
 };
 
@@ -78,7 +78,7 @@ static void put_rates(const struct server *server, const struct session_facts *s
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
-/* What the run has shown of each set of a plan before the stream's position. */
+/* Fill in what the run has shown of each set of a plan before the stream's position. */
 static void put_sets(const struct session_facts *s, struct wire_status_stream *ret)
 {
     const struct mixture *mixture = s->spec->order.mixture;

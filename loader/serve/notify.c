@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* notify.c - the protocol of sd_notify(3): variables and a datagram, documented as stable.
- * libsystemd is not used, because it would load a dozen other libraries into every loader. */
+/* notify.c - implements the protocol of sd_notify(3): variables and a datagram, which are
+ * documented as stable. libsystemd is not used, because it would load a dozen other libraries into
+ * every loader. */
 #include "config.h"
 
 #include "loader/serve/notify.h"

@@ -89,7 +89,8 @@ static int read_size(const char *variable, uint64_t *ret)
     return -EINVAL;
 }
 
-/* Settings for a job's own loader, whose command line is not written by the user. */
+/* Read settings from the environment, for a job's own loader, whose command line is not written by
+ * the user. */
 static int read_environment(struct plenumd_arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
@@ -155,7 +156,7 @@ static int count_verbose(void *target, const char *value, struct plenum_error *e
 }
 
 #define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
-/* Lines per ten seconds: as many as a person can read. */
+/* Log lines per ten seconds: about what a person can read. */
 enum { LOG_LINES_MAX = 500 };
 
 #define AT(field) offsetof(struct plenumd_arguments, field)
@@ -299,7 +300,7 @@ static void use_smaller(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* The machine's memory, or the control group's if that is less. */
+/* Returns the machine's memory, or the control group's if that is less. */
 static uint64_t whole_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -309,8 +310,8 @@ static uint64_t whole_memory(void)
     return all;
 }
 
-/* Check the memory for the cache, and limit that of rings to half of the rest: memory of rings with
- * holes is charged to the loader, and must not fill the group. */
+/* Check the memory for the cache, and limit the rings to half of the rest. The memory of rings with
+ * holes is charged to the loader's control group, and must not fill it. */
 static int share_memory(struct server_options *o)
 {
     uint64_t all = whole_memory();
@@ -345,8 +346,8 @@ static int check_root(const char *value, struct plenum_error *err)
     return r;
 }
 
-/* Check a setting early that is otherwise checked only where it is used, so that the error can name
- * its line in the file. */
+/* Check a setting that is otherwise checked only where it is used, so that the error can name its
+ * line in the file. */
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
@@ -369,7 +370,7 @@ static int check_value(const char *name, const char *value, struct plenum_error 
     return root ? check_root(value, err) : 0;
 }
 
-/* Options that make no sense in a file, which is read at every start. */
+/* Options that make no sense in a file that is read at every start. */
 static const char *const command_line_only[] = {"config",    "check-config", "job",
                                                 "listen-fd", "http-fd",      "client-fd",
                                                 "leash-fd",  "start-fd",     NULL};
@@ -423,7 +424,7 @@ static int read_settings(struct settings *s)
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
-    /* It was parsed before without an error. */
+    /* The command line was already parsed without an error. */
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
@@ -437,13 +438,13 @@ static int read_settings(struct settings *s)
         return -EINVAL;
     if (a->job && !a->pin_given)
         a->server.pin = PIN_NODE;
-    a->server.any_store = a->job; /* with the rights and credentials of the job's user */
+    a->server.any_store = a->job; /* it has only the rights and credentials of the job's user */
     a->server.own_uid_only = a->job || a->server.num_roots == 0;
     return 0;
 }
 
-/* A job's own loader shares the terminal with the training program, so it logs only warnings,
- * errors, and what the program has to wait for. */
+/* Set what is logged. A job's own loader shares the terminal with the training program, so it logs
+ * only warnings, errors, and operations that the program has to wait for. */
 static void set_log(const struct plenumd_arguments *a)
 {
     log_set_format(a->log_format);
@@ -455,7 +456,8 @@ static void set_log(const struct plenumd_arguments *a)
                                     : LOG_LEVEL_INFO);
 }
 
-/* The settings from startup stay in memory, because some of them cannot change. */
+/* Read the settings again. Those from startup stay in memory, because some of them cannot
+ * change. */
 static int reload(void *arg, struct server_options *ret)
 {
     struct settings *s = arg;

@@ -49,8 +49,9 @@ static void leave(struct owner *o)
     free(o);
 }
 
-/* A user that leaves and returns keeps its start tag. If two users have the same hash, one gets the
- * tag of the other, which costs it a few samples at most. */
+/* Returns where the start tag of a user that has left is kept, so that a user that returns gets its
+ * old tag. If two users have equal hashes, one gets the other's tag, which costs it a few samples
+ * at most. */
 static uint64_t *left_tag_of(struct queue *q, const char *user)
 {
     uint64_t hash = 5381;

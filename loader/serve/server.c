@@ -101,8 +101,9 @@ static struct main_loop *loop_of(struct server *server)
     return container_of(server, struct main_loop, server);
 }
 
-/* A thread that still runs then is waiting for hanging storage, perhaps forever. Nothing is lost:
- * an index is renamed into place only when it is complete. */
+/* End the process after the time limit. A thread that still runs then is waiting for hanging
+ * storage, perhaps forever. Nothing is lost, because an index is renamed into place only when it is
+ * complete. */
 static void *exit_after_limit(void *arg)
 {
     const struct timespec limit = {.tv_sec = END_LIMIT_S};
@@ -114,7 +115,7 @@ static void *exit_after_limit(void *arg)
     _exit(EXIT_SUCCESS);
 }
 
-/* The process ends within a few seconds from now. */
+/* Make sure that the process ends within a few seconds. */
 static void limit_shutdown(struct main_loop *m)
 {
     if (m->limited)
@@ -183,7 +184,7 @@ static void on_drain(uv_timer_t *timer)
 
 static void begin_drain(struct main_loop *m)
 {
-    log_set_entries(false); /* the process would end before the journal looks it up */
+    log_set_entries(false); /* the process would end before the journal has looked it up */
     m->server.stopping = true;
     notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
     if (m->server.num_sessions > 0)
@@ -206,7 +207,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Keepers that do not read miss heartbeats; the loop does not wait for them. */
+/* Send a heartbeat to the keeper. The loop does not wait for a keeper that does not read. */
 static void send_heartbeat(const struct main_loop *m)
 {
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -254,8 +255,9 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
-/* A byte from the keeper requests heartbeats; end of file ends the loader. The first heartbeat is
- * sent at once, because without one the keeper cannot detect that a loader hangs. */
+/* Handle input from the keeper: a byte requests heartbeats, and end of file ends the loader. The
+ * first heartbeat is sent at once, because the keeper cannot detect a hanging loader without
+ * one. */
 static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -373,7 +375,7 @@ static void read_settings(struct blocking_job *job)
         log_error("%s; the settings are unchanged", err.text);
 }
 
-/* New settings apply to new clients. Connected clients stay, even if their root was removed. */
+/* Apply new settings to new clients. Connected clients stay, even if their root was removed. */
 static void apply_settings(struct main_loop *m, const struct server_options *fresh)
 {
     m->live.reloaded(m->live.reload_arg);
@@ -489,7 +491,8 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-/* Called before the socket exists, so that its file is removed whenever a signal arrives. */
+/* Start to handle signals. Called before the socket exists, so that its file is removed whenever a
+ * signal arrives. */
 static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -581,7 +584,7 @@ static struct dataset_cache_limits cache_limits(const struct server_options *o)
     return limits;
 }
 
-/* Find the folder of the cache of samples: 0, or negative after a warning. */
+/* Find the folder of the cache of samples. Returns 0, or a negative value after a warning. */
 static int find_cache(const struct server_options *o, char *ret, size_t size)
 {
     char folder[4096];
@@ -601,7 +604,7 @@ static int find_cache(const struct server_options *o, char *ret, size_t size)
         r = -EOPNOTSUPP;
     }
     io_close(&fd);
-    /* Users who share a folder have caches of their own, like indices. */
+    /* Users that share a folder have separate caches, as they have separate indices. */
     (void)snprintf(ret, size, "%s/samples-%u", folder, (unsigned)geteuid());
     return r;
 }
@@ -658,7 +661,7 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* If a step fails, stop_now() and server_run() undo the steps before it. */
+/* Start the loader. If a step fails, stop_now() and server_run() undo the steps before it. */
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
@@ -803,7 +806,7 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-/* Runs in a thread, because its stack does not depend on RLIMIT_STACK. Signals arrive at the
+/* Run the loop in a new thread, whose stack does not depend on RLIMIT_STACK. Signals arrive at the
  * calling thread, and libuv's handler forwards them. */
 int server_run(const struct server_options *options, struct plenum_error *err)
 {

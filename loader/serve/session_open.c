@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_open.c - from OPEN to OPENED: the quota for the ring, the data set, the queue's stream.
+/* session_open.c - handles OPEN up to OPENED: checks the quota for the ring, and opens the data set
+ * and the queue's stream.
  *
  * OPEN may take minutes (to index millions of files). A thread of openings.c does the work, while
  * the session answers STATS and sends PROGRESS. */
@@ -95,7 +96,7 @@ static void watch_progress(struct session *s)
     (void)uv_timer_start(&s->timer, on_progress_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
-/* The data set could not be opened: report why. */
+/* Report to the client why the data set could not be opened. */
 static void refuse_opening(struct session *s, int code, const struct plenum_error *why)
 {
     char who[WIRE_NAME_MAX + 150];
@@ -181,7 +182,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
-/* Log why later epochs will not be faster than the first. */
+/* Log why later epochs will not be faster than the first one. */
 static void log_hints_state(const struct session *s)
 {
     int code = dataset_get_hints_code(s->dataset);
@@ -323,7 +324,7 @@ static int check_open(struct session *s, struct plenum_error *err)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
     assert(r == 0); /* wire_open_check() has checked it */
-    /* With `deal`, the other positions of a sample belong to other replicas. */
+    /* With `deal`, a sample's other positions belong to other replicas. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
     for (uint32_t i = 0; i < s->open.num_fields; i++)
         s->spec.masks = s->spec.masks || s->open.field[i].mask;
@@ -362,7 +363,7 @@ static int create_ring(struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* The ring exists: start opening the data set. */
+/* Start opening the data set, once the ring exists. */
 static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;

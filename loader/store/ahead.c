@@ -5,12 +5,12 @@
  *        |                          `------------> FAILED --'
  *        `--read before it starts: the reader fetches it--> (removed)
  *
- * Ranges wait in the queue for a while, so that neighbours of one object, as block shuffle has
- * them, are found in it and fetched by one request (a block). If neighbours are rare, they hardly
- * wait.
+ * Ranges wait in the queue for a while, so that neighbouring ranges of one object, which block
+ * shuffle causes, are found there and fetched by one request (a block). If neighbours are rare,
+ * ranges hardly wait.
  *
- * A request of the look-ahead is tried once. Retries, renewed credentials and errors belong to the
- * thread that reads the range: there they have someone to wait for them. */
+ * A request of the look-ahead is tried once. Retries, renewing credentials and errors are left to
+ * the thread that reads the range. */
 #include "config.h"
 
 #include "loader/store/ahead.h"
@@ -24,13 +24,14 @@
 #include "common/util/lock.h"
 
 enum {
-    RANGE_MAX = 16 << 20, /* larger ranges are not announced */
+    RANGE_MAX = 16 << 20, /* larger ranges are not fetched in advance */
     GAP_MAX = 64 << 10,   /* bytes between neighbours that are fetched and dropped */
     BLOCK_MAX = 8 << 20,
-    ABANDONED_S = 30, /* a range that was not read for this long gives way to others */
+    /* A range that was not read for this long is dropped if others need the memory. */
+    ABANDONED_S = 30,
     TABLE = 4096,
-    HOLD = 768,            /* ranges in the queue while neighbours are found */
-    HOLD_FEW = 16,         /* ... and otherwise */
+    HOLD = 768,            /* ranges in the queue if neighbours are found */
+    HOLD_FEW = 16,         /* ranges in the queue if neighbours are rare */
     STARTED_AT_ONCE = 256, /* ranges that are started once a reader has caught up */
     NEIGHBOURS_FULL = 1 << 16,
     NEIGHBOURS_MEAN = 64,
@@ -45,7 +46,7 @@ struct ahead_block {
     struct bucket_request request;
     struct object_facts facts;
     struct wanted_range want;
-    /* Holding mu. */
+    /* Protected by mu. */
     enum block_state state;
     unsigned refs; /* ranges, readers, and the request while it is flying */
     uint8_t bytes[];
@@ -66,14 +67,15 @@ struct ahead_entry {
 
 static struct {
     struct lock mu;
-    /* Holding mu. */
+    /* Protected by mu. */
     pthread_cond_t landed;
     struct ahead_entry *table[TABLE];
     struct list queue, started;
     size_t queued;
-    uint64_t limit;      /* of `bytes` */
-    uint64_t bytes;      /* of queued ranges, of blocks, and of requests that are sent once more */
-    uint64_t neighbours; /* moving mean; NEIGHBOURS_FULL: each range has one in the queue */
+    uint64_t limit; /* limit of `bytes` */
+    uint64_t bytes; /* memory of queued ranges, of blocks, and of repeated requests */
+    /* Moving mean of ranges with a neighbour in the queue; NEIGHBOURS_FULL: all have one. */
+    uint64_t neighbours;
     uint64_t requests, ranges, hedges;
     bool ready;
 } ahead = {.mu = LOCK_INITIALIZER, .limit = AHEAD_BYTES, .landed = PTHREAD_COND_INITIALIZER};
@@ -109,7 +111,7 @@ static void unref_block(struct ahead_block *b)
     free(b);
 }
 
-/* A range is no longer queued. */
+/* Account for a range that leaves the queue. */
 static void leave_queue(const struct ahead_entry *e)
 {
     assert(ahead.queued > 0 && ahead.bytes >= e->len);
@@ -149,13 +151,13 @@ static void init(void)
 
 static void pump(size_t hold);
 
-/* How many ranges wait in the queue. */
+/* Returns how many ranges may wait in the queue. */
 static size_t hold_now(void)
 {
     return ahead.neighbours >= NEIGHBOURS_FULL / NEIGHBOURS_MEAN ? HOLD : HOLD_FEW;
 }
 
-/* Runs in the module's thread. */
+/* Use the result of a request. Runs in the module's thread. */
 static void on_ended(struct exchange *x)
 {
     struct ahead_block *b = container_of(x, struct ahead_block, exchange);
@@ -169,7 +171,7 @@ static void on_ended(struct exchange *x)
     lock_release(&ahead.mu);
 }
 
-/* Runs in the module's thread. */
+/* May a late request be repeated? Runs in the module's thread. */
 static bool may_repeat(struct exchange *x)
 {
     bool may;
@@ -237,7 +239,7 @@ static void attach(struct ahead_block *b, const struct ahead_entry *first)
     }
 }
 
-/* Create the block of a queued range and its neighbours; NULL: out of memory. */
+/* Create the block of a queued range and its neighbours. Returns NULL when out of memory. */
 static struct ahead_block *create_block(const struct ahead_entry *first)
 {
     struct ahead_block *b;
@@ -257,7 +259,7 @@ static struct ahead_block *create_block(const struct ahead_entry *first)
     return b;
 }
 
-/* Prepare and start the request of a block: 0 or -errno. It has entered its bucket. */
+/* Prepare and start the request of a block, which has entered its bucket. Returns 0 or -errno. */
 static int launch(struct ahead_block *b, const struct ahead_entry *first)
 {
     struct bucket_query query = {.key = first->key, .query = "", .at_once = true, .want = &b->want};
@@ -289,7 +291,7 @@ static int launch(struct ahead_block *b, const struct ahead_entry *first)
     return 0;
 }
 
-/* Start the request of a queued range. False: it was dropped. */
+/* Start the request of a queued range. False: the range was dropped. */
 static bool start(struct ahead_entry *first)
 {
     struct ahead_block *b = create_block(first);
@@ -302,7 +304,7 @@ static bool start(struct ahead_entry *first)
         remove_entry(first);
     }
     if (b)
-        unref_block(b); /* create_block()'s */
+        unref_block(b); /* the reference of create_block() */
     return started;
 }
 
@@ -330,7 +332,7 @@ static void pump(size_t hold)
 
 /* ---- announcing ---- */
 
-/* Forget ranges that were not read for long, the oldest first. */
+/* Drop ranges that were not read for long, the oldest first. */
 static void drop_abandoned(uint64_t now_ns)
 {
     struct list *lists[] = {&ahead.queue, &ahead.started}, *next;
@@ -413,7 +415,7 @@ void ahead_announce(const struct ahead_range *r)
 
 /* ---- reading ---- */
 
-/* Wait until the block of a range has landed. False: it was cancelled. */
+/* Wait until the block of a range has arrived. False: the wait was cancelled. */
 static bool await(struct ahead_entry *e, const atomic_bool *cancel)
 {
     bool cancelled = false;
@@ -428,7 +430,7 @@ static bool await(struct ahead_entry *e, const atomic_bool *cancel)
     return !cancelled;
 }
 
-/* A reader has caught up with a range in the queue: start some more. */
+/* Start more requests, because a reader has caught up with a range in the queue. */
 static void catch_up(void)
 {
     size_t left = ahead.queued > STARTED_AT_ONCE ? ahead.queued - STARTED_AT_ONCE : 0;
@@ -436,7 +438,7 @@ static void catch_up(void)
     pump(left);
 }
 
-/* A reader no longer needs a block. */
+/* Drop a reader's reference to a block. */
 static void release_block(struct ahead_block *b)
 {
     lock_acquire(&ahead.mu);
@@ -456,7 +458,7 @@ bool ahead_take(const struct ahead_range *r, uint8_t *dst, const atomic_bool *ca
     e = find(r);
     if (e && !e->block) {
         catch_up();
-        e = find(r); /* it may have been dropped */
+        e = find(r); /* the range may have been dropped meanwhile */
     }
     if (e && e->block && await(e, cancel)) {
         b = e->block;

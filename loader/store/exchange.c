@@ -12,7 +12,7 @@
 #include "common/util/lock.h"
 #include "loader/store/listing.h"
 
-enum { CANCEL_MS = 50 }; /* how often a waiter looks at its cancel flag */
+enum { CANCEL_MS = 50 }; /* interval at which a waiting thread checks its cancel flag */
 
 static struct exchange *of(struct transfer *t)
 {
@@ -102,13 +102,13 @@ static void free_body(struct exchange *x)
     x->body_len = x->body_cap = 0;
 }
 
-/* Returns whether the module's thread has to be notified. */
+/* Cancel a request. Returns whether the module's thread has to be woken. */
 static bool cancel_one(struct exchange *x)
 {
     return x && !atomic_exchange(&x->transfer.cancel, true);
 }
 
-/* What the end of a request means for the window. */
+/* Returns what the end of a request means for the bucket's window. */
 static enum bucket_outcome outcome_of(const struct exchange *x)
 {
     struct listing_error document;
@@ -140,7 +140,8 @@ static void adopt(struct exchange *x, const struct exchange *again)
     x->got = x->want->len;
 }
 
-/* One of at most two requests has ended. If it has won, cancel the other, which then ends soon. */
+/* Handle the end of one of at most two requests. If it has won, cancel the other, which then ends
+ * soon. */
 static void end_one(struct exchange *x)
 {
     struct exchange *first = x->first ? x->first : x, *again = atomic_load(&first->again);
@@ -161,7 +162,7 @@ static void on_done(struct transfer *t, int code, const char *why)
     struct exchange *x = of(t);
     bool cancelled = atomic_load(&t->cancel);
     bool has_all = x->want && x->dst && x->checked && x->code == 0 && x->got == x->want->len;
-    bool stopped = code == -ECANCELED && !cancelled && x->checked; /* by on_body() */
+    bool stopped = code == -ECANCELED && !cancelled && x->checked; /* on_body() stopped it */
 
     if (x->code == 0 && code < 0 && !stopped && !(has_all && code == -ECANCELED))
         x->code = error_set(&x->why, code, "%s", why);
@@ -189,7 +190,7 @@ static int start_one(struct exchange *x, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot start a request: %s", strerror(-r)) : 0;
 }
 
-/* Create the same request once more, with memory of its own, because both may be writing. */
+/* Copy a request, with its own memory for the answer, because both may be writing. */
 static struct exchange *copy_request(struct exchange *x)
 {
     struct exchange *again = malloc(sizeof(*again) + x->want->len);
@@ -208,7 +209,7 @@ static struct exchange *copy_request(struct exchange *x)
     return again;
 }
 
-/* Runs in the module's thread. */
+/* Repeat a late request. Runs in the module's thread. */
 static void on_late(struct transfer *t)
 {
     struct exchange *x = of(t), *again;
@@ -238,7 +239,7 @@ int exchange_start(struct exchange *x, struct plenum_error *err)
 struct exchange_waiter {
     struct lock mu;
     pthread_cond_t cond;
-    bool ended; /* holding mu */
+    bool ended; /* protected by mu */
 };
 
 static void tell_waiter(struct exchange *x)
@@ -261,7 +262,7 @@ void exchange_run(struct exchange *x, const atomic_bool *cancel)
     x->waiter = &w;
     x->ended = tell_waiter;
     r = exchange_start(x, &why);
-    if (r < 0) { /* otherwise it may have ended already */
+    if (r < 0) { /* otherwise it may already have ended */
         x->code = r;
         x->why = why;
         if (x->bucket)

@@ -11,15 +11,15 @@
 
 enum {
     FLOOR_MS = 50,   /* no request counts as late before this */
-    KNOWN_MIN = 100, /* requests before one of them can be late */
+    KNOWN_MIN = 100, /* requests that must be known before one can be late */
     HALVED_AT = 2000,
-    PER_REQUEST = 3, /* hundredths */
+    PER_REQUEST = 3, /* hundredths of a repeated request that each request adds to the budget */
     BUDGET_MAX = 10 * 100,
-    STEPS = 4, /* times per power of two */
+    STEPS = 4, /* intervals per power of two */
     FINEST_NS = 1 << 20,
 };
 
-/* Sizes up to 64 kB, 256 kB, 1 MiB, 4 MiB, and more. */
+/* Returns the size class of `len` bytes: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. */
 static unsigned class_of(uint64_t len)
 {
     unsigned size = 0;

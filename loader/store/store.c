@@ -89,7 +89,7 @@ int store_stat(const char *name, const struct store_policy *policy, struct objec
                            .query = "",
                            .want = &first,
                            .policy = policy};
-    /* Not HEAD, which servers often forbid where they allow GET. */
+    /* This is not a HEAD request, because servers often forbid HEAD where they allow GET. */
     r = fetch_run(&fetch, err);
     if (r == 0 && (fetch.answer.has_range ? fetch.answer.has_total : fetch.answer.has_length)) {
         *ret = fetch.answer.facts;
@@ -127,7 +127,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     int r = 0;
 
     if (strncmp(key, l->place->place.key, strlen(l->place->place.key)) != 0)
-        return -EBADMSG; /* not what was requested */
+        return -EBADMSG; /* the key does not have the requested prefix */
     if (l->most && l->count == l->most)
         return -E2BIG;
     l->count++;
@@ -141,7 +141,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     return r;
 }
 
-/* Returns the query of a page, malloc. */
+/* Returns the query of a page (malloc). */
 static char *page_query(const char *prefix, const char *token)
 {
     char *quoted = place_encode(prefix, true), *after = place_encode(token, true), *query = NULL;
@@ -192,7 +192,8 @@ static int open_prefix(const char *prefix, const struct store_policy *policy,
         return r;
     if (strlen(folder) > (size_t)(strrchr(prefix, '/') - prefix))
         folder[strrchr(prefix, '/') - prefix] = '\0';
-    if (!store_policy_allows(policy, folder)) /* before anything is kept about its bucket */
+    if (!store_policy_allows(policy,
+                             folder)) /* checked before any state of its bucket is created */
         r = error_set(err, -EACCES, "%s is not below a --root of this loader", folder);
     free(folder);
     if (r == 0)
@@ -214,7 +215,7 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
     struct opened_place place;
     struct store_listing l = {
         .place = &place, .policy = policy, .found = found, .arg = arg, .most = most};
-    unsigned empty = 0; /* pages without objects, one after the other */
+    unsigned empty = 0; /* consecutive pages without objects */
     int r = open_prefix(prefix, policy, &place, err);
 
     assert(found);
@@ -234,7 +235,7 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
 
 /* ---- objects ---- */
 
-/* Identifies the version of an object. */
+/* Returns a number that identifies the version of an object. */
 static uint64_t identify(const char *name, const struct object_facts *facts)
 {
     XXH3_state_t state;
@@ -248,8 +249,9 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     return XXH3_64bits_digest(&state);
 }
 
-/* Like identify(), for a cache that outlives the process: with the endpoint, and with a time only
- * if there is no ETag, because listings and answers may have different ones. 0 or -ENOMEM. */
+/* Like identify(), for a cache that outlives the process: it covers the endpoint, and the time only
+ * if there is no ETag, because the times of listings and answers may differ. Returns 0 or
+ * -ENOMEM. */
 static int identify_for_ever(const struct opened_place *p, const struct object_facts *facts,
                              struct keep_key *ret)
 {
@@ -319,7 +321,8 @@ const struct object_facts *store_get_facts(const struct store_object *object)
     return &object->facts;
 }
 
-/* The object's own lock protects what it keeps about redirections. */
+/* Returns the object's redirection. Its own lock protects it, so it may change although the object
+ * is constant. */
 static struct fetch_moved *moved_of(const struct store_object *o)
 {
     return (struct fetch_moved *)(uintptr_t)&o->moved;

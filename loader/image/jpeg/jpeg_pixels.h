@@ -16,8 +16,8 @@
 #include "loader/image/jpeg/jpeg_huff.h"
 
 enum {
-    JPEG_COEF_ROOM =
-        80,        /* per block: 64, and space for invalid coefficients of the entropy decoder */
+    /* Coefficients per block: 64, and space for invalid ones of the entropy decoder. */
+    JPEG_COEF_ROOM = 80,
     JPEG_PAD = 64, /* bytes that loops may read and write after a row's end */
 };
 
