@@ -629,9 +629,9 @@ const struct options_program cmdline_program = {
                "and leave nothing behind.",
     .footer = "Exit status: that of the instance that failed first, or 128 plus the number of\n"
               "the signal that ended it; 2 usage error; 93 no progress; 96 too few hosts are\n"
-              "ready; 123 output or the result was lost; 124 --timeout; 125 the job could not be\n"
-              "started or a host was lost; 126 the program cannot be executed; 127 there is no\n"
-              "such program.",
+              "ready; 123 output or the result was lost; 124 --timeout; 125 the job could not\n"
+              "be started or a host was lost; 126 the program cannot be executed; 127 there is\n"
+              "no such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
