@@ -493,8 +493,10 @@ static int give_up(const struct attempts *all)
     (void)snprintf(why, sizeof(why),
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
-    log_error("%s: %s%s; the job is not started again", why, file ? file : "no step",
-              file ? " has not changed" : " was taken that an earlier start had not taken");
+    if (file)
+        log_error("%s: %s has not changed; the job is not started again", why, file);
+    else
+        log_error("%s: no step was taken for the first time; the job is not started again", why);
     supervise_not_started(&all->job, STATUS_STUCK, why);
     return STATUS_STUCK;
 }

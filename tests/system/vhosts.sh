@@ -88,7 +88,7 @@ settle() { # gives it a name, its own /sys, and private folders
 	ip link set lo up
 }
 stay() { # process 1 of a host: bash reaps orphans at once while it is in read
-	mkfifo "$D/run/$1.ctl" && exec 9<>"$D/run/$1.ctl" && : >"$D/run/$1.ready" && read -r -t 30 _ <&9 || exit 1
+	mkfifo "$D/run/$1.ctl" && exec 9<>"$D/run/$1.ctl" && : >"$D/run/$1.ready" && read -r -t 300 _ <&9 || exit 1
 	while read -r _ <&9 || :; do :; done
 }
 cmd___host() {
