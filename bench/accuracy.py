@@ -25,10 +25,11 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default=".", help="Plenum's build folder (default: this one)")
     p.add_argument("--recipe", choices=["crop", "jitter", "trivial", "rand", "blur"], default="jitter")
-    p.add_argument("--seeds", type=int, default=5, help="runs of each (default: %(default)s)")
+    p.add_argument("--seeds", type=int, default=5, help="runs per loader (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=12)
     p.add_argument("--classes", type=int, default=8)
-    p.add_argument("--images", type=int, default=24, help="of a class to train with (default: %(default)s)")
+    p.add_argument("--images", type=int, default=24,
+                   help="images per class, for training and for evaluation (default: %(default)s)")
     return p.parse_args()
 
 

@@ -159,17 +159,17 @@ static uint64_t time_ns_of(const struct cache_use *u)
 static bool plenum_use(struct keep *keep, const struct cache_use *u, bool *wrote)
 {
     struct keep_bytes bytes = {.key = {{u->sample * UINT64_C(0x9E3779B97F4A7C15), 1}},
-                               .len = KEEP_BLOCK};
-    struct keep_sample sample = {.set = 0, .number = u->sample};
+                               .len = KEEP_BLOCK,
+                               .sample = {.number = u->sample}};
     uint64_t now = time_ns_of(u);
     uint32_t entry = keep_find(keep, &bytes.key);
 
     *wrote = false;
     if (entry != KEEP_NONE) {
-        keep_use(keep, entry, &sample, now);
+        keep_use(keep, entry, &bytes.sample, now);
         return true;
     }
-    entry = keep_admit(keep, &bytes, &sample, now, ignore, NULL);
+    entry = keep_admit(keep, &bytes, now, ignore, NULL);
     *wrote = entry != KEEP_NONE;
     if (*wrote)
         keep_settle(keep, entry, 0, now);

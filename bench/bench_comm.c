@@ -72,7 +72,7 @@ static void allreduce(void *buffer, size_t bytes, bool ours)
         die("allreduce", err.text);
 }
 
-/* Time of the slowest instance, in seconds. */
+/* Returns the time of the slowest instance, in seconds. */
 static double timed(void (*collective)(void *, size_t, bool), void *buffer, size_t bytes, bool ours)
 {
     uint64_t begin;

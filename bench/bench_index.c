@@ -191,7 +191,7 @@ struct took {
     double clock[ROUNDS_MAX], cpu[ROUNDS_MAX];
 };
 
-/* CPU time so far: ours, or that of children that have ended. */
+/* Returns the CPU time so far: ours, or that of children that have ended. */
 static double cpu_seconds(int who)
 {
     struct rusage u;
@@ -242,8 +242,8 @@ static uint32_t time_open(const char *name, bool rebuild, struct took *ret, uint
     return samples;
 }
 
-/* Private memory and mapped files of a process, in bytes; rings, which are shared memory, are not
- * counted. */
+/* Returns the private memory and mapped files of a process, in bytes; rings, which are shared
+ * memory, are not counted. */
 static double memory_of(pid_t pid)
 {
     char path[64], line[256];

@@ -100,7 +100,7 @@ static uint32_t images_of(const struct bench_stream_arguments *a)
     return a->batches * a->micro_batch;
 }
 
-/* CPU time of this process, including the loader's if `loader` is set. */
+/* Returns the CPU time of this process, including the loader's if `loader` is set. */
 static uint64_t cpu_ns(pid_t loader)
 {
     uint64_t sum = time_clock_ns(CLOCK_PROCESS_CPUTIME_ID);

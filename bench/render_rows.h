@@ -78,9 +78,9 @@ bool render_rows_shown(const struct render_row *row);
 int render_rows_init(const char *list, bool kernels, size_t *ret_room, struct plenum_error *err);
 void render_rows_fini(void);
 
-/** Size of the hints relative to the files; 0 if there are none. */
+/** Returns the size of the hints relative to the files; 0 if there are none. */
 double render_hints_size(const struct render_context *c, const struct bench_files *files);
-/** Size of packed files relative to the originals; 0 if none was packed. */
+/** Returns the size of packed files relative to the originals; 0 if none was packed. */
 double render_packed_size(const struct render_context *c, const struct bench_files *files);
 
 #endif

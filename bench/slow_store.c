@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* slow_store.c - a server for bench/stores.py: files of a folder as objects of the bucket "b", each
- * answer a fixed time after its request. It has one thread and copies nothing, so that it is not
- * what limits a client; signatures are not verified.
+/* slow_store.c - an object store for bench/stores.py. It serves a folder's files from bucket "b"
+ * and delays each answer by a fixed time. It has one thread and copies nothing, so that it is never
+ * the bottleneck. Signatures are not verified.
  *
  *     slow_store FOLDER MILLISECONDS      prints its port
  *
- * GET and HEAD of /b/KEY, with ranges, and lists of objects. */
+ * It answers GET and HEAD of /b/KEY, with ranges, and lists objects. */
 #include "config.h"
 
 #include <arpa/inet.h>

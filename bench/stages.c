@@ -429,7 +429,7 @@ static int run_round(struct stages_context *c, const struct bench_files *files, 
     return 0;
 }
 
-/* The sorted values of all rounds: a stage as measured, or minus another one. */
+/* Returns the sorted values of all rounds: a stage as measured, or minus another one. */
 static struct bench_spread spread_of(const struct bench_stages_arguments *a, const double *us,
                                      size_t stage, size_t less)
 {

@@ -130,7 +130,7 @@ static void sleep_ms(uint64_t ms)
     (void)usleep((useconds_t)(ms * 1000));
 }
 
-/* The longest wait since the last call, including the current one, in seconds. */
+/* Returns the longest wait since the last call, including the current one, in seconds. */
 static double take_longest(void)
 {
     uint64_t since = atomic_load(&taker.waiting), longest = atomic_exchange(&taker.longest, 0);
@@ -138,7 +138,7 @@ static double take_longest(void)
     return (double)max_u64(longest, since ? time_now_ns() - since : 0) / (double)NS_PER_SEC;
 }
 
-/* Seconds in which one loader alone renders the prefetch depth. */
+/* Returns the seconds in which one loader alone renders the prefetch depth. */
 static double render_depth(const struct bench_stall_arguments *a, const char *loader)
 {
     struct plenum_stream *s = open_stream(a, loader);

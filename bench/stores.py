@@ -5,11 +5,10 @@
     bench/stores.py FOLDER [--latency MS] [--rounds N] [--copies N] [--threads N] [--json]
 
 FOLDER is a data set of class folders. Writes N copies of it (4) below TMPDIR as tar archives, Parquet, MDS shards and
-single files, and serves them with bench/slow_store, which is not what limits a client. Each round runs, in random
-order:
+single files, and serves them with bench/slow_store, which is never the bottleneck. Each round runs, in random order:
 
     plenum, disk     plenumd with N threads (2) renders an epoch of the archives, in shuffled order, to uint8
-    plenum, s3       the same from the store, with an index, but nothing else kept from earlier rounds
+    plenum, s3       plenumd does this from the store, with an index, but with nothing else kept from earlier rounds
     others           one process reads all samples, and crops, resizes and flips them with Pillow
 
 Images per second are of wall time, and per core of CPU time (user and system, of the loader or the process). Libraries
@@ -192,7 +191,7 @@ def show(results):
     for name, r in results.items():
         label = {"disk": "plenum, disk", "s3": "plenum, s3"}.get(name, name)
         print(f"{label:18} {r['error']}" if "error" in r else f"{label:18} {r['rate']:9.0f} {r['core']:9.0f}")
-    print(f"\nthe first epoch from the store has {ours['rate'] / local['rate']:.2f} of the rate from the disk")
+    print(f"\nthe first epoch from the store runs at {ours['rate'] / local['rate']:.2f} of the rate from the disk")
     others = {n: r["core"] for n, r in results.items() if n in OTHERS and "error" not in r}
     if others:
         best = max(others, key=others.get)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* names.c - requests the names of samples and classes.
  *
- * A limited number of names is requested from one loader at a time, which answers in order. If it is
- * lost, the rest are requested from another. */
+ * A limited number of names is requested from one loader at a time, which answers in order. If the
+ * loader is lost, the rest are requested from another. */
 #include "config.h"
 
 #include "libdist/names.h"

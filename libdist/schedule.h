@@ -20,6 +20,8 @@ struct loader_session;
 
 /** Create the schedule: 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
+/** Begin with the first step, once the stream's order is known. */
+void schedule_begin(struct plenum_stream *s);
 /** Free the schedule, after schedule_drop(). NULL is ignored. */
 void schedule_free(struct plenum_stream *s);
 /** Request as many batches as free slots and the depth allow. */

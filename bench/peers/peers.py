@@ -79,7 +79,7 @@ def torchvision_transforms():
 
 
 def passes(batches, count, size_of):
-    """Cut an endless series of batches into passes of about `count` images."""
+    """Consume `batches` in passes of at least `count` images, and yield each pass's number of images."""
     while True:
         done = 0
         while done < count:

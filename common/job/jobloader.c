@@ -243,7 +243,7 @@ int jobloader_get_fd(const struct jobloader *loader)
 
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size)
 {
-    return address_of_socket(loader->listen_fd, false, text, size);
+    return address_of_socket(loader->listen_fd, text, size);
 }
 
 char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size)
@@ -254,7 +254,7 @@ char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size
         (void)snprintf(text, size, "%s", "");
     else
         (void)snprintf(text, size, "http://%s/",
-                       address_of_socket(loader->page_fd, false, at, sizeof(at)) + strlen("tcp:"));
+                       address_of_socket(loader->page_fd, at, sizeof(at)) + strlen("tcp:"));
     return text;
 }
 

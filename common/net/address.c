@@ -387,21 +387,34 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
     return fd;
 }
 
-char *address_of_socket(int fd, bool peer, char *text, size_t size)
+/* Write an address that getsockname() or getpeername() returned with the result r. */
+static char *format_found(int r, union address_any *a, char *text, size_t size)
 {
-    union address_any a = {.any = {.sa_family = AF_UNSPEC}};
-    socklen_t len = sizeof(a);
-    int r = peer ? getpeername(fd, &a.any, &len) : getsockname(fd, &a.any, &len);
-
     assert(size > 0);
-    if (r < 0 || (a.any.sa_family != AF_INET && a.any.sa_family != AF_INET6)) {
+    if (r < 0 || (a->any.sa_family != AF_INET && a->any.sa_family != AF_INET6)) {
         (void)snprintf(text, size, "?");
         return text;
     }
-    if (a.any.sa_family == AF_INET6)
-        a.in6.sin6_scope_id = 0; /* our interface's index means nothing to the other side */
-    write_ip(&a, text, size);
+    if (a->any.sa_family == AF_INET6)
+        a->in6.sin6_scope_id = 0; /* our interface's index means nothing to the other side */
+    write_ip(a, text, size);
     return text;
+}
+
+char *address_of_socket(int fd, char *text, size_t size)
+{
+    union address_any a = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(a);
+
+    return format_found(getsockname(fd, &a.any, &len), &a, text, size);
+}
+
+char *address_of_peer(int fd, char *text, size_t size)
+{
+    union address_any a = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(a);
+
+    return format_found(getpeername(fd, &a.any, &len), &a, text, size);
 }
 
 bool address_is_local(const struct address *address)

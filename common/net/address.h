@@ -101,9 +101,11 @@ int address_check_peer(const struct address *address, int fd);
  */
 int address_listen(const struct address *address, unsigned mode, struct plenum_error *err);
 
-/** Write the address of a socket's own end (or its peer's), "tcp:127.0.0.1:7000", or "?" if it is
- *  unknown. Returns `text`. */
-char *address_of_socket(int fd, bool peer, char *text, size_t size);
+/** Write the address of a socket's own end, "tcp:127.0.0.1:7000", or "?" if it is unknown. Returns
+ *  `text`. */
+char *address_of_socket(int fd, char *text, size_t size);
+/** Like address_of_socket(), for the socket's peer. */
+char *address_of_peer(int fd, char *text, size_t size);
 
 /** Returns whether only this host can reach the address. If it is a name, all addresses of the name
  * must be loopback addresses. */

@@ -54,6 +54,7 @@ void status_put_cache(struct json *j, const struct wire_cache *c)
         return;
     }
     json_begin_object(j, "cache", JSON_LINES);
+    json_bool(j, "in_memory", c->in_memory);
     json_bool(j, "paused", c->paused);
     json_number(j, "samples", c->samples);
     json_number(j, "samples_with_known_use", c->known);
@@ -432,11 +433,12 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
         (unsigned long long)l->samples, (unsigned long long)l->substituted,
         (unsigned long long)l->failed, (unsigned long long)l->refused);
     if (l->cache.open)
-        put_parts(t, "cache: %llu samples, %s of %s; %.1f%% of %llu reads from it%s",
+        put_parts(t, "cache: %llu samples, %s of %s%s; %.1f%% of %llu reads from it%s",
                   (unsigned long long)l->cache.samples, format_bytes(l->cache.bytes, a, sizeof(a)),
-                  format_bytes(l->cache.limit, b, sizeof(b)), status_cache_percent(&l->cache),
+                  format_bytes(l->cache.limit, b, sizeof(b)),
+                  l->cache.in_memory ? " in memory" : "", status_cache_percent(&l->cache),
                   (unsigned long long)(l->cache.hits + l->cache.misses),
-                  l->cache.paused ? "; PAUSED: its disk fails or is full" : "");
+                  l->cache.paused ? "; PAUSED: it fails or is full" : "");
     for (uint32_t i = 0; i < l->lanes && l->lanes > 1 && (height == 0 || i < 4); i++)
         put_parts(t, "node %u: %u threads, %u streams, rings %s", i, l->lane[i].threads,
                   l->lane[i].streams, format_bytes(l->lane[i].ring_bytes, a, sizeof(a)));

@@ -482,6 +482,11 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
         frame_put_u32(b, m->set[i].samples);
         frame_put_bytes(b, m->set[i].hash, sizeof(m->set[i].hash));
     }
+    frame_put_u32(b, m->reweighs);
+    for (uint32_t i = 0; i < m->reweighs; i++) {
+        frame_put_u64(b, m->reweigh[i].start);
+        frame_put_u64(b, m->reweigh[i].hash);
+    }
     return frame_end(b, begin);
 }
 
@@ -511,7 +516,7 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->sum = (struct datasum){0};
     ret->class_names = 0;
     ret->warning[0] = '\0';
-    ret->positions = ret->sets = 0;
+    ret->positions = ret->sets = ret->reweighs = 0;
     if (!r->bad && r->at == r->end) /* from a loader older than WIRE_MINOR_SUBSET */
         return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
@@ -523,6 +528,12 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     }
     if (!r->bad && r->at < r->end) /* since WIRE_MINOR_PLAN */
         get_sets(r, ret);
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_REWEIGH */
+        ret->reweighs = frame_get_choice(r, WIRE_REWEIGHS_MAX + 1);
+    for (uint32_t i = 0; i < ret->reweighs; i++) {
+        ret->reweigh[i].start = frame_get_u64(r);
+        ret->reweigh[i].hash = frame_get_u64(r);
+    }
     return frame_got(r);
 }
 
@@ -677,6 +688,7 @@ static void put_cache(struct frame_buffer *b, const struct wire_cache *m)
     uint64_t *counters[CACHE_COUNTERS];
 
     frame_put_u32(b, m->open);
+    frame_put_u32(b, m->in_memory);
     frame_put_u32(b, m->paused);
     list_counters(&copy, counters);
     for (unsigned i = 0; i < CACHE_COUNTERS; i++)
@@ -688,6 +700,7 @@ static void get_cache(struct frame_reader *r, struct wire_cache *ret)
     uint64_t *counters[CACHE_COUNTERS];
 
     ret->open = frame_get_choice(r, 2);
+    ret->in_memory = frame_get_choice(r, 2);
     ret->paused = frame_get_choice(r, 2);
     list_counters(ret, counters);
     for (unsigned i = 0; i < CACHE_COUNTERS; i++)

@@ -45,13 +45,14 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 14,
+    WIRE_MINOR = 15,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
     WIRE_NAME_MAX = 256,
     WIRE_PLAN_MAX = 16384, /* bytes of a plan with its NUL */
     WIRE_SETS_MAX = 64,
+    WIRE_REWEIGHS_MAX = 256,
     WIRE_TEXT_MAX = 512,
 };
 
@@ -93,6 +94,7 @@ enum {
     WIRE_MINOR_PLAN = 13,    /* plan of OPEN and FIELDS; positions and sets of OPENED */
     WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
     WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
+    WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -186,6 +188,12 @@ struct wire_set {
     uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
 };
 
+/** New weights of the samples of a plan's set. */
+struct wire_reweigh {
+    uint64_t start; /* the global position from which on they may be shown; UINT64_MAX: never */
+    uint64_t hash;  /* of the order that follows from them */
+};
+
 struct wire_opened {
     uint32_t samples; /* N */
     uint32_t classes;
@@ -199,6 +207,9 @@ struct wire_opened {
      * order */
     uint32_t positions, sets;
     struct wire_set set[WIRE_SETS_MAX];
+    /* since 1.15, with a plan: the new weights of its sets' samples, in the text's order */
+    uint32_t reweighs;
+    struct wire_reweigh reweigh[WIRE_REWEIGHS_MAX];
 };
 
 struct wire_render {
@@ -244,14 +255,14 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
-/** The loader's cache of ranges of objects on its disk (loader/cache/diskcache.h). Most ranges are
- * samples. */
+/** The loader's cache of ranges of objects, on its disk or in its memory
+ * (loader/cache/sample_cache.h). Most ranges are samples. */
 struct wire_cache {
-    bool open, paused;           /* paused: its disk is full, fails or is slow */
-    uint64_t samples, known;     /* ranges now; of these, samples whose next use is known */
-    uint64_t bytes, limit;       /* used, and at most used, on the disk */
-    uint64_t hits, hit_bytes;    /* since the start: ranges read from the disk */
-    uint64_t misses, miss_bytes; /* ranges fetched from their store */
+    bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
+    uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */
+    uint64_t bytes, limit;        /* used by the ranges, and at most used */
+    uint64_t hits, hit_bytes;     /* since the start: ranges read from the cache */
+    uint64_t misses, miss_bytes;  /* ranges fetched from their store */
     uint64_t writes, write_bytes;
     uint64_t evicted; /* ranges removed for others */
     uint64_t dropped; /* ranges not written because the disk was too slow */

@@ -41,7 +41,7 @@ static int unknown_option(const struct options_program *p, const char *word, siz
 static char *format_limit(enum option_type type, bool days, uint64_t value, char *text, size_t size)
 {
     if (type == OPTION_DURATION)
-        return format_duration(value, days, text, size);
+        return days ? format_duration(value, text, size) : format_hours(value, text, size);
     if (type == OPTION_BYTES)
         return format_exact_bytes(value, text, size);
     (void)snprintf(text, size, "%llu", (unsigned long long)value);

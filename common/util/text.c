@@ -66,6 +66,13 @@ char *text_make_plain(char *text)
     return text;
 }
 
+/* Editors of Windows put a byte order mark before the first line. */
+static void drop_mark(FILE *file, char *line, size_t len)
+{
+    if (len >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0 && ftello(file) == (off_t)len)
+        memmove(line, line + 3, len - 3 + 1);
+}
+
 int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struct plenum_error *err)
 {
     size_t len = 0;
@@ -88,6 +95,8 @@ int text_read_line(FILE *file, const char *path, char **line, size_t *cap, struc
 
         return error_set(err, r, "cannot read %s: %s", path, strerror(-r));
     }
+    if (len > 0)
+        drop_mark(file, *line, len);
     return len > 0;
 }
 

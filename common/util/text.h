@@ -21,7 +21,7 @@ char *text_make_plain(char *text);
 
 /**
  * Read the next line of a text file, with its newline, into `*line`, which grows as with
- * getline(3); the caller frees it.
+ * getline(3); the caller frees it. A byte order mark at the beginning of the file is left out.
  *
  * Returns 1; 0 at the end of the file; or a negative errno with a message that names `path`:
  * reading fails, memory is exhausted, or it is not a text file (a zero byte, a line of more than 1

@@ -247,14 +247,17 @@ int io_write_file_by(const char *temporary, const char *path, const void *bytes,
     return write_as(temporary, O_TRUNC, path, bytes, len);
 }
 
-int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
+int io_write_new_file(const char *path, const void *bytes, size_t len)
+{
+    return write_as(path, O_EXCL, path, bytes, len);
+}
+
+int io_write_file(const char *path, const void *bytes, size_t len)
 {
     char *temporary;
     struct stat st;
     int fd, r;
 
-    if (!replace)
-        return write_as(path, O_EXCL, path, bytes, len);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, a terminal */
         fd = open(path, O_WRONLY | O_CLOEXEC);
         r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
@@ -389,16 +392,11 @@ void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, in
     msg->msg_controllen = sizeof(*room);
 }
 
-int io_set_cloexec(int fd, bool on)
+int io_set_cloexec(int fd)
 {
     int flags = fcntl(fd, F_GETFD);
 
-    if (flags < 0)
-        return -errno;
-    flags = on ? flags | FD_CLOEXEC : flags & ~FD_CLOEXEC;
-    if (fcntl(fd, F_SETFD, flags) < 0)
-        return -errno;
-    return 0;
+    return flags < 0 || fcntl(fd, F_SETFD, flags | FD_CLOEXEC) < 0 ? -errno : 0;
 }
 
 int parse_next_u64(const char **text, uint64_t max, uint64_t *ret)
@@ -552,11 +550,14 @@ char *format_exact_bytes(uint64_t bytes, char *text, size_t size)
     return format_with_unit(bytes, byte_units, ARRAY_LEN(byte_units), text, size);
 }
 
-char *format_duration(uint64_t ns, bool days, char *text, size_t size)
+char *format_duration(uint64_t ns, char *text, size_t size)
 {
-    size_t count = ARRAY_LEN(time_units) - (days ? 0U : 1U);
+    return format_with_unit(ns - ns % NS_PER_MS, time_units, ARRAY_LEN(time_units), text, size);
+}
 
-    return format_with_unit(ns - ns % NS_PER_MS, time_units, count, text, size);
+char *format_hours(uint64_t ns, char *text, size_t size)
+{
+    return format_with_unit(ns - ns % NS_PER_MS, time_units, ARRAY_LEN(time_units) - 1, text, size);
 }
 
 char *format_bytes(uint64_t bytes, char *text, size_t size)

@@ -117,11 +117,10 @@ int io_open_signals(const int *signals, size_t count);
 /** Write everything, despite EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/**
- * Write a file: 0 or -errno (-EEXIST if it exists and must not be replaced). Readers see the old
- * file or the complete new one.
- */
-int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+/** Write a file: 0 or -errno. If it is replaced, readers see the old file or the complete new one. */
+int io_write_file(const char *path, const void *bytes, size_t len);
+/** Write a file that does not exist: 0 or -errno (-EEXIST). */
+int io_write_new_file(const char *path, const void *bytes, size_t len);
 /** Returns the last part of a path: what follows its last slash, or all of it if nothing does. */
 static inline const char *io_base_name(const char *path)
 {
@@ -185,8 +184,8 @@ union io_descriptor_room {
 /** Make sendmsg(2) also send this descriptor. */
 void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd);
 
-/** Set O_CLOEXEC on or off: 0 or -errno. */
-int io_set_cloexec(int fd, bool on);
+/** Let a program that is executed not inherit this descriptor: 0 or -errno. */
+int io_set_cloexec(int fd);
 
 /** Does `text` end with `end`, after at least one other character? */
 static inline bool str_ends_with(const char *text, const char *end)
@@ -235,9 +234,11 @@ int parse_duration(const char *text, uint64_t *ret);
  * Returns `text`. */
 char *format_exact_bytes(uint64_t bytes, char *text, size_t size);
 
-/** Write a length of time for parse_duration(), in the largest unit that divides it: "90s", "36h";
- * in days only if `days`. Rounds down to milliseconds. Returns `text`. */
-char *format_duration(uint64_t ns, bool days, char *text, size_t size);
+/** Write a length of time for parse_duration(), in the largest unit that divides it: "90s", "36h",
+ * "2d". Rounds down to milliseconds. Returns `text`. */
+char *format_duration(uint64_t ns, char *text, size_t size);
+/** Like format_duration(), but no unit is larger than an hour. */
+char *format_hours(uint64_t ns, char *text, size_t size);
 
 /** Write "1.4 GiB" or "312 B" into `text`; returns `text`. */
 char *format_bytes(uint64_t bytes, char *text, size_t size);

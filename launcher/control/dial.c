@@ -151,7 +151,7 @@ static int listen_at(const char *own, uint16_t port, char *ret, size_t size,
     r = address_parse_listen(text, &address, err);
     fd = r < 0 ? r : address_listen(&address, 0, err);
     if (fd >= 0)
-        (void)address_of_socket(fd, false, ret, size);
+        (void)address_of_socket(fd, ret, size);
     return fd;
 }
 

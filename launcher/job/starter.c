@@ -157,8 +157,8 @@ static void become_guard(const struct guard_start *s)
     for (size_t i = 0; i < s->arguments.num_files; i++)
         (void)dup2(files[i], STARTER_FILES_FD + (int)i);
     closefrom(STARTER_FILES_FD + (int)s->arguments.num_files);
-    (void)io_set_cloexec(STATUS_FD, true);
-    (void)io_set_cloexec(TEXT_FD, true);
+    (void)io_set_cloexec(STATUS_FD);
+    (void)io_set_cloexec(TEXT_FD);
     if (proctree_adopt() < 0 || proctree_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)
         _exit(125);
     self = getpid();

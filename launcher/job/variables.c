@@ -25,13 +25,13 @@
 #include "common/util/util.h"
 #include "launcher/job/mpirun.h"
 
-static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
-                                         /* read by libplenum and its loader */
-                                         "PLENUM_CACHE_DIR", "PLENUM_CACHE_SIZE", "PLENUM_DECODER",
-                                         "PLENUM_SOURCE", "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
-                                         "PLENUM_LOADER_KEY",
-                                         /* choose the library and the loader that they run */
-                                         "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
+static const char *const travelling[] = {
+    "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
+    /* read by libplenum and its loader */
+    "PLENUM_CACHE_DIR", "PLENUM_CACHE_SIZE", "PLENUM_CACHE_MEMORY", "PLENUM_DECODER",
+    "PLENUM_SOURCE", "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES", "PLENUM_LOADER_KEY",
+    /* choose the library and the loader that they run */
+    "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
 /* Defaults that help programs, set in all instances if the user has not set them. With
  * PYTHONUNBUFFERED, a Python program's lines arrive when they are printed, not in blocks of 8 KiB.
@@ -208,6 +208,7 @@ static int put_identity(struct environ_list *list, const struct variables_job *j
         {"PLENUM_REPLICA_OFFSET", instance->replica_offset},
         {"PLENUM_DEVICES_PER_REPLICA", plan->devices_per_replica},
         {"PLENUM_RESTART_COUNT", job->restart_count},
+        {"PLENUM_GENERATION", job->restart_count + 1},
         {"RANK", index},
         {"WORLD_SIZE", plan->num_instances},
         {"LOCAL_RANK", instance->local_index},

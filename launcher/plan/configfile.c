@@ -235,7 +235,7 @@ int configfile_write(const char *path, const struct options_settings *settings, 
         r = error_set(err, -ENOMEM, "out of memory");
         goto out;
     }
-    r = io_write_file(path, text, len, overwrite);
+    r = overwrite ? io_write_file(path, text, len) : io_write_new_file(path, text, len);
     if (r == -EEXIST)
         (void)error_set(err, r, "--export-config: %s exists; use --overwrite-config to replace it",
                         path);

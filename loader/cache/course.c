@@ -8,12 +8,14 @@
 #include "common/util/util.h"
 
 enum {
-    MARK_S = 30,       /* between two places from which the rate is computed */
+    MARK_S = 30,       /* between two marks from which the rate is computed */
     EPOCH_S = 600,     /* a new stream is assumed to take this long for an epoch */
-    OVERDUE_PART = 4,  /* a use is overdue after this part of an epoch */
-    SETTLED_MS = 1000, /* the rate is not computed from less */
-    STOPPED_PART =
-        4, /* without a request for this part of the measured time, a stream has stopped */
+    OVERDUE_PART = 4,  /* a use is overdue after a quarter of an epoch */
+    SETTLED_MS = 1000, /* the rate is not computed from less time */
+    /* A stream has stopped if it sends no request for a quarter of the measured time. */
+    STOPPED_PART = 4,
+    /* Positions of a repeated sample that are examined; the one after them counts as used. */
+    LOOKS_MAX = 64,
 };
 
 void course_init(struct course *c, const struct course_order *order, uint64_t now_ns)
@@ -73,7 +75,7 @@ void course_advance(struct course_stream *s, struct order_place begin, struct or
     bool starts = c->at == 0;
 
     /* Batches are requested again after a loader was lost. Only a step back by half an epoch means
-     * that the stream has moved. */
+     * that the stream has jumped. */
     if (to > s->at || from + c->stride / 2 < s->at)
         s->at = to;
     if (starts) /* a stream that resumes has not come from position 0 */
@@ -82,7 +84,7 @@ void course_advance(struct course_stream *s, struct order_place begin, struct or
         note_place(c, s->at, now_ns);
 }
 
-/* Does a stream of the course use the position of an epoch, and has not requested it yet? */
+/* Does a stream of the course use this position of the epoch, and has it not requested it yet? */
 static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
 {
     const struct order_steps *steps = &c->order.steps;
@@ -101,21 +103,33 @@ static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
     return false;
 }
 
-/* The first use within an epoch, or COURSE_NEVER. */
-static uint64_t next_in(const struct course *c, uint64_t epoch, uint32_t sample)
+/* Returns the first use within an epoch from position `from` on and before `to`, or
+ * COURSE_NEVER. */
+static uint64_t next_between(const struct course *c, uint64_t epoch, uint64_t from, uint64_t to)
+{
+    uint64_t most = min_u64(to, from + LOOKS_MAX);
+
+    for (uint64_t position = from; position < most; position++)
+        if (is_used(c, epoch, position))
+            return epoch * c->stride + position;
+    return from < to && most < to ? epoch * c->stride + most : COURSE_NEVER;
+}
+
+/* Returns the first use within an epoch, or COURSE_NEVER. All streams have requested the positions
+ * before `least`. */
+static uint64_t next_in(const struct course *c, uint64_t epoch, uint32_t sample, uint64_t least)
 {
     const struct order *o = &c->order.order;
-    uint32_t repeat = o->repeat ? o->repeat : 1, before = c->order.mix ? repeat : 0;
-    uint64_t n = order_positions(o), first = order_position(o, (uint32_t)epoch, sample);
-    uint64_t best = COURSE_NEVER;
+    uint64_t repeat = o->repeat ? o->repeat : 1, n = order_positions(o);
+    uint64_t count = min_u64(c->order.mix ? 2 * repeat : repeat, n); /* partners come first */
+    uint64_t begin = order_position(o, (uint32_t)epoch, sample) + n - (count - repeat);
+    uint64_t past = least > epoch * c->stride ? least - epoch * c->stride : 0, use;
 
-    for (uint32_t i = 0; i < before + repeat; i++) {
-        uint64_t position = (first + n - before + i) % n;
-
-        if (epoch * c->stride + position < best && is_used(c, epoch, position))
-            best = epoch * c->stride + position;
-    }
-    return best;
+    begin %= n;
+    use = begin + count > n ? next_between(c, epoch, past, begin + count - n) : COURSE_NEVER;
+    if (use != COURSE_NEVER)
+        return use;
+    return next_between(c, epoch, max_u64(begin, past), min_u64(begin + count, n));
 }
 
 uint64_t course_next(const struct course *c, uint32_t sample)
@@ -131,7 +145,7 @@ uint64_t course_next(const struct course *c, uint32_t sample)
         return COURSE_NEVER;
     epoch = least / c->stride;
     for (unsigned i = 0; i < COURSE_EPOCHS; i++) {
-        use = next_in(c, epoch + i, sample);
+        use = next_in(c, epoch + i, sample, least);
         if (use != COURSE_NEVER)
             return use;
     }
@@ -143,8 +157,8 @@ bool course_is_overdue(const struct course *c, uint64_t use)
     return use + c->stride / OVERDUE_PART < c->at;
 }
 
-/* The mean time of a position. It is measured from request to request, which is more exact, unless
- * the stream has stopped. */
+/* Returns the mean time of a position. It is measured between two requests, which is more exact,
+ * unless the stream has stopped. */
 static double position_ns(const struct course *c, uint64_t now_ns)
 {
     const struct course_mark *m = &c->mark[0];

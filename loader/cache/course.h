@@ -13,21 +13,21 @@
 #include "common/order/order.h"
 #include "common/util/list.h"
 
-enum { COURSE_EPOCHS = 64 }; /* a use farther ahead than this counts as the last of them */
+enum { COURSE_EPOCHS = 64 }; /* a use in a later epoch counts as one in the last of these */
 
 /** No stream of the course ever uses the sample. */
 #define COURSE_NEVER UINT64_MAX
 
 /** What the streams of one course have in common. */
 struct course_order {
-    uint32_t set;       /* identifies the numbering of samples */
+    uint64_t set;       /* a hash of the data set */
     struct order order; /* without a mixture, whose order has no inverse */
     struct order_steps steps;
     uint32_t deal; /* as in struct wire_open */
     bool mix;      /* each position also reads the sample of its partner */
 };
 
-/** One stream: of each step, it uses the indices [offset, offset + local). */
+/** One stream. It uses the indices [offset, offset + local) of each step. */
 struct course_stream {
     struct course *course;
     struct list link; /* in the course's streams */
@@ -40,8 +40,8 @@ struct course {
     struct course_order order;
     struct list streams;
     uint64_t stride;
-    uint64_t at, at_ns; /* of the stream that is farthest ahead, and when it came there */
-    /* Two places in the past, from which the rate is computed. */
+    uint64_t at, at_ns; /* where the stream that is farthest ahead is, and when it got there */
+    /* Two positions in the past, from which the rate is computed. */
     struct course_mark {
         uint64_t at, ns;
     } mark[2];
@@ -52,22 +52,23 @@ bool course_has_order(const struct course *course, const struct course_order *or
 
 /** Add a stream that has not requested anything yet. */
 void course_add(struct course *course, struct course_stream *stream);
-/** Returns whether it was the last one. */
+/** Remove a stream. Returns whether it was the course's last one. */
 bool course_remove(struct course_stream *stream);
 
-/** The stream has requested everything from `begin` to `end`, exclusive. */
+/** Record that the stream has requested everything from `begin` to `end`, exclusive. */
 void course_advance(struct course_stream *stream, struct order_place begin, struct order_place end,
                     uint64_t now_ns);
 
-/** The next use of a sample that has not been requested yet, by any stream of the course: at most
- * COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch. */
+/** Returns the next use of a sample that has not been requested yet, by any stream of the course:
+ * at most COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch, so it is an estimate
+ * if a sample is repeated more than 64 times. */
 uint64_t course_next(const struct course *course, uint32_t sample);
 
-/** Has this use been passed for long without being requested, because the stream has moved, or uses
- * another loader, too? */
+/** Did the stream that is farthest ahead pass this use long ago without requesting it, because it
+ * has jumped ahead or also uses another loader? */
 bool course_is_overdue(const struct course *course, uint64_t use);
 
-/** In how many nanoseconds a use is expected. */
+/** Returns the nanoseconds until a use is expected. */
 double course_wait_ns(const struct course *course, uint64_t use, uint64_t now_ns);
 
 #endif

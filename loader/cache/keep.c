@@ -3,19 +3,20 @@
  *
  * Each course (course.h) has a heap of the entries that it uses before any other course does, with
  * the farthest use at the top. A use is a position on the course's own axis, so an entry's rank
- * never changes while it waits, whatever the rate of its stream is; rates only compare the tops of
- * several heaps. One more heap has the entries without a known use: they go first, the one that was
- * not used for the longest time before the others.
+ * never changes while it waits, whatever the rate of its stream is; rates are only needed to
+ * compare the tops of several heaps. One more heap has the entries without a known use. These are
+ * removed first, in the order of their last use.
  *
- * Opening a stream can only bring uses nearer. So ranks are upper bounds: before an entry becomes a
- * victim, its use is computed again if a stream has opened since, and it is kept if that has come
- * nearer. The result is exact, without going through all entries. Uses that were passed without
- * being requested are found by a hand that looks at some entries with each call.
+ * Opening a stream can only bring uses nearer. So ranks are upper bounds: if a stream has opened
+ * since an entry was ranked, its use is computed again before it becomes a victim, and the entry is
+ * kept if the use has come nearer. The result is exact, although not all entries are visited. Uses
+ * that were passed without being requested are found by a "hand", which examines a few entries with
+ * each call.
  *
- * If one course uses a data set, its uses are compared in whole epochs. With the same number of
- * hits, the samples in the cache then stay the same, instead of being replaced by those that come
- * soon, and misses are spread over the epoch. In the same epoch, the larger sample goes first,
- * which saves more requests. */
+ * If one course uses a data set, its uses are compared in whole epochs. The number of hits does not
+ * change, but the samples in the cache then stay, instead of being replaced by those that are
+ * needed soon, and misses are spread over the epoch. Within an epoch, the larger sample is removed
+ * first, because that saves more requests. */
 #include "config.h"
 
 #include "loader/cache/keep.h"
@@ -25,26 +26,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/util/util.h"
 
 enum {
-    HEAPS = 16, /* for courses, and the first one for entries without a known use */
+    HEAPS = 16, /* those of courses, after the first one for entries without a known use */
     UNKNOWN = 0,
-    NO_HEAP = HEAPS, /* a new entry */
+    NO_HEAP = HEAPS, /* the entry is new */
     FREE = HEAPS + 1,
     TABLE_MIN = 1024,
     ENTRIES_MAX = 1 << 26,
-    TRIES = 32,          /* entries whose use is computed again for one victim */
-    HAND_STEPS = 2,      /* entries that the hand looks at with each call */
-    FORGOTTEN_S = 86400, /* after this time, others without a known use replace an unknown one */
+    TRIES = 32,     /* the most entries whose use is computed again to find one victim */
+    HAND_STEPS = 2, /* entries that the hand examines with each call */
+    /* An entry without a known use that was not used for this long gives way to others without
+     * one. */
+    FORGOTTEN_S = 86400,
 };
 
 struct keep_entry {
     struct keep_key key;
     uint64_t hash;
-    uint64_t use; /* the next one; without a known use: seconds of its last one */
-    uint32_t len, set, number;
-    uint32_t chain;   /* in the table, or of free entries */
+    uint64_t use; /* the next use; if it is not known, the time in seconds of the last one */
+    uint64_t set;
+    uint32_t len, number;
+    uint32_t chain;   /* the next entry in its chain of the table, or in the list of free entries */
     uint32_t heap_at; /* index in its heap */
     uint16_t generation;
     uint8_t heap;
@@ -60,7 +67,7 @@ struct keep_heap {
 
 struct keep {
     struct keep_entry *entries;
-    size_t count, cap; /* numbers in use or free */
+    size_t count, cap; /* count: numbers in use or free */
     uint32_t first_free, *table;
     size_t table_size; /* a power of two */
     uint64_t used, live, blocks, most;
@@ -76,7 +83,7 @@ static uint64_t blocks_of(uint32_t len)
 
 /* ---- heaps ---- */
 
-/* Does entry `a` go before `b` of the same heap? */
+/* Is entry `a` removed before `b` of the same heap? */
 static bool goes_first(const struct keep *k, const struct keep_entry *a, const struct keep_entry *b)
 {
     const struct keep_heap *h = &k->heap[a->heap];
@@ -133,7 +140,7 @@ static void sift_down(struct keep *k, struct keep_heap *h, uint32_t at)
     set_item(k, h, at, entry);
 }
 
-/* The order of a whole heap may have changed. */
+/* Restore the heap property of a whole heap, whose order may have changed. */
 static void order_heap(struct keep *k, struct keep_heap *h)
 {
     for (size_t i = h->count / 2; i-- > 0;)
@@ -175,6 +182,13 @@ static int enter_heap(struct keep *k, uint32_t entry, unsigned heap)
 
 /* ---- the index ---- */
 
+struct keep_key keep_hash(const void *bytes, size_t len)
+{
+    XXH128_hash_t hash = XXH3_128bits(bytes, len);
+
+    return (struct keep_key){{hash.low64, hash.high64}};
+}
+
 static uint32_t *slot_of(const struct keep *k, const struct keep_key *key)
 {
     return &k->table[key->word[0] & (k->table_size - 1)];
@@ -185,7 +199,8 @@ static bool is_key(const struct keep_key *a, const struct keep_key *b)
     return a->word[0] == b->word[0] && a->word[1] == b->word[1];
 }
 
-/* Make room for another entry in the table. Without memory, its chains become longer. */
+/* Make room for another entry in the table. If there is no memory, the table's chains become
+ * longer. */
 static void grow_table(struct keep *k)
 {
     size_t size = 2 * k->table_size;
@@ -222,7 +237,8 @@ bool keep_get(const struct keep *k, uint32_t entry, struct keep_bytes *ret)
     const struct keep_entry *e = &k->entries[entry];
 
     assert(entry < k->count && e->heap != FREE);
-    *ret = (struct keep_bytes){.key = e->key, .len = e->len, .hash = e->hash};
+    *ret = (struct keep_bytes){
+        .key = e->key, .hash = e->hash, .len = e->len, .sample = {e->set, e->number}};
     return e->heap != NO_HEAP;
 }
 
@@ -233,7 +249,8 @@ static void fill_entry(struct keep *k, uint32_t entry, const struct keep_bytes *
     k->entries[entry] = (struct keep_entry){.key = bytes->key,
                                             .hash = bytes->hash,
                                             .len = bytes->len,
-                                            .set = KEEP_NONE,
+                                            .set = bytes->sample.set,
+                                            .number = bytes->sample.number,
                                             .chain = *slot,
                                             .generation = (uint16_t)(k->generation - 1),
                                             .heap = NO_HEAP};
@@ -291,7 +308,7 @@ bool keep_restore(struct keep *k, uint32_t entry, const struct keep_bytes *bytes
     if (enter_heap(k, entry, UNKNOWN) == 0)
         return true;
     keep_remove(k, entry);
-    k->first_free = KEEP_NONE; /* keep_restored() finds them */
+    k->first_free = KEEP_NONE; /* keep_restored() finds the free numbers */
     return false;
 }
 
@@ -308,7 +325,7 @@ void keep_restored(struct keep *k)
 
 /* ---- uses ---- */
 
-/* When a sample is used next: the heap that it belongs to. */
+/* Find when a sample is used next. Returns the heap that it belongs to. */
 static unsigned find_use(const struct keep *k, const struct keep_sample *sample, uint64_t now_ns,
                          uint64_t *use)
 {
@@ -316,7 +333,7 @@ static unsigned find_use(const struct keep *k, const struct keep_sample *sample,
     double best_ns = 0;
 
     *use = now_ns / NS_PER_SEC;
-    for (unsigned i = 1; i < HEAPS && sample->set != KEEP_NONE; i++) {
+    for (unsigned i = 1; i < HEAPS && sample->set != KEEP_NO_SET; i++) {
         const struct keep_heap *h = &k->heap[i];
         uint64_t next;
         double ns;
@@ -351,7 +368,7 @@ static bool rank_again(struct keep *k, uint32_t entry, uint64_t now_ns)
     return false;
 }
 
-/* In how many nanoseconds the top of a course's heap is used. */
+/* Returns the nanoseconds until the top of a course's heap is used. */
 static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint64_t now_ns)
 {
     uint64_t use = k->entries[h->items[0]].use, stride = h->course.stride;
@@ -361,7 +378,7 @@ static double top_wait_ns(const struct keep *k, const struct keep_heap *h, uint6
     return course_wait_ns(&h->course, use, now_ns);
 }
 
-/* The heap whose top goes first, or NULL if there are no entries. */
+/* Returns the heap whose top is removed first, or NULL if there are no entries. */
 static struct keep_heap *victims_heap(struct keep *k, uint64_t now_ns)
 {
     struct keep_heap *best = NULL;
@@ -381,7 +398,7 @@ static struct keep_heap *victims_heap(struct keep *k, uint64_t now_ns)
     return best;
 }
 
-/* The entry to remove next, or KEEP_NONE if that could not be found out in short time. */
+/* Returns the entry to remove next, or KEEP_NONE if none was found within a few tries. */
 static uint32_t find_victim(struct keep *k, uint64_t now_ns)
 {
     for (unsigned i = 0; i < TRIES; i++) {
@@ -426,8 +443,7 @@ static void move_hand(struct keep *k, uint64_t now_ns)
     }
 }
 
-uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
-                    const struct keep_sample *sample, uint64_t now_ns,
+uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg)
 {
     struct keep_entry fresh = {.len = bytes->len};
@@ -435,7 +451,7 @@ uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
 
     assert(keep_find(k, &bytes->key) == KEEP_NONE);
     move_hand(k, now_ns);
-    fresh.heap = (uint8_t)find_use(k, sample, now_ns, &fresh.use);
+    fresh.heap = (uint8_t)find_use(k, &bytes->sample, now_ns, &fresh.use);
     while (k->blocks + blocks_of(bytes->len) > k->most) {
         uint32_t victim = find_victim(k, now_ns);
 
@@ -445,11 +461,8 @@ uint32_t keep_admit(struct keep *k, const struct keep_bytes *bytes,
         evict(arg, victim);
     }
     entry = take_number(k);
-    if (entry == KEEP_NONE)
-        return KEEP_NONE;
-    fill_entry(k, entry, bytes);
-    k->entries[entry].set = sample->set;
-    k->entries[entry].number = sample->number;
+    if (entry != KEEP_NONE)
+        fill_entry(k, entry, bytes);
     return entry;
 }
 
@@ -471,17 +484,6 @@ void keep_use(struct keep *k, uint32_t entry, const struct keep_sample *sample, 
         e->use = now_ns / NS_PER_SEC;
     (void)rank_again(k, entry, now_ns);
     move_hand(k, now_ns);
-}
-
-void keep_tell(struct keep *k, const struct keep_key *key, const struct keep_sample *sample)
-{
-    uint32_t entry = keep_find(k, key);
-
-    if (entry == KEEP_NONE)
-        return;
-    k->entries[entry].set = sample->set;
-    k->entries[entry].number = sample->number;
-    k->entries[entry].generation = (uint16_t)(k->generation - 1);
 }
 
 /* ---- streams ---- */
@@ -531,7 +533,7 @@ struct course_stream *keep_open_stream(struct keep *k, const struct course_order
     return s;
 }
 
-/* Move all entries of a heap to those without a known use, where they are ranked again. */
+/* Move all entries of a heap to the heap without known uses. They are ranked again from there. */
 static void forget_uses(struct keep *k, struct keep_heap *h, uint64_t now_ns)
 {
     while (h->count > 0) {

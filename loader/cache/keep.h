@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* keep.h - which samples a cache of limited size keeps: an index of its entries, and the choice of
- * victims. It knows nothing of files. Threads: the caller's lock protects everything. */
+/* keep.h - decides which samples a cache of limited size keeps: an index of its entries, and the
+ * choice of victims. It does not know about files. Threads: the caller's lock protects
+ * everything. */
 #ifndef LOADER_CACHE_KEEP_H
 #define LOADER_CACHE_KEEP_H
 
@@ -14,7 +15,7 @@ struct keep;
 
 #define KEEP_NONE UINT32_MAX
 
-/** Room is counted in blocks of this size, like on a disk. */
+/** Room is counted in blocks of this size, as on a disk. */
 enum { KEEP_BLOCK = 4096 };
 
 /** A hash that identifies bytes in a store. */
@@ -22,16 +23,24 @@ struct keep_key {
     uint64_t word[2];
 };
 
-/** Which sample of which set bytes belong to. */
+/** Returns the key of something that `bytes` [len] identify. */
+struct keep_key keep_hash(const void *bytes, size_t len);
+
+/** Identifies no set. */
+#define KEEP_NO_SET UINT64_MAX
+
+/** The sample that an entry's bytes belong to. */
 struct keep_sample {
-    uint32_t set, number; /* set: KEEP_NONE if that is not known */
+    uint64_t set; /* a hash of its data set, or KEEP_NO_SET */
+    uint32_t number;
 };
 
-/** The bytes of an entry. */
+/** What identifies an entry's bytes. */
 struct keep_bytes {
     struct keep_key key;
-    uint32_t len;
     uint64_t hash; /* of the bytes */
+    uint32_t len;
+    struct keep_sample sample; /* the sample that last used the bytes */
 };
 
 struct keep_counts {
@@ -46,32 +55,31 @@ void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
 
 /* ---- entries ---- */
 
-/** Returns the number of an entry, or KEEP_NONE. Numbers are small, and are used again. */
+/** Returns the number of an entry, or KEEP_NONE. Numbers are small; those of removed entries are
+ * reused. */
 uint32_t keep_find(const struct keep *keep, const struct keep_key *key);
-/** Get an entry's bytes. False: it is still new. */
+/** Get what identifies an entry's bytes. False: the entry is still new. */
 bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
 
 /**
- * Decide whether bytes that are not in the cache become an entry, and remove others for it: its
- * number, or KEEP_NONE. `evict` is called for each removed one.
+ * Decide whether bytes that are not in the cache become an entry, and remove other entries to make
+ * room. Returns the new entry's number, or KEEP_NONE. `evict` is called for each removed entry.
  *
- * The entry is new until keep_settle(): it takes up room, but is not removed for others.
+ * The entry is new until keep_settle(): it takes up room, but cannot be a victim.
  */
-uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes,
-                    const struct keep_sample *sample, uint64_t now_ns,
+uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg);
 void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
-/** Add the entry with this number, which was kept earlier. False: there is no room or memory. */
+/** Add an entry that an earlier process kept, under its old number. False: there is no room or
+ * memory. */
 bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
-/** Make the numbers that keep_restore() has left out available. */
+/** End the calls of keep_restore(): numbers that it was not called for become available. */
 void keep_restored(struct keep *keep);
 /** Remove an entry. */
 void keep_remove(struct keep *keep, uint32_t entry);
 
-/** An entry has been read: find out when it is used next. */
+/** Record that an entry has been read, and compute when it is used next. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);
-/** Record which sample an entry belongs to, if there is one with this key. */
-void keep_tell(struct keep *keep, const struct keep_key *key, const struct keep_sample *sample);
 
 /* ---- streams ---- */
 

@@ -3,7 +3,7 @@
 noinst_LTLIBRARIES += %D%/libcache.la
 %C%_libcache_la_SOURCES = \
 	%D%/course.c %D%/course.h \
-	%D%/diskcache.c %D%/diskcache.h \
+	%D%/sample_cache.c %D%/sample_cache.h \
 	%D%/keep.c %D%/keep.h \
 	%D%/shelf.c %D%/shelf.h
 %C%_libcache_la_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)

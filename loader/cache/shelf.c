@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.c - records in sparse files.
+/* shelf.c - stores records in sparse files.
  *
  *     file NNNN.samples    header | row 0 | row 1 | ...        | record 0 ...   | record 1 ...
  *                          0        4096                         1 MiB            17 MiB
  *
- * Each record has a place of SHELF_RECORD_MAX bytes of its own, most of which is a hole. So the
- * file system is the allocator: erasing a record frees its blocks, its place is used again, and
- * nothing is ever moved. A row says which bytes a place holds; reading the rows is all that a start
- * needs.
+ * Each record has its own place of SHELF_RECORD_MAX bytes, most of which is a hole. So the file
+ * system is the allocator: erasing a record frees its blocks, its place is reused, and records are
+ * never moved. A row says which bytes a place holds; at the start, only the rows are read.
  *
- * Nothing is synced. After a crash, a row or a record may be missing or wrong, which their
- * checksums show: a row is bound to its place, and a record to its key. A record is written before
- * its row, and a row is erased before its record. */
+ * Nothing is synced. After a crash, a row or a record may be missing or wrong. Checksums show that:
+ * a row is bound to its place, and a record to its key. A record is written before its row, and a
+ * row is erased before its record. */
 #include "config.h"
 
 #include "loader/cache/shelf.h"
@@ -24,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -35,32 +35,32 @@
 #include "common/util/util.h"
 
 enum {
-    FORMAT = 1,
+    FORMAT = 2,
     ROWS_AT = 4096,
     RECORDS_AT = 1 << 20,
-    FREE_PART = 20,    /* this part of the disk is left to others */
-    FREE_CHECKED = 32, /* writes between two checks of that */
+    FREE_PART = 20,    /* a twentieth of the disk stays free for others */
+    FREE_CHECKED = 32, /* writes between two checks of the free space */
 };
 
 struct shelf_header {
     uint8_t magic[8];
     uint32_t version, rows;
     uint64_t record_max;
-    uint64_t check; /* of the fields above */
+    uint64_t check; /* checksum of the fields above */
 };
 
 struct shelf_row {
     struct keep_key key;
-    uint64_t hash;
-    uint32_t len, zero;
-    uint64_t check; /* of the fields above, with the number as the seed */
+    uint64_t hash, set;
+    uint32_t len, number; /* number: the sample's number in its set */
+    uint64_t check;       /* checksum of the fields above, with the record's number as the seed */
 };
 
 static const struct shelf_row empty;
 
 struct shelf {
     int folder, lock;
-    unsigned writes;             /* since the free space was checked; the writer's */
+    unsigned writes; /* writes since the free space was checked; only the writer uses it */
     atomic_int fds[SHELF_FILES]; /* one more than the descriptor; 0: there is no file */
 };
 
@@ -109,7 +109,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Is so little of the disk free that it belongs to others? Checked from time to time. */
+/* Is so little of the disk free that nothing may be added? The space is checked only from time to
+ * time. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -124,7 +125,21 @@ static void name_file(unsigned file, char ret[32])
     (void)snprintf(ret, 32, "%04u.samples", file);
 }
 
-/* Create a file, or replace one that is not ours: its descriptor or -errno. */
+/* Create a file, or replace one that is not ours. Returns its descriptor or -errno. */
+static int make_file(const struct shelf *s, const char *name)
+{
+    int fd;
+
+    if (s->folder < 0)
+        fd = memfd_create("plenum-samples", MFD_CLOEXEC);
+    else if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
+        return -errno;
+    else
+        fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Create a file with a header. Returns its descriptor or -errno. */
 static int create_file(struct shelf *s, unsigned file)
 {
     struct shelf_header h = make_header();
@@ -132,16 +147,15 @@ static int create_file(struct shelf *s, unsigned file)
     int fd, r;
 
     name_file(file, name);
-    if (unlinkat(s->folder, name, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(s->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = make_file(s, name);
     if (fd < 0)
-        return -errno;
+        return fd;
     r = io_pwrite_all(fd, &h, sizeof(h), 0);
     if (r == 0)
-        r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* can it? */
+        r = punch(fd, RECORDS_AT, KEEP_BLOCK); /* fails if the file system cannot do this */
     if (r < 0) {
-        (void)unlinkat(s->folder, name, 0);
+        if (s->folder >= 0)
+            (void)unlinkat(s->folder, name, 0);
         (void)close(fd);
         return r;
     }
@@ -152,7 +166,11 @@ static int create_file(struct shelf *s, unsigned file)
 int shelf_write(struct shelf *s, uint32_t number, const struct keep_bytes *bytes,
                 const void *content)
 {
-    struct shelf_row row = {.key = bytes->key, .hash = bytes->hash, .len = bytes->len};
+    struct shelf_row row = {.key = bytes->key,
+                            .hash = bytes->hash,
+                            .set = bytes->sample.set,
+                            .len = bytes->len,
+                            .number = bytes->sample.number};
     int fd = file_of(s, number), r;
 
     assert(bytes->len > 0 && bytes->len <= SHELF_RECORD_MAX);
@@ -202,7 +220,7 @@ int shelf_erase(struct shelf *s, uint32_t number)
 
 /* ---- the start ---- */
 
-/* Free the space of records without a row: their writer was killed. */
+/* Free the space of records without a row, whose writer was killed. */
 static void free_rowless(const struct shelf *s, unsigned file, const struct shelf_row *rows)
 {
     int fd = file_of(s, file * SHELF_ROWS);
@@ -219,7 +237,7 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
-/* Report the rows of a file, and erase those that are damaged or not wanted. */
+/* Report the rows of a file, and erase those that are damaged or that `found` rejects. */
 static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
     struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
@@ -230,7 +248,8 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
         const struct shelf_row *row = &rows[i];
-        struct keep_bytes bytes = {.key = row->key, .len = row->len, .hash = row->hash};
+        struct keep_bytes bytes = {
+            .key = row->key, .hash = row->hash, .len = row->len, .sample = {row->set, row->number}};
         uint32_t number = file * SHELF_ROWS + i;
 
         if (memcmp(row, &empty, sizeof(empty)) == 0)
@@ -247,10 +266,19 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
-/* Open a file of an earlier loader, if it is there. */
-static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+/* Does a file have our format, and could no other user change it? */
+static bool is_ours(int fd)
 {
     struct shelf_header h, want = make_header();
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+           io_pread_all(fd, &h, sizeof(h), 0) == 0 && memcmp(&h, &want, sizeof(h)) == 0;
+}
+
+/* Open a file of an earlier loader, if there is one. */
+static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+{
     char name[32];
     int fd;
 
@@ -258,7 +286,7 @@ static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *a
     fd = openat(s->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
-    if (io_pread_all(fd, &h, sizeof(h), 0) < 0 || memcmp(&h, &want, sizeof(h)) != 0) {
+    if (!is_ours(fd)) {
         (void)close(fd);
         return unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
     }
@@ -273,13 +301,16 @@ static int open_folder(struct shelf *s, const char *folder, struct plenum_error 
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return error_set(err, -errno, "%s: cannot create it: %s", folder, strerror(errno));
     s->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->folder < 0 && errno == ENOTDIR)
+        return error_set(err, -ENOTDIR, "%s: it is not a folder, or is a symbolic link: remove it",
+                         folder);
     if (s->folder < 0 || fstat(s->folder, &st) < 0)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
         return error_set(err, -EPERM, "%s: other users can write to it: remove it", folder);
     s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (s->lock < 0)
-        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+        return error_set(err, -errno, "%s/lock: %s", folder, strerror(errno));
     if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
         return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
                          errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
@@ -295,11 +326,11 @@ int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf *
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     s->folder = s->lock = -1;
-    r = open_folder(s, folder, err);
-    for (unsigned i = 0; r == 0 && i < SHELF_FILES; i++) {
+    r = folder ? open_folder(s, folder, err) : 0;
+    for (unsigned i = 0; folder && r == 0 && i < SHELF_FILES; i++) {
         r = open_file(s, i, found, arg);
         if (r < 0)
-            (void)error_set(err, r, "%s: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s/%04u.samples: %s", folder, i, strerror(-r));
     }
     if (r < 0)
         shelf_close(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.h - the files of the cache on disk. Threads: any number read; one writes and erases. */
+/* shelf.h - the files of the cache, on the disk or in memory. Threads: any number read; one writes
+ * and erases. */
 #ifndef LOADER_CACHE_SHELF_H
 #define LOADER_CACHE_SHELF_H
 
@@ -22,8 +23,9 @@ enum {
 typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *bytes);
 
 /**
- * Open the files in `folder`, which is created if missing, for only this process, and report their
- * records. Damaged ones are erased.
+ * Open the files in `folder`, which is created if missing, lock them against other processes, and
+ * report their records. Damaged records are erased. If `folder` is NULL, the files are in memory,
+ * which is freed with the process.
  *
  * Errors: -EBUSY another process uses them; -EPERM another user owns the folder or can write to it;
  * -EOPNOTSUPP its file system cannot free parts of files; -ENOMEM; others of the file system.
@@ -32,13 +34,14 @@ int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf *
                struct plenum_error *err);
 void shelf_close(struct shelf *shelf);
 
-/** The checksum of a record's bytes. */
+/** Returns the checksum of a record's bytes. */
 uint64_t shelf_hash(const struct keep_key *key, const void *bytes, uint32_t len);
 
-/** Write a record: 0 or -errno; then it has to be erased. -ENOSPC: the disk is nearly full. */
+/** Write a record. Returns 0, or -errno, after which it must be erased. -ENOSPC: the disk is nearly
+ * full. */
 int shelf_write(struct shelf *shelf, uint32_t number, const struct keep_bytes *bytes,
                 const void *content);
-/** Read a record: 0; -EBADMSG it is damaged, or is being erased; or another -errno. */
+/** Read a record. Returns 0; -EBADMSG if it is damaged or is being erased; or another -errno. */
 int shelf_read(const struct shelf *shelf, uint32_t number, const struct keep_bytes *bytes,
                void *dst);
 /** Advise the kernel that a record will be read soon. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_bench.c - plenumctl bench stream: measures how fast batches are on this host, and what limits
- * them.
+/* cmd_bench.c - plenumctl bench stream: measures the rate of batches on this host, and what limits
+ * it.
  *
  * The same stream is consumed from three sources in turn, in several rounds, so that other load on
  * the machine affects all of them equally:
  *
  *     real        files are read and decoded
  *     generated   nothing is read or decoded; pixels are copied from a table
- *     synthetic   no loader is involved; only the hand-over is left
+ *     synthetic   no loader is involved; only the hand-over to the program is measured
  *
- * A stage is the bottleneck if the others could do more. The limits of reading and decoding are
+ * A stage is the bottleneck if all others could be faster. The limits of reading and decoding are
  * computed from the loader's own times and threads; the limit of the transport is the rate of
  * `generated`. */
 #include "config.h"
@@ -199,7 +199,7 @@ static int measure_once(const char *dataset, const struct bench_arguments *a, un
                     &stream, err);
     if (r < 0)
         return r;
-    /* The limits of the stages are measured without the pause for the accelerators. */
+    /* Only the real source pauses for the accelerators: the others measure limits of stages. */
     r = consume(stream, a->duration_ns / a->rounds, source == 0 ? a->step_ns * a->steps : 0, m,
                 err);
     plenum_stream_destroy(stream);
@@ -224,7 +224,7 @@ static int measure_all(const char *dataset, const struct bench_arguments *a,
     return 0;
 }
 
-/* The rate of a stage if nothing else limited it, images/s. */
+/* A stage, and its rate in images/s if nothing else limited it. */
 struct bench_stage {
     const char *name;
     double rate;
@@ -390,7 +390,7 @@ static int run(int argc, char **argv)
         fputs("plenumctl bench: --seconds must be more than 0\n", stderr);
         return 2;
     }
-    if (a.stream.cache_dir) /* for the loader that the program starts */
+    if (a.stream.cache_dir) /* also for the loader that this program starts */
         (void)setenv("PLENUM_CACHE_DIR", a.stream.cache_dir, 1);
     measures = calloc(SOURCES, sizeof(*measures));
     if (!measures)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_cache.c - plenumctl cache: the contents of a loader's cache, and what it has saved. */
+/* cmd_cache.c - plenumctl cache: shows the contents of a loader's cache, and what it has saved. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 struct cache_arguments {
     bool json;
-    double price; /* of a million requests */
+    double price; /* price of a million requests */
 };
 
 static int parse_price(void *target, const char *value, struct plenum_error *err)
@@ -38,10 +38,11 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "plenumctl cache",
     .usage = "[ADDRESS] [options]",
-    .summary = "Show which part of the samples from object stores a loader has on its disk, and "
-               "what that has saved.",
+    .summary = "Show which part of the samples from object stores a loader has on its disk or in "
+               "memory, and what that has saved.",
     .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT. Default: as for plenumctl status. "
-              "plenumd --cache-size, or PLENUM_CACHE_SIZE for a job's own loader, sets the size.",
+              "plenumd --cache-size (PLENUM_CACHE_SIZE for a job's own loader) or --cache-memory "
+              "(PLENUM_CACHE_MEMORY) sets the size.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -67,9 +68,9 @@ static void write_text(const struct cache_arguments *a, const struct wire_cache 
 {
     char text[32], more[32];
 
-    printf("contents: %llu samples, %s of %s%s\n", (unsigned long long)c->samples,
+    printf("contents: %llu samples, %s of %s%s%s\n", (unsigned long long)c->samples,
            format_bytes(c->bytes, text, sizeof(text)), format_bytes(c->limit, more, sizeof(more)),
-           c->paused ? "; PAUSED: the disk fails or is full" : "");
+           c->in_memory ? " in memory" : "", c->paused ? "; PAUSED: it fails or is full" : "");
     printf("next use known: %llu samples\n", (unsigned long long)c->known);
     printf("hits: %llu of %llu reads, %.1f%%\n", (unsigned long long)c->hits,
            (unsigned long long)(c->hits + c->misses), status_cache_percent(c));
@@ -96,8 +97,8 @@ static void write_cache(void *arg, const struct status *status)
     else if (c->open)
         write_text(a, c);
     else
-        printf("this loader has no cache of samples: set its size with plenumd --cache-size, or "
-               "with PLENUM_CACHE_SIZE for a job\n");
+        printf("this loader has no cache of samples: set its size with plenumd --cache-size or "
+               "--cache-memory, or with PLENUM_CACHE_SIZE or PLENUM_CACHE_MEMORY for a job\n");
 }
 
 static int run(int argc, char **argv)

@@ -126,12 +126,13 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
         const struct order_gap *gap = &steps->gaps[i];
 
         if (gap->begin < end && gap->end > begin)
-            begin = gap->end; /* of the last run of positions in the epoch */
+            begin = gap->end; /* begin of the last run of positions in the epoch */
     }
     return steps->last == ORDER_DROP && g >= begin && g >= end - (end - begin) % steps->per_step;
 }
 
-/* Announce the samples of a store that follow soon: this thread would fetch them one by one. */
+/* Announce the next samples of a data set in a store, because this thread would fetch them one by
+ * one. */
 static void announce(const struct ctl_stream *s, struct order_place place, uint64_t end)
 {
     uint64_t first = place.position == 0 ? 0 : place.position + AHEAD - 1;
@@ -239,7 +240,8 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    /* The samples of several parts are delivered at the same time. */
+    /* Parts are delivered at the same time, so "the first samples" is undefined for several
+     * parts. */
     if (a.samples && a.parts) {
         fprintf(stderr, "%s: --samples and --parts cannot be used together\n", program.name);
         return 2;

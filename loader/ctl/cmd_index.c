@@ -289,6 +289,23 @@ static int index_one(void *arg, const char *name, struct plenum_error *err)
     return r;
 }
 
+static void print_plan(struct index_arguments *a, const struct dataset *d, uint32_t positions)
+{
+    const char *warning = dataset_get_warning(d);
+
+    if (a->json) {
+        json_end_array(&a->output);
+        json_text(&a->output, "plan", dataset_get_name(d));
+        json_text(&a->output, "warning", *warning ? warning : NULL);
+        json_number(&a->output, "positions", positions);
+        json_end_object(&a->output);
+        return;
+    }
+    printf("\nplan         %s: epochs of %u positions\n", dataset_get_name(d), positions);
+    if (*warning)
+        printf("warning      %s\n", warning);
+}
+
 /* Index the data sets of a plan, then open it as a whole, which makes its tables. */
 static int index_plan(const char *name, struct index_arguments *a, struct plenum_error *err)
 {
@@ -310,14 +327,8 @@ static int index_plan(const char *name, struct index_arguments *a, struct plenum
     if (r < 0)
         return r;
     r = dataset_set_order(dataset, &order, err);
-    if (r == 0 && a->json) {
-        json_end_array(&a->output);
-        json_text(&a->output, "plan", dataset_get_name(dataset));
-        json_number(&a->output, "positions", order.n);
-        json_end_object(&a->output);
-    } else if (r == 0) {
-        printf("\nplan         %s: epochs of %u positions\n", dataset_get_name(dataset), order.n);
-    }
+    if (r == 0)
+        print_plan(a, dataset, order.n);
     dataset_unref(dataset);
     return r;
 }

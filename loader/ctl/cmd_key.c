@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* key.c - plenumctl key: derives a client's key from the loader's key. */
+/* cmd_key.c - plenumctl key: derives a client's key from the loader's key. */
 #include "config.h"
 
 #include <errno.h>

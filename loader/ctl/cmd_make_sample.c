@@ -3,7 +3,7 @@
  *
  * The result is a folder tree of procedural photographs that a small network can learn to tell
  * apart, with the sizes, shapes and file types of real data sets: mostly 4:2:0 JPEGs, but also
- * grey, progressive, CMYK and other samplings, restart markers, and a few PNGs. */
+ * grey, progressive and CMYK ones, other samplings, restart markers, and a few PNGs. */
 #include "config.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 
         if (e->grey) {
             rgb[i] = (uint8_t)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000);
-        } else { /* CMYK without black, inverted as by Adobe programs: equals RGB */
+        } else { /* CMYK without black, inverted as by Adobe programs: which equals RGB */
             memcpy(wide + i * 4, p, 3);
             wide[i * 4 + 3] = 255;
         }

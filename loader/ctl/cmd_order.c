@@ -90,7 +90,7 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-/* The step of an epoch that a position belongs to, and where it begins. */
+/* Returns the step of an epoch that a position belongs to, and sets where the step begins. */
 static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
                         uint64_t *begin)
 {
@@ -145,7 +145,7 @@ static void begin_list(struct json *j, const struct order_arguments *a)
         printf("position\tsample\tlabel\tstep\treplica\tname\n");
 }
 
-/* The N-th step of a run: its positions that count. */
+/* List the positions of a run's N-th step that count. */
 static void list_step(const struct ctl_stream *s, const struct order_arguments *a)
 {
     struct order_place place = order_place_skip(&s->steps, (struct order_place){0}, a->step);
@@ -220,7 +220,7 @@ static const char *split_set(const struct dataset *d, const char *name, uint32_t
     return *set == UINT32_MAX ? name : name + len + 1;
 }
 
-/* Find the positions of the samples with a path, which several sets of a plan may have. */
+/* Find the positions of the samples with this path, which may occur in several sets of a plan. */
 static int find_path(const struct ctl_stream *s, const struct order_arguments *a,
                      struct found_positions *found, struct plenum_error *err)
 {
@@ -312,7 +312,7 @@ struct host {
 /* What an epoch shows of one set of a plan. */
 struct set_share {
     char name[64];
-    uint32_t first, positions; /* its first sample, and positions of a pass */
+    uint32_t first, positions; /* the set's first sample, and its positions per pass */
     uint64_t samples, shown;
 };
 
@@ -338,7 +338,7 @@ static void count_set(struct run *run, uint32_t sample)
     run->sets[set].shown++;
 }
 
-/* Count how much the instances [first, first + count) read in an epoch. */
+/* Count what the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {
@@ -467,7 +467,7 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)run->hosts[h].samples);
 }
 
-/* The sets of a plan; walk() counts the positions of each. */
+/* Note the sets of a plan; walk() counts the positions of each. */
 static void note_sets(const struct ctl_stream *s, struct run *run)
 {
     struct dataset_set sets[MIXTURE_SETS_MAX];
@@ -492,7 +492,7 @@ static int walk_whole(const char *name, struct run *run, struct plenum_error *er
     if (r < 0)
         return r;
     note_sets(&stream, run);
-    run->steps = order_steps_left(&stream.steps, (struct order_place){0});
+    run->steps = order_steps_left(&stream.steps, (struct order_place){.epoch = a->epoch});
     walk(&stream, run, run->steps, 0, a->instances);
     ctl_stream_close(&stream);
     return 0;
@@ -522,7 +522,7 @@ out:
     return r;
 }
 
-/* Is a part of the order listed, rather than a run summarised? */
+/* Does the command list a part of the order, rather than summarise a run? */
 static bool lists(const struct order_arguments *a)
 {
     return a->positions || a->count || a->has_step || a->sample;

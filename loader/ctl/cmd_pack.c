@@ -286,7 +286,7 @@ out:
 static int run(int argc, char **argv)
 {
     struct pack_arguments a = {.per_archive = 1000, .prefix = "archive"};
-    /* Bad samples are copied unchanged, even if they are in the list. */
+    /* Bad samples are packed unchanged, even if they are on the list of bad samples. */
     struct dataset_options options = {.forget_bad = true};
     struct plenum_error err;
     struct dataset *source;

@@ -39,7 +39,7 @@ struct plan_arguments {
     uint64_t substituted;   /* measured samples that replaced bad ones */
     struct plan_fetch fetch;
     uint64_t epoch;
-    struct plan_shares *shares; /* of a plan, or NULL */
+    struct plan_shares *shares; /* the shares of a plan's sets, or NULL */
     bool json;
 };
 
@@ -152,8 +152,8 @@ out:
 struct plan_row {
     uint64_t replicas;
     double step_ms, rate, efficiency, cores;
-    double epoch_s,
-        megabits; /* of a data set in a store: an epoch takes so long, and needs so much */
+    /* For a data set in a store: how long an epoch takes, and the network that it needs. */
+    double epoch_s, megabits;
 };
 
 static struct plan_row estimate(const struct plan_arguments *a, uint64_t replicas)
@@ -255,7 +255,7 @@ static void print_json(const struct plan_arguments *a)
     json_end_object(&j);
 }
 
-/* A plan's shares need no times. */
+/* Show the shares of a plan, without measuring times. */
 static int show_shares(const char *name, struct plan_arguments *a, struct plenum_error *err)
 {
     struct dataset_options options = {.cache_dir = a->stream.cache_dir};

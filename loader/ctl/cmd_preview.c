@@ -3,8 +3,9 @@
  * receives them.
  *
  * People notice at once what tests do not: wrong labels, bad crops, mirrored text, shifted masks.
- * Below each picture are the values drawn for it, and its captions: as many lines as the sample
- * with the most lines needs. So all samples are rendered before the sheet is laid out. */
+ * Below each picture are the values drawn for it, and its captions. All cells have room for the
+ * lines of the sample with the most lines, so all samples are rendered before the sheet is laid
+ * out. */
 #include "config.h"
 
 #include <assert.h>
@@ -28,7 +29,7 @@ enum {
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
     SMALL_BELOW = 18 * LETTER, /* narrower cells use small letters for the words */
-    WORD_LINES = 8,            /* maximum number for the draws, and for each field */
+    WORD_LINES = 8,            /* the most lines for the drawn values, and for each field */
     WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
     SEAM = 2,               /* pixels between the images of a sample */
@@ -113,7 +114,8 @@ static size_t line_length(const char *text, const char *separator, size_t letter
     }
 }
 
-/* A view's images form a row of the cell; the rows of the views are below each other. */
+/* Returns the width of a cell's images: each view's images form a row, and the views' rows are
+ * below each other. */
 static uint32_t images_width(const struct render_spec *spec)
 {
     uint32_t width = 0;
@@ -186,7 +188,7 @@ static void add_lines(const struct sheet *s, FILE *words, const char *text, cons
     }
 }
 
-/* Draw a field on each image of a sample. Images and values of the field are in the same order. */
+/* Draw a field on each image of a sample. The field's values are in the order of the images. */
 static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
                        const uint8_t *value)
 {
@@ -208,7 +210,7 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-/* Masks come first, so that boxes and their classes stay legible. */
+/* Draw masks first, so that boxes and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
                         const struct render_target *target, const uint32_t *lengths)
 {
@@ -443,7 +445,7 @@ static int draw(struct sheet *s, struct plenum_error *err)
     int r;
 
     choose_columns(s);
-    r = lay_out(s, err); /* without words: detect an impossible sheet before rendering */
+    r = lay_out(s, err); /* without words, to reject an impossible sheet before rendering */
     r = r < 0 ? r : render_cells(s, err);
     r = r < 0 ? r : lay_out(s, err);
     if (r < 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_sample.c - plenumctl sample: shows everything that a data set knows about some samples. */
+/* cmd_sample.c - plenumctl sample: shows everything that is known about some samples of a data
+ * set. */
 #include "config.h"
 
 #include <stdio.h>
@@ -35,7 +36,8 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Returns text unchanged, or the number of bytes for anything else. */
+/* Returns a value that is text as it is; for any other value, returns a text with its number of
+ * bytes. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

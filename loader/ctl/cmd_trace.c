@@ -98,7 +98,7 @@ static void put_event(struct join *join, const char *event)
 {
     const char *pid = strstr(event, "\"pid\": ");
 
-    assert(join->files > 0); /* the number of this file */
+    assert(join->files > 0); /* the number of this file is files - 1 */
     fprintf(join->out, "%s\n", join->events++ ? "," : "[");
     if (!pid) {
         fputs(event, join->out);

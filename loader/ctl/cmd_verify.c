@@ -2,16 +2,16 @@
 /* cmd_verify.c - plenumctl verify: reads and decodes every sample, and proves packed ones.
  *
  * Each image is decoded as a whole. A packed one is also split into its parts, and the coefficients
- * of the parts are compared with those of the whole. So a sample that is good here is good for
- * every crop, whether intervals are used or not.
+ * of the parts are compared with those of the whole. So a sample that passes is good for every
+ * crop, whether or not a decoder uses intervals.
  *
  * Bad samples are added to the data set's list of bad samples, which loaders read, and which is
- * part of the fingerprint. An incomplete list would differ the next time, so if some samples could
- * not be read, the old list stays.
+ * part of the fingerprint. If some samples could not be read, the list would be incomplete and
+ * would differ the next time, so the old list stays.
  *
  * With --fields, the fields of each sample are read, too: masks are decoded whole and rendered like
  * those of a stream, and boxes are compared with their picture. Errors there are reported, but do
- * not put the sample on the list: a stream with other fields, or without fields, can show it. */
+ * not put the sample on the list: streams with other fields, or without fields, can show it. */
 #include "config.h"
 
 #include <assert.h>
@@ -92,7 +92,7 @@ enum problem_kind {
     NOT_AS_PACKED,
     JUNK,       /* bad unless the pipeline contains "junk" */
     UNREADABLE, /* the sample itself may be good */
-    DIFFER,     /* the loader's fault, not the sample's */
+    DIFFER,     /* our decoders differ: not the sample's fault */
     IN_FIELD,
 };
 
@@ -129,7 +129,7 @@ struct verify {
     size_t num_bad;                  /* problems that go into the list */
     unsigned threads;
     struct content *content;   /* [samples], or NULL */
-    atomic_uint_fast64_t deep; /* 16-bit PNGs, of which only the upper 8 bits are shown */
+    atomic_uint_fast64_t deep; /* 16-bit PNGs; only their upper 8 bits are used */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written or removed */
@@ -140,7 +140,7 @@ struct verify {
     size_t num_problems, cap_problems;
 };
 
-/* `bytes`: the sample's bytes, or NULL if they could not be read. */
+/* Add a bad sample to the list. `bytes`: the sample's bytes, or NULL if they could not be read. */
 static int add_problem(struct verify *v, uint32_t sample, enum problem_kind kind,
                        const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {
@@ -553,7 +553,7 @@ static void verify_fini(struct verify *v)
 
 static int open_verified(struct verify *v, const char *name, struct plenum_error *err)
 {
-    /* Everything is read again, so results from earlier runs are not used. */
+    /* Read everything again, and use no results of earlier runs. */
     struct dataset_options options = {.cache_dir = v->arguments->cache_dir,
                                       .threads = v->arguments->threads,
                                       .fields = v->arguments->fields,

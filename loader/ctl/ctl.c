@@ -336,7 +336,7 @@ void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *
 
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err)
 {
-    int r = io_write_file(path, bytes, len, true);
+    int r = io_write_file(path, bytes, len);
 
     return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
 }

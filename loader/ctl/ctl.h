@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ctl.h - the subcommands of plenumctl: one file each, which ends with the command's entry for the
- * table in plenumctl.c. */
+/* ctl.h - what the subcommands of plenumctl share. Each subcommand has a file, which ends with its
+ * entry for the table in plenumctl.c. */
 #ifndef LOADER_CTL_CTL_H
 #define LOADER_CTL_CTL_H
 
@@ -16,15 +16,16 @@ struct status;
 struct ctl_command {
     const char *name;
     const char *summary; /* one line for plenumctl --help */
-    /** Run the command with argv[0] = its name. Returns the exit status: 0 success, 1 failure, 2
+    /** Run the command; argv[0] is its name. Returns the exit status: 0 success, 1 failure, 2
      * usage. */
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_cache, ctl_hash, ctl_index, ctl_key, ctl_make_sample,
-    ctl_order, ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
+extern const struct ctl_command ctl_bench, ctl_cache, ctl_hash, ctl_index, ctl_job, ctl_key,
+    ctl_make_sample, ctl_order, ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace,
+    ctl_verify;
 
-/** The options that determine pixels; shared by all subcommands that render. */
+/** The options that determine pixels, for all subcommands that render. */
 struct ctl_stream_args {
     const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir, *fields;
     uint64_t seed;
@@ -38,7 +39,7 @@ struct ctl_stream_args {
     }
 
 /* clang-format off */
-/** Option table entries for struct ctl_stream_args, which is field `f` of struct `t`. */
+/** Option table entries that fill a struct ctl_stream_args: field `f` of struct `t`. */
 #define CTL_STREAM_OPTIONS(t, f)                                                                   \
     {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(t, f.pipeline),                                \
      .help = "how to render images: train (default), eval, or stages such as "                     \
@@ -57,7 +58,7 @@ struct ctl_stream_args {
      .help = "folder for indices"}
 /* clang-format on */
 
-/** Words that these options, and other common options, accept as values. */
+/** The words that these and other common options accept as values. */
 extern const struct option_words ctl_words[];
 
 /** A data set opened for rendering, with the steps of its epochs. */
@@ -70,7 +71,7 @@ struct ctl_stream {
 /** Open a data set for rendering into u8 RGB NHWC. Returns 0, or -errno with a message. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
-/** Open one of `parts` parts, like an instance of a job with split = file. */
+/** Open part `part` of `parts`, as an instance of a job with split = file does. */
 int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
@@ -78,8 +79,8 @@ void ctl_stream_close(struct ctl_stream *stream);
 /** Returns the bytes of all fields of one sample, as they are shown. */
 uint64_t ctl_field_bytes(const struct ctl_stream *stream);
 /** Make a target write a sample's fields to `room` [ctl_field_bytes()], one after the other.
- * `lengths` [FIELDS_MAX] receives the size of each in bytes; that of text is known after
- * rendering. Both are borrowed. */
+ * `lengths` [FIELDS_MAX] receives the size of each field in bytes; the size of text is known only
+ * after rendering. The target borrows both. */
 void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *lengths,
                       struct render_target *target);
 
@@ -92,7 +93,7 @@ void ctl_end_progress(void);
 /** Write a data set's name to `ret` in a form that is safe to print on a terminal. */
 char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
 
-/** Counts of JPEGs among files, and of the progressive ones among them. */
+/** The number of JPEGs among some files, and how many of these are progressive. */
 struct ctl_jpegs {
     uint64_t all, progressive;
 };
@@ -104,57 +105,60 @@ struct ctl_jpegs ctl_jpegs_of(const uint8_t *bytes, size_t len);
  * counted), and what to do about it. Prints nothing if there are none. */
 void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn);
 
-/** Remove a name and a colon from the start of a message that is shown next to that name. */
+/** Remove "NAME: " from the start of a message that is shown next to that name. */
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
- * options_start() for a subcommand with a fixed number of operands, described by `needed` ("one
- * data set is"). Without options there is no target. Returns -1 to continue, or the exit status.
+ * Like options_start(), for a subcommand with a fixed number of operands, which `needed` describes
+ * ("one data set is"). `target` is NULL if there are no options. Returns -1 to continue, or the
+ * exit status.
  */
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
 
-/** dataset_open() that shows its progress. */
+/** Like dataset_open(), but shows its progress. */
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
-/** Returns whether an operand is a plan: its text, or "@FILE". */
+/** Returns whether an operand is a plan: the text of one, or "@FILE". */
 bool ctl_is_plan(const char *name);
 
-/** A command about the files of one data set, run for each data set of a plan. */
+/** Processes the files of one data set. */
 typedef int ctl_each(void *arg, const char *dataset, struct plenum_error *err);
 /**
- * Call `each` for the data set, or for each of a plan's: those that several sets share once.
- * Returns the largest result of `each`, or the first negative one, after which it stops.
+ * Call `each` for a data set, or once for each data set of a plan, even if several sets share it.
+ * Stops at the first negative result. Returns that result, or the largest one.
  */
 int ctl_for_each(const char *name, ctl_each *each, void *arg, struct plenum_error *err);
 
-/** Like ctl_dataset_open(), for commands about the files of one data set: rejects a plan. */
+/** Like ctl_dataset_open(), but rejects a plan: for commands that process the files of one data
+ * set. */
 int ctl_files_open(const char *name, struct dataset_options *options, struct dataset **ret,
                    struct plenum_error *err);
 
 /** How a command shows the status of a loader. */
 struct ctl_status_view {
     const char *name; /* of the program, for messages */
-    bool json;        /* several loaders are not separated by their addresses */
+    bool json;        /* print no headings with addresses between several loaders */
     void (*write)(void *arg, const struct status *status);
     void *arg;
 };
 
-/** Request the status of the loader at an address, or, with NULL, of all that the user may mean, as
- * plenumctl status does. Returns 0, 1 if one of several does not answer, or -errno with `err`
- * set. */
+/** Request and show the status of the loader at an address. If `named` is NULL, do this for all
+ * loaders that the user may mean, as plenumctl status does. Returns 0, 1 if one of several does not
+ * answer, or -errno with `err` set. */
 int ctl_show_status(const char *named, const struct ctl_status_view *view,
                     struct plenum_error *err);
 
-/** Print "plenumctl NAME: text" and return 1. */
+/** Print "plenumctl NAME: MESSAGE" to standard error and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
 /** Print a string to standard output as JSON, with quotes. Bytes that are not valid UTF-8, which
  * paths may contain, become U+FFFD. */
 void ctl_print_json_text(const char *text);
 
-/** Write a whole file under another name and rename it. Returns 0, or -errno with a message. */
+/** Write a whole file under a temporary name, then rename it. Returns 0, or -errno with a
+ * message. */
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err);
 
 #endif

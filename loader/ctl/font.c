@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* font.c - letters for contact sheets: printable ASCII, one byte per row, bit 4 on the left. The
+/* font.c - the letters of contact sheets: printable ASCII, one byte per row, bit 4 on the left. The
  * last two rows are below the baseline. */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* font.h - letters for contact sheets, and the canvas that they are drawn on. */
+/* font.h - draws letters for contact sheets, on a canvas. */
 #ifndef LOADER_CTL_FONT_H
 #define LOADER_CTL_FONT_H
 
@@ -28,7 +28,8 @@ void canvas_fill(const struct canvas *canvas, uint32_t left, uint32_t top, uint3
  * one '?'. */
 void canvas_write(const struct canvas *canvas, const struct line *at, const char *text);
 
-/** [FONT_HEIGHT] rows, bit 4 on the left; '?' for characters that are not printable ASCII. */
+/** Returns a character's [FONT_HEIGHT] rows, with bit 4 on the left; those of '?' if it is not
+ * printable ASCII. */
 const uint8_t *font_glyph(char c);
 
 #endif

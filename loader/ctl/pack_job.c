@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_job.c - many threads pack samples, and one archive is written at a time.
+/* pack_job.c - packs samples in many threads, and writes one archive at a time.
  *
  *     sample i -> a thread: read, pack, prove -> slot i mod window
- *              -> the thread that fills the next slot to be written: write it, and those after it
+ *              -> the thread that fills the next slot to write writes it, and ready ones after it
  *
  * A thread that is too far ahead of the writer waits. So samples keep their order, memory is
  * bounded, and all threads have work, regardless of the number of archives. A killed process leaves
@@ -39,11 +39,11 @@ enum {
 /* A sample that is packed but not written yet. */
 struct slot {
     bool ready;
-    struct dataset_buffer raw; /* its file, if that is kept */
+    struct dataset_buffer raw; /* the sample's file, if it is kept unchanged */
     uint64_t bytes_before;
     struct pack_result result;
-    struct plenum_error why; /* why it is kept */
-    const char *extension;   /* for the format of its bytes; NULL: unknown format */
+    struct plenum_error why; /* why the file is kept unchanged */
+    const char *extension;   /* that of the format of its bytes; NULL: unknown format */
 };
 
 /* The archive that is being written. Owned by the thread that writes. */
@@ -70,7 +70,7 @@ struct pack_job {
     struct lock mu;
     pthread_cond_t space; /* signalled when something was written, or writing failed */
     struct slot *slots;   /* [window] */
-    uint64_t written;     /* samples; the slot of the sample with this number is written next */
+    uint64_t written; /* samples written; the slot of the sample with this number is written next */
     bool writing;
     int code; /* the first failure; its message: */
     struct plenum_error err;
@@ -98,7 +98,7 @@ static char *make_key(const char *path)
         if (len > 0 && !(len == 1 && *path == '.')) {
             if (to > key)
                 *to++ = '/';
-            /* No component may lead out of the folder in which the archive is unpacked. */
+            /* Replace "..", which would lead out of the folder in which the archive is unpacked. */
             to = len == 2 && memcmp(path, "..", 2) == 0 ? stpcpy(to, "__") : mempcpy(to, path, len);
         }
         path += len + (path[len] == '/');
@@ -360,8 +360,8 @@ static void write_ready(struct pack_job *job)
 
 /* --- packing --- */
 
-/* Returns NULL if the file has none of the formats, or one that this build cannot decode, so that a
- * data set would skip a member with its extension. */
+/* Returns the extension for a file's format, or NULL if the format is unknown or this build cannot
+ * decode it: a data set would skip a member with that extension. */
 static const char *extension_of(const struct image_decoder *decoder, const struct slot *slot,
                                 const struct dataset_buffer *kept)
 {
@@ -385,7 +385,7 @@ static int pack_sample(struct pack_job *job, uint32_t sample, unsigned thread, s
     if (!job->decoders[thread] && image_decoder_create(&job->decoders[thread]) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = dataset_read(job->options->source, sample, buffer, err);
-    if (r == -EBADMSG) { /* empty, or too large to be read at all: it keeps its position */
+    if (r == -EBADMSG) { /* empty, or too large to be read: the sample keeps its position */
         ret->result.outcome = PACK_KEPT_BAD;
         ret->why = *err;
         buffer->len = 0;
@@ -430,7 +430,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
     if (job->code == 0) {
         assert(!slot->ready && !slot->result.bytes); /* its previous sample has been written */
         made.raw = slot->raw;
-        /* The file is kept: move it into the slot, and reuse the slot's memory. */
+        /* If the file is kept unchanged, move it into the slot, and reuse the slot's memory. */
         if (!made.result.bytes) {
             made.raw = job->buffers[thread];
             job->buffers[thread] = slot->raw;
@@ -517,7 +517,7 @@ static int prepare(struct pack_job *job, struct plenum_error *err)
 
 static void job_fini(struct pack_job *job)
 {
-    /* An incomplete archive was written by this run. */
+    /* Remove the incomplete archive, which this run has written. */
     if (job->output.partial)
         (void)unlink(job->output.partial);
     output_fini(&job->output, job->options->plan->per_archive);

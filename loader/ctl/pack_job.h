@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_job.h - packing a data set into archives: the work of plenumctl pack. */
+/* pack_job.h - packs a data set into archives, for plenumctl pack. */
 #ifndef LOADER_CTL_PACK_JOB_H
 #define LOADER_CTL_PACK_JOB_H
 
@@ -12,7 +12,8 @@ struct pack_job_options {
     const struct pack_plan *plan;
     struct pack_record *record;
     unsigned threads; /* 0: one per CPU */
-    /** Called about every 100 ms from the calling thread, with the samples of this run. */
+    /** Called about every 100 ms in the thread that called pack_job_run(), with counts of this
+     * run's samples. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.c - a text file with one entry per line, whose words are separated by tabs:
+/* pack_record.c - reads and writes the record, a text file with one entry per line, whose words are
+ * separated by tabs:
  *
  *     plenum-pack  3
  *     source       FINGERPRINT  SAMPLES
@@ -316,7 +317,7 @@ static int begin(struct pack_record *r, const char *folder, struct plenum_error 
     return code;
 }
 
-/* A folder without a record must be empty. */
+/* Check that a folder without a record is empty. */
 static int check_empty(const char *folder, struct plenum_error *err)
 {
     DIR *dir = opendir(folder);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pack_record.h - records the progress of plenumctl pack in the file plenum-pack.txt beside the
- * archives. It makes a run resumable, and remains as a report. */
+ * archives. With it, a run can be resumed. It remains as a report. */
 #ifndef LOADER_CTL_PACK_RECORD_H
 #define LOADER_CTL_PACK_RECORD_H
 
@@ -12,8 +12,8 @@
 #include "loader/dataset/tar_writer.h"
 #include "loader/image/pack/pack.h"
 
-/** Everything that the bytes of the archives depend on: a run is resumed only with the same
- * plan. */
+/** Everything that determines the bytes of the archives. A run is resumed only if its plan is
+ * equal. */
 struct pack_plan {
     uint8_t fingerprint[16]; /* the source's fingerprint */
     uint32_t samples, per_archive;
@@ -37,7 +37,7 @@ static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t ar
 /** Sums over a number of samples. */
 struct pack_sum {
     uint64_t samples, bytes_before, bytes_after; /* bytes of the image files */
-    uint64_t whole_row;                          /* JPEGs packed without a divisor */
+    uint64_t whole_row;                          /* JPEGs with one restart interval per row */
     uint64_t outcomes[PACK_OUTCOMES];
 };
 
@@ -51,7 +51,7 @@ struct pack_kept {
 };
 
 struct pack_archive {
-    bool there; /* true if it was recorded */
+    bool there; /* it was recorded */
     struct tar_written written;
     struct pack_sum sum;
 };
@@ -61,8 +61,8 @@ struct pack_record;
 /**
  * Open the record in a folder, or start one in an empty folder.
  *
- * Errors: -EBUSY another process has it open; -EEXIST the folder holds something else, or the
- * record has another plan; -EBADMSG the record is damaged; another -errno. All set `err`.
+ * Errors: -EBUSY another process has it open; -EEXIST the folder contains other files, or the
+ * record's plan differs; -EBADMSG the record is damaged; another -errno. All set `err`.
  */
 int pack_record_open(const char *folder, const struct pack_plan *plan, struct pack_record **ret,
                      struct plenum_error *err);
@@ -75,7 +75,7 @@ const struct pack_archive *pack_record_get(const struct pack_record *record, uin
 /** Returns all kept samples, ordered by number. Borrowed until another one is added. */
 const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_t *count);
 
-/** Add a kept sample of the archive that is recorded next. Returns 0 or -ENOMEM. */
+/** Add a kept sample to the archive that is recorded next. Returns 0 or -ENOMEM. */
 int pack_record_keep(struct pack_record *record, uint32_t sample, enum pack_outcome outcome,
                      const char *name, const char *reason);
 

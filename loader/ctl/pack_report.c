@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_report.c - reports the results in three forms: for people, for programs, and as
- * DATASET.json, which stays beside the archives and documents their origin.
+/* pack_report.c - reports the results of plenumctl pack in three forms: for people, for programs,
+ * and as DATASET.json, which stays beside the archives and documents their origin.
  *
  * DATASET.json is written when all archives exist. It does not depend on the run that wrote it: it
  * contains no time, host or number of threads. */
@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-enum { SHOWN_MAX = 20 }; /* maximum of kept files that the summary lists with a reason */
+enum { SHOWN_MAX = 20 }; /* the most kept files that the summary lists */
 
 void pack_report_add_up(struct pack_report *report)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* plan_fetch.c - a sample is a request unless neighbours are read together: with shuffle=none, or
- * with block:B, where the blocks of a window are in the look-ahead at the same time. */
+/* plan_fetch.c - counts requests. Each sample is one request, unless neighbours are read together:
+ * with shuffle=none, or with block:B, where the look-ahead covers the blocks of a window at the
+ * same time. */
 #include "config.h"
 
 #include "loader/ctl/plan_fetch.h"
@@ -16,17 +17,17 @@ enum {
     AHEAD = 1024,          /* samples that are requested in advance */
 };
 
-/* How many neighbours a request fetches. */
+/* Returns the number of neighbours that one request fetches. */
 static uint64_t joined(const struct order *order, uint64_t mean)
 {
     uint64_t most = max_u64(REQUEST_MAX / max_u64(mean, 1), 1);
     uint64_t ahead = min_u64(AHEAD, max_u64(AHEAD_BYTES / max_u64(mean, 1), 1));
 
-    if (order->mixture || order->shuffle == ORDER_GLOBAL)
+    if (order->shuffle == ORDER_GLOBAL)
         return 1;
     if (order->shuffle == ORDER_NONE)
         return min_u64(most, ahead);
-    /* of a window of blocks, the look-ahead has this part of each block */
+    /* The look-ahead covers all blocks of a window at once, and this many samples of each. */
     return max_u64(min_u64(min_u64(order->block, most), ahead / ORDER_WINDOW_BLOCKS), 1);
 }
 
@@ -35,7 +36,8 @@ void plan_fetch_init(const struct ctl_stream *s, struct plan_fetch *ret)
     uint64_t mean, each;
 
     *ret = (struct plan_fetch){0};
-    if (!dataset_is_remote(s->dataset) || !dataset_has_images(s->dataset))
+    if (!dataset_is_remote(s->dataset) || !dataset_has_images(s->dataset) ||
+        s->spec.order.mixture) /* a plan shows some samples more often, and others not at all */
         return;
     ret->samples = dataset_get_samples(s->dataset);
     ret->bytes = dataset_get_bytes(s->dataset);

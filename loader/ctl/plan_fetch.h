@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plan_fetch.h - what an epoch of a data set in an object store fetches: its part of plenumctl
+/* plan_fetch.h - computes what an epoch of a data set in an object store fetches, for plenumctl
  * plan. */
 #ifndef LOADER_CTL_PLAN_FETCH_H
 #define LOADER_CTL_PLAN_FETCH_H
@@ -7,22 +7,22 @@
 #include "common/util/json.h"
 #include "loader/ctl/ctl.h"
 
-/** One epoch; zero if the data set is on a disk. */
+/** What one epoch fetches; zeros if the data set is on a disk. */
 struct plan_fetch {
     uint64_t samples, bytes;
-    uint64_t requests;   /* at least, on one host */
-    uint64_t request_ns; /* the mean time of one, measured */
+    uint64_t requests;   /* on one host, at least */
+    uint64_t request_ns; /* the measured mean time of a request */
 };
 
-/** Compute it, but not the time of a request. */
+/** Compute everything except the time of a request. */
 void plan_fetch_init(const struct ctl_stream *stream, struct plan_fetch *ret);
 
-/** The most samples per second that a loader requests with the number of connections that it has;
- * 0: it was not measured. */
+/** Returns the highest rate, in samples per second, that a loader's number of connections allows;
+ * 0: the time of a request was not measured. */
 double plan_fetch_rate(const struct plan_fetch *fetch);
 
 void plan_fetch_print(const struct plan_fetch *fetch);
-/** Add a member "store". */
+/** Add the member "store". */
 void plan_fetch_json(const struct plan_fetch *fetch, struct json *j);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plenumctl.c - plenumctl: finds the subcommand. */
+/* plenumctl.c - plenumctl: finds and runs the subcommand. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,8 +12,9 @@
 #include "loader/ctl/ctl.h"
 
 static const struct ctl_command *const commands[] = {
-    &ctl_bench, &ctl_cache, &ctl_hash,    &ctl_index,  &ctl_key,    &ctl_make_sample, &ctl_order,
-    &ctl_pack,  &ctl_plan,  &ctl_preview, &ctl_sample, &ctl_status, &ctl_trace,       &ctl_verify,
+    &ctl_bench,   &ctl_cache,       &ctl_hash,   &ctl_index, &ctl_job,
+    &ctl_key,     &ctl_make_sample, &ctl_order,  &ctl_pack,  &ctl_plan,
+    &ctl_preview, &ctl_sample,      &ctl_status, &ctl_trace, &ctl_verify,
 };
 
 static void print_help(void)
@@ -105,7 +106,7 @@ static int run_command(int argc, char **argv)
     return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
 }
 
-/* A result that cannot be written is a failure. */
+/* Run the subcommand. A result that cannot be written is a failure. */
 int main(int argc, char **argv)
 {
     int r;

@@ -23,7 +23,8 @@ enum {
     TAG = FONT_HEIGHT + 1, /* height of a class label in a box */
 };
 
-/* The palette of Pascal VOC: three bits of the number at a time, from the high bits down. */
+/* Returns a colour of Pascal VOC's palette: three bits of the number at a time set one bit of red,
+ * green and blue, from the highest down. */
 static uint32_t palette(uint64_t number)
 {
     uint32_t colour = 0;
@@ -34,7 +35,8 @@ static uint32_t palette(uint64_t number)
     return colour;
 }
 
-/* 16-bit numbers also map to the 255 colours that are not black; padding has the colour of 255. */
+/* Returns the colour of a mask's number. 16-bit numbers also map to the 255 colours that are not
+ * black; padding has the colour of 255. */
 static uint32_t colour_of(uint64_t number)
 {
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);

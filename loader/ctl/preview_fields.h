@@ -10,8 +10,8 @@
 #include "common/data/fields.h"
 #include "loader/ctl/font.h"
 
-/** Tint an image with a mask of its size, [height][width] of `item` bytes each (1 or 2): 0 leaves a
- * pixel unchanged, other numbers use the colours of Pascal VOC's palette. */
+/** Tint an image with a mask of its size, [height][width] numbers of `item` bytes (1 or 2): 0
+ * leaves a pixel unchanged, other numbers have the colours of Pascal VOC's palette. */
 void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item);
 
 /** Draw the boxes of an unaligned struct plenum_boxes as frames with their classes in the upper

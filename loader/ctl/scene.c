@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* scene.c - paints eight kinds of pictures from noise, cells and gradients.
  *
- * A small network learns to classify them within minutes, but not by their mean colour alone:
- * light, hue, scale, angle and position vary from picture to picture. */
+ * A small network learns to classify them within minutes, but cannot do so only by their mean
+ * colour: light, hue, scale, angle and position vary from picture to picture. */
 #include "config.h"
 
 #include "loader/ctl/scene.h"
@@ -61,7 +61,7 @@ static double smooth(double low, double high, double v)
 {
     double t = clamp01((v - low) / (high - low));
 
-    assert(low < high || low > high); /* it may fall, too */
+    assert(low < high || low > high); /* the ramp may also fall */
     return t * t * (3 - 2 * t);
 }
 
@@ -72,8 +72,8 @@ static int floor_of(double v)
     return v < i ? i - 1 : i;
 }
 
-/* A wave of period 1 between -1 and 1, with a parabola for each half: close enough to a sine for a
- * picture. */
+/* Returns a wave of period 1 between -1 and 1: a parabola for each half, close enough to a sine for
+ * a picture. */
 static double wave(double turns)
 {
     double t = turns - floor_of(turns);
@@ -100,7 +100,7 @@ static double hashed(const struct scene *s, int x, int y, uint32_t purpose)
     return h / 4294967296.0;
 }
 
-/* Value noise, and several octaves of it. */
+/* Compute value noise; the function below adds several octaves of it. */
 static double noise(const struct scene *s, double x, double y, uint32_t purpose)
 {
     int ix = floor_of(x), iy = floor_of(y);
@@ -125,8 +125,8 @@ static double clouds_of(const struct scene *s, double x, double y, uint32_t purp
     return sum;
 }
 
-/* Find the two nearest of scattered points: their distances, and the cell of the nearest. sqrt() is
- * rounded correctly, so it is the same everywhere. */
+/* Find the distances of the two nearest of scattered points, and the cell of the nearest. sqrt() is
+ * rounded correctly, so the result is the same everywhere. */
 static void cells_of(const struct scene *s, double x, double y, double *near, double *next,
                      int cell[2])
 {
@@ -194,8 +194,8 @@ static struct colour paint_flowers(const struct scene *s, double x, double y)
     dx = cell[0] + hashed(s, cell[0], cell[1], 90) - u;
     dy = cell[1] + hashed(s, cell[0], cell[1], 91) - v;
     r = sqrt(dx * dx + dy * dy);
-    /* Five or six leaves: the radius follows a wave around the middle; the angle in turns comes
-     * from the slope. */
+    /* Five or six leaves: the radius is a wave of the angle around the middle. The angle, in turns,
+     * is computed from the slope. */
     leaf = absolute(dx) + absolute(dy) > 0 ? dy / (absolute(dx) + absolute(dy)) : 0;
     leaf = (dx < 0 ? 2 - leaf : leaf) / 4;
     size = 0.22 + 0.16 * hashed(s, cell[0], cell[1], 30);

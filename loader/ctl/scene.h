@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* scene.h - procedural photographs: pictures of several kinds of things, no two the same. */
+/* scene.h - paints procedural photographs of several kinds of things. All of them differ. */
 #ifndef LOADER_CTL_SCENE_H
 #define LOADER_CTL_SCENE_H
 
@@ -7,7 +7,7 @@
 
 enum { SCENE_KINDS = 8 };
 
-/** "bricks", "clouds", ... in byte order. */
+/** Returns the name of a kind ("bricks", "clouds", ...). The names are in byte order. */
 const char *scene_name(uint32_t kind);
 
 /**

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* archive.c - data sets of archives: finds their files, indexes them, reads by offset.
+/* archive.c - the common part of data sets of archives: finds the files, indexes them, and reads by
+ * offset.
  *
  * An archive is opened when one of its samples is first read, and stays open, because each open on
  * a network file system is a request to its server. If there are more archives than spare
- * descriptors, the rest are opened for each read; a data set keeps at most as many open as it
- * leaves for other data sets. If an archive is replaced by another file of its name while it is
- * open, the old one is still read. A change in place is detected, because size and times are
- * compared at every read. If only the ctime has changed, all archives are scanned again, and
- * reading continues if they contain the same samples.
+ * descriptors, the others are opened for each read; a data set keeps at most as many descriptors
+ * open as it leaves for other data sets. If another file replaces an archive while it is open, the
+ * old one is still read. A change in place is detected, because size and times are compared at
+ * every read. If only the ctime has changed, all archives are scanned again, and reading continues
+ * if they contain the same samples.
  *
  * Archives of small samples are mapped (mapping.h), and compared once per tick of the kernel's
  * clock, a few milliseconds, which is also the resolution of file times. Archives of large data
- * sets are not mapped, because their page tables would be large, nor those of large samples, where
- * a fault per page costs more than pread(). */
+ * sets are not mapped, because their page tables would be large. Those with large samples are not
+ * mapped either, because a fault per page costs more than pread(). */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -37,21 +38,23 @@
 #include "loader/dataset/mapping.h"
 #include "loader/dataset/remote.h"
 
-enum { MAPPED_SAMPLE = 16 << 10 };          /* bytes: mean sample, and each sample that is copied */
-enum { EXPLAINED = 8 << 20 };               /* bytes of a damaged archive that are examined */
-#define MAPPED_DATASET (UINT64_C(16) << 30) /* bytes of all archives: 32 MiB of page tables */
+/* The most bytes of the mean sample, and of each sample that is copied. */
+enum { MAPPED_SAMPLE = 16 << 10 };
+enum { EXPLAINED = 8 << 20 }; /* bytes of a damaged archive that are examined */
+/* The most bytes of all archives: 32 MiB of page tables. */
+#define MAPPED_DATASET (UINT64_C(16) << 30)
 
 struct kept_archive {
     atomic_int fd;                    /* -1: not open */
     atomic_uint_fast64_t compared_ns; /* the tick in which it was last found unchanged, or 0 */
-    atomic_uint_fast64_t ctime_ns;    /* its ctime when it was scanned again; 0: it was not */
-    _Atomic(const uint8_t *) mapping; /* of the indexed size, or NULL */
+    atomic_uint_fast64_t ctime_ns;    /* its ctime when it was last scanned again; 0: never */
+    _Atomic(const uint8_t *) mapping; /* a mapping of the indexed size, or NULL */
 };
 
 struct archive_fds {
     struct lock mu; /* held while archives are scanned again */
     atomic_uint kept;
-    atomic_int small;         /* is_small(): 1 or -1; 0: not known yet */
+    atomic_int small;         /* the result of is_small(): 1 or -1; 0: not known yet */
     struct kept_archive of[]; /* each archive */
 };
 
@@ -132,7 +135,8 @@ out:
     return r;
 }
 
-/* The length of the leading folders of a path that contain no pattern, including the slash. */
+/* Returns the length of the leading folders of a path that contain no pattern, including the
+ * slash. */
 static size_t plain_folders(const char *path, bool exists)
 {
     size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
@@ -142,8 +146,8 @@ static size_t plain_folders(const char *path, bool exists)
     return len;
 }
 
-/* Find the archives in a folder by the pattern or name at d->where + len, and the canonical form of
- * that. */
+/* Find the archives in a folder by the pattern or name at d->where + len, and its canonical
+ * form. */
 static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
 {
     char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
@@ -191,7 +195,7 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* The length of the folder that all paths have in common, without the slash. */
+/* Returns the length of the folder that all paths have in common, without the slash. */
 static size_t common_folder(const struct pattern_list *list)
 {
     size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
@@ -293,7 +297,7 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
     return r < 0 ? r : archive_enter(d, &first, err);
 }
 
-/* The scan of all archives of a data set. */
+/* The state of scanning all archives of a data set. */
 struct archive_scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
@@ -325,7 +329,7 @@ static int open_archive(struct archive *a, struct stat *st)
     return 0;
 }
 
-/* Explain a damaged archive: was it copied in text mode? */
+/* Explain why an archive is damaged, if it was copied in text mode. */
 static int explain_damage(struct archive *a)
 {
     size_t len = (size_t)min_u64(a->size, EXPLAINED);
@@ -389,7 +393,7 @@ static int scan_open_archive(struct archive_scan *s, struct archive *a)
                          "%s changed while it was read: open the data set again "
                          "when it is complete",
                          a->path);
-    if (match == STAMP_MAYBE) /* the next dataset_open() scans it again */
+    if (match == STAMP_MAYBE) /* not settled: the next dataset_open() scans it again */
         a->builder.containers[0].stamp.flags &= ~(uint64_t)STAMP_SETTLED;
     return 0;
 }
@@ -435,7 +439,7 @@ static int scan_init(struct archive_scan *s, struct plenum_error *err)
                                           .path = str_format("%s/%s", folder, d->files.paths[i]),
                                           .source = {.fd = -1},
                                           .progress = &s->progress};
-        if (!s->archives[i].path || /* also in the list */
+        if (!s->archives[i].path || /* it is also in the list */
             index_memory_charge(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
         if (d->remote)
@@ -585,9 +589,9 @@ static void unreserve(const struct dataset *dataset)
     (void)atomic_fetch_sub(&kept_by_all, 1);
 }
 
-/* May the data set keep this descriptor open? If so, counts it. A quarter of all descriptors is
- * reserved for clients and other uses, and each data set leaves as many as it keeps to other data
- * sets. */
+/* May the data set keep this descriptor open? If so, the descriptor is counted. A quarter of all
+ * descriptors is reserved for clients and other uses, and each data set leaves as many descriptors
+ * to others as it keeps. */
 static bool reserve(const struct dataset *dataset, int fd)
 {
     struct rlimit limit = {0};
@@ -612,7 +616,7 @@ static int keep(const struct dataset *dataset, atomic_int *at, int fd)
         return fd;
     if (!atomic_compare_exchange_strong(at, &none, fd)) {
         unreserve(dataset);
-        (void)close(fd); /* another thread was first */
+        (void)close(fd); /* another thread was faster */
         return none;
     }
     return fd;
@@ -641,8 +645,8 @@ static uint64_t tick_now(void)
     return time_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Are its samples small enough to map archives? Computed once: a data set may have very many
- * archives. */
+/* Are the data set's samples so small that archives should be mapped? Computed once, because a data
+ * set may have very many archives. */
 static bool is_small(const struct dataset *dataset)
 {
     const struct index_header *h = dataset->index.header;
@@ -664,10 +668,11 @@ static void map(struct kept_archive *a, int fd, uint64_t size)
     const uint8_t *mapping = mapping_open(fd, size), *none = NULL;
 
     if (!atomic_compare_exchange_strong(&a->mapping, &none, mapping))
-        mapping_close(mapping, size); /* another thread was first */
+        mapping_close(mapping, size); /* another thread was faster */
 }
 
-/* Compare an archive with its indexed stamp, or with its ctime at a later scan. */
+/* Compare an archive with its indexed stamp, or, if it was scanned again, with its ctime at that
+ * time. */
 static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t archive,
                                         const struct stat *st)
 {
@@ -681,7 +686,8 @@ static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t 
     return stamp_compare(&stamp, st);
 }
 
-/* Scan all archives again: do they still contain the indexed samples, and their fields? */
+/* Scan all archives again. Returns whether they still contain the indexed samples and their
+ * fields. */
 static bool scan_again(const struct dataset *dataset)
 {
     struct index_builder b = {0};
@@ -695,7 +701,7 @@ static bool scan_again(const struct dataset *dataset)
         const struct stamp *stamp = &again.containers[i].stamp;
 
         alike = stamp->mtime_ns == dataset->index.containers[i].stamp.mtime_ns;
-        if (alike && (stamp->flags & STAMP_SETTLED)) /* otherwise it will be scanned again */
+        if (alike && (stamp->flags & STAMP_SETTLED)) /* otherwise the next read scans it again */
             atomic_store(&dataset->fds->of[i].ctime_ns, stamp->ctime_ns);
     }
     index_builder_fini(&b);
@@ -703,16 +709,16 @@ static bool scan_again(const struct dataset *dataset)
     return alike;
 }
 
-/* Is an open archive unchanged since it was indexed? If its ctime differs but not its mtime, it may
- * have been written and its mtime set back; or its mode was changed, or a hard link was created, as
- * backups do. */
+/* Is an open archive unchanged since it was indexed? If only its ctime differs, it may have been
+ * written and its mtime set back; or its mode was changed, or a hard link to it was created, for
+ * example by a backup. */
 static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const struct stat *st)
 {
     enum stamp_match match = compare_archive(dataset, archive, st);
     bool same = match == STAMP_SAME;
 
     if (match == STAMP_MAYBE && st->st_nlink == 0)
-        return true; /* it was unlinked: it can no longer be opened for writing */
+        return true; /* it was unlinked, and can no longer be opened for writing */
     if (match == STAMP_MAYBE) {
         lock_acquire(&dataset->fds->mu);
         same = compare_archive(dataset, archive, st) == STAMP_SAME || scan_again(dataset);
@@ -758,7 +764,7 @@ static int open_file(const struct dataset *dataset, const struct index_sample *s
     return fd;
 }
 
-/* The number of a sample, or STORE_NO_SAMPLE if this is not one of the index. */
+/* Returns the number of a sample, or STORE_NO_SAMPLE if it is not one of the index. */
 static uint32_t number_of(const struct dataset *dataset, const struct index_sample *sample)
 {
     uintptr_t at = (uintptr_t)sample - (uintptr_t)dataset->index.samples;
@@ -820,8 +826,8 @@ int archive_prefix_read(const struct dataset *dataset, const struct index_sample
     return error_prefix(err, code, "%s", path);
 }
 
-/* Copy a mapped sample into a buffer with room for it: 0, or negative if pread() must be used to
- * find the error. */
+/* Copy a mapped sample into a buffer with room for it. Returns 0, or a negative value if the caller
+ * has to use pread() to get the error. */
 static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,
                        uint64_t offset, uint32_t len, uint8_t *dst)
 {
@@ -880,7 +886,7 @@ void archive_announce_range(const struct dataset *dataset, const struct index_sa
     if (archive_open(dataset, sample, &source, NULL) < 0)
         return;
     if (source.object)
-        remote_announce_range(dataset, &source, offset, len);
+        store_announce(source.object, offset, len);
     else
         (void)posix_fadvise(source.fd, (off_t)offset, (off_t)len, POSIX_FADV_WILLNEED);
     archive_close(dataset, sample, &source);

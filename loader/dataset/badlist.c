@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* badlist.c - the bad samples that plenumctl verify has found, for loaders to skip.
+/* badlist.c - reads and writes the list of bad samples that plenumctl verify has found, which
+ * loaders reject.
  *
  *     # plenumctl verify of folder:/data/train
  *     fingerprint 0123456789abcdef0123456789abcdef
@@ -11,10 +12,10 @@
  *     bytes ffffffffffffffff
  *     end 3 89abcdef01234567
  *
- * It is text, so that people can read it. The last line contains the number of samples and the
- * XXH3-64 of all text before it. The fingerprint is that of the data set without the list: when the
- * data changes, the list no longer applies. But a fingerprint does not cover all bytes. So each
- * entry has the hash of the bytes that were found bad, or ff..ff if there were none, and applies
+ * The list is text, so that people can read it. The last line contains the number of samples and
+ * the XXH3-64 of all text before it. The fingerprint is that of the data set without the list; if
+ * it changes, the list no longer applies. But a fingerprint does not cover all bytes. So each entry
+ * has the hash of the bytes that were found bad, or ff..ff if no bytes could be read, and applies
  * only to these bytes. Pipelines with `junk` ignore entries whose reason begins with "junk: ";
  * versions that do not know this word treat it as part of the reason. */
 #include "config.h"
@@ -161,7 +162,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret)
 {
-    int fd = cache_open(path, false), r;
+    int fd = cache_open(path), r;
     char *text = NULL;
     struct stat st;
 

@@ -16,27 +16,27 @@ struct badlist {
 };
 
 /**
- * Read the list at `path`, of a data set with this fingerprint and number of samples: 0, with an
- * empty list if there is no file or it belongs to another data set; -EBADMSG it is damaged;
- * -ENOMEM; or another -errno.
+ * Read the list at `path` of a data set with this fingerprint and number of samples. Returns 0,
+ * with an empty list if there is no file or the file belongs to another data set; -EBADMSG if the
+ * file is damaged; -ENOMEM; or another -errno.
  */
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret);
 /** Parse a list of `len` bytes. Takes `text` (malloc, with room for one more byte). */
 int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_t samples,
                   struct badlist *ret);
-/** Write a list atomically: 0 or -errno. */
+/** Write a list atomically. Returns 0 or -errno. */
 int badlist_write(const char *path, const char *name, const uint8_t fingerprint[16],
                   const struct dataset_bad *samples, uint32_t count);
 void badlist_fini(struct badlist *list);
 
-/** Remove the samples that pipelines with `junk` show. */
+/** Remove the samples from the list that pipelines with `junk` show. */
 void badlist_forgive_junk(struct badlist *list);
 
-/** The index of a sample in the list, or -1. */
+/** Returns the index of a sample in the list, or -1. */
 int64_t badlist_find(const struct badlist *list, uint32_t sample);
 
-/** A hash of the samples in the list; 0 for an empty list. */
+/** Returns a hash of the samples in the list; 0 for an empty list. */
 uint64_t badlist_hash(const struct badlist *list);
 
 #endif

@@ -23,7 +23,7 @@ bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret)
     return false;
 }
 
-/* `width` bits from this bit on; the lowest come first. False: some are missing. */
+/* Get `width` bits from this bit on, the lowest first. False: some are missing. */
 static bool get_bits(const uint8_t *at, const uint8_t *end, uint64_t bit, unsigned width,
                      uint64_t *ret)
 {
@@ -119,7 +119,7 @@ static bool begin_block(struct deltas *d)
     return true;
 }
 
-/* Begin the next miniblock: the last ones of the last block may have no bytes. */
+/* Begin the next miniblock. In the last block, the last miniblocks may have no bytes. */
 static bool begin_mini(struct deltas *d)
 {
     if (d->widths) {

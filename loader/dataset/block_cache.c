@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* block_cache.c - a hash table of blocks, and a list of those that are not in use, oldest first.
+/* block_cache.c - keeps a hash table of blocks, and a list of unused ones, oldest first.
  *
- * A block is made outside the lock. Threads that need it wait instead of making it again.
- * A thread waits for memory only while it holds no block, so threads cannot wait for each other:
- * those that hold one will release it. */
+ * A block is made outside the lock. Threads that need it wait instead of making it again. A thread
+ * waits for memory only while it holds no block, so threads cannot wait for each other: a thread
+ * that holds a block never waits, and will release it. */
 #include "config.h"
 
 #include "loader/dataset/block_cache.h"
@@ -25,7 +25,7 @@ enum {
 };
 
 struct block {
-    struct list in_bucket, unused; /* unused: linked while `users` is 0 */
+    struct list in_bucket, unused; /* `unused` is linked while `users` is 0 */
     uint32_t container;
     uint64_t at, use;
     size_t bytes;
@@ -44,7 +44,7 @@ struct block_cache {
     unsigned in_use; /* blocks */
 };
 
-/* How many blocks this thread holds or is making. */
+/* The number of blocks that this thread holds or is making. */
 static _Thread_local unsigned held;
 
 struct block_cache *block_cache_create(size_t limit)
@@ -98,7 +98,7 @@ static void destroy_block(struct block *b)
     free(b);
 }
 
-/* Make room for `bytes` by removing unused blocks: true; false: others must be released first. */
+/* Make room for `bytes` by removing unused blocks. False: blocks in use must be released first. */
 static bool make_room(struct block_cache *c, size_t bytes)
 {
     while (c->bytes + bytes > c->limit && !list_is_empty(&c->unused)) {
@@ -134,7 +134,7 @@ static void unuse(struct block_cache *c, struct block *b)
     }
 }
 
-/* Add the block, which the caller then makes. NULL: out of memory. */
+/* Add a block, which the caller must make. NULL: out of memory. */
 static struct block *add(struct block_cache *c, const struct block_recipe *recipe)
 {
     struct block *b = calloc(1, sizeof(*b));
@@ -166,7 +166,7 @@ static int make(struct block_cache *c, struct block *b, const struct block_recip
     (void)pthread_cond_broadcast(&c->changed);
     if (r == 0)
         return 0;
-    unuse(c, b); /* those that wait for it do not count as users */
+    unuse(c, b); /* threads that wait for it do not count as users */
     list_remove(&b->unused);
     forget(c, b);
     free(b);
@@ -190,7 +190,7 @@ int block_cache_get(struct block_cache *c, const struct block_recipe *recipe, st
             lock_wait(&c->mu, &c->changed);
             continue;
         }
-        if (find(c, recipe)) /* make_room() has released the lock */
+        if (find(c, recipe)) /* make_room() may have released the lock */
             continue;
         b = add(c, recipe);
         r = b ? make(c, b, recipe, err) : error_set(err, -ENOMEM, "out of memory");

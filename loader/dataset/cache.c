@@ -77,18 +77,26 @@ static int check_owner(int fd)
     return r < 0 ? r : fd;
 }
 
-int cache_open(const char *path, bool write)
+static int open_ours(const char *path, int flags)
 {
-    int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0600);
 
     return fd < 0 ? -errno : check_owner(fd);
 }
 
+int cache_open(const char *path)
+{
+    return open_ours(path, O_RDONLY);
+}
+
+int cache_open_writable(const char *path)
+{
+    return open_ours(path, O_RDWR);
+}
+
 int cache_open_lock(const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-
-    return fd < 0 ? -errno : check_owner(fd);
+    return open_ours(path, O_RDWR | O_CREAT | O_NOFOLLOW);
 }
 
 bool cache_may_map(int fd)
@@ -190,7 +198,7 @@ int cache_load(int fd, size_t len, bool map, void **ret)
     if (st.st_size < 0 || (size_t)st.st_size != len)
         return -EBADMSG;
     if (map) {
-        /* the checksum reads all pages anyway */
+        /* The checksum reads all pages anyway. */
         *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
         return *ret == MAP_FAILED ? -errno : 0;
     }

@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Write the folder's path to `ret`: `given`, or the default one (dataset_default_cache()), which
- * is created if missing. Returns 0 or -errno. */
+/** Write the folder's path to `ret`: `given`, or if it is NULL the default
+ * (dataset_default_cache()). A missing folder is created. Returns 0 or -errno. */
 int cache_folder(const char *given, char *ret, size_t size);
 
 /** Returns the user whose files are used in that folder: the effective user, or, for root, the
@@ -20,19 +20,22 @@ int cache_folder(const char *given, char *ret, size_t size);
  * so users who share a folder have different files. */
 uid_t cache_owner(const char *folder);
 
-/** Open a file for reading, or for reading and writing: a descriptor; -EPERM it belongs to another
- * user, or other users can write to it; or another -errno. */
-int cache_open(const char *path, bool write);
-/** Like cache_open(), for a file to flock(), which is created if missing. */
+/** Open a file for reading: a descriptor; -EPERM it belongs to another user, or other users can
+ * write to it; or another -errno. */
+int cache_open(const char *path);
+/** Like cache_open(), for reading and writing. */
+int cache_open_writable(const char *path);
+/** Like cache_open(), for a lock file, which is created if missing. */
 int cache_open_lock(const char *path);
 
 /** Returns whether a file on this file system may be mapped. On a network file system, another host
  * can replace or truncate it, and reading its pages would then raise SIGBUS. */
 bool cache_may_map(int fd);
 
-/** Write a file atomically, readable only by its owner: 0 or -errno. */
+/** Write a file atomically, readable only by its owner. Returns 0 or -errno. */
 int cache_write(const char *path, const void *bytes, size_t len);
-/** XXH3-64 of a file's bytes, with the checksum in it, at offset `at`, taken as 0. */
+/** Returns the XXH3-64 of a file's bytes, with zeros instead of the checksum that is stored at
+ * offset `at`. */
 uint64_t cache_checksum(const void *bytes, size_t len, size_t at);
 /** Map or read all `len` bytes of a file. Returns 0; -EBADMSG if its length differs; or another
  * -errno. */

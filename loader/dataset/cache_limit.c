@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cache_limit.c - see cache_limit.h. */
+/* cache_limit.c - removes files from the cache folder. */
 #include "config.h"
 
 #include "loader/dataset/cache_limit.h"
@@ -31,7 +31,7 @@ static const char *const companions[] = {".sums", ".notes", ".lock"};
 struct cache_unit {
     char *name;
     uint64_t bytes, used_s;
-    bool of_user; /* built for the user whose share is checked */
+    bool of_user; /* it was built for the user whose share is checked */
 };
 
 struct units {
@@ -44,14 +44,14 @@ struct units {
 int cache_hold(const char *path, const char *user)
 {
     const struct timespec times[] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     if (fd < 0)
         return -1;
     (void)futimens(fd, times);
     if (user)
         (void)fsetxattr(fd, attribute, user, strlen(user), 0);
-    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails while it is being removed: then only we use it */
+    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails while it is being removed; then only we use it */
     return fd;
 }
 
@@ -147,8 +147,8 @@ static int by_use(const void *a, const void *b)
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
 }
 
-/* Lock a file, creating it if `flags` say so, unless it is locked already. Returns a descriptor, or
- * -1. */
+/* Lock a file, which is created if `flags` say so. Returns a descriptor, or -1 if it is already
+ * locked. */
 static int lock_file(int folder_fd, const char *name, int flags)
 {
     int fd = openat(folder_fd, name, O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600);

@@ -14,17 +14,17 @@
 
 /**
  * Mark this index or table as in use: no process removes it until the returned descriptor is
- * closed. -1: it cannot be held.
+ * closed. Returns -1 if that is not possible.
  *
- * @param user  for whom it has just been built; NULL: it existed already
+ * @param user  the user for whom it has just been built; NULL: it already existed
  */
 int cache_hold(const char *path, const char *user);
 
 /**
  * Remove files that are too old, then the least recently used ones until the folder is within its
  * limits. Files that any process uses or is writing are kept. If that is not enough, the file at
- * `path`, which was written last, is removed: its users have it in memory. Always removes files of
- * an index that no longer exists, and temporary files of killed processes.
+ * `path`, which was written last, is removed: its users have it in memory. Files that belong to an
+ * index that no longer exists, and temporary files of killed processes, are always removed.
  *
  * @param path  the index or table that was just written
  * @return      false: that file was removed, so nothing may be written beside it

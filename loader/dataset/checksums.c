@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.c - the file has a header, then an entry per sample. An entry that is 0, or beyond the
- * end of the file, does not exist yet.
+/* checksums.c - reads and writes the hashes. The file has a header, then one entry per sample. An
+ * entry that is 0, or beyond the end of the file, does not exist yet.
  *
  * Any number of processes read and write the file by pread() and pwrite() without locks. All of
- * them write the same entries. An entry that is damaged or partly written does not match its check
- * and is ignored, because a good file must not be reported as changed. */
+ * them write the same entries. An entry that is damaged or partly written does not match its
+ * checksum, and is ignored, because a good file must not be reported as changed. */
 #include "config.h"
 
 #include "loader/dataset/checksums.h"
@@ -38,7 +38,7 @@ struct checksums_entry {
 static int open_file(const char *path, uint64_t index_checksum)
 {
     struct checksums_header h;
-    int fd = cache_open(path, true), r;
+    int fd = cache_open_writable(path), r;
 
     if (fd < 0)
         return fd == -EPERM ? -ESTALE : fd;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.h - stores a hash of each file at its first read, in a file beside the index.
+/* checksums.h - records a hash of each file at its first read, in a file beside the index.
  *
  * If a file's mtime has changed but its size has not, an equal hash shows that the file was only
  * touched or restored. Without a hash it counts as changed. A file with a different hash has
@@ -11,11 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** An open file of hashes. Threads: any, but for close(). */
+/** An open file of hashes. Threads: any; only checksums_close() needs exclusive access. */
 struct checksums;
 
-/** Open the hashes of the index with this checksum; hashes of another index are deleted. 0 or
- * -errno. */
+/** Open the hashes of the index with this checksum. Hashes of another index are deleted. Returns 0
+ * or -errno. */
 int checksums_open(const char *path, uint64_t index_checksum, struct checksums **ret);
 /** NULL is ignored. */
 void checksums_close(struct checksums *checksums);

@@ -190,7 +190,7 @@ static int read_folder(const struct scope *scope, struct class_list *list, struc
     return r;
 }
 
-/* ---- both ---- */
+/* ---- files and folders ---- */
 
 static int compare_numbers(const void *a, const void *b, void *arg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* class_list.h - the classes of "classes=FILE", "classes=FOLDER" and "classes=numbers". */
+/* class_list.h - reads the classes of "classes=FILE", "classes=FOLDER" and "classes=numbers". */
 #ifndef LOADER_DATASET_CLASS_LIST_H
 #define LOADER_DATASET_CLASS_LIST_H
 
@@ -29,7 +29,7 @@ struct class_list {
     uint32_t count;
     struct class_numeral *numerals; /* [num_numerals]: names that are integers, by value */
     uint32_t num_numerals;
-    bool has_numerals; /* some names are numbers, so numbers may be names */
+    bool has_numerals; /* some names are numbers, so a number may be a class's name */
     uint64_t hash;     /* hash of the names, in order */
 };
 
@@ -48,14 +48,14 @@ void class_list_destroy(struct class_list *list);
 /** Returns the number of the class with this name, or -1. */
 int64_t class_list_find(const struct class_list *list, const char *name, size_t len);
 
-/** Find the classes whose names are integers of this value, however spelled. Returns their number;
- * `*ret` points to the first of them. */
+/** Find the classes whose names are integers with this value, in any spelling. Returns their
+ * number; `*ret` points to the first of them. */
 size_t class_list_find_value(const struct class_list *list, int64_t value,
                              const struct class_numeral **ret);
 
-/** Split a string into names, one per line; overwrites the line ends. 0 with `*names` [*count],
- * malloc; -EBADMSG it contains a NUL; -E2BIG more than `most` names; or -ENOMEM. Blank lines at the
- * end are ignored. */
+/** Split a string into names, one per line; line ends are overwritten, and blank lines at the end
+ * are ignored. Returns 0 with `*names` [*count] (malloc); -EBADMSG if the string contains a NUL;
+ * -E2BIG if there are more than `most` names; or -ENOMEM. */
 int class_names_of_text(char *text, size_t len, uint32_t most, const char ***names,
                         uint32_t *count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* compare.c - finds the first difference between two indices, by name, for data sets that should be
- * equal on two hosts. */
+/* compare.c - finds the first difference between the indices of two data sets that should be equal,
+ * such as those of two hosts. Samples are compared by name. */
 #include "config.h"
 
 #include <errno.h>

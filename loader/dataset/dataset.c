@@ -26,7 +26,7 @@ enum {
     HINTS_TRIES = 20, /* attempts, 50 ms apart */
 };
 
-/* Without checksums, every file whose mtime has changed counts as changed. */
+/* Open the checksums. Without them, every file whose mtime has changed counts as changed. */
 static void open_checksums(struct dataset *d)
 {
     char *path = d->index_path ? str_format("%s.sums", d->index_path) : NULL;
@@ -36,7 +36,7 @@ static void open_checksums(struct dataset *d)
     free(path);
 }
 
-/* Hints only make decoding faster, so this does not fail. */
+/* Open the hint cache. Hints only make decoding faster, so a failure is not an error. */
 static void open_hints(struct dataset *d, const struct dataset_options *options)
 {
     const struct index_header *h = d->index.header;
@@ -45,12 +45,13 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     int lock;
 
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
-    d->hints_code = path ? hint_cache_open(path, &subject, false, &d->hints) : -EROFS;
+    d->hints_code = path ? hint_cache_open(path, &subject, &d->hints) : -EROFS;
     if (d->hints_code == -ENOENT || d->hints_code == -ESTALE) {
-        /* A process that builds the index holds the lock for a long time: do not wait for that. */
+        /* A process that builds the index holds the lock for a long time. We do not wait for
+         * that. */
         d->hints_code = indexing_lock(d, options, HINTS_TRIES, &lock);
         if (d->hints_code == 0)
-            d->hints_code = lock >= 0 ? hint_cache_open(path, &subject, true, &d->hints) : -EROFS;
+            d->hints_code = lock >= 0 ? hint_cache_make(path, &subject, &d->hints) : -EROFS;
         io_close(&lock);
     }
     free(path);
@@ -96,7 +97,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
     *d = (struct dataset){.scope.fd = -1, .index_hold = -1, .table_hold = -1, .refs = 1};
-    if (orderplan_is(name)) { /* its sets have scopes of their own */
+    if (orderplan_is(name)) { /* its sets have their own scopes */
         r = mixed_open(d, name, options, err);
         if (r < 0)
             goto fail;
@@ -215,7 +216,7 @@ void dataset_unref(struct dataset *dataset)
     free(dataset);
 }
 
-/* For a data set that is not generated. */
+/* Returns a sample of the index. The data set must not be generated. */
 static const struct index_sample *sample_at(const struct dataset *dataset, uint32_t sample)
 {
     assert(!dataset_is_generated(dataset) && sample < dataset->index.header->samples);
@@ -422,7 +423,7 @@ static int refuse_size(const struct sample_reading *read, struct plenum_error *e
                                             : "the file is larger than 256 MiB");
 }
 
-/* Returns whether the bytes of a listed sample differ from those that were found bad: 1, 0 or
+/* Returns 1 if the bytes of a listed sample differ from those that were found bad, otherwise 0; or
  * -errno. */
 static int is_repaired(const struct sample_reading *read, const struct dataset_bad *bad,
                        struct plenum_error *err)
@@ -462,14 +463,14 @@ static int refuse_known(const struct sample_reading *read, const struct dataset_
                      name);
 }
 
-uint32_t dataset_get_cached_set(const struct dataset *dataset)
+uint64_t dataset_get_cached_set(const struct dataset *dataset)
 {
-    return dataset->mixed ? UINT32_MAX : remote_get_set(dataset);
+    return dataset->mixed ? KEEP_NO_SET : remote_get_set(dataset);
 }
 
 bool dataset_is_remote(const struct dataset *dataset)
 {
-    return dataset->remote != NULL;
+    return dataset->remote != NULL || dataset->has_remote_sets;
 }
 
 bool dataset_has_images(const struct dataset *dataset)
@@ -524,4 +525,14 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample)
     s = sample_at(dataset, sample);
     if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
         dataset->format->announce(dataset, s);
+}
+
+void dataset_forget_announced(const struct dataset *dataset)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset->has_remote_sets ? dataset_get_sets(dataset, sets) : 0;
+
+    remote_forget_announced(dataset);
+    for (uint32_t i = 0; i < count; i++)
+        remote_forget_announced(sets[i].dataset);
 }

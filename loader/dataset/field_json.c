@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_json.c - members of JSON, and boxes, in three forms:
+/* field_json.c - picks members of JSON, and parses boxes in three forms:
  *
  *     {"bbox": [x, y, width, height], "category_id": 3, "id": 17, "iscrowd": 0}    COCO
  *     {"bndbox": {"xmin": 1, "ymin": 1, "xmax": 20, "ymax": 10}, "category_id": 3}  Pascal VOC
@@ -89,7 +89,7 @@ static int pick_number(struct json_at value, struct dataset_buffer *to, struct p
 }
 
 /* Pick the numbers of a list and of nested lists, in one pass, however deep they are nested. There
- * are no more of them than bytes in the text. */
+ * are at most as many numbers as bytes in the text. */
 static int pick_numbers(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
     struct json_at at;
@@ -142,7 +142,7 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
     if (r < 0)
         return r;
     s->picked.len = 0;
-    r = put(&s->picked, "", 0, err); /* a string may be empty */
+    r = put(&s->picked, "", 0, err); /* an empty string is a value, too */
     return r < 0 ? r : pick(spec, value, &s->picked, err);
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* field_json.h - fields stored as JSON: its members, and boxes. */
+/* field_json.h - reads members and boxes from fields that are stored as JSON. */
 #ifndef LOADER_DATASET_FIELD_JSON_H
 #define LOADER_DATASET_FIELD_JSON_H
 
 #include "loader/dataset/field_value.h"
 
 /**
- * Write s->member to s->picked: a string as it is. For kinds that take several values: numbers
- * separated by blanks, or strings as lines.
+ * Write the JSON's member s->member to s->picked. A string is written without quotes. For kinds
+ * that take several values, numbers are separated by blanks, and strings are lines.
  *
- * Errors: -EBADMSG with `err` set: invalid JSON, no such member, or one of another kind; -ENOMEM.
+ * Errors: -EBADMSG with `err` set: invalid JSON, no such member, or a member of the wrong kind;
+ * -ENOMEM.
  */
 int field_pick(const struct field_spec *spec, struct field_stored *s, struct plenum_error *err);
 

@@ -2,7 +2,7 @@
 /* field_scan.c - reads the fields of all samples once, for the table.
  *
  * First one thread reads samples until each field has been seen: an array's shape is that of the
- * first sample that has one. Then all threads read all samples, some hundred per turn, for the
+ * first sample that has one. Then all threads read all samples, a few hundred per turn, for the
  * greatest lengths and the hash, which does not depend on the number of threads. */
 #include "config.h"
 
@@ -29,11 +29,11 @@ enum {
 };
 
 struct turn {
-    uint32_t longest[FIELDS_MAX]; /* bytes of the longest, as stored */
-    uint32_t room[FIELDS_MAX];    /* bytes of the longest, as delivered */
+    uint32_t longest[FIELDS_MAX]; /* bytes of the longest value, as stored */
+    uint32_t room[FIELDS_MAX];    /* bytes of the longest value, as delivered */
     uint32_t good[FIELDS_MAX];    /* number of samples that have the field */
     uint32_t bad, first_bad;      /* number of samples that lack a field, and the first of them */
-    struct field_memory memory;   /* needed to read a sample */
+    struct field_memory memory;   /* the memory that reading a sample takes */
     uint64_t hash;
 };
 
@@ -41,7 +41,7 @@ struct field_reading {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct turn *turns;
-    bool finds; /* also finds files */
+    bool finds; /* also record the places of fields that are files */
     struct plenum_error err;
     atomic_bool failed;
 };
@@ -57,7 +57,7 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
         uint32_t len = UINT32_MAX; /* a field that is missing */
         int r = fields_make_alike(d, i, &all[i], &piece, err);
 
-        if (r < 0 && r != -EBADMSG) /* an error of the loader, not a bad sample */
+        if (r < 0 && r != -EBADMSG) /* not a bad sample, but an error of the loader */
             return r;
         if (r == 0) {
             len = piece.len;
@@ -77,7 +77,8 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
     return 0;
 }
 
-/* Returns the bytes of the fields' buffers, which are as large as the largest sample so far. */
+/* Returns the size in bytes of the fields' buffers, which are as large as the largest sample so far
+ * needed. */
 static uint64_t stored_bytes(const struct field_stored *all, uint32_t count)
 {
     uint64_t bytes = 0;

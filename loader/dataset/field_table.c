@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_table.c - the table of fields that samples have besides image and label.
+/* field_table.c - opens or builds the table of fields that samples have besides image and label.
  *
  * All samples of a stream have equally large slots, so the longest string and the shape of arrays
  * must be known before the first batch. The first dataset_open() with certain fields reads them for
@@ -62,8 +62,8 @@ static bool holds(const struct field_shape *shape, uint32_t stored)
     return shape->mask || stored >= shape->room;
 }
 
-/* Returns whether this is the table of this index and these fields. The checksum is not a
- * signature, so everything is validated. */
+/* Returns whether this is the table of this index and these fields. Any writer can compute the
+ * checksum, so everything is validated. */
 static bool is_valid(const struct dataset *d, const void *bytes, size_t len)
 {
     const struct table_header *h = bytes;
@@ -98,7 +98,7 @@ void fields_close(struct field_table *table)
 /* Open the stored table. Returns false if there is none, or it does not match. */
 static bool open_kept(struct dataset *d, const char *path)
 {
-    int fd = path ? cache_open(path, false) : -1;
+    int fd = path ? cache_open(path) : -1;
     bool mapped = fd >= 0 && cache_may_map(fd);
     void *bytes = NULL;
     size_t len = table_bytes(d);
@@ -181,7 +181,7 @@ static int open_table(struct dataset *d, const struct dataset_options *options, 
         }
     }
     r = make_table(d, options, err);
-    if (r == 0 && lock >= 0 && /* otherwise each dataset_open() builds it, like the index */
+    if (r == 0 && lock >= 0 && /* otherwise, like an index, it is built by each dataset_open() */
         cache_write(path, d->field_table->header, d->field_table->bytes) == 0) {
         d->table_hold = cache_hold(path, options->user);
         io_close(&lock);
@@ -264,7 +264,7 @@ void dataset_add_memory(const struct dataset *d, struct field_memory *sum)
         const struct field_memory *memory = &d->field_table->header->memory;
 
         sum->each = max_u64(sum->each, memory->each + dataset_get_record_bytes(d));
-        turn = max_u64(turn, memory->turn); /* the blocks are part of it */
+        turn = max_u64(turn, memory->turn); /* it includes the blocks */
     }
     sum->turn += turn;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* field_table.h - where the fields of samples are stored, and their lengths and types.
+/* field_table.h - records where the fields of samples are stored, and their lengths and types.
  *
- * The first dataset_open() reads all of them once and writes the results to a file beside the index
+ * The first dataset_open() reads all fields once, and writes the results to a file beside the index
  * ("….index.fields-…"). */
 #ifndef LOADER_DATASET_FIELD_TABLE_H
 #define LOADER_DATASET_FIELD_TABLE_H
@@ -11,7 +11,7 @@
 
 struct field_table;
 
-/** Memory in bytes for reading the fields of a sample, besides the fields as delivered. */
+/** The memory in bytes for reading the fields of a sample, without the delivered fields. */
 struct field_memory {
     uint64_t each; /* used by each thread that reads fields */
     uint64_t turn; /* used by one thread at a time */
@@ -19,8 +19,9 @@ struct field_memory {
 
 /** Where a field of a sample is stored, for formats that locate fields in advance. */
 struct field_place {
-    uint64_t where; /* offset in the sample's archive, or the file's mtime when it was found */
-    uint64_t hash;  /* stamp_hash_bytes() of a file; 0: not read yet */
+    /* Offset in the sample's archive, or the mtime that the file had when it was found. */
+    uint64_t where;
+    uint64_t hash; /* stamp_hash_bytes() of a file; 0: not read yet */
     uint32_t len;
     uint32_t state; /* enum field_state */
 };
@@ -44,7 +45,7 @@ enum field_state {
 int fields_open(struct dataset *dataset, const struct dataset_options *options,
                 struct plenum_error *err);
 
-/** Returns whether the fields found in archives are still at the same offsets. */
+/** Returns whether the fields in archives are still at the recorded offsets. */
 bool fields_hold(const struct dataset *dataset);
 
 /** Add the memory for reading samples and fields of a data set to `sum`. */

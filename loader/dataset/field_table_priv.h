@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* field_table_priv.h - the table of fields, shared by field_table.c (the file), field_scan.c (reads
- * all samples for it) and sample_fields.c (reads one sample by it). */
+/* field_table_priv.h - the table of fields. field_table.c opens its file, field_scan.c reads all
+ * samples to build it, and sample_fields.c uses it to read one sample. */
 #ifndef LOADER_DATASET_FIELD_TABLE_PRIV_H
 #define LOADER_DATASET_FIELD_TABLE_PRIV_H
 
@@ -49,8 +49,8 @@ bool fields_have_places(const struct dataset *d);
 int fields_find_files(const struct dataset *d, uint32_t sample, struct field_stored *all,
                       struct plenum_error *err);
 /** Read all fields of a sample, as stored, into `all` [fields], which is zero-initialised. Raises
- * `memory` (or NULL) to the memory that this took. Returns -EBADMSG if the sample's record is
- * damaged. */
+ * `memory` to the memory that this took, unless it is NULL. Returns -EBADMSG if the sample's record
+ * is damaged. */
 int fields_read_stored(const struct dataset *d, uint32_t sample, struct field_stored *all,
                        struct field_memory *memory, struct plenum_error *err);
 /** Record the hashes of a sample's field files, which were just read, in the table. */
@@ -62,7 +62,8 @@ int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stor
 
 /* ---- field_scan.c ---- */
 
-/** Read the fields of all samples: sets shapes and lengths in d->fields, and the table's header. */
+/** Read the fields of all samples, and set the shapes and lengths in d->fields and the table's
+ * header. */
 int fields_scan(struct dataset *d, const struct dataset_options *options, struct plenum_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_value.c - converts a field from the stored form to the form delivered in a batch. */
+/* field_value.c - converts a field from its stored form to the form that batches deliver. */
 #include "config.h"
 
 #include "loader/dataset/field_value.h"
@@ -136,7 +136,7 @@ static int make_numbers(const struct field_spec *spec, const struct dataset_buff
     return 0;
 }
 
-/* Parse the PNG header of a mask. The rest is decoded for delivery. */
+/* Parse the PNG header of a mask. The rest is decoded only when the mask is delivered. */
 static int parse_mask(const uint8_t *bytes, size_t len, struct field_shape *ret,
                       struct plenum_error *err)
 {

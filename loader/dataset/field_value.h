@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* field_value.h - one field of one sample: as stored, and as delivered. */
+/* field_value.h - converts one field of one sample from its stored to its delivered form. */
 #ifndef LOADER_DATASET_FIELD_VALUE_H
 #define LOADER_DATASET_FIELD_VALUE_H
 
@@ -15,7 +15,7 @@ struct field_stored {
     bool too_long;
     uint32_t count;     /* number of values, for features that are lists */
     bool exact;         /* stored as floats, so NaN and infinities are values */
-    bool json;          /* the JSON as a whole is an array of numbers */
+    bool json;          /* the whole JSON is an array of numbers */
     const char *member; /* requested member of the JSON; NULL: all of it */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* the member in `bytes`, as text */
@@ -26,23 +26,23 @@ struct field_stored {
 struct field_piece {
     const void *bytes; /* [len], borrowed from the field_stored */
     uint32_t len;
-    struct field_shape shape; /* for strings and bytes, its room is the length */
+    struct field_shape shape; /* for strings and bytes, shape.room is the length */
 };
 
 /** Free the buffers of `count` fields. */
 void field_stored_fini(struct field_stored *all, uint32_t count);
 
-/** Make room for `len` more bytes, and the padding: 0 or -ENOMEM. */
+/** Make room for `len` more bytes and the padding. Returns 0 or -ENOMEM. */
 int field_reserve(struct dataset_buffer *buffer, size_t len);
 /** Append bytes, followed by zeros, to a buffer. Returns 0 or -ENOMEM. The bytes may already be in
  * place. */
 int field_append(struct dataset_buffer *buffer, const void *bytes, size_t len);
 
-/** Returns whether it is delivered as numbers, so that a list of values becomes one array. */
+/** Returns whether the field is delivered as numbers; then a list of values becomes one array. */
 bool field_is_numbers(const struct field_spec *spec);
 
-/** Convert a stored field to the form delivered. Returns 0; -EBADMSG if it is invalid (`err` says
- * why); or -ENOMEM. */
+/** Convert a stored field to its delivered form. Returns 0; -EBADMSG if the field is invalid (`err`
+ * says why); or -ENOMEM. */
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
                      struct plenum_error *err);
 

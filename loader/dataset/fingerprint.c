@@ -68,7 +68,7 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
         r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
     if (r < 0 && !atomic_exchange(&h->failed, true))
         h->err = err;
-    if (r >= 0 && buffer.len > 0) { /* otherwise a bad sample, of which only the size is covered */
+    if (r >= 0 && buffer.len > 0) { /* otherwise it is a bad sample; only its size is covered */
         h->hashes[index] = XXH3_128bits(buffer.bytes, min_u64(buffer.len, FINGERPRINT_BYTES));
         (void)atomic_fetch_add(&h->deep, png_is_deep(buffer.bytes, buffer.len));
     }
@@ -111,7 +111,7 @@ struct segments {
     struct datasum *sum;
 };
 
-/* Sum the names, sizes and labels of one segment. */
+/* Add up the names, sizes and labels of one segment. */
 static int sum_segment(void *arg, uint64_t segment, unsigned thread)
 {
     struct segments *s = arg;
@@ -129,7 +129,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
         const char *name = index_name(index, sample->name);
         uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
 
-        if (sample->container != last) { /* each container's name once */
+        if (sample->container != last) { /* hash each container's name once */
             const char *text = index_name(index, index->containers[sample->container].name);
 
             (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
@@ -151,7 +151,7 @@ size_t fingerprint_heads(const struct dataset *d, size_t samples)
     return files ? min_u64(samples, FINGERPRINT_SAMPLES) : 0;
 }
 
-/* Compute the sum of an index, in parts. */
+/* Compute the checksum of an index, in parts. */
 int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
                     uint32_t *deep, struct plenum_error *err)
 {

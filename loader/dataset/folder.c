@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
+/* folder.c - implements "folder:DIR": each sub-folder is a class, and each image file anywhere
+ * below it a sample.
  *
  * Like in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
  * are ordered by class and then by path in byte order, and links to folders are followed. Entries
@@ -7,12 +8,12 @@
  * classes=, the numbers come from a list.
  *
  * A scan costs one readdir and one stat per file; threads scan the classes in parallel. An index is
- * stale when the stamp of any folder has changed, because a file was added, removed or renamed, or
- * when the target of a skipped link has another type, because it may be a folder now. A folder that
- * changed just before it was read may change again within the resolution of its file system's
- * clock, without a change of its times. So such times are not trusted, and the next dataset_open()
- * scans again. The index contains the size and mtime of every file, so a file that was changed in
- * place is detected when it is read. */
+ * stale when the stamp of any folder has changed, because a file was added, removed or renamed. It
+ * is also stale when the target of a skipped link has a different type, because the target may now
+ * be a folder. A folder that changed just before it was read may change again within the resolution
+ * of its file system's clock, without a change of its times. So such times are not trusted, and the
+ * next dataset_open() scans again. The index contains the size and mtime of every file, so a file
+ * that was changed in place is detected when it is read. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -126,8 +127,8 @@ static void skip(struct class_scan *c, const char *name)
     index_builder_count_foreign(&c->skipped, name);
 }
 
-/* Stamp the target of a skipped link: if it becomes a folder, no folder of the data set changes.
- * The types of other entries are part of their folder's stamp. */
+/* Stamp the target of a skipped link, because no folder of the data set changes when the target
+ * becomes a folder. The types of other entries are part of their folder's stamp. */
 static int stamp_target(const struct folder_scan *s, struct class_scan *c, const char *folder,
                         const struct dirent *entry, const struct stat *st)
 {
@@ -263,7 +264,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* Compare by number if numbers are known (classes=), otherwise by name. */
+/* Compare classes by number if numbers are known (classes=), otherwise by name. */
 static int by_class(const void *a, const void *b)
 {
     const struct class_scan *x = a, *y = b;
@@ -333,7 +334,7 @@ static int add_entry(struct folder_scan *s, int fd, const struct dirent *entry, 
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed meanwhile */
-    if (r < 0)    /* if this class were skipped, another would get its label */
+    if (r < 0)    /* if we skipped this class, another one would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
         *stray += dataset_takes_name(s->dataset, entry->d_name);
@@ -551,7 +552,8 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
                    index_name(index, sample->name));
 }
 
-/* The file beside the image with a different extension: "n01/x.jpg" and "txt" give "n01/x.txt". */
+/* Write the path of the file beside the image with a different extension: for "n01/x.jpg" and
+ * "txt", "n01/x.txt". */
 static void folder_field_path(const struct dataset *dataset, const struct index_sample *sample,
                               const char *source, char *ret, size_t size)
 {

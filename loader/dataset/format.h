@@ -22,7 +22,7 @@
 enum {
     DATASET_SETTINGS_MAX = 16,
     FINGERPRINT_SAMPLES = 256,     /* samples whose first bytes the fingerprint covers */
-    FINGERPRINT_BYTES = 64 * 1024, /* how many bytes of each */
+    FINGERPRINT_BYTES = 64 * 1024, /* number of these bytes */
 };
 
 /** One ",key=value" of a data set's name. */
@@ -38,45 +38,46 @@ struct dataset {
     unsigned num_settings;
     bool no_images;                     /* image=none: its samples have only fields */
     struct scope scope;                 /* opens all files, relative to the data set's folder */
-    struct pattern_list files;          /* archives: relative to the folder, in order */
-    struct archive_fds *fds;            /* archives: descriptors that are kept open */
-    atomic_uint_fast64_t list_ctime_ns; /* list: ctime when it was last found unchanged */
+    struct pattern_list files;          /* archives, relative to the folder, in order */
+    struct archive_fds *fds;            /* descriptors of archives that are kept open */
+    atomic_uint_fast64_t list_ctime_ns; /* the list's ctime when it was last found unchanged */
     struct remote *remote;              /* archives in a store, or NULL (remote.h) */
     void *state;                        /* private to the format */
     char *subject;                      /* identifies the indexed data */
-    char *sidecar;                      /* the same of an uploaded index, or NULL */
+    char *sidecar;                      /* `subject` of an uploaded index, or NULL */
     char warning[512];                  /* a message about files that were left out, or "" */
     char *index_path;                   /* or NULL */
     struct label_rule labels;           /* label-offset and classes */
     struct class_list *classes;         /* during dataset_open(): from classes=, or NULL */
-    struct index index;                 /* generated: without samples */
+    struct index index;                 /* without samples if the data set is generated */
     char *bad_path;                     /* the list of bad samples, or NULL */
     struct badlist bad;                 /* samples that are rejected without being read */
-    struct checksums *checksums;        /* for samples that are files, or NULL */
+    struct checksums *checksums;        /* checksums of samples that are files, or NULL */
     struct hint_cache *hints;           /* or NULL */
     int hints_code;                     /* the reason why there is no hint cache */
-    struct datasum sum;                 /* the index's sum, with bad samples and fields */
+    struct datasum sum;                 /* the index's checksum, with bad samples and fields */
     uint8_t fingerprint[16];            /* hash of sum */
-    struct index_header generated;      /* generated: index.header points to it */
-    struct dataset *inner;              /* generated: the data set that labels come from, or NULL */
-    struct mixed *mixed;                /* the data sets of a plan (format is NULL), or NULL */
-    struct fields fields;               /* requested when it was opened */
-    struct field_table *field_table;    /* or NULL */
-    int index_hold, table_hold;         /* from cache_hold(), or -1 */
+    struct index_header generated;      /* if it is generated, index.header points to this */
+    bool has_remote_sets;               /* whether a set of a plan is in a store */
+    struct dataset *inner; /* if it is generated, the data set that labels come from, or NULL */
+    struct mixed *mixed;   /* the data sets of a plan (format is NULL), or NULL */
+    struct fields fields;  /* requested when it was opened */
+    struct field_table *field_table; /* or NULL */
+    int index_hold, table_hold;      /* from cache_hold(), or -1 */
     atomic_uint refs;
 };
 
-/** The setting of all formats with classes. */
+/** The setting that all formats with classes have. */
 #define CLASSES_SETTING                                                             \
     {                                                                               \
         "classes", "a file of class names, a folder of class folders, or 'numbers'" \
     }
 
-/** A plain path and the file or folder there, for `recognise`. */
+/** A plain path, and the file or folder there; for struct format's recognise. */
 struct path_probe {
     const char *path;
     struct stat st;
-    const uint8_t *head; /* [head_len]: first bytes, if it is a regular file */
+    const uint8_t *head; /* [head_len]: the first bytes, if it is a regular file */
     size_t head_len;
 };
 
@@ -87,21 +88,21 @@ struct format_setting {
 };
 
 /**
- * One format. Functions that it does not need are NULL: recognise, scan and all below it for
- * generated samples.
+ * One format. Functions that it does not need are NULL; for generated samples, these are recognise,
+ * scan and all functions after scan.
  */
 struct format {
     const char *name; /* before the colon */
     const struct format_setting *settings;
     unsigned num_settings;
-    /** Patterns of file names, to detect a folder of such files. */
+    /** Patterns of file names, by which a folder of such files is detected. */
     const char *const *patterns;
     unsigned num_patterns;
-    bool remote; /* its files may be in a store */
+    bool remote; /* the files may be in a store */
     /** Returns whether the path has this format. */
     bool (*recognise)(const struct path_probe *probe);
-    /** Find the scope's folder, the files and the canonical `where` from `where` and the settings,
-     * with as few file system accesses as possible. */
+    /** Resolve `where` and the settings: set the scope's folder, the files, and the canonical
+     * `where`, with as few file system accesses as possible. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
     /** Free `state`; called even after locate() has failed. */
@@ -109,9 +110,9 @@ struct format {
     /** Add all samples to `b`, in order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
-    /** Each sample is a separate file; dataset_read_file() reads it. */
+    /** Each sample is a separate file, which dataset_read_file() reads. */
     bool whole_files;
-    /** With whole_files: the sample's path, absolute or relative to the folder. */
+    /** With whole_files, write the sample's path to `ret`, absolute or relative to the folder. */
     void (*file)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
     /** Returns whether the open index is still up to date. Must be fast. */
@@ -119,45 +120,47 @@ struct format {
     /** Like dataset_read(), but without retries. */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
                 struct dataset_buffer *buffer, struct plenum_error *err);
-    /** `read` accepts a sample with a shorter `len`, and reads only that. */
+    /** Whether `read` accepts a sample with a shorter `len`, and reads only that part. */
     bool reads_part;
     /** Make the kernel start reading the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
-    /** The sample's path within the data set: "class/file.jpg". NULL: samples have none. */
+    /** Write the sample's path within the data set ("class/file.jpg") to `ret`. NULL: samples have
+     * none. */
     void (*path)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
-    /** The name of the sample's file, for messages. */
+    /** Write the name of the sample's file, for messages, to `ret`. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);
-    /** Locate the fields of dataset->fields: `places` is [samples][fields], all zeros. NULL:
-     * fields() finds them. Returns 0, or -errno with `err` set. */
+    /** Set the places of the fields in dataset->fields; `places` [samples][fields] is all zeros.
+     * NULL: fields() finds the fields. Returns 0, or -errno with `err` set. */
     int (*find_fields)(const struct dataset *dataset, const struct dataset_options *options,
                        struct field_place *places, struct plenum_error *err);
-    /** Like `read`, for the bytes at a field's place. */
+    /** Like `read`, but reads the bytes at a field's place. */
     int (*read_field)(const struct dataset *dataset, const struct index_sample *sample,
                       const struct field_place *place, struct dataset_buffer *buffer,
                       struct plenum_error *err);
-    /** The path of the file that holds a sample's field, from the field's source. NULL: fields are
-     * not files, or fields() returns paths (lists, if a field is npy, bytes or a mask). */
+    /** Write the path of the file that holds a sample's field with this source to `ret`. NULL:
+     * fields are not files, or fields() returns paths (lists, if a field is npy, bytes or a
+     * mask). */
     void (*field_path)(const struct dataset *dataset, const struct index_sample *sample,
                        const char *source, char *ret, size_t size);
-    /** Like dataset_fields(); NULL if the format has no fields. Raises `memory` (or NULL) to the
-     * memory that it used. */
+    /** Like dataset_fields(). NULL: the format has no fields. Raises `memory` to the memory that it
+     * used, unless `memory` is NULL. */
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,
                   struct plenum_error *err);
-    /** The most memory that decompressed blocks take; NULL: the format has none. */
+    /** Returns the most memory that decompressed blocks take. NULL: the format has no blocks. */
     uint64_t (*block_bytes)(const struct dataset *dataset);
 };
 
 extern const struct format format_folder, format_generated, format_list, format_mds, format_parquet,
     format_tar, format_tfrecord;
 
-/** Make room for `len` bytes and the padding after them, which is zeroed: 0 or -ENOMEM. */
+/** Make room for `len` bytes and the padding after them, which is zeroed. Returns 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
 /**
- * Call `attempt`, and retry a few times after a transient error. After -ESTALE, the next
+ * Call `attempt`, and retry it a few times after a transient error. If it returns -ESTALE, the next
  * dataset_open() indexes the data set again.
  */
 int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
@@ -167,15 +170,17 @@ int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct 
  * and .webp and .avif if the build decodes them). Ignores case. */
 bool dataset_is_image_name(const char *name);
 
-/** Reject the setting "classes", for data sets without labels: 0, or -EINVAL with `err` set. */
+/** Reject the setting "classes", for data sets without labels. Returns 0, or -EINVAL with `err`
+ * set. */
 int dataset_refuse_classes(const struct dataset *dataset, struct plenum_error *err);
 
 /** Returns whether the file name matches one of the format's patterns. */
 bool format_has_name(const struct format *format, const char *name);
 
-/** A setting's value, or `absent` if it is not set. */
+/** Returns a setting's value, or `absent` if it is not set. */
 const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent);
-/** A setting's value as an integer between -2^31 and 2^31: 0, or -EINVAL with `err` set. */
+/** Get a setting's value as an integer between -2^31 and 2^31. Returns 0, or -EINVAL with `err`
+ * set. */
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
@@ -189,13 +194,13 @@ int dataset_check_image_extension(const struct dataset *dataset, struct plenum_e
 bool dataset_takes_extension(const struct dataset *dataset, const char *extension);
 /** Like dataset_takes_extension(), for a file's name, which may contain further dots. */
 bool dataset_takes_name(const struct dataset *dataset, const char *name);
-/** Describe these files in `ret`, for messages; returns `ret`. */
+/** Describe the files that are images of the data set in `ret`, for messages. Returns `ret`. */
 char *dataset_describe_images(const struct dataset *dataset, char *ret, size_t size);
 
-/** Make `path` the scope's folder: 0 or -errno with `err` set. */
+/** Make `path` the scope's folder. Returns 0, or -errno with `err` set. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 
-/** Returns 0 or -ECANCELED. Called in the loops of a scan. */
+/** Returns -ECANCELED if the opening was cancelled, otherwise 0. Called in the loops of a scan. */
 static inline int dataset_check_cancel(const struct dataset_options *options)
 {
     return options->cancel && atomic_load_explicit(options->cancel, memory_order_relaxed)
@@ -210,30 +215,30 @@ static inline uint64_t dataset_mtime(const struct stat *st)
 
 enum { DATASET_PATH_MAX = 8192 };
 
-/** Read a sample that is a file, like struct format's read. Its size must be sample->len, and its
- * mtime sample->where unless its bytes have the hash that was recorded at the first read after
- * indexing; if one was recorded, the bytes must match it. */
+/** Read a sample that is a file, like struct format's read. The file's size must be sample->len. If
+ * a hash was recorded at the first read after indexing, the bytes must match it; otherwise the
+ * mtime must be sample->where. */
 int dataset_read_file(const struct dataset *dataset, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err);
-/** Check, without reading it, that a sample's file or archive has not changed since it was indexed:
- * 0, -ESTALE or another -errno with `err` set. */
+/** Check, without reading it, that a sample's file or archive has not changed since it was indexed.
+ * Returns 0, or -ESTALE or another -errno with `err` set. */
 int dataset_check_unchanged(const struct dataset *dataset, const struct index_sample *sample,
                             struct plenum_error *err);
-/** Read the first FINGERPRINT_BYTES of a sample that is a file, and return its stamp with their
- * hash. Reads nothing of a bad sample. 0; -ESTALE its size has changed; or another -errno with
- * `err` set. */
+/** Read the first FINGERPRINT_BYTES of a sample that is a file, and set `*ret` to its stamp, with
+ * the hash of these bytes. Reads nothing of a bad sample. Returns 0; or -ESTALE (its size has
+ * changed) or another -errno with `err` set. */
 int dataset_read_head(const struct dataset *dataset, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct stamp *ret, struct plenum_error *err);
-/** Find a file that holds a field: writes its size and mtime to `ret`. A missing file is not an
+/** Find a file that holds a field, and write its size and mtime to `ret`. A missing file is not an
  * error. */
 int dataset_find_field(const struct dataset *dataset, const char *path, struct field_place *ret,
                        struct plenum_error *err);
-/** Read such a file: 0; -ESTALE it has changed since it was found; or another -errno with `err`
- * set. */
-int dataset_read_field(const struct dataset *dataset, const char *path,
+/** Read a sample's file that dataset_find_field() has found. Returns 0; or -ESTALE (it has changed)
+ * or another -errno with `err` set. */
+int dataset_read_field(const struct dataset *dataset, uint32_t sample, const char *path,
                        const struct field_place *place, struct dataset_buffer *buffer,
                        struct plenum_error *err);
-/** Check that a file that was missing, or too long, still is. Returns 0, -ESTALE, or another -errno
+/** Check that a file that was missing or too long still is. Returns 0, or -ESTALE or another -errno
  * with `err` set. */
 int dataset_check_field(const struct dataset *dataset, const char *path,
                         const struct field_place *place, struct plenum_error *err);

@@ -2,7 +2,7 @@
 /* formats.c - lists the data set formats, and detects the format of a plain path.
  *
  * A file's format is detected from its first bytes or its name. A folder with sub-folders is a
- * "folder" data set, and they are its classes; otherwise its first archive decides. */
+ * "folder" data set, whose classes they are; in any other folder, the first archive decides. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -87,7 +87,7 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
 }
 
 /* Returns whether an entry with this error may be skipped, because we have no permission to read
- * it. Any other error, such as EIO, might hide the entry that decides the format. */
+ * it. An entry with any other error, such as EIO, might be the one that decides the format. */
 static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
@@ -101,7 +101,7 @@ bool format_has_name(const struct format *format, const char *name)
     return false;
 }
 
-/* Returns the format whose archives have such names, if the file is one. */
+/* Set `*format` to the format whose archives have such names, if the file is one of these. */
 static int probe_archive(const struct scope *p, const char *path, const char *name,
                          const struct format **ret)
 {
@@ -165,7 +165,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* Find the first file that matches a pattern, malloc. */
+/* Find the first file that matches a pattern; its path is `*ret` (malloc). */
 static int first_of(const struct scope *p, const char *pattern, char **ret,
                     struct plenum_error *err)
 {

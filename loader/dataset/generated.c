@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* generated.c - "generated:N": N samples without files, whose pixels are slices of a fixed table of
- * random numbers (loader/render/slices.c). Nothing is read or decoded, so comparing a job with and
- * without it shows the cost of storage and decoding.
+/* generated.c - implements "generated:N": N samples without files, whose pixels are slices of a
+ * fixed table of random numbers (loader/render/slices.c). Nothing is read or decoded, so comparing
+ * a job on real data with one on generated data shows the cost of storage and decoding.
  *
- * "generated:NAME", with the name of a different data set, has that data set's number of samples
- * and its labels. */
+ * "generated:NAME", where NAME is a different data set, has that data set's number of samples and
+ * labels. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* hint_cache.c - a file of hints.
+/* hint_cache.c - reads and writes a file of hints.
  *
  *     header | slots: the offset of each sample's record, or 0 | records ...
  *
- * A record contains the number of its sample, its capacity, and a checksum of itself; a reader uses
- * nothing in it before it has verified the checksum. So a reader needs no lock: a record that is
+ * A record contains the number of its sample, its capacity, and a checksum of itself. A reader
+ * verifies the checksum before it uses anything else. So a reader needs no lock: a record that is
  * partly written or damaged is ignored. The file is not mapped: with pread() and pwrite(), a full
- * disk or a truncated file is an error, but with a mapping it kills the process (SIGBUS).
+ * disk or a truncated file is an error; with a mapping, it would kill the process (SIGBUS).
  *
- * A writer reserves an extent at the end of the file, for some hundred records, under a lock shared
- * by all processes. Within the extent, the threads of the process need only their mutex to allocate
- * records. The unused part of an extent is a hole in the file, which takes no space. */
+ * A writer reserves an extent at the end of the file, large enough for a few hundred records, under
+ * a lock shared by all processes. Within the extent, the threads of the process need only their
+ * mutex to allocate records. The unused part of an extent is a hole in the file, which takes no
+ * space. */
 #include "config.h"
 
 #include "loader/dataset/hint_cache.h"
@@ -106,17 +107,19 @@ static int make_file(const char *path, const struct hint_cache_key *key, uint64_
 
 static int open_file(const char *path, const struct hint_cache_key *key, struct hint_cache *hints)
 {
-    hints->fd = cache_open(path, true);
+    hints->fd = cache_open_writable(path);
     hints->writable = hints->fd >= 0;
     if (hints->fd < 0 && hints->fd != -ENOENT && hints->fd != -EPERM)
-        hints->fd = cache_open(path, false);
+        hints->fd = cache_open(path);
     if (hints->fd == -EPERM) /* another user's file counts as stale */
         return -ESTALE;
     return hints->fd < 0 ? hints->fd : check_file(hints->fd, key, hints->records_at);
 }
 
-int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
-                    struct hint_cache **ret)
+enum on_missing { FAIL, MAKE };
+
+static int open_hints(const char *path, const struct hint_cache_key *key,
+                      enum on_missing on_missing, struct hint_cache **ret)
 {
     struct hint_cache *hints;
     int r;
@@ -131,7 +134,7 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
         sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
     hints->limit = key->bytes / SHARE;
     r = hints->records_at > hints->limit / 2 ? -EFBIG : open_file(path, key, hints);
-    if (make && (r == -ENOENT || r == -ESTALE)) {
+    if (on_missing == MAKE && (r == -ENOENT || r == -ESTALE)) {
         io_close(&hints->fd);
         r = make_file(path, key, hints->records_at);
         if (r < 0)
@@ -148,6 +151,16 @@ int hint_cache_open(const char *path, const struct hint_cache_key *key, bool mak
 fail:
     hint_cache_close(hints);
     return r;
+}
+
+int hint_cache_open(const char *path, const struct hint_cache_key *key, struct hint_cache **ret)
+{
+    return open_hints(path, key, FAIL, ret);
+}
+
+int hint_cache_make(const char *path, const struct hint_cache_key *key, struct hint_cache **ret)
+{
+    return open_hints(path, key, MAKE, ret);
 }
 
 void hint_cache_close(struct hint_cache *hints)
@@ -205,7 +218,7 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
     all = sizeof(record) + record.len;
     if (all > hints->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
-    /* It may be overwritten meanwhile: use only the bytes that were read. */
+    /* The record may be overwritten meanwhile, so use only the bytes that were read. */
     if (io_pread_all(hints->fd, buffer->bytes, all, at) < 0 ||
         memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hint_cache.h - stores a few bytes per sample that make its next use faster, also in later runs,
- * in a file beside the index. The contents of a hint are opaque here.
+/* hint_cache.h - stores a few bytes per sample that speed up its next use, also in later runs, in a
+ * file beside the index. This file does not interpret hints.
  *
  * Any number of threads and processes may use a file at once. A reader gets the hint that was
  * written for the sample, or none: hints can be lost, so callers must not depend on them. */
@@ -13,7 +13,8 @@
 
 #include "loader/dataset/dataset.h"
 
-/** The file: a header, the offset of each sample's record (u64; 0: none), records. */
+/** The file has this header, then the offset of each sample's record (u64; 0: none), then
+ * records. */
 struct hint_cache_header {
     uint8_t magic[8];
     uint32_t version, samples;
@@ -23,35 +24,33 @@ struct hint_cache_header {
 };
 
 struct hint_record {
-    uint64_t checksum; /* XXH3-64 of the rest, with the bytes */
+    uint64_t checksum; /* XXH3-64 of the other fields and the bytes */
     uint32_t sample;
-    uint32_t len, room; /* number of bytes that follow, and room for them */
+    uint32_t len, room; /* bytes that follow, and room for them */
     uint32_t reserved;
 };
 
-/** An open hint cache. Threads: any, but for close(). */
+/** An open hint cache. Threads: any; only hint_cache_close() needs exclusive access. */
 struct hint_cache;
 
 /** Identifies the index that the hints belong to. */
 struct hint_cache_key {
     uint8_t fingerprint[16]; /* the index's; hints of another index are deleted */
     uint32_t samples;
-    uint64_t bytes; /* of all samples; hints take at most a 25th of that */
+    uint64_t bytes; /* size of all samples; hints take at most a 25th of it */
 };
 
 /**
  * Open a file of hints, for reading only if it is not writable.
  *
- * @param make  create an empty file if there is none, or if it belongs to another index. Only one
- *              process at a time may do so; otherwise one could write to a file that another has
- *              replaced.
- *
- * Errors: -EFBIG the samples are too small to be worth hints; without `make`, -ENOENT there is no
- * file, -ESTALE it belongs to another index or is damaged; another -errno of the file system;
- * -ENOMEM.
+ * Errors: -EFBIG the samples are too small to be worth hints; -ENOENT there is no file; -ESTALE it
+ * belongs to another index or is damaged; another -errno of the file system; -ENOMEM.
  */
-int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
-                    struct hint_cache **ret);
+int hint_cache_open(const char *path, const struct hint_cache_key *key, struct hint_cache **ret);
+/** Like hint_cache_open(), but create an empty file instead of returning -ENOENT or -ESTALE. Only
+ * one process at a time may do so; otherwise one could write to a file that another has
+ * replaced. */
+int hint_cache_make(const char *path, const struct hint_cache_key *key, struct hint_cache **ret);
 /** NULL is ignored. */
 void hint_cache_close(struct hint_cache *hints);
 
@@ -60,7 +59,7 @@ void hint_cache_close(struct hint_cache *hints);
  * no longer written. */
 int hint_cache_state(struct hint_cache *hints);
 
-/** Bytes of hints that were put since hint_cache_open(). */
+/** Returns the bytes of hints that were put since hint_cache_open(). */
 uint64_t hint_cache_written(const struct hint_cache *hints);
 
 /**
@@ -71,12 +70,12 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
                     const uint8_t **ret, size_t *ret_len);
 
 /**
- * Write the hint of a sample, replacing the previous one. `max`: the length that it may grow to;
- * room for it is reserved in the same place. `had`: the length of the hint that this one was
- * derived from, 0 without one. If another thread has meanwhile written a hint that is at least as
- * long, that one is kept: hints only grow.
+ * Write the hint of a sample, replacing the previous one. `max`: the length to which the hint may
+ * grow; that much room is reserved for it. `had`: the length of the hint that this one was derived
+ * from, 0 without one. If another thread has meanwhile written a hint that is at least as long,
+ * that one is kept: hints only grow.
  *
- * Errors: as hint_cache_state(); -ENOMEM.
+ * Errors: those of hint_cache_state(); -ENOMEM.
  */
 int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
                    size_t max, size_t had);

@@ -130,7 +130,7 @@ void index_set_head(struct index *index, uint64_t i, const struct index_head *he
     memcpy((void *)(uintptr_t)&index->heads[i], head, sizeof(*head)); /* our own memory */
 }
 
-/* Returns whether two samples have the same label, compared by name if classes have names. */
+/* Returns whether two labels are equal: by name if classes have names. */
 static bool has_label(const struct index *a, int32_t one, const struct index *b, int32_t two)
 {
     bool named = a->header->class_names > 0;
@@ -175,7 +175,8 @@ bool index_is_alike(const struct index *now, const struct index *index)
     for (uint32_t i = 0; i < now->header->samples; i++) {
         const struct index_sample *one = &now->samples[i], *two = &index->samples[i];
 
-        if ((one->flags & INDEX_BAD) && one->where == two->where) /* reading it will report that */
+        /* Reading it will report the damage. */
+        if ((one->flags & INDEX_BAD) && one->where == two->where)
             damaged = true;
         else if (!is_sample(now, one, index, two))
             return false;
@@ -230,7 +231,7 @@ static bool valid(const void *bytes, size_t len)
         return false;
     if (checksum_of(h, len) != h->checksum || (h->class_names != 0 && h->class_names != h->classes))
         return false;
-    /* The checksum is not a signature, so offsets and counts are validated, too. */
+    /* Any writer can compute the checksum, so offsets and counts are validated, too. */
     set_views(&index, bytes, len, true);
     if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0' ||
         h->subject >= h->names_bytes || h->warning >= h->names_bytes)
@@ -252,7 +253,7 @@ static bool valid(const void *bytes, size_t len)
     return true;
 }
 
-/* Takes ownership of `fd`. */
+/* Open an index file. Takes ownership of `fd`. */
 static int open_file(int fd, bool map, struct index *ret)
 {
     struct stat st;
@@ -282,7 +283,7 @@ static int open_file(int fd, bool map, struct index *ret)
 
 int index_open(const char *path, struct index *ret)
 {
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     return open_file(fd, fd >= 0 && cache_may_map(fd), ret);
 }
@@ -305,7 +306,7 @@ void index_close(struct index *index)
 void index_remove(const struct index *index, const char *path)
 {
     struct index_header h;
-    int fd = cache_open(path, false);
+    int fd = cache_open(path);
 
     if (fd >= 0 && io_pread_all(fd, &h, sizeof(h), 0) == 0 && h.checksum == index->header->checksum)
         (void)cache_remove(path);

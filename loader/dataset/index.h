@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index.h - the file that records where each sample of a data set is stored. */
+/* index.h - reads and writes the file that records where each sample of a data set is stored. */
 #ifndef LOADER_DATASET_INDEX_H
 #define LOADER_DATASET_INDEX_H
 
@@ -17,7 +17,7 @@ enum index_flag {
 /** One sample, as stored in the file. */
 struct index_sample {
     uint64_t where;     /* a file's mtime in ns, or the offset of its bytes in the archive */
-    uint64_t name : 48; /* offset of its name in the names */
+    uint64_t name : 48; /* offset of the sample's name in the names */
     uint64_t flags : 16;
     uint32_t len;       /* bytes */
     uint32_t container; /* number of its folder, archive or list */
@@ -31,7 +31,7 @@ struct index_container {
     struct stamp stamp;
 };
 
-/** A sample that is a file of its own and whose first bytes the fingerprint covers. */
+/** A sample that is a separate file, and whose first bytes the fingerprint covers. */
 struct index_head {
     uint64_t sample;
     struct stamp stamp; /* its `content` is the hash of the first bytes */
@@ -58,7 +58,7 @@ struct index_header {
     struct datasum sum;
 };
 
-/** An index in memory: mapped from a file, or built and not (yet) written. Constant. */
+/** An index in memory: mapped from a file, or built and not yet written. Constant. */
 struct index {
     const struct index_header *header;
     const struct index_sample *samples;
@@ -77,37 +77,39 @@ static inline const char *index_name(const struct index *index, uint64_t at)
 
 struct index_builder;
 
-/** Build the index, with room for `heads` heads. Free it with index_close(). 0 or -ENOMEM. */
+/** Build the index, with room for `heads` heads. Free it with index_close(). Returns 0 or
+ * -ENOMEM. */
 int index_build(const struct index_builder *b, size_t heads, struct index *ret);
 
-/** Store the sum, the fingerprint and the number of 16-bit PNGs in an index from index_build(). */
+/** Store the checksum, the fingerprint and the number of 16-bit PNGs in an index from
+ * index_build(). */
 void index_set_sum(struct index *index, const struct datasum *sum, uint32_t deep);
 /** Store head `i` in an index from index_build(), before index_set_sum(). Threads: any, for
  * different heads. */
 void index_set_head(struct index *index, uint64_t i, const struct index_head *head);
 
 /** Returns whether a new index has the same samples as an older one, in the same places and with
- * the same labels. Stamps may differ. Samples that are now damaged (INDEX_BAD), whose labels are
- * unknown, are not compared by label. */
+ * the same labels. Stamps may differ. Labels of samples that are now damaged (INDEX_BAD) are
+ * unknown, and are not compared. */
 bool index_is_alike(const struct index *now, const struct index *index);
 
-/** Copy the index with another subject, as the content of a file: malloc in `*ret` [*len], or
- * -ENOMEM. */
+/** Copy the index, with another subject, to `*ret` [*len] (malloc), in the form of a file. Returns
+ * 0 or -ENOMEM. */
 int index_copy_as(const struct index *index, const char *subject, void **ret, size_t *len);
 
-/** Write the index to the cache folder atomically: 0 or -errno. */
+/** Write the index to the cache folder atomically. Returns 0 or -errno. */
 int index_write(const struct index *index, const char *path);
 
-/** Map one of our files, or read it if it cannot be mapped safely (cache_may_map()): 0; -ENOENT;
- * -EPERM other users can write to it; -EBADMSG it is truncated, damaged or of another version; or
- * another -errno. */
+/** Map an index file of ours, or read it if it cannot be mapped safely (cache_may_map()). Returns
+ * 0; -ENOENT; -EPERM if other users can write to it; -EBADMSG if it is truncated, damaged or has
+ * another version; or another -errno. */
 int index_open(const char *path, struct index *ret);
-/** Like index_open(), but reads the file, which may belong to any user. */
+/** Like index_open(), but always reads the file, which may belong to any user. */
 int index_read(const char *path, struct index *ret);
-/** Remove the file at `path` if it holds this index and not a newer one. */
+/** Remove the file at `path` if it is this index, not a newer one. */
 void index_remove(const struct index *index, const char *path);
-/** The string of index_builder_set_subject(), and the warning about files that were left out, or
- * "". Borrowed. */
+/** These return the string of index_builder_set_subject(), and the warning about files that were
+ * left out, or "". Borrowed. */
 const char *index_subject(const struct index *index);
 const char *index_warning(const struct index *index);
 void index_close(struct index *index);

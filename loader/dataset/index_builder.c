@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* index_builder.c - collects the contents of an index, in the order of samples.
  *
- * Archives and lists are read by several threads, each with its own builder; these are then
- * appended to each other. Labels are settled at the end, because all of them determine whether
- * labels are numbers or names, and which class a name gets. */
+ * Archives and lists are read by several threads, each with its own builder; the builders are then
+ * appended to each other. Labels are settled at the end, because whether labels are numbers or
+ * names, and which class a name gets, depends on all of them. */
 #include "config.h"
 
 #include "loader/dataset/index_builder.h"
@@ -178,7 +178,8 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
     return (int64_t)b->num_samples++;
 }
 
-/* A string's slot in the hash table: the one that contains it, or the free one to use for it. */
+/* Returns a string's slot in the hash table: the one that contains it, or the free one to use for
+ * it. */
 static uint32_t *label_slot(const struct index_builder *b, const char *text, size_t len)
 {
     size_t mask = b->num_label_slots - 1;
@@ -367,7 +368,7 @@ int index_builder_add_listed(struct index_builder *b, int64_t highest)
     return r < 0 ? (int)r : 0;
 }
 
-/* For qsort_r(): compares labels by text. */
+/* Compare labels by text, for qsort_r(). */
 static int by_text(const void *a, const void *b, void *names)
 {
     const struct index_label *const *x = a, *const *y = b;
@@ -446,13 +447,14 @@ static int number_classes(struct index_builder *b)
     assert(highest <= INT32_MAX);
     if (b->rule && b->rule->classes)
         return index_builder_add_listed(b, highest < 0 ? 0 : highest);
-    /* If no sample has a label, all get class 0. */
+    /* If no sample has a label, all samples get class 0. */
     b->num_classes = (size_t)(highest < 0 ? 1 : highest + 1);
     b->unnamed = true;
     return 0;
 }
 
-/* Checked at the end because archives are read by separate threads. */
+/* Check that labels are all numbers or all names. This is done at the end because archives are read
+ * by separate threads. */
 static int check_labels(const struct index_builder *b, struct plenum_error *err)
 {
     char place[300];

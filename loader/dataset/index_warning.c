@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* index_warning.c - the warning that an index keeps about things that may surprise a user: images
+/* index_warning.c - writes the warning in an index about things that may surprise a user: images
  * that were left out, classes without images, and class names in an unexpected order. */
 #include "config.h"
 
@@ -40,7 +40,7 @@ void index_builder_add_skipped(struct index_builder *b, const struct index_build
 }
 
 /* Extensions of images that are skipped: formats that Plenum, or this build, does not decode. The
- * last ones are extensions of JPEGs that torchvision's ImageFolder skips, too. */
+ * last ones are extensions of JPEGs that torchvision's ImageFolder also skips. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "pgm", "jfif", "jpe"};
 
@@ -125,7 +125,8 @@ const char *index_builder_advise_foreign(const struct index_builder *b)
                         : "convert or rename them";
 }
 
-/* Returns the clause about empty classes. `left_out`: images of theirs may have been left out. */
+/* Returns the clause about empty classes. `left_out`: some of their images may have been left
+ * out. */
 static const char *describe_empty(bool many, bool left_out)
 {
     if (left_out)
@@ -143,8 +144,8 @@ static const char *own_name(const struct index_builder *b, size_t class)
     return b->names + b->classes[class];
 }
 
-/* Returns whether all names are numbers. Sets `*astray` if their order as numbers differs from that
- * as names (1, 10, 2). */
+/* Returns whether all names are numbers. Sets `*astray` if their numerical order differs from their
+ * order as names (1, 10, 2). */
 static bool are_numerals(const struct index_builder *b, bool *astray)
 {
     double last = 0;
@@ -208,8 +209,8 @@ static bool find_digits(const char *name, size_t prefix, size_t suffix, const ch
     return true;
 }
 
-/* If all names are equal except for one number (class_1, class_10, class_2), returns the first
- * class whose number is smaller than that of the previous class; otherwise 0. */
+/* Returns the first class whose number is smaller than that of the previous class, if all names are
+ * equal except for one number (class_1, class_10, class_2); otherwise 0. */
 static size_t find_numbered_astray(const struct index_builder *b)
 {
     const char *last = "", *digits;
@@ -292,7 +293,7 @@ static void add_clause(char *text, size_t size, const char *clause)
         (void)snprintf(text + at, size - at, "%s%s", at ? "; " : "", clause);
 }
 
-/* The cost of samples in compressed blocks, or "". */
+/* Returns a clause about the cost of samples in compressed blocks, or "". */
 static const char *describe_packed(const struct index_builder *b, char *room, size_t size)
 {
     char bytes[32];

@@ -2,8 +2,9 @@
 /* indexing.c - finds or builds the index of a data set.
  *
  * The file name of an index is a hash of the data set's canonical name. When several processes need
- * it at once, the first takes a lock and builds it; the others wait for the lock and then find it.
- * If the cache folder is not writable, the index is kept in memory and rebuilt each time. */
+ * an index at once, the first one takes a lock and builds it; the others wait for the lock, and
+ * then find the index. If the cache folder is not writable, the index is kept in memory and rebuilt
+ * each time. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -27,10 +28,10 @@
 #include "loader/dataset/cache_limit.h"
 #include "loader/dataset/sidecar.h"
 
-/* Describe an index: the names of images, the roots, the owner of the cache, the classes of
- * "classes=", the folder without links (a link in its path may change), and the name of the data
- * set, which comes last because a client chose it. So loaders with different roots, and builds that
- * decode other formats, have different indices. malloc. */
+/* Returns the subject of an index (malloc): the names of images, the roots, the owner of the cache,
+ * the classes of "classes=", the folder without links (a link in its path may change), and the name
+ * of the data set, which comes last because a client chose it. So loaders with different roots, and
+ * builds that decode other formats, have different indices. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char classes[32] = "", *text, *all;
@@ -88,7 +89,7 @@ static int scan(struct dataset *d, const struct dataset_options *options, struct
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* Scan the data set and compute its sum; the index is then in memory. */
+/* Scan the data set into an index in memory, and compute its checksum. */
 static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
     struct index_memory memory = {.limit = options->memory};
@@ -112,10 +113,10 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
         return r;
     index_set_sum(&d->index, &sum, deep);
     return dataset_check_cancel(
-        options); /* files may seem missing because dataset_open() was cancelled */
+        options); /* files may seem to be missing because dataset_open() was cancelled */
 }
 
-/* Does an index belong to the data set? An uploaded one names no user. */
+/* Is this the subject of an index of the data set? That of an uploaded index names no user. */
 static bool is_subject(const struct dataset *d, const char *subject)
 {
     return strcmp(subject, d->subject) == 0 || sidecar_is_subject(d, subject);
@@ -139,10 +140,10 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
-/* The lock is polled, because blocking in flock() cannot be cancelled and would occupy a thread.
- * Within one loader, openings of an index are queued (openings.c), so only processes compete here.
- * Their order does not matter: whichever gets the lock builds the index, and all others then find
- * it. */
+/* Take the lock by polling, because blocking in flock() cannot be cancelled and would occupy a
+ * thread. Within one loader, openings of an index are queued (openings.c), so only processes
+ * compete here. Their order does not matter: the one that gets the lock builds the index, and the
+ * others then find it. */
 int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
                   int *ret)
 {
@@ -181,7 +182,8 @@ static void keep_index(struct dataset *d, const struct dataset_options *options)
     if (index_write(&d->index, d->index_path) < 0) {
         forget_path(d);
     } else if (index_open(d->index_path, &mapped) == 0) {
-        index_close(&d->index); /* so the kernel can drop its pages when memory is short */
+        /* The kernel can drop pages of the mapped file when memory is short. */
+        index_close(&d->index);
         d->index = mapped;
         d->index_hold = cache_hold(d->index_path, options->user);
     }
@@ -204,7 +206,7 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
             return error_set(err, r, "another process is indexing %s", d->name);
         if (lock < 0)
             forget_path(d);
-        /* another process has built it, or someone has uploaded it */
+        /* Another process may have built or uploaded it. */
         if (!options->rebuild && (open_fresh(d) || (sidecar_fetch(d) && open_fresh(d)))) {
             io_close(&lock);
             return 0;
@@ -219,7 +221,7 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     io_close(&lock);
     if (r >= 0 && d->index_path && !cache_trim(d->index_path, &options->limits, options->user)) {
         io_close(&d->index_hold);
-        forget_path(d); /* no process would ever remove files beside it */
+        forget_path(d); /* otherwise files beside it would never be removed */
     }
     (void)malloc_trim(0); /* return the memory used for building, because a loader runs for weeks */
     return r;

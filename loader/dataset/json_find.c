@@ -23,7 +23,7 @@ struct checker {
     const char *begin, *at, *end;
     const char *why;               /* the error at `at`, or NULL */
     size_t depth;                  /* number of open objects and lists */
-    uint8_t object[DEPTH_MAX / 8]; /* one bit per level: is it an object? */
+    uint8_t object[DEPTH_MAX / 8]; /* one bit per level; 1: an object */
 };
 
 static bool is_space(char c)
@@ -72,8 +72,8 @@ static bool check_escape(struct checker *c)
     return true;
 }
 
-/* Returns the length of the character at `at`; 0: invalid UTF-8. Accepts surrogates as bytes, as
- * Python writes them with "surrogatepass". */
+/* Returns the length of the character at `at`; 0: invalid UTF-8. Accepts surrogates that are
+ * encoded as bytes, which Python writes with "surrogatepass". */
 static size_t character_length(const char *at, const char *end)
 {
     uint8_t bytes[4] = {0};
@@ -194,7 +194,7 @@ static bool check_begin(struct checker *c, bool *opened)
            take_word(c, "NaN") || check_number(c);
 }
 
-/* After a value: close the objects and lists that end here. `*more`: another value follows. */
+/* Close the objects and lists that end after a value. Sets `*more` if another value follows. */
 static bool check_end(struct checker *c, bool *more)
 {
     *more = false;
@@ -212,7 +212,7 @@ static bool check_end(struct checker *c, bool *more)
     return true;
 }
 
-/* After an opening bracket. `*empty`: the closing one follows. */
+/* Check what follows an opening bracket. Sets `*empty` if it is the closing one. */
 static bool check_first(struct checker *c, bool *empty)
 {
     skip_space(c);
@@ -335,7 +335,7 @@ static uint32_t hex_quad(const char *at)
     uint32_t value = 0;
 
     for (int i = 0; i < 4; i++) {
-        assert(hex_value(at[i]) >= 0); /* check_escape() */
+        assert(hex_value(at[i]) >= 0); /* ensured by check_escape() */
         value = value << 4 | (uint32_t)hex_value(at[i]);
     }
     return value;
@@ -395,7 +395,7 @@ static size_t take_character(const char **at, char *ret, bool *is_sound)
     size_t n;
 
     if (**at != '\\') {
-        uint8_t first = (uint8_t) * *at; /* in valid UTF-8 it determines the length */
+        uint8_t first = (uint8_t) * *at; /* in valid UTF-8, it determines the length */
 
         n = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
         memcpy(ret, *at, n);
@@ -546,7 +546,8 @@ bool json_next(struct json_at *rest, struct json_at *ret)
     return true;
 }
 
-/* Skips brackets and commas between values; they have been validated. */
+/* Returns the next value, and skips brackets and commas between values, which have been
+ * validated. */
 bool json_next_flat(struct json_at *rest, struct json_at *ret)
 {
     while (rest->at < rest->end && (is_space(*rest->at) || strchr(",[]", *rest->at)))

@@ -31,12 +31,12 @@ enum json_type {
     JSON_AT_NULL,
 };
 
-/** Validate a whole text: 0 with its value, or -EBADMSG with `err` set. Values may be nested up to
- * 2048 deep. */
+/** Validate a whole text. Returns 0 with its value in `*ret`, or -EBADMSG with `err` set. Values
+ * may be nested 2048 deep. */
 int json_parse(const char *text, size_t len, struct json_at *ret, struct plenum_error *err);
 
 enum json_type json_type(struct json_at value);
-/** "a string", "an object" and so on. */
+/** Returns "a string", "an object" and so on. */
 const char *json_kind(struct json_at value);
 
 /** Find a member of an object by its name. Returns false if there is none, or `value` is not an
@@ -46,8 +46,7 @@ bool json_get(struct json_at value, const char *name, struct json_at *ret);
  * dots. */
 bool json_member(struct json_at value, const char *path, struct json_at *ret);
 
-/** Start iterating over a list: json_next() returns its values. Other values are treated as empty
- * lists. */
+/** Start to iterate over a list with json_next(). Other values are treated as empty lists. */
 struct json_at json_begin(struct json_at list);
 bool json_next(struct json_at *rest, struct json_at *ret);
 /** Like json_next(), but returns the values of nested lists instead of these lists. */
@@ -57,17 +56,17 @@ bool json_next_flat(struct json_at *rest, struct json_at *ret);
 struct json_at json_begin_members(struct json_at object);
 bool json_next_member(struct json_at *rest, struct json_at *name, struct json_at *ret);
 
-/** Write a string as UTF-8 to `ret`, unless that is NULL; returns its length in bytes. A lone
- * surrogate becomes U+FFFD, and then `*is_sound`, if not NULL, is false. */
+/** Write a string as UTF-8 to `ret`, unless `ret` is NULL. Returns its length in bytes. A lone
+ * surrogate becomes U+FFFD; `*is_sound` (may be NULL) is then false. */
 size_t json_copy(struct json_at text, char *ret, bool *is_sound);
 
-/** Returns whether it is this string. */
+/** Returns whether the value is this string. */
 bool json_is_text(struct json_at value, const char *text);
 
-/** Returns whether it is an integer within int64, however spelled (number.h). */
+/** Returns whether the value is an integer within int64, in any spelling (number.h). */
 bool json_whole(struct json_at value, int64_t *ret);
-/** Returns whether it is a number of at most 511 characters. `*ret` is an infinity if float64
- * overflows. */
+/** Returns whether the value is a number of at most 511 characters. `*ret` is an infinity if
+ * float64 overflows. */
 bool json_double(struct json_at value, double *ret);
 
 struct json_value {
@@ -78,8 +77,8 @@ struct json_value {
 /**
  * Find a string or a number in the object that `text` holds. Validates all of the text.
  *
- * Errors: -EBADMSG it is not JSON, or the value does not fit, or contains U+0000 or a lone
- * surrogate; -ENOENT there is no such member. Both set `err`.
+ * Errors: -EBADMSG the text is not JSON, or the value does not fit, contains U+0000, or contains a
+ * lone surrogate; -ENOENT there is no such member. Both set `err`.
  */
 int json_find(const char *text, size_t len, const char *path, struct json_value *ret,
               struct plenum_error *err);

@@ -24,7 +24,8 @@ enum { KEPT_VERSION = 1, KEPT_ALIGN = 64 };
 
 static const uint8_t kept_magic[8] = {'p', 'l', 'n', 'O', 'R', 'D', 'R', '1'};
 
-/** The file has this header, the key with its NUL, zeros up to a multiple of 64, the contents. */
+/** The file has this header, then the key with its NUL, zeros up to a multiple of 64, and the
+ * contents. */
 struct kept_header {
     uint8_t magic[8];
     uint32_t version, key_bytes;
@@ -73,7 +74,7 @@ static bool is_valid(const struct dataset *d, const struct kept_recipe *recipe, 
 static bool open_kept(const struct dataset *d, const struct kept_recipe *recipe, const char *path,
                       struct kept_table *ret)
 {
-    int fd = path ? cache_open(path, false) : -1;
+    int fd = path ? cache_open(path) : -1;
     bool mapped = fd >= 0 && cache_may_map(fd);
     size_t start = start_of(recipe->key);
     void *file = NULL;
@@ -167,7 +168,7 @@ static int open_table(const struct dataset *d, const struct dataset_options *opt
     }
     r = make_table(d, recipe, ret, err);
     if (r == 0 && path && recipe->nests && indexing_lock(d, options, 1, &lock) < 0)
-        lock = -1; /* the next one stores it */
+        lock = -1; /* the next process stores it */
     if (r == 0)
         keep(d, options, recipe, path, &lock, ret);
     io_close(&lock);

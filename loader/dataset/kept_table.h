@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* kept_table.h - a table that is derived from a data set and takes long to make, in a file beside
- * the index ("….index.order-…"). It is mapped, so its pages count as page cache, and all streams
- * that use it share them. */
+/* kept_table.h - stores a table that is derived from a data set and takes long to make, in a file
+ * beside the index ("….index.order-…"). The file is mapped, so its pages count as page cache, and
+ * all streams that use the table share them. */
 #ifndef LOADER_DATASET_KEPT_TABLE_H
 #define LOADER_DATASET_KEPT_TABLE_H
 
@@ -10,26 +10,27 @@
 
 #include "loader/dataset/dataset.h"
 
-/** An open table. Zero-initialised: there is none. */
+/** An open table. Zeros: there is none. */
 struct kept_table {
     const void *bytes; /* [len], 64-byte aligned */
     size_t len;
     void *file; /* the file, or memory with the same contents */
     size_t file_bytes;
     bool mapped;
-    int hold; /* from cache_hold(); with a file only */
+    int hold; /* from cache_hold(), if there is a file */
 };
 
 /** How to make a table. */
 struct kept_recipe {
-    /* Everything that the contents depend on besides the index. */
+    /* Everything besides the index that determines the contents. */
     const char *key;
-    /** Make the contents: malloc, at least one byte. 0 or -errno with `err` set. */
+    /** Make the contents: at least one byte (malloc). Returns 0, or -errno with `err` set. */
     int (*make)(void *arg, void **ret, size_t *len, struct plenum_error *err);
-    /** Returns whether stored contents are possible: their checksum is not a signature. */
+    /** Returns whether stored contents are valid. Their checksum does not prove that, because any
+     * writer can compute it. */
     bool (*holds)(void *arg, const void *bytes, size_t len);
     void *arg;
-    /* `make` opens other tables of the data set, so the lock for writing is not held meanwhile:
+    /* `make` opens other tables of the data set. So the lock for writing is not held meanwhile, and
      * several processes may make the table at once. */
     bool nests;
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* known_bad.c - the known bad samples of a data set, and their part in its fingerprint. badlist.c
- * reads and writes the list.
+/* known_bad.c - manages the known bad samples of a data set, and their part in its fingerprint.
+ * badlist.c reads and writes the list.
  *
- * Pipelines with the word `junk` show some of the listed samples. For these pipelines the data set
- * is opened with options.junk: its list is then shorter, and its sum and fingerprint differ. So a
- * loader whose list does not mark these samples has a different data set. */
+ * Pipelines with the word `junk` show some of the listed samples. For these pipelines, the data set
+ * is opened with options.junk: its list is then shorter, and its checksum and fingerprint differ.
+ * So a loader whose list does not mark these samples has a different fingerprint. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -34,7 +34,7 @@ static int set_bad_path(struct dataset *d, const struct dataset_options *options
     return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* Compute the sum and the fingerprint with a list. */
+/* Compute the checksum and the fingerprint with a list. */
 static void sum_with(const struct dataset *d, const struct badlist *list, struct datasum *sum,
                      uint8_t fingerprint[16])
 {
@@ -86,7 +86,7 @@ int known_bad_load(struct dataset *d, const struct dataset_options *options,
     return 0;
 }
 
-/* Returns whether the lists differ for any pipeline. */
+/* Returns whether two lists differ for any pipeline. */
 static bool differ(const struct badlist *before, const struct dataset_bad *bad, uint32_t count)
 {
     const struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count};

@@ -39,7 +39,7 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
 
     if (classes)
         most = classes->numbers ? CLASS_LIST_MAX - 1 : (int64_t)classes->count - 1;
-    /* An offset is below 2^31, so such a number is out of range with any offset. */
+    /* An offset is below 2^31, so these numbers are out of range with any offset. */
     if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
         value + rule->offset < 0 || value + rule->offset > most)
         return error_set(err, -EBADMSG,
@@ -51,8 +51,7 @@ static int take_number(const struct label_rule *rule, int64_t value, struct show
     return 0;
 }
 
-/* Interpret a number when the listed names are numbers, too: it means the name with its
- * value. */
+/* Interpret a number when listed names are also numbers: it means the name with its value. */
 static int take_numeral(const struct label_rule *rule, int64_t value, struct shown s,
                         struct label *ret, struct plenum_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* label.h - turns a label as written in a data set into a class: one rule for all formats. */
+/* label.h - turns a written label of a data set into a class, by one rule for all formats. */
 #ifndef LOADER_DATASET_LABEL_H
 #define LOADER_DATASET_LABEL_H
 
@@ -25,17 +25,17 @@ enum label_source {
 
 struct label {
     bool is_name;  /* it was written as a name */
-    bool is_open;  /* its class is unknown until all names are known */
+    bool is_open;  /* its class is not known until all names are */
     int32_t class; /* its class, unless is_open */
 };
 
 /**
- * Read a label. An integer, however spelled, is the number of a class; other text that looks like a
- * number is rejected; any other text is the name of a class. With classes=, text that is listed is
- * that class, and unlisted names are rejected. If listed names are numerals, a number means the
- * name with its value.
+ * Read a label. An integer, in any spelling, is the number of a class; other text that looks like a
+ * number is rejected; any other text is the name of a class. With classes=, a listed text means its
+ * class, and unlisted names are rejected. If listed names are numerals, a number means the name
+ * with its value.
  *
- * 0, or -EBADMSG; `err` begins with the label, and the caller adds where it was found.
+ * Returns 0, or -EBADMSG; `err` begins with the label, and the caller adds where it was found.
  */
 int label_read(const struct label_rule *rule, enum label_source source, const char *text,
                size_t len, struct label *ret, struct plenum_error *err);

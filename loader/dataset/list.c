@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* list.c - "list:FILE": samples are the lines of a file, in order (listfile.h describes the
- * syntax).
+/* list.c - implements "list:FILE": the samples are the lines of a file, in order. listfile.h
+ * describes the syntax.
  *
  * Paths are relative to the list's folder, or to base=DIR. Names of samples are the paths as
- * written, so the fingerprint does not depend on where the list and its images are stored. Like in
+ * written, so the fingerprint does not depend on where the list and its images are stored. As with
  * folders, a file that was changed in place is detected when it is read; a changed list is detected
- * at once.
+ * when the data set is opened.
  *
- * A list and its images may be in a store, and the list of such images may also be a file. Then
- * `where` of a sample is object_version() instead of an mtime. */
+ * A list and its images may be in a store; the list of images in a store may also be a file. A
+ * sample's `where` is then object_version() instead of an mtime. */
 #include "config.h"
 
 #include <assert.h>
@@ -32,14 +32,14 @@
 
 enum {
     FILES_A_TURN = 1024,      /* files that a thread stats per turn */
-    LINE_BYTES = 65536,       /* read at first to get the fields of a line */
-    LINE_BYTES_MAX = 1 << 25, /* at most: columns of 4 MiB */
+    LINE_BYTES = 65536,       /* bytes that are read at first to get the fields of a line */
+    LINE_BYTES_MAX = 1 << 25, /* the most that are read: columns of 4 MiB */
 };
 
-/* dataset->state of a list in a store */
+/* The type of dataset->state, for a list in a store. */
 struct list_text {
     struct lock mu;
-    char *text; /* holding mu until it is set; [len], malloc; NULL: not needed yet */
+    char *text; /* [len], malloc; NULL: not needed yet; set once, with mu held */
     size_t len;
 };
 
@@ -58,7 +58,7 @@ struct list_scan {
     size_t num_files, cap_files;
     struct plenum_error *err; /* [turns]; "": no error */
     struct index_memory *memory;
-    bool racy; /* the version of an object proves nothing: it is too recent */
+    bool racy; /* an object's version is so recent that it proves nothing */
 };
 
 /* Make the path of a list on a disk canonical. */
@@ -97,7 +97,7 @@ static int locate_object(struct dataset *d, struct plenum_error *err)
                : error_set(err, -EINVAL, "%s: name the list, not only its bucket", file);
 }
 
-/* The folder of images in a store, malloc. */
+/* Find the folder of images in a store (malloc). */
 static int find_folder(const struct dataset *d, const char *base, char **ret,
                        struct plenum_error *err)
 {
@@ -121,7 +121,7 @@ static int find_folder(const struct dataset *d, const char *base, char **ret,
     return r;
 }
 
-/* Like list_locate(), if the images are in a store; the list itself may be a file. */
+/* Like list_locate(), but for images in a store. The list itself may be a file. */
 static int locate_remote(struct dataset *d, const char *base, const struct dataset_options *options,
                          struct plenum_error *err)
 {
@@ -182,7 +182,7 @@ static bool is_object(const struct dataset *d)
     return d->state != NULL;
 }
 
-/* Like read_text(), from a store. */
+/* Like read_text(), but from a store. */
 static int fetch_text(const struct dataset *d, struct index_memory *memory, char **text,
                       size_t *len, struct stamp *stamp, struct plenum_error *err)
 {
@@ -290,7 +290,7 @@ static int read_lines(struct list_scan *s, struct listfile *list, struct plenum_
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* Is it the first line of a CSV or TSV whose columns are not set by name? */
+/* Is this file on the first line of a CSV or TSV whose columns are not set by name? */
 static bool may_be_header(const struct list_scan *s, size_t file)
 {
     return file == 0 && s->files[0].line == 1 &&
@@ -299,7 +299,7 @@ static bool may_be_header(const struct list_scan *s, size_t file)
            !dataset_setting(s->dataset, "label", NULL);
 }
 
-/* Get sizes and times of some of the files. */
+/* Get the sizes and times of the files of one turn. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
     struct list_scan *s = arg;
@@ -359,7 +359,7 @@ static int look_at_all(struct list_scan *s, struct plenum_error *err)
     return r;
 }
 
-/* Get sizes and versions of all objects. */
+/* Get the sizes and versions of all objects. */
 static int look_at_objects(struct list_scan *s, struct plenum_error *err)
 {
     const struct dataset *d = s->dataset;
@@ -392,7 +392,7 @@ static int look_at_objects(struct list_scan *s, struct plenum_error *err)
     return r;
 }
 
-/* Without images, the bytes of a sample are its line. */
+/* Set the samples' sizes when there are no images: the bytes of a sample are its line. */
 static int measure_lines(struct list_scan *s, size_t len)
 {
     for (size_t i = 0; i < s->num_files; i++) {
@@ -489,8 +489,8 @@ static bool list_fresh(const struct dataset *d)
                         : stamp_holds(&d->scope, d->where, stamp);
 }
 
-/* Is the open list unchanged since it was indexed? Compares its text if only its ctime has
- * changed. */
+/* Is the open list unchanged since it was indexed? If only its ctime has changed, its text is
+ * compared. */
 static bool is_same_list(const struct dataset *d, const struct stat *st)
 {
     /* `d` is const except for this, which any thread may write. */
@@ -515,7 +515,7 @@ static bool is_same_list(const struct dataset *d, const struct stat *st)
     }
 }
 
-/* The path as the list has it; or the sample's number, if there are no images. */
+/* Write the path as it is in the list, or the sample's number if there are no images. */
 static void list_path(const struct dataset *d, const struct index_sample *sample, char *ret,
                       size_t size)
 {
@@ -575,7 +575,7 @@ static int open_input(const struct dataset *d, struct list_input *ret, struct pl
     return ret->fd < 0 ? scope_error(&d->scope, err, ret->fd, d->where) : 0;
 }
 
-/* Read up to `len` bytes at `offset`: their number, or -errno. */
+/* Read up to `len` bytes at `offset`. Returns their number, or -errno. */
 static int64_t read_input(const struct list_input *in, void *bytes, size_t len, uint64_t offset)
 {
     size_t n = offset < in->len ? (size_t)min_u64(len, in->len - offset) : 0;
@@ -587,7 +587,7 @@ static int64_t read_input(const struct list_input *in, void *bytes, size_t len, 
     return (int64_t)n;
 }
 
-/* Without images: read the line itself, for the fingerprint. */
+/* Read the line itself, for the fingerprint of a list without images. */
 static int read_line(const struct dataset *d, const struct index_sample *sample,
                      struct dataset_buffer *buffer, struct plenum_error *err)
 {
@@ -628,7 +628,7 @@ struct whole_line {
     char *text; /* malloc */
 };
 
-/* Read and parse the line at `offset`; `list` has read its header. The caller frees ret->text, also
+/* Read and parse the line at `offset`; `list` has read its header. The caller frees ret->text, even
  * after a failure. */
 static int read_whole_line(const struct dataset *d, const struct listfile *list,
                            const struct list_input *in, uint64_t offset, struct whole_line *ret,
@@ -714,7 +714,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* A text file whose first line is printable and has a blank, a tab or a comma can be a list. */
+/* Recognise a text file whose first line is printable and has a blank, a tab or a comma. */
 static bool list_recognise(const struct path_probe *probe)
 {
     size_t line = 0;

@@ -2,8 +2,8 @@
 /* listfile.c - parses the usual forms of lists: Caffe's "path label", CSV from spreadsheets, TSV
  * from scripts.
  *
- * The text is split in place: the delimiter after a field is overwritten with NUL once it has been
- * read. So a list of millions of lines takes no memory besides its text. */
+ * The text is split in place: the delimiter after a field is overwritten with a NUL once it has
+ * been read. So a list of millions of lines takes no memory besides its text. */
 #include "config.h"
 
 #include "loader/dataset/listfile.h"
@@ -70,7 +70,7 @@ static int parse_quoted(struct listfile *l, char **field, struct plenum_error *e
             l->at++;
         } else if (c == '"') {
             l->at++;
-            *to = '\0'; /* no later than the position of the closing quote */
+            *to = '\0'; /* at or before the closing quote */
             return 0;
         }
         l->line += c == '\n';
@@ -127,7 +127,7 @@ static bool has_no_labels(const struct listfile *l)
     return l->label_column && strcmp(l->label_column, "none") == 0;
 }
 
-/* "path with blanks label" */
+/* Split "path with blanks label" at the last word. */
 static void split_last_word(struct listfile_line *line, char *begin, char *end)
 {
     char *word;
@@ -171,7 +171,7 @@ static bool is_empty(const struct listfile_line *line)
     return true;
 }
 
-/* Parse the next non-empty line: 1, 0 at the end, or -EBADMSG. */
+/* Parse the next non-empty line. Returns 1, 0 at the end, or -EBADMSG. */
 static int parse_line(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
 {
     while (l->at < l->len) {
@@ -201,7 +201,7 @@ static int parse_line(struct listfile *l, struct listfile_line *line, struct ple
     return 0;
 }
 
-/* The first column with one of these names, or -1. */
+/* Returns the first column with one of these names, or -1. */
 static int column_of(const struct listfile_line *line, const char *const *names, size_t count)
 {
     for (unsigned i = 0; i < line->num_fields; i++)
@@ -211,7 +211,7 @@ static int column_of(const struct listfile_line *line, const char *const *names,
     return -1;
 }
 
-/* The second column with one of these names, or -1. */
+/* Returns the second column with one of these names, or -1. */
 static int second_column_of(const struct listfile_line *line, int first, const char *const *names,
                             size_t count)
 {
@@ -240,8 +240,8 @@ static int refuse_two(const struct listfile_line *header, int first, int second,
                      what, a, b, what, a, what, b);
 }
 
-/* Parse a column given by number. False: it is a name, to be looked up in the header by the
- * caller. */
+/* Parse a column that is given by number. False: it is a name, which the caller looks up in the
+ * header. */
 static bool column_number(const char *text, unsigned *column)
 {
     uint64_t value;

@@ -71,7 +71,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
 %C%_libdataset_la_LIBADD = %D%/libexample.la loader/store/libstore.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
 
-# What protoc-c writes does not keep to our warnings.
+# protoc-c's output does not compile without warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h
 %C%_libexample_la_CFLAGS = -pthread $(SAN_CFLAGS) $(PROTOBUF_C_CFLAGS)
 %D%/example.pb-c.c: %D%/example.proto
@@ -79,7 +79,7 @@ nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h
 %D%/example.pb-c.h: %D%/example.pb-c.c
 	@test -f $@ || { rm -f $< && $(MAKE) $(AM_MAKEFLAGS) $<; }
 BUILT_SOURCES += %D%/example.pb-c.h
-# BUILT_SOURCES are made before `all` and `check`; this is for those who make one program.
+# BUILT_SOURCES are built only for `all` and `check`; this rule covers `make plenumd` and other single targets.
 $(%C%_libdataset_la_OBJECTS): %D%/example.pb-c.h
 CLEANFILES += %D%/example.pb-c.c %D%/example.pb-c.h
 EXTRA_DIST += %D%/example.proto

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mapping.c - a copy that survives SIGBUS.
+/* mapping.c - copies bytes and survives SIGBUS.
  *
- * The handler is process-wide. A thread that is copying has set `escape`, to which the handler
- * jumps; in any other thread, the signal has its previous effect. */
+ * The signal handler is process-wide. It jumps to `escape`, which a copying thread has set; in any
+ * other thread, the signal has its previous effect. */
 #include "config.h"
 
 #include "loader/dataset/mapping.h"
@@ -20,8 +20,9 @@
 
 #include "common/util/util.h"
 
-/* Bytes of all mappings: page tables of 128 MiB. A small mapping counts as MAPPED_LEAST, so there
- * are at most 16384, a quarter of the number that the kernel allows. */
+/* The most bytes of all mappings, with page tables of 128 MiB. A small mapping counts as
+ * MAPPED_LEAST, so there are at most 16384 mappings, a quarter of the number that the kernel
+ * allows. */
 #define MAPPED_MAX (UINT64_C(64) << 30)
 #define MAPPED_LEAST (UINT64_C(4) << 20)
 
@@ -52,7 +53,7 @@ static void install(void)
     catches = sigaction(SIGBUS, &action, &before) == 0;
 }
 
-/* A limited address space is left to other uses. */
+/* Is the address space unlimited? A limited one is left to other uses. */
 static bool has_room(void)
 {
     struct rlimit limit;

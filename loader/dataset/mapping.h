@@ -10,15 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Map the first `size` bytes of a file. Access them only by mapping_copy(). Returns NULL if the
- * file cannot be mapped, the process has mapped too much already, or its address space is
+/** Map the first `size` bytes of a file. Read them only with mapping_copy(). Returns NULL if the
+ * file cannot be mapped, if the process has already mapped too much, or if its address space is
  * limited. */
 const uint8_t *mapping_open(int fd, size_t size);
 void mapping_close(const uint8_t *mapping, size_t size);
 
 /**
- * Copy bytes of a mapping: 0, or -EIO if the kernel cannot provide all of them. Threads: any; the
- * thread must not block SIGBUS.
+ * Copy bytes from a mapping. Returns 0, or -EIO if the kernel cannot provide all of them. Threads:
+ * any that does not block SIGBUS.
  */
 int mapping_copy(void *dst, const uint8_t *from, size_t len);
 

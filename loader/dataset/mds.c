@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* mds.c - "mds:FOLDER": data sets that MosaicML Streaming's MDSWriter has written.
+/* mds.c - implements "mds:FOLDER": data sets written by MosaicML Streaming's MDSWriter.
  *
- * FOLDER has an index.json, which lists the shards and their columns. While indexing, the offsets
- * of samples, the sizes of their columns and the labels are read. Then an image in a shard that is
- * not compressed is read like a member of a tar archive. A compressed shard is decompressed as a
- * whole when one of its samples is read, and kept for the next one. If a shard exists in both
- * forms, the one that is not compressed is read. */
+ * FOLDER has an index.json, which lists the shards and their columns. Indexing reads the offsets of
+ * samples, the sizes of their columns, and the labels. An image in an uncompressed shard is then
+ * read like a member of a tar archive. A compressed shard is decompressed as a whole when one of
+ * its samples is read, and kept for the next one. If a shard exists in both forms, the uncompressed
+ * one is read. */
 #include "config.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@
 enum {
     INDEX_MAX = 1 << 28, /* bytes of an index.json */
     FLAG_PACKED = 2,     /* `where` is an offset in the decompressed shard */
-    FLAG_PIL = 4,        /* the image is pixels after a header */
+    FLAG_PIL = 4,        /* the image consists of pixels after a header */
     PPM_MAX = 48,        /* bytes of the header of a PPM */
     MODE_MAX = 3,        /* bytes of the mode of a PIL image */
 };
@@ -39,15 +39,15 @@ struct index_file {
     struct stamp stamp;
 };
 
-/* dataset->state */
+/* The type of dataset->state. */
 struct mds_set {
     struct mds_index index;
     struct index_file *files;
     size_t num_files, cap_files;
-    uint32_t first; /* the shard of the data set's first file */
+    uint32_t first; /* the number of the shard that is the data set's first file */
     struct block_cache *blocks;
-    uint64_t block_bytes; /* of all compressed shards */
-    uint64_t largest;     /* of one of them */
+    uint64_t block_bytes; /* decompressed size of all compressed shards */
+    uint64_t largest;     /* decompressed size of the largest of them */
 };
 
 static int out_of_memory(struct plenum_error *err)
@@ -78,7 +78,7 @@ static int unpack_shard(const struct mds_shard *s, const uint8_t *packed, uint8_
     return r < 0 ? out_of_memory(err) : 0;
 }
 
-/* Describe the error of a read; an object's is described already. */
+/* Describe the error of a read. That of an object is already described. */
 static int read_failed(int r, struct plenum_error *err)
 {
     if (err && err->text[0])
@@ -87,7 +87,7 @@ static int read_failed(int r, struct plenum_error *err)
                      r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
 }
 
-/* Read and decompress a shard, malloc. */
+/* Read and decompress a shard into `*ret` (malloc). */
 static int load_shard(const struct mds_shard *s, const struct source *source, uint8_t **ret,
                       struct plenum_error *err)
 {
@@ -138,7 +138,7 @@ struct shard_scan {
     struct archive *a;
     const struct mds_shard *shard;
     struct mds_reader reader;
-    struct mds_value *values; /* [columns] of the sample */
+    struct mds_value *values; /* [columns]: the values of the sample */
     int image, label, name;   /* columns; -1: none */
 };
 
@@ -162,7 +162,8 @@ static int find_column(const struct mds_layout *l, const char *key, const char *
                      name, mds_layout_list(l, list, sizeof(list)), key);
 }
 
-/* The column of images: by the setting, or the only one with their encoding, or "image". */
+/* Find the column of images: that of the setting, or the only one with the encoding of an image, or
+ * "image". */
 static int find_image(const struct dataset *d, const struct mds_layout *l, struct plenum_error *err)
 {
     const char *name = dataset_setting(d, "image", NULL);
@@ -204,7 +205,7 @@ static int find_columns(struct shard_scan *s, struct plenum_error *err)
     return s->name < -1 ? s->name : 0;
 }
 
-/* Copy a value as text: its length, or -errno. */
+/* Copy a value as text. Returns its length, or -errno. */
 static int64_t copy_text(struct shard_scan *s, uint32_t sample, int column, char *ret, size_t size)
 {
     const struct mds_column *c = &s->shard->layout->columns[column];
@@ -224,7 +225,8 @@ static int64_t copy_text(struct shard_scan *s, uint32_t sample, int column, char
     return c->kind < MDS_SIGNED ? v->len : (int64_t)mds_print(c, number, ret);
 }
 
-/* Add the label of a sample: its number; -1: there are no labels; or -errno below -1. */
+/* Add the label of a sample. Returns the label's number; -1 if there are no labels; or an -errno
+ * below -1. */
 static int64_t add_label(struct shard_scan *s, uint32_t sample)
 {
     struct plenum_error *err = &s->a->err;
@@ -243,7 +245,7 @@ static int64_t add_label(struct shard_scan *s, uint32_t sample)
     return r < 0 ? out_of_memory(err) : r;
 }
 
-/* Copy the sample's name, up to the first NUL; there may be none. */
+/* Copy the sample's name, if it has one, up to the first NUL. */
 static int copy_name(struct shard_scan *s, uint32_t sample, char ret[256])
 {
     int64_t len = s->name < 0 ? 0 : copy_text(s, sample, s->name, ret, 256);
@@ -359,7 +361,7 @@ static int scan_file(struct archive *a)
     return r;
 }
 
-/* Append the shards, and the files index.json, which the index depends on, too. */
+/* Append the shards, and the index.json files, on which the index also depends. */
 static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
@@ -389,7 +391,7 @@ static int mds_scan(const struct dataset *dataset, const struct dataset_options 
 
 /* ---- the name ---- */
 
-/* Like read_index(), from a store. */
+/* Like read_index(), but from a store. */
 static int fetch_index(const struct dataset *d, const char *name, struct stamp *stamp, char **text,
                        struct plenum_error *err)
 {
@@ -400,7 +402,7 @@ static int fetch_index(const struct dataset *d, const char *name, struct stamp *
     return r;
 }
 
-/* Read an index.json, malloc, and note its stamp. */
+/* Read an index.json (malloc), and note its stamp. */
 static int read_index(const struct dataset *d, const char *path, struct stamp *stamp, char **text,
                       struct plenum_error *err)
 {
@@ -423,7 +425,7 @@ static int read_index(const struct dataset *d, const char *path, struct stamp *s
                  : 0;
 }
 
-/* The path of a shard's file in the folder of its index.json, malloc. */
+/* Join the path of a shard's file and the folder of its index.json (malloc). */
 static int join(const struct dataset *d, const char *folder, const char *path, char **ret,
                 struct plenum_error *err)
 {
@@ -440,7 +442,7 @@ static bool is_there(const struct dataset *d, const char *path)
     return d->remote ? remote_facts(d, path) != NULL : scope_stat(&d->scope, path, &st) != -ENOENT;
 }
 
-/* Add the path of a shard's file to `files`: the one that is not compressed, if it exists. */
+/* Add the path of a shard's file to `files`: the uncompressed one, if it exists. */
 static int add_shard(struct dataset *d, const char *folder, struct mds_shard *s,
                      struct pattern_list *files, struct plenum_error *err)
 {
@@ -459,7 +461,7 @@ static int add_shard(struct dataset *d, const char *folder, struct mds_shard *s,
     return pattern_list_add(files, path) < 0 ? out_of_memory(err) : 0;
 }
 
-/* Ask the store which of the shards from number `begin` on it has uncompressed. */
+/* Ask the store which of the shards from number `begin` on exist uncompressed. */
 static int learn_shards(struct dataset *d, const char *folder, size_t begin,
                         struct plenum_error *err)
 {
@@ -521,7 +523,7 @@ static int add_index(struct dataset *d, const char *path, struct pattern_list *f
     return r;
 }
 
-/* Replace the files index.json by the shards that they list. */
+/* Replace each index.json by the shards that it lists. */
 static int find_shards(struct dataset *d, struct plenum_error *err)
 {
     struct pattern_list shards = {.count = 0};
@@ -544,7 +546,7 @@ static int find_shards(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* In a store, `where` names an index.json or its folder. */
+/* Resolve `where` in a store: it names an index.json or its folder. */
 static int name_index(struct dataset *d, struct plenum_error *err)
 {
     size_t len = strlen(d->where);
@@ -634,7 +636,7 @@ static void mds_describe(const struct dataset *dataset, const struct index_sampl
 struct shard_use {
     const struct dataset *d;
     const struct index_sample *sample;
-    struct block *block; /* its bytes, if it is compressed */
+    struct block *block; /* its decompressed bytes, if it is compressed */
     struct mds_reader reader;
 };
 
@@ -649,7 +651,7 @@ static int make_shard(const struct block_recipe *recipe, void **ret, struct plen
     return r;
 }
 
-/* Open a sample's shard; decompress it unless it is cached. */
+/* Open a sample's shard, and decompress it if it is compressed and not cached. */
 static int begin_use(struct shard_use *use, const struct dataset *d,
                      const struct index_sample *sample, struct plenum_error *err)
 {
@@ -687,8 +689,8 @@ static void end_use(struct shard_use *use)
     archive_close(use->d, use->sample, &use->reader.source);
 }
 
-/* Read pixels after PIL's header as a PPM or PGM. All is read at once, because an object is in a
- * store; then the header is replaced. */
+/* Read pixels after PIL's header as a PPM or PGM. Everything is read at once, because each read of
+ * an object is a request; then the header is replaced. */
 static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct plenum_error *err)
 {
     const struct index_sample *s = use->sample;
@@ -721,7 +723,8 @@ static int read_pil(struct shard_use *use, struct dataset_buffer *buffer, struct
     assert(n > 0 && n < PPM_MAX);
     memcpy(buffer->bytes, ppm, (size_t)n);
     memmove(buffer->bytes + n, value + head, pixels);
-    return dataset_buffer_reserve(buffer, (size_t)n + pixels); /* there is room: it stays */
+    /* There is room, so this only sets the padding. */
+    return dataset_buffer_reserve(buffer, (size_t)n + pixels);
 }
 
 static int read_encoded(struct shard_use *use, struct dataset_buffer *buffer,
@@ -732,7 +735,7 @@ static int read_encoded(struct shard_use *use, struct dataset_buffer *buffer,
     return mds_get(&use->reader, use->sample->where, buffer->bytes, use->sample->len);
 }
 
-/* Complete an error about a sample. If `r` has no description yet, add one. */
+/* Complete an error about a sample, and describe `r` if `err` does not yet. */
 static int about_sample(const struct dataset *d, const struct index_sample *sample, int r,
                         struct plenum_error *err)
 {
@@ -745,7 +748,7 @@ static int about_sample(const struct dataset *d, const struct index_sample *samp
                                         : strerror(-r));
     (void)archive_path(d, sample, name, sizeof(name));
     if (err && str_after(err->text, name))
-        return r; /* an object's error begins with it */
+        return r; /* the error of an object begins with its name */
     mds_describe(d, sample, name, sizeof(name));
     return error_prefix(err, r == -ENODATA ? -ESTALE : r, "%s", name);
 }

@@ -33,7 +33,7 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
     return error_set(err, -EBADMSG, "its shard %zu has no valid '%s'", shard, what);
 }
 
-/* A member that is a string, malloc. NULL: it is not, or contains zero bytes. */
+/* Returns a value that is a string (malloc). NULL: it is not a string, or contains zero bytes. */
 static char *get_text(struct json_at value)
 {
     size_t len;
@@ -76,7 +76,7 @@ static const struct encoding {
     {"float64", MDS_FLOAT, 8},
 };
 
-/* Add a column with this encoding; its size (0: varies) must be that of the encoding. */
+/* Add a column with this encoding. Its size (0: it varies) must be that of the encoding. */
 static int add_column(struct mds_layout *l, struct json_at name, struct json_at encoding,
                       struct json_at size)
 {
@@ -127,7 +127,8 @@ static bool is_alike(const struct mds_layout *a, const struct mds_layout *b)
     return true;
 }
 
-/* Keep a layout, unless it equals the previous one. Returns the one to use; NULL: out of memory. */
+/* Keep a layout, unless it equals the previous one. Returns the layout to use, or NULL when out of
+ * memory. */
 static const struct mds_layout *keep_layout(struct mds_index *index, struct mds_layout *l)
 {
     size_t n = index->num_layouts;
@@ -175,7 +176,7 @@ static int read_layout(struct mds_index *index, struct json_at shard, struct mds
 
 /* ---- shards ---- */
 
-/* Is it a path that stays below the folder of index.json? */
+/* Does the path stay below the folder of index.json? */
 static bool is_below(const char *path)
 {
     if (*path == '/' || *path == '\0')
@@ -188,7 +189,8 @@ static bool is_below(const char *path)
     return true;
 }
 
-/* Read raw_data or zip_data: the path of a file, malloc, and its size. NULL: there is none. */
+/* Read raw_data or zip_data. Returns the path of the file (malloc) and sets its size. NULL: there
+ * is no such file. */
 static char *read_file(struct json_at shard, const char *member, uint64_t *bytes)
 {
     struct json_at file, name;
@@ -207,7 +209,7 @@ static char *read_file(struct json_at shard, const char *member, uint64_t *bytes
     return path;
 }
 
-/* "zstd" or "zstd:7", "gz", "snappy". */
+/* Parse a compression: "zstd" or "zstd:7", "gz", "snappy". */
 static enum unpack_codec codec_of(const char *text)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mds_index.h - the file index.json of a MosaicML Streaming data set: its shards and columns. */
+/* mds_index.h - parses the file index.json of a MosaicML Streaming data set: its shards and
+ * columns. */
 #ifndef LOADER_DATASET_MDS_INDEX_H
 #define LOADER_DATASET_MDS_INDEX_H
 
@@ -13,11 +14,11 @@
 
 /** How the values of a column are stored. */
 enum mds_kind {
-    MDS_BYTES, /* and all other encodings, which are delivered as bytes */
+    MDS_BYTES, /* and all encodings without a kind of their own, which are delivered as bytes */
     MDS_IMAGE, /* an encoded image */
     MDS_PIL,   /* u32 width, height, and length of the mode; mode; pixels */
     MDS_TEXT,
-    MDS_SIGNED, /* of `size` bytes */
+    MDS_SIGNED, /* an integer of `size` bytes */
     MDS_UNSIGNED,
     MDS_FLOAT,
 };
@@ -37,9 +38,9 @@ struct mds_layout {
 
 struct mds_shard {
     const struct mds_layout *layout; /* borrowed from the index */
-    char *path;                      /* of the file, from the folder of index.json */
-    char *packed_path;               /* of the compressed file; NULL: there is none */
-    uint64_t bytes;                  /* of the shard, decompressed */
+    char *path;                      /* path of the file, relative to the folder of index.json */
+    char *packed_path;               /* path of the compressed file; NULL: there is none */
+    uint64_t bytes;                  /* size of the decompressed shard */
     uint64_t packed_bytes;
     uint32_t samples;
     enum unpack_codec codec;
@@ -53,14 +54,14 @@ struct mds_index {
     size_t num_layouts, cap_layouts;
 };
 
-/** Append the shards of an index.json to `index`, which is zero-initialised. 0; -EBADMSG it is
- * damaged, or has a form that is not supported; -EOPNOTSUPP a compression that is not; -ENOMEM.
- * `err` is set, without the file's name. */
+/** Append the shards of an index.json to `index`, which is zero-initialised. Returns 0; -EBADMSG if
+ * it is damaged or has an unsupported form; -EOPNOTSUPP if its compression is not supported; or
+ * -ENOMEM. `err` is set, without the file's name. */
 int mds_index_parse(struct mds_index *index, const char *text, size_t len,
                     struct plenum_error *err);
 void mds_index_fini(struct mds_index *index);
 
-/** The number of a column, or -1. */
+/** Returns the number of a column, or -1. */
 int mds_layout_find(const struct mds_layout *layout, const char *name);
 /** Write the names of all columns to `ret`; returns `ret`. */
 char *mds_layout_list(const struct mds_layout *layout, char *ret, size_t size);

@@ -11,13 +11,14 @@
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
 
-/* Bytes before the first sample's: the number of samples, and the offsets. */
+/* Returns the size of the shard's head: the number of samples, and the offsets. */
 static uint64_t head_bytes(const struct mds_shard *s)
 {
     return sizeof(uint32_t) * ((uint64_t)s->samples + 2);
 }
 
-/* Make `w` contain [at, at + len). Both windows are needed in turns, one for each sample. */
+/* Make the window `w` contain [at, at + len). There are two windows, because samples need bytes
+ * from both places in turn. */
 static int fill(const struct mds_reader *r, struct mds_window *w, uint64_t at, size_t len)
 {
     size_t want = (size_t)min_u64(r->shard->bytes - at, sizeof(w->bytes));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mixed.c - the data sets of a plan as one data set: the sets' samples in sequence, their classes
- * merged, and fields with room for those of each set.
+/* mixed.c - makes one data set of the data sets of a plan: the sets' samples in sequence, their
+ * classes merged, and fields with room for those of each set.
  *
  * Each set is opened as usual, with its own index, list of bad samples and hints. Only the numbers
  * of samples, labels and containers change. */
@@ -23,8 +23,9 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/set_table.h"
 
-/* Memory while tables are made, at most: for each sample, and for each class. */
-enum { MEMBER_BYTES = 48, CLASS_BYTES = 40 };
+/* The most memory that is used while tables are made: for each sample, for each class, and for each
+ * sample and new weights. */
+enum { MEMBER_BYTES = 48, CLASS_BYTES = 40, REWEIGH_BYTES = 8 };
 
 /* The order of the sets under one seed. */
 struct seeded {
@@ -34,25 +35,29 @@ struct seeded {
     struct mixture *mixture;
 };
 
-/* One set, beside what the plan says about it. */
+/* One set, in addition to what the plan says about it. */
 struct mixed_set {
     struct dataset *dataset;
-    struct relabel *relabel;         /* new classes, or NULL */
-    uint32_t first, first_container; /* of its own among those of all sets */
-    int64_t *labels; /* [classes_of()]: their numbers among those of all sets; or NULL */
+    struct relabel *relabel; /* new classes, or NULL */
+    /* The numbers of its first sample and container among those of all sets. */
+    uint32_t first, first_container;
+    int64_t *labels; /* [classes_of()]: its classes' numbers among those of all sets; or NULL */
     struct set_table table;
+    struct set_table *later;          /* [num_later]: tables that replace it from a pass on */
+    struct sampler_reweigh *reweighs; /* [num_later] */
+    uint32_t num_later;
     uint8_t hash[16]; /* see struct dataset_set */
 };
 
 struct mixed {
     struct orderplan *plan;
     struct mixed_set set[MIXTURE_SETS_MAX];
-    uint32_t count;       /* of sets that are open */
+    uint32_t count;       /* number of open sets */
     const char **classes; /* [classes] names of all sets, borrowed from them; or NULL */
     uint8_t fields_hash[16];
-    struct set_table whole; /* of all samples, if the plan has one order for them */
+    struct set_table whole; /* table of all samples, if the plan has one order for them */
     struct lock mu;
-    struct seeded *orders; /* holding mu */
+    struct seeded *orders; /* protected by mu */
 };
 
 /* ---- a set's own classes, after relabel= ---- */
@@ -140,7 +145,7 @@ static int make_label_maps(struct mixed *m, struct plenum_error *err)
     return 0;
 }
 
-/* labels = stack: each set's classes follow those of the previous set. */
+/* Number classes for labels = stack: each set's classes follow those of the previous set. */
 static int stack_classes(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -191,7 +196,7 @@ static int list_names(struct dataset *d, size_t all)
     return 0;
 }
 
-/* Classes of one name in several sets are one class. */
+/* Number classes so that classes with one name in several sets are one class. */
 static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -280,7 +285,7 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     const struct dataset *set = mixed_find(dataset->mixed, &number);
     const struct fields *own = dataset_get_fields(set);
     size_t from = dataset_get_record_bytes(set), to = dataset_get_record_bytes(dataset);
-    int r = all->count > 0 ? dataset_buffer_reserve(buffer, to) : 0; /* a smaller size keeps it */
+    int r = all->count > 0 ? dataset_buffer_reserve(buffer, to) : 0; /* reading keeps the room */
 
     if (r < 0)
         return error_set(err, r, "out of memory");
@@ -288,7 +293,8 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     if (r < 0 || from == to)
         return r;
     (void)dataset_buffer_reserve(buffer, to); /* there is room */
-    for (uint32_t i = all->count; i-- > 0;) { /* from the last one on: rooms only grow */
+    /* From the last field on, because fields only move up. */
+    for (uint32_t i = all->count; i-- > 0;) {
         from -= own->stored[i];
         to -= all->stored[i];
         memmove(buffer->bytes + to, buffer->bytes + from, own->stored[i]);
@@ -339,8 +345,7 @@ static int describe(struct dataset *d, struct plenum_error *err)
     return set_classes(d, err);
 }
 
-/* The hash of everything that a cursor depends on: samples, their order, and the numbers of
- * classes. */
+/* Hash everything that a cursor depends on: samples, their order, and the numbers of classes. */
 static void set_hash(struct mixed *m, uint32_t i)
 {
     struct mixed_set *set = &m->set[i];
@@ -362,7 +367,8 @@ static void set_hash(struct mixed *m, uint32_t i)
     memcpy(set->hash, hash.digest, 16);
 }
 
-/* The sum by which two loaders find that their mixtures differ: that of the sets' sums. */
+/* Set the checksum by which two loaders find that their mixtures differ, from the sets'
+ * checksums. */
 static void set_sum(struct dataset *d)
 {
     const struct mixed *m = d->mixed;
@@ -380,6 +386,11 @@ static void set_sum(struct dataset *d)
         segment->names = XXH3_64bits(sum, sizeof(*sum));
         set_hash(d->mixed, i);
         (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
+        for (uint32_t k = 0; k < m->set[i].num_later; k++) {
+            uint64_t later = set_table_hash(&m->set[i].later[k]);
+
+            (void)XXH3_128bits_update(&state, &later, sizeof(later));
+        }
     }
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
     memcpy(d->fingerprint, hash.digest, 16);
@@ -396,6 +407,7 @@ static int open_set(struct dataset *d, uint32_t i, const struct dataset_options 
     if (r < 0)
         return error_prefix(err, r, "set '%s'", plan->name);
     m->count++;
+    d->has_remote_sets = d->has_remote_sets || dataset_is_remote(set->dataset);
     if (dataset_get_warning(set->dataset)[0]) {
         char name[ORDERPLAN_NAME_MAX + 2];
 
@@ -426,7 +438,7 @@ static int64_t class_of_set(void *arg, uint32_t sample)
     return set_of(d->mixed, sample);
 }
 
-/* A batch shows a sample of a small class several times. */
+/* Warn that a batch shows samples of this small class several times. */
 static void warn_of_class(struct dataset *d, uint32_t c)
 {
     const struct sampler_table *t = &d->mixed->whole.table;
@@ -442,7 +454,7 @@ static void warn_of_class(struct dataset *d, uint32_t c)
     dataset_add_warning(d, text, "");
 }
 
-/* stratify and balance: the selected samples of all sets, by class or set. */
+/* Make the table for stratify and balance: the selected samples of all sets, by class or set. */
 static int join_sets(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -468,7 +480,8 @@ static int join_sets(struct dataset *d, struct plenum_error *err)
     return r;
 }
 
-/* A client must not exhaust the loader's memory. */
+/* Check that making the tables does not exceed the loader's memory, which clients must not
+ * exhaust. */
 static int check_memory(const struct mixed *m, const struct dataset_options *options,
                         struct plenum_error *err)
 {
@@ -477,9 +490,11 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
 
     for (uint32_t i = 0; i < m->count; i++) {
         const struct dataset *set = m->set[i].dataset;
+        uint32_t later = orderplan_count_reweighs(plan, i);
         bool members = plan->sets[i].select || plan->sets[i].weights || plan->sets[i].relabel ||
-                       plan->order != ORDERPLAN_MIX;
+                       later > 0 || plan->order != ORDERPLAN_MIX;
 
+        bytes += (uint64_t)later * REWEIGH_BYTES * dataset_get_samples(set);
         if (members)
             bytes += (uint64_t)MEMBER_BYTES * dataset_get_samples(set);
         if (plan->sets[i].relabel)
@@ -494,7 +509,7 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
                : 0;
 }
 
-/* Give a set the classes that its file of new classes names. */
+/* Give a set the classes that its file for relabel= names. */
 static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
 {
     const struct orderplan_set *plan = &d->mixed->plan->sets[i];
@@ -515,18 +530,68 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
     return 0;
 }
 
+/* Warn about listed names that a set lacks. This is not an error, because several sets may use one
+ * list. */
+static void warn_of_absent(void *arg, const struct orderplan_set *plan,
+                           const struct selection *selection)
+{
+    char text[ORDERPLAN_NAME_MAX + 100];
+
+    (void)snprintf(text, sizeof(text),
+                   "set '%s' has no sample of %u of the names that it selects, such as ",
+                   plan->name, selection->absent);
+    dataset_add_warning(arg, text, selection->absent_name);
+}
+
+/* Make the tables that replace a set's from a pass on. */
+static int make_later(struct mixed *m, uint32_t i, const struct set_table_source *source,
+                      struct plenum_error *err)
+{
+    struct mixed_set *set = &m->set[i];
+    uint32_t count = orderplan_count_reweighs(m->plan, i);
+    int r = 0;
+
+    if (count == 0)
+        return 0;
+    set->later = calloc(count, sizeof(*set->later));
+    set->reweighs = calloc(count, sizeof(*set->reweighs));
+    if (!set->later || !set->reweighs)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < m->plan->num_reweighs && r == 0; k++) {
+        const struct orderplan_reweigh *plan = &m->plan->reweighs[k];
+        struct set_table *table = &set->later[set->num_later];
+
+        if (plan->set != i)
+            continue;
+        set->reweighs[set->num_later++] =
+            (struct sampler_reweigh){.pass = plan->pass, .table = &table->table};
+        r = set_table_reweigh(source, &set->table, plan->weights, table, err);
+        if (r < 0)
+            r = error_prefix(err, r, "weights from pass %u on", plan->pass);
+    }
+    set->table.table.later = set->reweighs;
+    set->table.table.num_later = set->num_later;
+    return r;
+}
+
 /* Make the tables of all sets that are shown at any time. */
-static int make_tables(struct mixed *m, const struct dataset_options *options,
+static int make_tables(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
+    struct mixed *m = d->mixed;
     int r = 0;
 
     for (uint32_t i = 0; i < m->count && r == 0; i++) {
-        r = set_table_make(&(struct set_table_source){.plan = &m->plan->sets[i],
-                                                      .dataset = m->set[i].dataset,
-                                                      .relabel = m->set[i].relabel,
-                                                      .options = options},
-                           &m->set[i].table, err);
+        struct set_table_source source = {.plan = &m->plan->sets[i],
+                                          .dataset = m->set[i].dataset,
+                                          .relabel = m->set[i].relabel,
+                                          .options = options,
+                                          .warn = warn_of_absent,
+                                          .arg = d};
+
+        r = set_table_make(&source, &m->set[i].table, err);
+        if (r == 0)
+            r = make_later(m, i, &source, err);
         if (r < 0)
             r = error_prefix(err, r, "set '%s'", m->plan->sets[i].name);
     }
@@ -553,7 +618,7 @@ int mixed_open(struct dataset *dataset, const char *text, const struct dataset_o
     for (uint32_t i = 0; r == 0 && i < m->count; i++)
         r = relabel_set(d, i, err);
     if (r == 0)
-        r = make_tables(m, options, err);
+        r = make_tables(d, options, err);
     if (r == 0)
         r = describe(d, err);
     if (r == 0 && m->plan->order != ORDERPLAN_MIX)
@@ -585,6 +650,10 @@ void mixed_close(struct mixed *mixed)
         dataset_unref(m->set[i].dataset);
         free(m->set[i].labels);
         relabel_close(m->set[i].relabel);
+        for (uint32_t k = 0; k < m->set[i].num_later; k++)
+            set_table_fini(&m->set[i].later[k]);
+        free(m->set[i].later);
+        free(m->set[i].reweighs);
         set_table_fini(&m->set[i].table);
     }
     set_table_fini(&m->whole);
@@ -596,7 +665,7 @@ void mixed_close(struct mixed *mixed)
 
 /* ---- the order ---- */
 
-/* The parts of the order: the sets, or one set of all samples. */
+/* Returns the parts of the order: the sets, or one set of all samples. */
 static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
 {
     if (m->plan->order != ORDERPLAN_MIX) {
@@ -706,4 +775,18 @@ uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret
         memcpy(ret[i].hash, m->set[i].hash, 16);
     }
     return m ? m->count : 0;
+}
+
+uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
+                              struct dataset_reweigh *ret)
+{
+    const struct mixed *m = dataset->mixed;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; m && i < m->count; i++)
+        for (uint32_t k = 0; k < m->set[i].num_later; k++)
+            ret[count++] = (struct dataset_reweigh){
+                .start = mixture_pass_start(order->mixture, i, m->set[i].reweighs[k].pass),
+                .hash = set_table_hash(&m->set[i].later[k])};
+    return count;
 }

@@ -52,7 +52,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
                 return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
         s->key = strndup(key, key_len);
         s->value = dataname_value(value, value_len);
-        d->num_settings++; /* enough room: settings are unique, and the format has each of them */
+        d->num_settings++; /* there is room: settings are unique, and the format has each of them */
         if (!s->key || !s->value)
             return error_set(err, -ENOMEM, "out of memory");
     }
@@ -91,7 +91,8 @@ int name_read_labels(struct dataset *d, struct plenum_error *err)
         return r;
     d->labels.classes = d->classes;
     for (unsigned i = 0; d->classes->path && i < d->num_settings; i++)
-        if (d->settings[i].value == value) { /* the canonical name has the path without links */
+        /* The canonical name contains the path without links. */
+        if (d->settings[i].value == value) {
             char *path = strdup(d->classes->path);
 
             if (!path)
@@ -144,7 +145,7 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
 }
 
 /* Check, before anything else, that the path is below a root, or would be if it existed. A client
- * must not even learn whether a path outside exists. */
+ * must not learn whether a path outside the roots exists. */
 int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
@@ -216,7 +217,7 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
     plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
     if (!plain && !format_find(parts.format, parts.format_len) &&
         scope_stat(&d->scope, name, &st) == 0) {
-        parts = (struct dataname){.where = name}; /* a file whose name has a colon */
+        parts = (struct dataname){.where = name}; /* a file whose name contains a colon */
         plain = true;
     }
     r = plain && parts.where == name && scope_stat(&d->scope, name, &st) == 0

@@ -19,7 +19,7 @@ static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 struct npy_text {
     const char *at, *end;
-    uint32_t most; /* bytes of the array */
+    uint32_t most; /* the most bytes of the array */
 };
 
 static int damaged(struct plenum_error *err)
@@ -46,7 +46,7 @@ static bool take(struct npy_text *t, const char *word)
     return true;
 }
 
-/* Consume a quoted string; returns it without its quotes. */
+/* Consume a quoted string, and return it without its quotes. */
 static bool take_quoted(struct npy_text *t, const char **ret, size_t *len)
 {
     const char *close;
@@ -73,7 +73,7 @@ static bool take_number(struct npy_text *t, uint64_t *ret)
     return t->at > begin;
 }
 
-/* (), (3,), (3, 4) */
+/* Parse a shape: (), (3,), (3, 4). */
 static int take_shape(struct npy_text *t, struct field_shape *ret, struct plenum_error *err)
 {
     uint64_t bytes = field_item_bytes(ret->type), n;

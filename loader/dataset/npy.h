@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* npy.h - the header of an array in NumPy's format (NEP 1: versions 1.0 to 3.0). */
+/* npy.h - parses the header of an array in NumPy's format (NEP 1: versions 1.0 to 3.0). */
 #ifndef LOADER_DATASET_NPY_H
 #define LOADER_DATASET_NPY_H
 

@@ -17,7 +17,7 @@
 
 enum {
     EXPONENT_MAX = 1 << 30,
-    DIGITS_MAX = 19, /* an int64 has no more */
+    DIGITS_MAX = 19, /* an int64 has at most 19 digits */
     INVISIBLE = 1,
     FOLDED_MAX = 128, /* bytes of a string with foreign digits; longer ones are truncated */
 };
@@ -138,7 +138,7 @@ static bool is_word(const char *text, size_t len, const char *word)
     return strlen(word) == len && strncasecmp(text, word, len) == 0;
 }
 
-/* Returns whether it begins like 0x1f, 0x1p-3, 0b101 or 0o17. */
+/* Returns whether the text begins like 0x1f, 0x1p-3, 0b101 or 0o17. */
 static bool has_prefix(const char *text, size_t len)
 {
     static const struct {
@@ -215,7 +215,7 @@ static bool has_separators(const char *text, size_t len)
     return separators > 0 ? points <= 1 : at == len && points_group_thousands(text, len);
 }
 
-/* Returns whether a person, or another program, would read it as a number. */
+/* Returns whether a person or another program would read the text as a number. */
 static bool looks_odd(const char *text, size_t len)
 {
     static const char minus[] = "\xe2\x88\x92"; /* U+2212 */
@@ -261,10 +261,11 @@ static const struct {
              {0xff0b, '+'}, {0xff0c, ','}, {0xff0d, '-'}, {0xff0e, '.'}};
 
 /* Other digits: superscripts, subscripts, circled, in brackets, or with a point. Fractions, Roman
- * numerals and infinity become digits, too: no class number is written so. */
+ * numerals and infinity also become digits, so that they look odd: class numbers are not written
+ * that way. */
 static const struct {
     uint32_t first, last;
-    char ascii; /* of the first one; the others follow it */
+    char ascii; /* that of the first character; the others follow it */
 } forms[] = {
     {0x00b2, 0x00b3, '2'}, {0x00b9, 0x00b9, '1'}, {0x2070, 0x2070, '0'}, {0x2074, 0x2079, '4'},
     {0x2080, 0x2089, '0'}, {0x2460, 0x2468, '1'}, {0x2474, 0x247c, '1'}, {0x2488, 0x2490, '1'},
@@ -275,7 +276,7 @@ static const struct {
 /* Blanks, invisible characters, and punctuation outside ASCII. */
 static const struct {
     uint32_t first, last;
-    char ascii; /* INVISIBLE: none */
+    char ascii; /* INVISIBLE: it has none */
 } others[] = {{0x00a0, 0x00a0, ' '},       {0x00ad, 0x00ad, INVISIBLE}, {0x00a1, 0x00a9, '#'},
               {0x00ab, 0x00b1, '#'},       {0x00b4, 0x00b8, '#'},       {0x061c, 0x061c, INVISIBLE},
               {0x180e, 0x180e, INVISIBLE}, {0x2000, 0x200a, ' '},       {0x200b, 0x200f, INVISIBLE},
@@ -314,7 +315,7 @@ static char fold(uint32_t code)
     return digit;
 }
 
-/* The code point at `at`, `len` bytes of UTF-8. */
+/* Returns the code point that is encoded at `at` in `len` bytes of UTF-8. */
 static uint32_t code_of(const unsigned char *at, size_t len)
 {
     uint32_t code = len == 1 ? *at : *at & (0x7fU >> len);
@@ -325,8 +326,8 @@ static uint32_t code_of(const unsigned char *at, size_t len)
     return code;
 }
 
-/* Convert a string to ASCII, as far as it fits: its length, or 0 if it contains letters of other
- * scripts.
+/* Convert a string to ASCII, as far as it fits. Returns the length, or 0 if it contains letters of
+ * other scripts.
  */
 static size_t fold_text(const char *text, size_t len, char *ret)
 {
@@ -421,7 +422,7 @@ static void unwrap(const char **text, size_t *len)
         (*len)--;
 }
 
-/* Returns whether it is a ratio, such as 3/2. */
+/* Returns whether the text is a ratio, such as 3/2. */
 static bool is_ratio(const char *text, size_t len)
 {
     const char *slash = memchr(text, '/', len);
@@ -431,8 +432,8 @@ static bool is_ratio(const char *text, size_t len)
            read_decimal(slash + 1, len - (size_t)(slash + 1 - text), &d);
 }
 
-/* Returns whether it is a number with a suffix of some language: 3L, 3u, 3UL; 3.0f, 1e3d; but not
- * 3d, which can be a name. */
+/* Returns whether the text is a number with a suffix of a programming language (3L, 3u, 3UL, 3.0f,
+ * 1e3d), but not 3d, which can be a name. */
 static bool has_suffix(const char *text, size_t len)
 {
     size_t n = len;
@@ -446,8 +447,8 @@ static bool has_suffix(const char *text, size_t len)
     return n < len && read_decimal(text, n, &d);
 }
 
-/* Returns whether programs write it for a missing value. Names such as none, or na for a country,
- * differ in case. \N is MySQL's, and those that begin with # are the errors of spreadsheets. */
+/* Returns whether programs write this text for a missing value. Names such as none, or na for a
+ * country, differ in case. \N is MySQL's; texts that begin with # are errors of spreadsheets. */
 static bool is_missing(const char *text, size_t len)
 {
     static const char *const words[] = {"None",  "null",    "NULL",   "Null",   "NA",

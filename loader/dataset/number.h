@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* number.h - the only definition of a number in text. It applies to labels of every format, and to
- * fields of integers and floats. */
+/* number.h - defines what counts as a number in text: for labels of every format, and for fields of
+ * integers and floats. */
 #ifndef LOADER_DATASET_NUMBER_H
 #define LOADER_DATASET_NUMBER_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Returns whether it is a decimal digit of ASCII, in any locale. */
+/** Returns whether `c` is an ASCII decimal digit, whatever the locale. */
 static inline bool number_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -16,10 +16,11 @@ static inline bool number_is_digit(char c)
 
 enum number_kind {
     NUMBER_NONE,     /* does not look like a number, so it can be a name */
-    NUMBER_INTEGER,  /* an integer within int64, however spelled: 1, +1, 01, 1.0, 10e-1 */
+    NUMBER_INTEGER,  /* an integer within int64, in any spelling: 1, +1, 01, 1.0, 10e-1 */
     NUMBER_HUGE,     /* an integer beyond int64 */
     NUMBER_FRACTION, /* another decimal number: 1.5 */
-    /* looks like a number to people or programs: nan, 0x10, 1,000, ١, tensor(3), #3, 3L */
+    /* something that people or programs may take for a number: nan, 0x10, 1,000, ١, tensor(3), #3,
+     * 3L */
     NUMBER_ODD,
     NUMBER_MISSING, /* empty, or written by programs for a missing value: None, null, NA */
 };
@@ -30,21 +31,24 @@ enum number_kind {
  */
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret);
 
-/** Returns whether it is a decimal number (NUMBER_INTEGER, NUMBER_HUGE or NUMBER_FRACTION). */
+/** Returns whether text of this kind is a decimal number (NUMBER_INTEGER, NUMBER_HUGE or
+ * NUMBER_FRACTION). */
 bool number_is_decimal(enum number_kind kind);
 
 /**
- * The value of a decimal number as float32, rounded to nearest.
+ * Convert a decimal number to the nearest float32.
  *
- * 0; -EINVAL it is not a decimal number; -ERANGE it exceeds the largest float32; -ENOMEM.
+ * Returns 0; -EINVAL if it is not a decimal number; -ERANGE if it exceeds the largest float32; or
+ * -ENOMEM.
  */
 int number_to_float(const char *text, size_t len, float *ret);
 
-/** Returns whether it is "NaN", "Infinity" or "-Infinity", as spelled by Python's json module. */
+/** Returns whether the text is "NaN", "Infinity" or "-Infinity", as Python's json module spells
+ * them. */
 bool number_is_special(const char *text, size_t len, float *ret);
 
-/** Print a float with this number of significant digits, and the others as Python's json module
- * spells them: NaN, Infinity and -Infinity. Returns the length. */
+/** Print a finite number with this number of significant digits, and others as Python's json module
+ * does: NaN, Infinity or -Infinity. Returns the length. */
 size_t number_print(double value, int digits, char *ret, size_t size);
 
 /** Returns why a string of this kind is not a NUMBER_INTEGER, to follow the string in a message. */

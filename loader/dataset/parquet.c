@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet.c - "parquet:FILES": Parquet files with one sample per row.
+/* parquet.c - implements "parquet:FILES": Parquet files with one sample per row.
  *
  * The image is a column of byte strings, or the member `bytes` of a struct, as `datasets` (Hugging
- * Face) writes it; label and name are other columns. While indexing, these are decoded, and of the
- * images only the lengths are read. If images are stored uncompressed, which `datasets` does, the
- * index has their places, and a sample is read like a member of a tar archive. Otherwise it has the
- * places of their pages; these are decompressed when a sample is read, and kept for the next one.
+ * Face) writes it; label and name are other columns. Indexing decodes labels and names, and reads
+ * only the lengths of images. If images are stored uncompressed, as `datasets` does, the index has
+ * their places, and a sample is read like a member of a tar archive. Otherwise the index has the
+ * places of their pages, which are decompressed when a sample is read, and kept for the next one.
  *
  * A null image is a bad sample, so samples and rows have the same numbers. */
 #include "config.h"
@@ -24,7 +24,7 @@
 #include "loader/dataset/parquet_set.h"
 
 enum {
-    FLAG_PACKED = 2, /* `where` is its page's header, `extra` its offset in the page */
+    FLAG_PACKED = 2, /* `where` is the place of its page's header, `extra` its offset in the page */
     CODEC_SHIFT = 8, /* the page's codec */
 };
 
@@ -36,7 +36,7 @@ struct file_scan {
     const struct parquet_file *file;
     int column[PARTS]; /* -1: none */
     struct parquet_cursor cursor[PARTS];
-    struct feature_names *names; /* of classes */
+    struct feature_names *names; /* names of the classes */
 };
 
 static int out_of_memory(struct plenum_error *err)
@@ -71,8 +71,12 @@ static int no_column(const struct parquet_file *file, const char *key, const cha
 }
 
 /* Returns why a column cannot be used for the setting `key`, or NULL if it can. */
-static const char *why_unusable(const struct parquet_column *c, const char *key)
+static const char *why_unusable(const struct parquet_file *file, int column, const char *key)
 {
+    const struct parquet_column *c = &file->columns[column];
+
+    if (parquet_file_is_twin(file, column))
+        return "has the name of another column";
     if (c->repeated)
         return "is nested: a row has any number of values";
     if (c->scaled)
@@ -92,7 +96,7 @@ static int find_usable(const struct parquet_file *file, const char *key, const c
 
     if (column < 0)
         return no_column(file, key, name, err);
-    why = why_unusable(&file->columns[column], key);
+    why = why_unusable(file, column, key);
     if (why)
         return error_set(err, -EBADMSG,
                          "its column '%s' %s: choose another with parquet,%s=COLUMN:", name, why,
@@ -100,7 +104,8 @@ static int find_usable(const struct parquet_file *file, const char *key, const c
     return column;
 }
 
-/* The setting `key`; otherwise the only column with this feature type; otherwise `key` itself. */
+/* Returns the column in the setting `key`; without it, the only column with this feature type;
+ * otherwise `key` itself. */
 static const char *column_name(const struct dataset *d, const struct parquet_file *file,
                                const char *key, const char *type, char room[256])
 {
@@ -125,6 +130,9 @@ int parquet_find_image(const struct dataset *d, const struct parquet_file *file,
     if (column < 0)
         return no_column(file, "image", name, err);
     c = &file->columns[column];
+    if (parquet_file_is_twin(file, column))
+        return error_set(err, -EBADMSG, "two of its columns are called '%s': rename one of them",
+                         c->name);
     if (c->repeated || c->type != PARQUET_BYTES || c->text)
         return error_set(err, -EBADMSG,
                          "its column '%s' %s: images must be byte strings, one per row (choose "
@@ -136,7 +144,8 @@ int parquet_find_image(const struct dataset *d, const struct parquet_file *file,
     return column;
 }
 
-/* The column with the name of the image's file: the member `path` beside the member `bytes`. */
+/* Find the column with the name of the image's file: the member `path` beside the member
+ * `bytes`. */
 static int find_name(const struct file_scan *s, struct plenum_error *err)
 {
     const char *name = dataset_setting(s->a->dataset, "name", NULL), *dot;
@@ -227,7 +236,8 @@ size_t parquet_print(const struct parquet_column *c, const uint8_t *value, char 
     return (size_t)snprintf(ret, PARQUET_TEXT_MAX, "%lld", (long long)integer_of(c, value));
 }
 
-/* Add the label of a row: its number; -1: there are no labels; or -errno below -1. */
+/* Add the label of a row. Returns the label's number; -1 if there are no labels; or an -errno below
+ * -1. */
 static int64_t add_label(struct file_scan *s, const struct parquet_value *label, uint64_t row)
 {
     struct archive *a = s->a;
@@ -282,7 +292,7 @@ static int copy_name(struct file_scan *s, const struct parquet_value *name, uint
     return 0;
 }
 
-/* The index's sample of a row. */
+/* Returns the index's sample of a row. */
 static struct index_sample sample_of(struct file_scan *s, const struct parquet_value *image)
 {
     struct index_builder *b = &s->a->builder;
@@ -385,7 +395,7 @@ static int scan_file(struct archive *a)
 
 /* ---- all files ---- */
 
-/* All files must name the same classes. */
+/* Check that all files name the same classes. */
 static int check_names(const struct archive *files, size_t count, const struct feature_names *names,
                        struct plenum_error *err)
 {
@@ -551,7 +561,7 @@ static int copy_packed(const struct dataset *dataset, const struct index_sample 
         if (r < 0)
             return r;
     }
-    /* The block may be of an earlier header. */
+    /* The block may have been made from an earlier header. */
     if ((uint64_t)sample->extra + sample->len > block_get_bytes(block))
         r = error_set(err, -EBADMSG, "the page at byte %llu is damaged: it is shorter than it was",
                       (unsigned long long)sample->where);
@@ -599,7 +609,7 @@ static int parquet_read(const struct dataset *dataset, const struct index_sample
         return archive_read(dataset, sample, sample->where, buffer, err);
     if (sample->flags & FLAG_PACKED)
         return read_packed(dataset, sample, buffer, err);
-    r = archive_open(dataset, sample, &source, err); /* has it changed? */
+    r = archive_open(dataset, sample, &source, err); /* fails if it has changed */
     if (r < 0)
         return r;
     archive_close(dataset, sample, &source);
@@ -613,7 +623,7 @@ static void parquet_announce(const struct dataset *dataset, const struct index_s
         archive_announce(dataset, sample);
 }
 
-/* Is a sample in a compressed page? */
+/* Is any sample in a compressed page? */
 static bool is_packed(const struct dataset *d)
 {
     struct parquet_set *set = d->state;

@@ -9,7 +9,7 @@
 
 #include "common/util/error_set.h"
 
-/* Check that a column can be read, and has a value per row. */
+/* Check that a column can be read, and has one value per row. */
 static int check_values(const struct parquet_file *file, const struct parquet_group *group,
                         size_t column, struct plenum_error *err)
 {
@@ -39,7 +39,7 @@ int parquet_check_chunk(const struct parquet_file *file, const struct parquet_gr
     return r < 0 ? error_prefix(err, r, "its column '%s'", file->columns[column].name) : 0;
 }
 
-/* The column with the fewest bytes, which has one value per row if there is such a column. */
+/* Returns the column with the fewest bytes, among those with one value per row if there are any. */
 static size_t shortest_column(const struct parquet_file *file, const struct parquet_group *group)
 {
     size_t best = 0;
@@ -53,7 +53,7 @@ static size_t shortest_column(const struct parquet_file *file, const struct parq
     return best;
 }
 
-/* Compare the values in the pages of a row group with its rows. */
+/* Compare the number of values in the pages of a row group with its number of rows. */
 static int check_group(const struct parquet_file *file, const struct parquet_group *group,
                        struct source archive, struct plenum_error *err)
 {
@@ -115,7 +115,7 @@ void parquet_cursor_fini(struct parquet_cursor *c)
     parquet_values_fini(&c->dictionary);
 }
 
-/* Begin the next row group: 1; 0 there is none. */
+/* Begin the next row group. Returns 1, or 0 if there is none. */
 static int begin_group(struct parquet_cursor *c, struct plenum_error *err)
 {
     const struct parquet_group *group;
@@ -167,13 +167,13 @@ static int take_page(struct parquet_cursor *c, struct plenum_error *err)
     return parquet_page_decode(&c->source, &page, dictionary, &c->values, err);
 }
 
-/* Go to the next page that has values: 1; 0 there is none. */
+/* Go to the next page that has values. Returns 1, or 0 if there is none. */
 static int next_page(struct parquet_cursor *c, struct plenum_error *err)
 {
     int r;
 
     do {
-        parquet_values_fini(&c->values); /* also of a page without values */
+        parquet_values_fini(&c->values); /* even for a page without values */
         c->next = 0;
         while (c->left == 0) {
             r = begin_group(c, err);

@@ -27,7 +27,7 @@ static bool get_features(const struct parquet_file *file, struct json_at *ret)
            json_get(all, "info", &info) && json_get(info, "features", ret);
 }
 
-/* Is a feature of this type? */
+/* Does the feature with this name have this type? */
 static bool is_of_type(struct json_at features, const char *name, const char *type)
 {
     struct json_at feature, found;
@@ -36,7 +36,7 @@ static bool is_of_type(struct json_at features, const char *name, const char *ty
            json_is_text(found, type);
 }
 
-/* Is it the name of a column, or of the struct that a column is a member of? */
+/* Is this the name of a column, or of a struct with a column as its member? */
 static bool has_column(const struct parquet_file *file, const char *name)
 {
     size_t len = strlen(name);
@@ -75,11 +75,11 @@ bool features_find(const struct parquet_file *file, const char *type, char *ret,
 MESSAGE static int bad_names(const char *column, const char *why, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
-                     "the class names of column '%s', in its metadata 'huggingface', %s", column,
-                     why);
+                     "the class names of column '%s', in the file's metadata 'huggingface', %s",
+                     column, why);
 }
 
-/* Append a name, as text. */
+/* Append a class name. */
 static int add_name(struct json_at name, const char *column, struct feature_names *to,
                     struct plenum_error *err)
 {

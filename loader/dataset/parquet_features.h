@@ -6,18 +6,19 @@
 
 #include "loader/dataset/parquet_file.h"
 
-/** The name of the only top-level column that is noted as this type ("Image", "ClassLabel"), in
- * `ret`. False: there is none, or several. */
+/** Write the name of the only top-level column with this type ("Image", "ClassLabel") in the
+ * metadata to `ret`. False: there is none, or there are several. */
 bool features_find(const struct parquet_file *file, const char *type, char *ret, size_t size);
 
 /** Names of classes, in order. */
 struct feature_names {
-    char *text; /* owned: the names, each with a NUL; NULL: the file has none */
+    char *text; /* owned: the names, each followed by a NUL; NULL: the file has none */
     size_t len;
     uint32_t count;
 };
 
-/** The names of the classes of a column. 0; -EBADMSG they are damaged; -ENOMEM. `err` is set. */
+/** Read the names of a column's classes. Returns 0; or -EBADMSG (they are damaged) or -ENOMEM with
+ * `err` set. */
 int features_read_names(const struct parquet_file *file, const char *column,
                         struct feature_names *ret, struct plenum_error *err);
 

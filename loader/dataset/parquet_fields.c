@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet_fields.c - the fields of a sample: the values of other columns in its row.
+/* parquet_fields.c - reads the fields of a sample: the values of other columns in its row.
  *
  * A file's metadata, and the headers of a column's pages, are read when they are first needed, and
- * stay in memory. Decoded pages are kept in the cache of blocks, and so are dictionaries: the pages
- * that use one do not hold it, so that each can be dropped when memory is needed. */
+ * stay in memory. Decoded pages are kept in the cache of blocks, and so are dictionaries: a page
+ * does not hold the dictionary that it uses, so that either can be dropped when memory is
+ * needed. */
 #include "config.h"
 
 #include <assert.h>
@@ -20,23 +21,23 @@
 struct page_list {
     struct page_place {
         struct parquet_page page;
-        uint64_t first; /* row, counted in the row group */
+        uint64_t first; /* its first row, counted in the row group */
     } * pages;
     size_t count, cap;
-    struct parquet_page dictionary; /* `at` is 0: none */
+    struct parquet_page dictionary; /* if `at` is 0, there is none */
     bool known;
 };
 
 struct parquet_opened {
     struct parquet_file *file;
-    bool *wanted;            /* [columns]: delivered as fields */
+    bool *wanted;            /* [columns]: whether a column is delivered as a field */
     struct page_list *lists; /* [groups][columns] */
 };
 
-/* A page as kept in the cache. */
+/* A page in the cache. */
 struct field_page {
     struct parquet_values values;
-    bool by_dictionary; /* the spans are places in the dictionary */
+    bool by_dictionary; /* the spans refer to the dictionary */
 };
 
 /* One field of one sample. */
@@ -57,7 +58,8 @@ static int out_of_memory(struct plenum_error *err)
 
 static int changed(const struct field_job *job, struct plenum_error *err)
 {
-    return error_set(err, -ESTALE, "the pages of column '%s' have changed since they were found",
+    return error_set(err, -ESTALE,
+                     "the pages of column '%s' have changed since they were first read",
                      job->source.column->name);
 }
 
@@ -81,8 +83,8 @@ static bool is_requested(const struct dataset *d, const char *column)
     return false;
 }
 
-/* Returns whether each requested field is a column. If not, all columns are reported, for a
- * message. */
+/* Returns whether each requested field is a column. If one is not, all columns are passed to
+ * `field`, for a message. */
 static bool are_columns(const struct dataset *d, const struct parquet_file *file)
 {
     for (uint32_t i = 0; i < d->fields.count; i++)
@@ -91,7 +93,7 @@ static bool are_columns(const struct dataset *d, const struct parquet_file *file
     return d->fields.count > 0;
 }
 
-/* Mark the columns that are delivered; `image` is the image's, or -1. */
+/* Mark the columns that are delivered; `image` is the image's column, or -1. */
 static void choose_columns(const struct dataset *d, const struct parquet_file *file, int image,
                            bool *wanted)
 {
@@ -230,7 +232,7 @@ static int decode(struct field_job *job, const struct parquet_page *page, struct
     return r;
 }
 
-/* What make_page() needs. */
+/* The argument of make_page(). */
 struct field_page_work {
     struct field_job *job;
     const struct parquet_page *page;
@@ -330,7 +332,7 @@ static int tell_value(struct field_job *job, const struct field_page *p, uint64_
     }
     if ((uint64_t)span.at + span.len <= dictionary->values.region.len)
         tell(job->source.column, &dictionary->values.region, span, field, arg);
-    else /* the dictionary was read again, and has changed */
+    else /* the dictionary was read again, and differs */
         r = changed(job, err);
     if (block)
         block_cache_release(set->blocks, block);
@@ -356,7 +358,7 @@ static int tell_column(struct field_job *job, const struct parquet_group *group,
     return r;
 }
 
-/* The last row group that begins at or before a row, unless that row is beyond its end. */
+/* Returns the last row group that begins at or before a row, unless that row is beyond its end. */
 static const struct parquet_group *group_of(const struct parquet_file *file, uint64_t row)
 {
     size_t low = 0, high = file->num_groups;

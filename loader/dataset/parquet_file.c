@@ -3,8 +3,9 @@
  *
  *     PAR1 | pages of columns | metadata, in Thrift's compact protocol | u32 its length | PAR1
  *
- * The schema is a tree, stored depth first; the leaves are columns. Row groups hold a chunk for
- * each column, in the same order. Statistics, page indices and Bloom filters are not needed. */
+ * The schema is a tree, stored depth first; the leaves are columns. Each row group has a chunk for
+ * each column, in the order of columns. Statistics, page indices and Bloom filters are not
+ * needed. */
 #include "config.h"
 
 #include "loader/dataset/parquet_file.h"
@@ -21,7 +22,7 @@
 
 enum {
     TAIL = 8,              /* length and "PAR1" */
-    FIRST_READ = 64 << 10, /* holds most metadata */
+    FIRST_READ = 64 << 10, /* bytes; most metadata fits */
     METADATA_MAX = 512 << 20,
     TREE_DEPTH_MAX = 64,
     NAME_MAX_BYTES = 1 << 12,
@@ -42,8 +43,8 @@ struct element {
 
 /* A group of the schema whose children are being read. */
 struct open_element {
-    int64_t children; /* still to come */
-    size_t name_len;  /* of the path up to here */
+    int64_t children; /* number of children that follow */
+    size_t name_len;  /* length of the path up to here */
     unsigned max_level;
     bool repeated;
 };
@@ -66,7 +67,7 @@ MESSAGE static int damaged(const char *what, struct plenum_error *err)
 
 /* ---- schema ---- */
 
-/* IntType: 1 bits, 2 is it signed? */
+/* Read an IntType: 1 bits, 2 is it signed? Returns whether it is unsigned. */
 static bool is_unsigned(struct thrift *t)
 {
     struct thrift_field f = {0};
@@ -80,7 +81,7 @@ static bool is_unsigned(struct thrift *t)
     return !with_sign;
 }
 
-/* DecimalType: 1 digits after the point */
+/* Read a DecimalType: 1 digits after the point. */
 static int64_t read_scale(struct thrift *t)
 {
     struct thrift_field f = {0};
@@ -94,8 +95,8 @@ static int64_t read_scale(struct thrift *t)
     return scale;
 }
 
-/* LogicalType is a union: 1 string, 4 enum, 5 decimal, 6 date, 7 time, 8 timestamp, 10 integer, 12
- * JSON. */
+/* Read a LogicalType, a union: 1 string, 4 enum, 5 decimal, 6 date, 7 time, 8 timestamp, 10
+ * integer, 12 JSON. */
 static void read_logical_type(struct thrift *t, struct element *e)
 {
     struct thrift_field f = {0};
@@ -139,7 +140,8 @@ static void read_element(struct thrift *t, struct element *e)
     e->time = e->time || (e->converted >= DATE && e->converted <= TIMESTAMP_MICROS);
 }
 
-/* Append an element's name to the path of its group: its length, or 0 if it is too long. */
+/* Append an element's name to the path of its group. Returns the length of the path, or 0 if it is
+ * too long. */
 static size_t extend_name(struct schema *s, const struct element *e)
 {
     const struct open_element *group = &s->open[s->depth - 1];
@@ -238,7 +240,7 @@ struct chunk_meta {
     bool there, elsewhere, encrypted;
 };
 
-/* ColumnMetaData */
+/* Read a ColumnMetaData. */
 static void read_chunk_meta(struct thrift *t, struct chunk_meta *m)
 {
     struct thrift_field f = {0};
@@ -261,7 +263,7 @@ static void read_chunk_meta(struct thrift *t, struct chunk_meta *m)
             thrift_skip(t, f.type);
 }
 
-/* ColumnChunk: 1 another file's path, 3 ColumnMetaData, 8 and 9 encryption */
+/* Read a ColumnChunk: 1 another file's path, 3 ColumnMetaData, 8 and 9 encryption. */
 static void read_chunk(struct thrift *t, struct chunk_meta *m)
 {
     struct thrift_field f = {0};
@@ -280,6 +282,7 @@ static void read_chunk(struct thrift *t, struct chunk_meta *m)
 static int add_chunk(struct parquet_file *file, const struct chunk_meta *m, size_t column,
                      struct plenum_error *err)
 {
+    bool empty = m->there && m->values == 0; /* writers then store arbitrary places */
     uint64_t begin = (uint64_t)m->data_at;
 
     if (column >= file->num_columns)
@@ -291,17 +294,18 @@ static int add_chunk(struct parquet_file *file, const struct chunk_meta *m, size
                          file->columns[column].name);
     if (m->dictionary_at > 0 && m->dictionary_at < m->data_at)
         begin = (uint64_t)m->dictionary_at;
-    if (!m->encrypted && (!m->there || m->type != (int64_t)file->columns[column].type ||
-                          m->values < 0 || m->data_at < 4 || m->bytes < 0 || begin > file->size ||
-                          (uint64_t)m->bytes > file->size - begin))
+    if (!m->encrypted &&
+        (!m->there || m->type != (int64_t)file->columns[column].type ||
+         (!empty && (m->values < 0 || m->data_at < 4 || m->bytes < 0 || begin > file->size ||
+                     (uint64_t)m->bytes > file->size - begin))))
         return error_set(err, -EBADMSG,
                          "its metadata is damaged: the place of column '%s' is not in the file",
                          file->columns[column].name);
     if (array_grow(&file->chunks, &file->cap_chunks, file->num_chunks, sizeof(*file->chunks)) < 0)
         return out_of_memory(err);
     file->chunks[file->num_chunks++] = (struct parquet_chunk){
-        .begin = begin,
-        .bytes = (uint64_t)m->bytes,
+        .begin = empty ? 0 : begin,
+        .bytes = empty ? 0 : (uint64_t)m->bytes,
         .values = (uint64_t)m->values,
         .codec =
             m->codec >= 0 && m->codec < UNPACK_CODECS ? (enum unpack_codec)m->codec : UNPACK_CODECS,
@@ -387,7 +391,7 @@ static int read_keys(struct thrift *t, size_t count, struct parquet_file *file,
 
 /* ---- the whole ---- */
 
-/* FileMetaData: 2 schema, 4 row groups, 5 keys and values, 8 encryption */
+/* Read a FileMetaData: 2 schema, 4 row groups, 5 keys and values, 8 encryption. */
 static int read_metadata(const uint8_t *bytes, size_t len, struct parquet_file *file,
                          struct plenum_error *err)
 {
@@ -438,7 +442,7 @@ static int find_metadata(const uint8_t *tail, size_t have, uint64_t size, size_t
     return 0;
 }
 
-/* Read the last bytes of the file: those that usually hold the metadata, then all of it. */
+/* Read the last bytes of the file: as many as usually contain the metadata, then all of it. */
 static int read_tail(const struct source *archive, struct parquet_file *file,
                      struct plenum_error *err)
 {
@@ -514,6 +518,16 @@ int parquet_file_find(const struct parquet_file *file, const char *name)
         if (strcmp(file->columns[i].name, name) == 0)
             return (int)i;
     return -1;
+}
+
+bool parquet_file_is_twin(const struct parquet_file *file, int column)
+{
+    const char *name = file->columns[column].name;
+
+    for (size_t i = 0; i < file->num_columns; i++)
+        if ((int)i != column && strcmp(file->columns[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet_file.h - the metadata at the end of a Parquet file: its columns, and where they are. */
+/* parquet_file.h - reads the metadata at the end of a Parquet file: its columns, and where they
+ * are. */
 #ifndef LOADER_DATASET_PARQUET_FILE_H
 #define LOADER_DATASET_PARQUET_FILE_H
 
@@ -29,17 +30,17 @@ enum parquet_type {
 struct parquet_column {
     char *name;
     enum parquet_type type;
-    bool repeated;      /* in a list or a map: a row has any number of values */
+    bool repeated;      /* it is in a list or a map, so a row has any number of values */
     bool text;          /* its bytes are text */
     bool no_sign;       /* its integers are unsigned */
-    bool scaled;        /* decimal fractions, stored as integers without their point */
-    bool time;          /* dates or times, stored as numbers of days or of fractions of a second */
-    unsigned max_level; /* definition level of a value that is not null */
+    bool scaled;        /* its values are decimal fractions, stored as integers without the point */
+    bool time;          /* its values are dates or times, stored as days or fractions of a second */
+    unsigned max_level; /* the definition level of a value that is not null */
 };
 
 /** The values of one column in one row group. */
 struct parquet_chunk {
-    uint64_t begin, bytes; /* of its pages, in the file */
+    uint64_t begin, bytes; /* where its pages are in the file */
     uint64_t values;
     enum unpack_codec codec;
     bool encrypted;
@@ -54,7 +55,7 @@ struct parquet_group {
 struct parquet_file {
     struct parquet_column *columns;
     struct parquet_group *groups;
-    struct parquet_chunk *chunks; /* of all groups */
+    struct parquet_chunk *chunks; /* of all groups, one after the other */
     size_t num_columns, num_groups, num_chunks;
     size_t cap_columns, cap_groups, cap_chunks;
     uint64_t size;     /* of the file */
@@ -67,16 +68,18 @@ struct parquet_file {
  * Read the metadata of a Parquet file of `size` bytes.
  *
  * Errors: -EBADMSG it is not a Parquet file, or damaged, truncated or encrypted; -ENOMEM; -ENODATA
- * it has become shorter; another -errno of pread(). `err` is set, without the file's name.
+ * the file has become shorter; another -errno of pread(). `err` is set, without the file's name.
  */
 int parquet_file_read(const struct source *archive, uint64_t size, struct parquet_file **ret,
                       struct plenum_error *err);
 /** NULL is ignored. */
 void parquet_file_free(struct parquet_file *file);
 
-/** The number of the column with this name, or -1. */
+/** The number of the first column with this name, or -1. */
 int parquet_file_find(const struct parquet_file *file, const char *name);
-/** Write the names of all columns, for a user who has to choose, to `ret`; returns `ret`. */
+/** Does another column have the same name? */
+bool parquet_file_is_twin(const struct parquet_file *file, int column);
+/** Write the names of all columns to `ret`, for a user who has to choose one. Returns `ret`. */
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size);
 
 #endif

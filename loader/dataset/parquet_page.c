@@ -20,7 +20,7 @@
 #include "loader/dataset/thrift.h"
 
 enum {
-    HEADER_READ = 4096,    /* usually more than a header */
+    HEADER_READ = 4096,    /* bytes; usually more than a header */
     HEADER_MAX = 16 << 20, /* statistics may contain values */
     BODY_MAX = INT32_MAX,  /* bytes */
     VALUES_MAX = 1 << 24,  /* in a page */
@@ -48,7 +48,7 @@ static int out_of_memory(struct plenum_error *err)
     return error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The offset in the file of the region that the values are in. */
+/* Returns the offset in the file of the region that the values are in. */
 static uint64_t region_at(const struct parquet_page *page)
 {
     return page->body + page->def_bytes + page->rep_bytes;
@@ -56,8 +56,8 @@ static uint64_t region_at(const struct parquet_page *page)
 
 /* ---- headers ---- */
 
-/* DataPageHeader: 1 values, 2 encoding, 3 of definition levels. DictionaryPageHeader: the same, but
- * 3 is a boolean. */
+/* Read a DataPageHeader: 1 number of values, 2 encoding, 3 encoding of definition levels. A
+ * DictionaryPageHeader has these fields, too, but 3 is a boolean. */
 static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};
@@ -73,8 +73,8 @@ static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *
             thrift_skip(t, f.type);
 }
 
-/* DataPageHeaderV2: 1 values, 4 encoding, 5 bytes of definition levels, 6 of repetition levels, 7
- * is it compressed? */
+/* Read a DataPageHeaderV2: 1 number of values, 4 encoding, 5 bytes of definition levels, 6 bytes of
+ * repetition levels, 7 is it compressed? */
 static void read_data_header_2(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};
@@ -102,7 +102,8 @@ struct header_numbers {
     int64_t kind, len, packed_len, values;
 };
 
-/* PageHeader: 1 kind, 2 bytes decompressed, 3 compressed, 5, 7 and 8 the header of this kind */
+/* Read a PageHeader: 1 kind, 2 decompressed bytes, 3 compressed bytes, 5, 7 and 8 the header of
+ * each kind. */
 static void read_header(struct thrift *t, struct parquet_page *p, struct header_numbers *n)
 {
     struct thrift_field f = {0};
@@ -276,7 +277,7 @@ MESSAGE static int bad(const struct body *b, const char *what)
     return damaged(b->s, b->page->at, what, b->err);
 }
 
-/* The next u32 of the region, without consuming it. */
+/* Get the next u32 of the region, without consuming it. */
 static int peek_u32(struct body *b, uint32_t *ret)
 {
     uint32_t left = b->region->len - b->pos;
@@ -299,7 +300,7 @@ static int peek_u32(struct body *b, uint32_t *ret)
     return 0;
 }
 
-/* Give each value that is not null its place. `place` returns it. */
+/* Give each value that is not null its place, which `place` finds. */
 static int place_all(struct body *b, int (*place)(struct body *b, void *arg, struct parquet_span *),
                      void *arg)
 {
@@ -370,7 +371,7 @@ static int place_by_dictionary(struct body *b, const struct parquet_values *dict
         return bad(b, "it needs a dictionary, which the column does not have");
     if (b->present == 0)
         return 0;
-    assert(region->bytes); /* needs_bytes() */
+    assert(region->bytes); /* ensured by needs_bytes() */
     if (b->pos >= region->len || region->bytes[b->pos] > 32)
         return bad(b, "the width of its indices is wrong");
     d.runs = (struct runs){.at = region->bytes + b->pos + 1,
@@ -383,12 +384,13 @@ static int place_by_dictionary(struct body *b, const struct parquet_values *dict
 /* Allocate room for computed values of this width. */
 static int compute(struct body *b, uint32_t width, uint8_t **ret)
 {
-    assert(width > 0 && b->region->bytes); /* needs_bytes() */
+    assert(width > 0 && b->region->bytes); /* ensured by needs_bytes() */
     *ret = malloc((size_t)b->present * width + 1);
     return *ret ? 0 : out_of_memory(b->err);
 }
 
-/* Replace the region by the computed values, unless that has failed. Takes `computed`. */
+/* Replace the region by the computed values, unless computing them has failed. Takes ownership of
+ * `computed`. */
 static int keep_computed(struct body *b, uint8_t *computed, uint32_t width, int r)
 {
     if (r < 0) {
@@ -402,7 +404,7 @@ static int keep_computed(struct body *b, uint8_t *computed, uint32_t width, int 
     return place_all(b, place_fixed, &width);
 }
 
-/* Booleans become bytes. They are bits, or runs behind a u32 with their length. */
+/* Convert booleans to bytes. They are stored as bits, or as runs after a u32 with their length. */
 static int place_booleans(struct body *b)
 {
     const uint8_t *at = b->region->bytes + b->pos, *end = b->region->bytes + b->region->len;
@@ -468,17 +470,17 @@ static int place_after_lengths(struct body *b, void *arg, struct parquet_span *r
     return 0;
 }
 
-/* First the lengths of all values, then their bytes. */
+/* Place values whose lengths are stored first, followed by their bytes. */
 static int place_lengths(struct body *b)
 {
     const struct parquet_region *in = b->v->in;
     struct deltas d;
     int r;
 
-    assert(b->region->bytes); /* needs_bytes() */
+    assert(b->region->bytes); /* ensured by needs_bytes() */
     if (!deltas_begin(&d, b->region->bytes + b->pos, b->region->len - b->pos))
         return bad(b, "its deltas cannot be read");
-    b->v->in = NULL; /* until they have places */
+    b->v->in = NULL; /* until the values have places */
     r = place_all(b, place_length, &d);
     b->v->in = in;
     if (r < 0)
@@ -532,7 +534,7 @@ static int place_values(struct body *b, const struct parquet_values *dictionary)
 
 /* ---- levels ---- */
 
-/* Mark nulls. The levels [len] say which values are there. */
+/* Mark nulls. The levels [len] say which values are present. */
 static int mark_nulls(struct body *b, const uint8_t *levels, size_t len)
 {
     unsigned max = b->s->column->max_level;
@@ -608,7 +610,7 @@ static bool needs_bytes(const struct parquet_source *s, const struct parquet_pag
            s->column->type != PARQUET_BYTES;
 }
 
-/* Read the region into memory; its compressed bytes are charged meanwhile. */
+/* Read the region into memory. Its compressed bytes are charged meanwhile. */
 static int read_region(const struct body *b)
 {
     bool packed = parquet_page_is_packed(b->s, b->page);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* parquet_page.h - the pages of a Parquet file: finds the values in them.
+/* parquet_page.h - finds the values in the pages of a Parquet file.
  *
- * A page that is stored uncompressed need not be read to find the byte strings in it: only their
- * lengths are. So each image has a known place in the file, as in a tar archive. Other pages are
+ * To find the byte strings in an uncompressed page, only their lengths are read, not the whole
+ * page. So each image has a known place in the file, as in a tar archive. Other pages are
  * decompressed in memory. */
 #ifndef LOADER_DATASET_PARQUET_PAGE_H
 #define LOADER_DATASET_PARQUET_PAGE_H
@@ -14,13 +14,14 @@ enum parquet_page_kind { PARQUET_DATA, PARQUET_INDEX, PARQUET_DICTIONARY, PARQUE
 
 /** The header of a page. */
 struct parquet_page {
-    uint64_t at;        /* offset of the header in the file */
-    uint64_t body;      /* offset of what follows it */
-    uint64_t end;       /* offset of the next page */
-    uint32_t len;       /* bytes of the body, decompressed */
-    uint32_t values;    /* including nulls */
-    uint32_t def_bytes; /* PARQUET_DATA_2: of definition levels, which are not compressed */
-    uint32_t rep_bytes; /* PARQUET_DATA_2: of repetition levels, which come first */
+    uint64_t at;     /* offset of the header in the file */
+    uint64_t body;   /* offset of what follows it */
+    uint64_t end;    /* offset of the next page */
+    uint32_t len;    /* bytes of the body, decompressed */
+    uint32_t values; /* including nulls */
+    uint32_t
+        def_bytes; /* PARQUET_DATA_2: size of the definition levels, which are not compressed */
+    uint32_t rep_bytes; /* PARQUET_DATA_2: size of the repetition levels, which come first */
     int32_t encoding, level_encoding;
     enum parquet_page_kind kind;
     bool stored; /* PARQUET_DATA_2: not compressed, whatever the column's codec is */
@@ -29,17 +30,17 @@ struct parquet_page {
 /** Where to find pages. */
 struct parquet_source {
     struct source archive;
-    uint64_t end; /* of the column's pages, or of the file */
+    uint64_t end; /* end of the column's pages, or of the file */
     const struct parquet_column *column;
     enum unpack_codec codec;
-    bool locate;                 /* leave values that are stored uncompressed in the file */
-    struct index_memory *memory; /* to charge, or NULL */
+    bool locate;                 /* do not read uncompressed values, only find them in the file */
+    struct index_memory *memory; /* the memory to charge, or NULL */
 };
 
-/** The bytes that values are in. */
+/** The bytes that contain values. */
 struct parquet_region {
-    uint64_t at;    /* offset in the file: of its first byte, or of its page's header if `packed` */
-    bool packed;    /* in a page that has to be decompressed */
+    uint64_t at;    /* offset in the file of its first byte, or of its page's header if `packed` */
+    bool packed;    /* it is in a page that has to be decompressed */
     uint8_t *bytes; /* [len], owned; NULL: only in the file */
     uint32_t len;
 };
@@ -47,7 +48,7 @@ struct parquet_region {
 enum { PARQUET_NULL = UINT32_MAX };
 
 struct parquet_span {
-    uint32_t at, len; /* in the region; at is PARQUET_NULL for a null */
+    uint32_t at, len; /* in the region; `at` is PARQUET_NULL for a null */
 };
 
 /** The values of a page. */
@@ -60,18 +61,18 @@ struct parquet_values {
     size_t charged;
 };
 
-/** Read the header of the page at byte `at`: 0; -EBADMSG it is damaged; -ENOMEM; another -errno.
- * `err` is set, without the file's name. */
+/** Read the header of the page at byte `at`. Returns 0; -EBADMSG if it is damaged; -ENOMEM; or
+ * another -errno. `err` is set, without the file's name. */
 int parquet_page_read(const struct parquet_source *s, uint64_t at, struct parquet_page *ret,
                       struct plenum_error *err);
 
-/** Does its body have to be decompressed? */
+/** Does the page's body have to be decompressed? */
 bool parquet_page_is_packed(const struct parquet_source *s, const struct parquet_page *page);
 
-/** Bytes of the region that its values are in. */
+/** Returns the size in bytes of the region that contains the page's values. */
 uint32_t parquet_page_region_len(const struct parquet_page *page);
 
-/** Read the region that the page's values are in, decompressed, into `bytes`
+/** Read the region that contains the page's values, and decompress it into `bytes`
  * [parquet_page_region_len()]. */
 int parquet_page_unpack(const struct parquet_source *s, const struct parquet_page *page,
                         uint8_t *bytes, struct plenum_error *err);
@@ -93,9 +94,9 @@ struct parquet_value {
     bool null;
     const uint8_t *bytes; /* [len], borrowed until the next call; NULL: only in the file */
     uint32_t len;
-    uint64_t where;    /* offset in the file: of the value, or of its page's header if `packed` */
-    uint32_t extra;    /* offset in the region of that page */
-    uint32_t page_len; /* bytes of that region */
+    uint64_t where;    /* offset in the file of the value, or of its page's header if `packed` */
+    uint32_t extra;    /* if `packed`: offset in the region of that page */
+    uint32_t page_len; /* if `packed`: size of that region */
     bool packed;
 };
 
@@ -103,28 +104,29 @@ struct parquet_value {
 struct parquet_cursor {
     const struct parquet_file *file;
     struct parquet_source source;
-    size_t column, group; /* the number of the next row group */
+    size_t column, group; /* group: the next row group */
     uint64_t at;          /* the next page */
     uint64_t left;        /* values in the pages of the current row group */
     struct parquet_values dictionary, values;
     uint32_t next;
 };
 
-/** Start at the first row of a column that is not repeated. `locate`: the values' bytes are not
- * needed. */
+/** Start at the first row of a column that is not repeated. `locate`: the caller does not need the
+ * values' bytes. */
 void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file,
                          struct source archive, size_t column, bool locate);
-/** The next value: 1; 0 after the last one; or the errors of parquet_page_decode(). */
+/** Get the next value. Returns 1; 0 after the last one; or an error of parquet_page_decode(). */
 int parquet_cursor_next(struct parquet_cursor *c, struct parquet_value *ret,
                         struct plenum_error *err);
 void parquet_cursor_fini(struct parquet_cursor *c);
 
-/** Check that all row groups have pages with as many values as the metadata says: if no column is
- * read, nothing else would show it. Errors: those of parquet_page_read(). */
+/** Check that the pages of all row groups have as many values as the metadata says. Needed if no
+ * column is read. Errors: those of parquet_page_read(). */
 int parquet_check_rows(const struct parquet_file *file, struct source archive,
                        struct plenum_error *err);
 
-/** Check that a row group's pages of this column can be read: 0, -EBADMSG or -EOPNOTSUPP. */
+/** Check that a row group's pages of this column can be read. Returns 0, -EBADMSG or
+ * -EOPNOTSUPP. */
 int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
                         size_t column, struct plenum_error *err);
 

@@ -14,16 +14,16 @@
 /** A file whose fields are being read. */
 struct parquet_opened;
 
-/** dataset->state */
+/** The type of dataset->state. */
 struct parquet_set {
     struct block_cache *blocks;
-    atomic_int packed;             /* are there compressed pages? 1 or -1; 0: not known yet */
-    struct lock mu;                /* held while a file's metadata are read */
+    atomic_int packed; /* 1: there are compressed pages; -1: there are none; 0: not known yet */
+    struct lock mu;    /* held while a file's metadata is read */
     struct parquet_opened **files; /* [archives]; NULL: not needed yet */
     size_t num_files;
 };
 
-/** Can a column's values be a label, a name or a field? */
+/** Can this column's values be labels, names or fields? */
 bool parquet_is_usable(const struct parquet_column *column);
 
 enum { PARQUET_TEXT_MAX = 64 };
@@ -31,11 +31,12 @@ enum { PARQUET_TEXT_MAX = 64 };
  * length. */
 size_t parquet_print(const struct parquet_column *column, const uint8_t *value, char *ret);
 
-/** The number of the image's column, or -EBADMSG with `err` set, without the file's name. */
+/** Returns the number of the image's column, or -EBADMSG with `err` set, without the file's
+ * name. */
 int parquet_find_image(const struct dataset *d, const struct parquet_file *file,
                        struct plenum_error *err);
 
-/** struct format's fields. */
+/** Implements struct format's fields. */
 int parquet_fields(const struct dataset *dataset, const struct index_sample *sample,
                    dataset_field *field, void *arg, struct field_memory *memory,
                    struct plenum_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* pattern.c - braces are expanded one at a time, from the left: prefix {alternatives} suffix
- * becomes one pattern per alternative, which is expanded in turn. */
+/* pattern.c - expands patterns. Braces are expanded one pair at a time, from the left: prefix
+ * {alternatives} suffix becomes one pattern per alternative, and each of these is expanded in
+ * turn. */
 #include "config.h"
 
 #include "loader/dataset/pattern.h"
@@ -49,12 +50,12 @@ struct pattern_expansion {
     const struct scope *scope;
     struct pattern_list list;
     const char *folder;
-    pattern_glob *glob; /* or NULL: files of the scope */
+    pattern_glob *glob; /* NULL: match files of the scope */
     void *arg;
     struct plenum_error *err;
 };
 
-/* Add a path, which is taken; NULL: out of memory. */
+/* Add a path, and take ownership of it. NULL means that there was no memory for it. */
 static int add_path(struct pattern_expansion *e, char *path)
 {
     if (pattern_list_add(&e->list, path) < 0)
@@ -98,7 +99,8 @@ static int match_entries(struct pattern_expansion *e, const char *folder, const 
     int r;
 
     assert(len > 0);
-    if (part && exact && scope_stat(e->scope, exact, &st) == 0) { /* its brackets are literal */
+    /* A file with this exact name: its brackets are literal. */
+    if (part && exact && scope_stat(e->scope, exact, &st) == 0) {
         r = add_entry(e, folder, part, rest);
         free(exact);
         free(part);
@@ -131,7 +133,7 @@ out:
 /* Add the matches, in a folder, of a pattern without braces. */
 static int add_matches(struct pattern_expansion *e, const char *folder, const char *pattern)
 {
-    size_t plain = strcspn(pattern, "*?["); /* up to the part with the first of these */
+    size_t plain = strcspn(pattern, "*?["); /* up to the first of these characters */
     struct stat st;
     char *path;
     int r;
@@ -180,7 +182,8 @@ static int add_glob(struct pattern_expansion *e, const char *pattern)
     return r;
 }
 
-/* The brace that closes the one at `open`, or NULL; `commas`: are there any at its level? */
+/* Returns the brace that closes the one at `open`, or NULL. Sets `*commas` if there are commas at
+ * its level. */
 static const char *find_close(const char *open, bool *commas)
 {
     unsigned depth = 0;
@@ -258,7 +261,7 @@ struct pattern_braces {
 
 static int expand(struct pattern_expansion *e, const char *pattern, unsigned depth);
 
-/* The pattern with its braces replaced by one alternative. */
+/* Expand a pattern whose braces are replaced by one alternative. */
 static int expand_with(struct pattern_expansion *e, const struct pattern_braces *b,
                        const char *text, size_t len)
 {
@@ -336,13 +339,12 @@ static int expand(struct pattern_expansion *e, const char *pattern, unsigned dep
             return expand_list(e, &b);
         if (parse_range(open + 1, b.close, &range))
             return expand_range(e, &b, &range);
-        /* Braces around anything else are literal. */
+        /* Other braces are literal. */
     }
     return add_glob(e, pattern);
 }
 
-/* Is there a ".." in or after a part that is expanded? Its target would depend on the files
- * found. */
+/* Is there a ".." in or after an expanded part? Its target would depend on the files found. */
 static bool turns_back(const char *pattern)
 {
     for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2) {
@@ -359,7 +361,7 @@ int pattern_expand_names(const char *folder, const char *pattern, pattern_glob *
     struct pattern_expansion e = {.folder = folder, .glob = glob, .arg = arg, .err = err};
     int r;
 
-    assert(glob); /* without it, files are searched, for which there must be a scope */
+    assert(glob); /* without `glob`, files are searched, which takes a scope */
     r = expand(&e, pattern, 0);
     if (r < 0)
         pattern_list_fini(&e.list);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* picture_size.c - reads only what the size needs: the decoders (loader/image) check far more. An
- * image that they refuse may have a size here; a stream then replaces it like any bad sample. */
+/* picture_size.c - finds sizes, and reads only what is needed for that: the decoders (loader/image)
+ * check far more. An image that they reject may have a size here; a stream then substitutes it like
+ * any bad sample. */
 #include "config.h"
 
 #include "loader/dataset/picture_size.h"
@@ -64,7 +65,8 @@ static struct picture_size find_webp(const uint8_t *bytes, size_t len)
     return size_of(little(bytes + 26, 2) & 0x3FFF, little(bytes + 28, 2) & 0x3FFF);
 }
 
-/* A number of a PPM's header, after white space and comments; 0: there is none. */
+/* Returns the next number of a PPM's header, after white space and comments, or 0 if there is
+ * none. */
 static uint32_t ppm_number(const uint8_t *bytes, size_t len, size_t *at)
 {
     uint32_t value = 0;
@@ -89,8 +91,8 @@ static struct picture_size find_ppm(const uint8_t *bytes, size_t len)
     return size_of(width, ppm_number(bytes, len, &at));
 }
 
-/* The largest "ispe" of an AVIF: that of the whole image. Those of tiles and thumbnails are
- * smaller. */
+/* Returns the largest "ispe" of an AVIF, which is that of the whole image: those of tiles and
+ * thumbnails are smaller. */
 static struct picture_size find_avif(const uint8_t *bytes, size_t len, int depth)
 {
     enum { DEPTH = 4 }; /* meta, iprp, ipco, ispe */
@@ -101,7 +103,7 @@ static struct picture_size find_avif(const uint8_t *bytes, size_t len, int depth
         size_t end = size == 0 || size > len ? len : size;
         struct picture_size found = {0};
 
-        if (size == 1 || end < skip) /* a box beyond 4 GiB */
+        if (size == 1 || end < skip) /* a box with a 64-bit size, or one that is too small */
             break;
         if (memcmp(bytes + 4, "ispe", 4) == 0 && end >= 20)
             found = size_of(get_be32(bytes + 12), get_be32(bytes + 16));
@@ -139,10 +141,10 @@ struct measuring {
     struct picture_size *sizes;     /* [samples] */
     struct dataset_buffer *buffers; /* [threads] */
     atomic_bool failed;
-    struct plenum_error err; /* of the first failure */
+    struct plenum_error err; /* the first failure */
 };
 
-/* Read the beginning of a sample, or all of it where formats check all bytes. */
+/* Read the beginning of a sample, or all of it if the format cannot read a part. */
 static int read_beginning(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
                           struct plenum_error *err)
 {
@@ -152,13 +154,13 @@ static int read_beginning(const struct dataset *d, uint32_t sample, struct datas
 
     if (d->format->whole_files) {
         r = dataset_read_head(d, &part, buffer, &stamp, err);
-        return r < 0 ? dataset_read(d, sample, buffer, err) : r; /* which retries */
+        return r < 0 ? dataset_read(d, sample, buffer, err) : r; /* dataset_read() retries */
     }
     if (!d->format->reads_part || part.len <= FINGERPRINT_BYTES)
         return dataset_read(d, sample, buffer, err);
     part.len = FINGERPRINT_BYTES;
     r = d->format->read(d, &part, buffer, err);
-    return r < 0 ? dataset_read(d, sample, buffer, err) : r; /* which retries */
+    return r < 0 ? dataset_read(d, sample, buffer, err) : r; /* dataset_read() retries */
 }
 
 static int measure_sample(void *arg, uint64_t index, unsigned thread)
@@ -176,7 +178,7 @@ static int measure_sample(void *arg, uint64_t index, unsigned thread)
     if (r == 0)
         *size = picture_size_find(buffer->bytes, buffer->len);
     if (r == 0 && size->width == 0 &&
-        buffer->len < len) { /* it follows a long preview or profile */
+        buffer->len < len) { /* the size may follow a long preview or profile */
         r = dataset_read(m->dataset, sample, buffer, &err);
         if (r == 0)
             *size = picture_size_find(buffer->bytes, buffer->len);

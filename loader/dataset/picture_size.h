@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* picture_size.h - the width and height of encoded images, from their first bytes. */
+/* picture_size.h - finds the width and height of encoded images in their first bytes. */
 #ifndef LOADER_DATASET_PICTURE_SIZE_H
 #define LOADER_DATASET_PICTURE_SIZE_H
 
@@ -9,12 +9,14 @@
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/kept_table.h"
 
-/** In pixels, as stored: before EXIF. 0 x 0: not an image, or damaged. */
+/** A size in pixels, as stored: EXIF's orientation is not applied. 0 x 0: not an image, or
+ * damaged. */
 struct picture_size {
     uint16_t width, height;
 };
 
-/** Find the size of a JPEG, PNG, WebP, AVIF or PPM. 0 x 0 if it is not within these bytes. */
+/** Find the size of a JPEG, PNG, WebP, AVIF or PPM. Returns 0 x 0 if these bytes do not contain
+ * it. */
 struct picture_size picture_size_find(const uint8_t *bytes, size_t len);
 
 /**

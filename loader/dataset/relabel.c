@@ -19,24 +19,26 @@
 #include "common/util/text.h"
 #include "loader/dataset/class_list.h"
 #include "loader/dataset/format.h"
+#include "loader/dataset/number.h"
 
 enum { CLASS_NAME_MAX = 1024 };
 
 struct relabel {
-    int64_t *to;         /* [old]: the new class of each, or -1 */
+    int64_t *to;         /* [old]: the new class of each old one, or -1 */
     uint32_t old;        /* classes of the data set */
-    char **names;        /* [old]: the new name of each class, or NULL; from the file */
+    char **names;        /* [old]: the new name of each old class in the file, or NULL */
     const char **unique; /* [classes] names of the new classes, in byte order; NULL: numbers */
     uint32_t classes;
 };
 
-/* The file while it is read. */
+/* The state of reading the file. */
 struct relabelling {
     const struct dataset *dataset;
     const char *path;
     struct relabel *relabel;
     uint32_t *sorted; /* [old]: class numbers, by their names */
     unsigned line;
+    unsigned name_line, number_line; /* the first lines whose new class is a name, or a number */
     struct plenum_error *err;
 };
 
@@ -72,7 +74,7 @@ static int sort_classes(struct relabelling *r)
     return 0;
 }
 
-/* The number of the class that a line names, or UINT32_MAX. */
+/* Returns the number of the class that a line names, or UINT32_MAX. */
 static uint32_t find_class(const struct relabelling *r, const char *name)
 {
     uint32_t low = 0, high = r->relabel->old;
@@ -107,27 +109,64 @@ static char *trim(char *text)
     return text;
 }
 
-/* CLASS, a tab or a comma, NEW. */
+/* Split a line into CLASS, a tab or a comma, and NEW. */
+static int split_line(const struct relabelling *r, char **from, char **to)
+{
+    *to = strchr(*from, '\t');
+    if (!*to) {
+        *to = strchr(*from, ',');
+        if (*to && strchr(*to + 1, ','))
+            return fail(r, "it has several commas: put a tab between a class and its new class");
+    }
+    if (*to)
+        *(*to)++ = '\0';
+    *from = trim(*from);
+    *to = *to ? trim(*to) : NULL;
+    if (!**from || !*to || !**to)
+        return fail(r, "a class, a tab or a comma, and its new class are needed");
+    if (strchr(*to, '\t'))
+        return fail(r, "it has several tabs");
+    if (strlen(*to) >= CLASS_NAME_MAX)
+        return fail(r, "the new class's name has more than %d bytes", CLASS_NAME_MAX - 1);
+    return 0;
+}
+
+/* Check that a new class is a name or the number of a class, like the labels of a data set. */
+static int check_new_class(struct relabelling *r, const char *to)
+{
+    int64_t number;
+    enum number_kind kind = number_parse(to, strlen(to), &number);
+
+    if (number_is_decimal(kind) &&
+        (kind != NUMBER_INTEGER || number < 0 || number >= CLASS_LIST_MAX))
+        return fail(r, "the new class '%.200s' is not a class number from 0 to %d", to,
+                    CLASS_LIST_MAX - 1);
+    if (kind == NUMBER_INTEGER && r->number_line == 0)
+        r->number_line = r->line;
+    else if (kind != NUMBER_INTEGER && r->name_line == 0)
+        r->name_line = r->line;
+    if (r->name_line == 0 || r->number_line == 0)
+        return 0;
+    return fail(r,
+                "'%.200s' is a %s, unlike the new class on line %u: all must be names, or all "
+                "class numbers",
+                to, kind == NUMBER_INTEGER ? "number" : "name",
+                kind == NUMBER_INTEGER ? r->name_line : r->number_line);
+}
+
 static int take_line(struct relabelling *r, char *line)
 {
-    char *from = trim(line), *to = strchr(from, '\t'), **name;
+    char *from = trim(line), *to, **name;
     uint32_t class;
+    int code;
 
     if (!*from || *from == '#')
         return 0;
-    if (!to) {
-        to = strchr(from, ',');
-        if (to && strchr(to + 1, ','))
-            return fail(r, "it has several commas: put a tab between a class and its new class");
-    }
-    if (to)
-        *to++ = '\0';
-    from = trim(from);
-    to = to ? trim(to) : NULL;
-    if (!*from || !to || !*to)
-        return fail(r, "a class, a tab or a comma, and its new class are needed");
-    if (strlen(to) >= CLASS_NAME_MAX)
-        return fail(r, "the new class's name has more than %d bytes", CLASS_NAME_MAX - 1);
+    code = split_line(r, &from, &to);
+    if (code == 0)
+        code = check_new_class(r, to);
+    if (code < 0)
+        return code;
     class = find_class(r, from);
     if (class == UINT32_MAX)
         return fail(r, "%s has no class '%.200s'", dataset_get_name(r->dataset), from);
@@ -162,20 +201,18 @@ static int by_text(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* Returns whether all new classes are numbers, and sets them. */
-static bool take_numbers(struct relabel *m)
+/* Use the new classes, which are numbers. */
+static void take_numbers(struct relabel *m)
 {
     for (uint32_t i = 0; i < m->old; i++) {
-        uint64_t number;
+        int64_t number;
 
         if (!m->names[i])
             continue;
-        if (parse_u64(m->names[i], CLASS_LIST_MAX - 1, &number) < 0)
-            return false;
-        m->to[i] = (int64_t)number;
+        (void)number_parse(m->names[i], strlen(m->names[i]), &number);
+        m->to[i] = number;
         m->classes = number >= m->classes ? (uint32_t)number + 1 : m->classes;
     }
-    return true;
 }
 
 /* Number the new names in byte order. */
@@ -183,7 +220,6 @@ static int take_names(struct relabel *m)
 {
     uint32_t n = 0;
 
-    m->classes = 0;
     m->unique = calloc(m->old + (size_t)1, sizeof(*m->unique));
     if (!m->unique)
         return -ENOMEM;
@@ -227,7 +263,11 @@ static int read_file(struct relabelling *r)
     if (relabel_left_out(m) == m->old)
         return error_set(r->err, -EINVAL, "%s names no class of %s", r->path,
                          dataset_get_name(r->dataset));
-    return take_numbers(m) || take_names(m) == 0 ? 0 : error_set(r->err, -ENOMEM, "out of memory");
+    if (r->name_line == 0)
+        take_numbers(m);
+    else if (take_names(m) < 0)
+        return error_set(r->err, -ENOMEM, "out of memory");
+    return 0;
 }
 
 int relabel_open(const struct dataset *dataset, const char *path, struct relabel **ret,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* relabel.h - new classes for those of a data set, from a file that names both (a plan's
- * relabel=FILE). */
+/* relabel.h - replaces a data set's classes by new ones, as a file says (a plan's relabel=FILE). */
 #ifndef LOADER_DATASET_RELABEL_H
 #define LOADER_DATASET_RELABEL_H
 
@@ -13,9 +12,9 @@ struct relabel;
 
 /**
  * Read the file: each line has a class, a tab or a comma, and the class's new name or number.
- * Classes that it does not name are left out.
+ * Classes that the file does not name are left out.
  *
- * Errors: -EINVAL a line is not understood, or the data set has no such class; -ENOENT, -EACCES and
+ * Errors: -EINVAL a line is malformed, or the data set has no such class; -ENOENT, -EACCES and
  * others of the file system; -ENOMEM.
  */
 int relabel_open(const struct dataset *dataset, const char *path, struct relabel **ret,
@@ -23,11 +22,11 @@ int relabel_open(const struct dataset *dataset, const char *path, struct relabel
 /** NULL is ignored. */
 void relabel_close(struct relabel *relabel);
 
-/** The number of classes that are left out. */
+/** Returns the number of classes that are left out. */
 uint32_t relabel_left_out(const struct relabel *relabel);
 
-/** Like dataset_get_label() and its neighbours, with the new classes; NULL: with the data set's
- * own. The label of a class that is left out is -1. */
+/** Like dataset_get_label() and similar functions, but with the new classes. If `relabel` is NULL,
+ * with the data set's own. The label of a class that is left out is -1. */
 int64_t relabel_get_label(const struct relabel *relabel, const struct dataset *dataset,
                           uint32_t sample);
 uint32_t relabel_get_classes(const struct relabel *relabel, const struct dataset *dataset);
@@ -35,7 +34,7 @@ uint32_t relabel_get_class_names(const struct relabel *relabel, const struct dat
 const char *relabel_get_class_name(const struct relabel *relabel, const struct dataset *dataset,
                                    uint32_t label);
 
-/** A hash of the new class of each old one, and of their names. */
+/** Returns a hash of each old class's new class, and of the new classes' names. */
 uint64_t relabel_hash(const struct relabel *relabel);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* remote.c - finds the objects that a data set names.
  *
- * Sizes and ETags come from listings, a thousand objects a request, rather than from one request
- * per object. Without the right to list, or behind HTTP, each object is requested instead, many at
- * the same time. This happens whenever a data set is opened, so a changed object is noticed then.
- * */
+ * Sizes and ETags come from listings, with a thousand objects per request, rather than from one
+ * request per object. Without the right to list, or behind HTTP, each object is requested instead,
+ * many at the same time. This happens whenever a data set is opened, which detects changed objects.
+ */
 #include "config.h"
 
 #include "loader/dataset/remote.h"
@@ -19,22 +19,16 @@
 #include "common/util/error_set.h"
 #include "common/util/parallel.h"
 #include "loader/store/hugging_face.h"
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "common/util/error_set.h"
-#include "common/util/parallel.h"
-#include "loader/cache/diskcache.h"
 #include "loader/store/store_place.h"
 
-enum { LISTED_SPARE = 1000 }; /* other objects that a listing may contain */
+enum { LISTED_SPARE = 1000 }; /* the most other objects that a listing may contain */
 
 struct remote_file {
-    char *name; /* canonical */
+    char *name; /* canonical name */
     struct object_facts facts;
 };
 
-/* What the store said about objects, in the order of names once sorted. */
+/* The store's facts about objects, which are sorted by name once they are complete. */
 struct remote_list {
     struct remote_file *files;
     size_t count, cap;
@@ -45,8 +39,7 @@ struct remote {
     struct remote_list known;
     struct store_object **objects; /* [dataset->files.count] */
     size_t num_objects;
-    uint32_t set; /* for the disk cache */
-    bool telling; /* announcements only tell the disk cache which sample a range belongs to */
+    uint64_t set; /* the set in the cache of samples */
 };
 
 /* Replace a name or pattern on the Hugging Face Hub by its URL. */
@@ -77,7 +70,7 @@ int remote_create(struct dataset *d, const struct dataset_options *options,
     r = expand_hub(d, err);
     if (r < 0)
         return r;
-    d->remote->set = KEEP_NONE;
+    d->remote->set = KEEP_NO_SET;
     d->remote->policy =
         (struct store_policy){.prefixes = (const char *const *)d->scope.roots,
                               .count = d->scope.num_roots,
@@ -115,7 +108,7 @@ void remote_destroy(struct dataset *d)
     d->remote = NULL;
 }
 
-/* ---- what the store says ---- */
+/* ---- facts ---- */
 
 static int list_add(struct remote_list *list, const char *name, const struct object_facts *facts)
 {
@@ -142,7 +135,7 @@ static void list_sort(struct remote_list *list)
         qsort(list->files, list->count, sizeof(*list->files), by_name);
 }
 
-/* Find an object in a sorted list, or NULL. */
+/* Find an object's facts in a sorted list. Returns NULL if there are none. */
 static const struct object_facts *list_find(const struct remote_list *list, const char *name)
 {
     const struct remote_file key = {.name = (char *)(uintptr_t)name}, *found = NULL;
@@ -163,7 +156,7 @@ static int keep_found(void *arg, const char *name, const struct object_facts *fa
 struct remote_match {
     struct dataset *dataset;
     const char *pattern;         /* a canonical name with *, ? or [ */
-    const struct format *format; /* or: names of this format ... */
+    const struct format *format; /* if not NULL: match names of this format ... */
     size_t folder_len;           /* ... directly below this folder */
     struct pattern_list *ret;
     struct plenum_error *err;
@@ -251,7 +244,7 @@ static int add_plain(struct dataset *d, struct plenum_error *err)
 
 /* ---- objects that were named ---- */
 
-/* The length of the text that all names begin with. */
+/* Returns the length of the text that all names begin with. */
 static size_t common_length(const struct pattern_list *list)
 {
     size_t len = strlen(list->paths[0]);
@@ -263,8 +256,8 @@ static size_t common_length(const struct pattern_list *list)
     return len;
 }
 
-/* List what begins like the names. Failures do not matter: the objects are requested one by one.
- * `*complete`: an object that is not known now does not exist. */
+/* List the objects with the names' common prefix. A failure does not matter, because objects are
+ * then requested one by one. Sets `*complete` if an object that is not known now does not exist. */
 static int list_named(const struct dataset *d, const struct pattern_list *names, bool *complete,
                       struct plenum_error *err)
 {
@@ -275,7 +268,7 @@ static int list_named(const struct dataset *d, const struct pattern_list *names,
 
     *complete = false;
     if (prefix && (place_root_length(prefix) == 0 || strncmp(prefix, "s3://", 5) != 0)) {
-        free(prefix); /* they are in several buckets */
+        free(prefix); /* the names are in several buckets */
         return 0;
     }
 
@@ -306,7 +299,8 @@ struct remote_stats {
     struct plenum_error *err;
 };
 
-/* Without the right to list a bucket, S3 forbids access to objects that do not exist. */
+/* Does this error mean that the object does not exist? If we may not list a bucket, S3 forbids
+ * access to objects that do not exist. */
 static bool is_absent(int code)
 {
     return code == -ENOENT || code == -EACCES;
@@ -420,7 +414,8 @@ int remote_join(const char *folder, const char *path, char **ret, struct plenum_
 
 /* ---- finding archives ---- */
 
-/* The canonical form of a name or pattern: that of its bucket or host, and its rest as written. */
+/* Set `where` to the canonical form of a name or pattern: the canonical bucket or host, and the
+ * rest as written. */
 static int set_where(struct dataset *d, struct plenum_error *err)
 {
     size_t root = place_root_length(d->where);
@@ -440,7 +435,7 @@ static int set_where(struct dataset *d, struct plenum_error *err)
     return 0;
 }
 
-/* Make the expanded names canonical, which only a URL's path may not be yet. */
+/* Make the expanded names canonical. Only the paths of URLs may not be canonical yet. */
 static int make_canonical(struct dataset *d, struct plenum_error *err)
 {
     for (size_t i = 0; i < d->files.count; i++) {
@@ -537,19 +532,21 @@ static int open_path(const struct dataset *d, const char *path, const struct obj
     if (r < 0)
         return r;
     r = store_open(name, facts, d, &d->remote->policy, ret, err);
+    if (r == 0)
+        store_set_cached(*ret, d->remote->set);
     free(name);
     return r;
 }
 
 int remote_read(const struct dataset *d, const char *path, const struct object_facts *facts,
-                uint8_t *dst, struct plenum_error *err)
+                uint32_t sample, uint8_t *dst, struct plenum_error *err)
 {
     struct store_object *object;
     int r = open_path(d, path, facts, &object, err);
 
     if (r < 0)
         return r;
-    r = store_read(object, 0, facts->size, dst, err);
+    r = store_read_sample(object, sample, 0, facts->size, dst, err);
     store_close(object);
     return r;
 }
@@ -564,59 +561,28 @@ void remote_announce(const struct dataset *d, const char *path, const struct obj
     store_close(object);
 }
 
-/* ---- the disk cache ---- */
-
-void remote_announce_range(const struct dataset *d, const struct source *source, uint64_t offset,
-                           uint64_t len)
+void remote_forget_announced(const struct dataset *d)
 {
-    if (d->remote->telling)
-        store_tell_sample(source->object, source->sample, offset, len);
-    else
-        store_announce(source->object, offset, len);
+    if (d->remote)
+        store_forget(d);
 }
 
-/* Identifies how samples are numbered: the objects, and how many samples are in them. */
-static struct keep_key identify_samples(const struct dataset *d)
-{
-    const struct remote *remote = d->remote;
-    uint32_t samples = dataset_get_samples(d);
-    XXH3_state_t state;
-    XXH128_hash_t hash;
-
-    (void)XXH3_128bits_reset(&state);
-    (void)XXH3_128bits_update(&state, &samples, sizeof(samples));
-    for (size_t i = 0; i < remote->num_objects; i++) {
-        struct keep_key key = store_get_key(remote->objects[i]);
-
-        (void)XXH3_128bits_update(&state, &key, sizeof(key));
-    }
-    hash = XXH3_128bits_digest(&state);
-    return (struct keep_key){{hash.low64, hash.high64}};
-}
+/* ---- the cache of samples ---- */
 
 void remote_begin_caching(struct dataset *d)
 {
     struct remote *remote = d->remote;
-    struct keep_key id;
 
-    /* an object for each sample is not cached */
-    if (!remote || d->format->whole_files)
+    if (!remote)
         return;
-    id = identify_samples(d);
-    remote->set = diskcache_get_set(&id);
-    if (remote->set == KEEP_NONE)
-        return;
+    memcpy(&remote->set, d->index.header->fingerprint, sizeof(remote->set));
     for (size_t i = 0; i < remote->num_objects; i++)
         store_set_cached(remote->objects[i], remote->set);
-    remote->telling = true;
-    for (uint32_t i = 0; i < dataset_get_samples(d); i++)
-        dataset_announce(d, i);
-    remote->telling = false;
 }
 
-uint32_t remote_get_set(const struct dataset *d)
+uint64_t remote_get_set(const struct dataset *d)
 {
-    return d->remote ? d->remote->set : KEEP_NONE;
+    return d->remote ? d->remote->set : KEEP_NO_SET;
 }
 
 /* ---- stamps ---- */
@@ -640,7 +606,8 @@ bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts
            stamp->content == now.content && stamp->mtime_ns == now.mtime_ns;
 }
 
-/* The name of an object that is given as such, or is below the folder: malloc. */
+/* Returns the full name of an object (malloc), which is given by that name or by its path below the
+ * folder. */
 static char *whole_name(const struct dataset *d, const char *name)
 {
     return dataname_is_remote(name) ? strdup(name) : str_format("%s/%s", d->scope.folder, name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_fields.c - the fields of one sample: from the stored bytes to those in a slot.
+/* sample_fields.c - reads the fields of one sample, from the stored bytes to those in a slot.
  *
- * A format with fields() returns them with the sample; others return paths, or have located the
+ * Some formats return the values of fields by fields(); others return paths, or have located the
  * fields in advance, so that dataset_read_field() can read them. A field that is missing, damaged,
- * too long or of a different shape makes its sample bad, like an image that does not decode. */
+ * too long or has a different shape makes its sample bad, like an image that does not decode. */
 #include "config.h"
 
 #include "loader/dataset/field_table_priv.h"
@@ -65,8 +65,8 @@ static bool fields_are_files(const struct dataset *d)
     return d->format->find_fields || d->format->field_path;
 }
 
-/* Returns whether this field is a separate file. A list contains the paths of such kinds, not their
- * bytes. */
+/* Returns whether this field is a separate file. For fields of such kinds, a list contains paths
+ * instead of bytes. */
 static bool is_file(const struct dataset *d, const struct field_spec *spec)
 {
     return d->format->field_path ||
@@ -146,12 +146,12 @@ static int read_place(struct collecting *c, uint32_t i, const struct field_place
     s->bytes.len = 0;
     s->state = (enum field_state)place->state;
     s->too_long = place->len > FIELD_STORED_MAX;
-    if (s->state != FIELD_THERE || s->too_long) /* it was unusable: check that it still is */
+    if (s->state != FIELD_THERE || s->too_long) /* check that a field that was unusable still is */
         return is_file(d, &d->fields.spec[i])
                    ? dataset_check_field(d, path, place, err)
                    : dataset_check_unchanged(d, &d->index.samples[c->sample], err);
     if (is_file(d, &d->fields.spec[i]))
-        return dataset_read_field(d, path, place, &s->bytes, err);
+        return dataset_read_field(d, c->sample, path, place, &s->bytes, err);
     return d->format->read_field(d, &d->index.samples[c->sample], place, &s->bytes, err);
 }
 

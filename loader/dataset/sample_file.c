@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sample_file.c - reads samples that are separate files; and buffers for the bytes of any
+/* sample_file.c - reads samples that are separate files, and manages buffers for the bytes of any
  * sample. */
 #include "config.h"
 
@@ -27,7 +27,7 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
     if (buffer->cap < len + DATASET_PADDING) {
         size_t cap = align_up(len + len / 4 + DATASET_PADDING, 4096);
 
-        /* The old content is not needed: realloc() would copy it. */
+        /* The old content is not needed, and realloc() would copy it. */
         free(buffer->bytes);
         buffer->bytes = malloc(cap);
         buffer->cap = buffer->bytes ? cap : 0;
@@ -46,8 +46,8 @@ void dataset_buffer_fini(struct dataset_buffer *buffer)
     *buffer = (struct dataset_buffer){0};
 }
 
-/* Other images are left out of the index, instead of being bad samples. So a build that cannot
- * decode WebP or AVIF serves the rest; that is a different data set, with a warning. */
+/* Images with other extensions are left out of the index; they are not bad samples. So a build that
+ * cannot decode WebP or AVIF serves the rest, as a different data set and with a warning. */
 static const char *const extensions[] = {".jpg",  ".jpeg", ".png",
 #ifdef HAVE_WEBP
                                          ".webp",
@@ -80,7 +80,7 @@ bool dataset_is_image_name(const char *name)
     return dot && dataset_is_image_extension(dot);
 }
 
-/* .jpg and .jpeg are equivalent. */
+/* Returns an extension in a form for comparisons: .jpg and .jpeg are equivalent. */
 static const char *plain(const char *extension)
 {
     return strcasecmp(extension, ".jpeg") == 0 ? ".jpg" : extension;
@@ -139,7 +139,7 @@ static int file_error(const struct dataset *d, const char *path, int r, struct p
     return scope_error(&d->scope, err, r, path);
 }
 
-/* Open a file and stat it: a descriptor, or -errno with `err` set. */
+/* Open a file and stat it. Returns a descriptor, or -errno with `err` set. */
 static int open_file(const struct dataset *d, const char *path, struct stat *ret,
                      struct plenum_error *err)
 {
@@ -154,27 +154,29 @@ static int open_file(const struct dataset *d, const char *path, struct stat *ret
     return file_error(d, path, r, err);
 }
 
-/* Returns whether it is a regular file with the length in the index or table. */
+/* Returns whether the file is a regular one, with the length in the index or table. */
 static bool has_len(const struct stat *st, uint32_t len)
 {
     return S_ISREG(st->st_mode) && min_u64((uint64_t)st->st_size, UINT32_MAX) == len;
 }
 
-/* The size and version of the object of a sample. */
-static struct object_facts facts_of(uint64_t version, uint32_t len)
+/* Returns the size and version of the object of a sample. */
+static struct object_facts facts_of(const struct dataset *d, uint64_t version, uint32_t len)
 {
-    return (struct object_facts){.size = len, .version = version};
+    bool settled = d->index.containers[0].stamp.flags & STAMP_SETTLED;
+
+    return (struct object_facts){.size = len, .version = version, .racy = !settled};
 }
 
 static int read_object(const struct dataset *d, const char *path, const struct object_facts *facts,
-                       struct dataset_buffer *buffer, struct plenum_error *err)
+                       uint32_t sample, struct dataset_buffer *buffer, struct plenum_error *err)
 {
     if (dataset_buffer_reserve(buffer, facts->size) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    return remote_read(d, path, facts, buffer->bytes, err);
+    return remote_read(d, path, facts, sample, buffer->bytes, err);
 }
 
-/* Has an object still this version and length? */
+/* Check that an object still has this version and length. */
 static int check_object(const struct dataset *d, const char *path, uint64_t version, uint32_t len,
                         struct plenum_error *err)
 {
@@ -199,9 +201,9 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     assert(d->format->whole_files && number < d->index.header->samples);
     d->format->file(d, sample, path, sizeof(path));
     if (d->remote) {
-        struct object_facts facts = facts_of(sample->where, sample->len);
+        struct object_facts facts = facts_of(d, sample->where, sample->len);
 
-        return read_object(d, path, &facts, buffer, err);
+        return read_object(d, path, &facts, number, buffer, err);
     }
     fd = open_file(d, path, &st, err);
     if (fd < 0)
@@ -257,7 +259,7 @@ int dataset_read_head(const struct dataset *d, const struct index_sample *sample
 
     d->format->file(d, sample, path, sizeof(path));
     buffer->len = 0;
-    if (bad) { /* it need not be readable */
+    if (bad) { /* a bad sample need not be readable */
         r = scope_stat(&d->scope, path, &st);
         if (r < 0)
             return file_error(d, path, r, err);
@@ -317,22 +319,23 @@ int dataset_find_field(const struct dataset *d, const char *path, struct field_p
     return 0;
 }
 
-int dataset_read_field(const struct dataset *d, const char *path, const struct field_place *place,
-                       struct dataset_buffer *buffer, struct plenum_error *err)
+int dataset_read_field(const struct dataset *d, uint32_t sample, const char *path,
+                       const struct field_place *place, struct dataset_buffer *buffer,
+                       struct plenum_error *err)
 {
     struct stat st;
     int fd, r;
 
     if (d->remote) {
-        struct object_facts facts = facts_of(place->where, place->len);
+        struct object_facts facts = facts_of(d, place->where, place->len);
 
-        return read_object(d, path, &facts, buffer, err);
+        return read_object(d, path, &facts, sample, buffer, err);
     }
     fd = open_file(d, path, &st, err);
     if (fd < 0)
         return fd;
     if (!has_len(&st, place->len) ||
-        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* first read */
+        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* the first read */
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }
@@ -366,7 +369,7 @@ void dataset_announce_file(const struct dataset *d, const struct index_sample *s
 
     d->format->file(d, sample, path, sizeof(path));
     if (d->remote) {
-        struct object_facts facts = facts_of(sample->where, sample->len);
+        struct object_facts facts = facts_of(d, sample->where, sample->len);
 
         remote_announce(d, path, &facts);
         return;

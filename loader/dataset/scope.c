@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* scope.c - opens the paths that a data set names, below the roots that its client may read.
+/* scope.c - opens the paths that a data set names, if they are below the roots that its client may
+ * read.
  *
  * It is not enough to check a path and then open it by name: it may be replaced in between (a
  * time-of-check-to-time-of-use race). So the check is part of opening:
@@ -14,8 +15,8 @@
  * A walk may pass through folders outside the roots (one of the operator's links may lead through
  * them), but must not reveal anything about them: a walk that fails or ends there always returns
  * the same error. A walk may not leave a folder outside by "..": success would reveal that the
- * folder before the ".." exists. Folders above a root are an exception, because they certainly
- * exist. */
+ * folder before the ".." exists. Folders above a root are an exception, because it is known that
+ * they exist. */
 #include "config.h"
 
 #include "loader/dataset/scope.h"
@@ -57,7 +58,7 @@ static bool is_inside(const struct scope *scope, const char *path)
     return false;
 }
 
-/* Returns whether it is inside a root, or above one. */
+/* Returns whether the path is inside a root, or above one. */
 static bool is_known(const struct scope *scope, const char *path)
 {
     for (unsigned i = 0; i < scope->num_roots; i++)
@@ -72,7 +73,7 @@ struct scope_walk {
     const struct scope *scope;
     char todo[PATH_MAX]; /* the absolute path to walk, from "/" */
     char done[PATH_MAX]; /* the path so far, without links; "" is "/" */
-    int fd, up;          /* `done`, and the folder that it lies in; O_PATH */
+    int fd, up;          /* the folder `done`, and its parent; O_PATH */
 };
 
 static const char *done_of(const struct scope_walk *w)
@@ -127,7 +128,8 @@ static int walk_link(struct scope_walk *w, int link, const char *rest)
     return restart(w, whole, rest);
 }
 
-/* Open an entry of the current folder. 1: it is a link, and the walk must restart. */
+/* Open an entry of the current folder. Returns 1 if the entry is a link, and the walk must
+ * restart. */
 static int walk_into(struct scope_walk *w, const char *name, const char *rest)
 {
     size_t len = strlen(w->done);
@@ -156,7 +158,8 @@ static int walk_into(struct scope_walk *w, const char *name, const char *rest)
     return 0;
 }
 
-/* Walk from "/" to the end: 0. At the first link or "..": 1, and the walk must restart. */
+/* Walk from "/". Returns 0 at the end of the path, or 1 at the first link or "..", after which the
+ * walk must restart. */
 static int walk_down(struct scope_walk *w)
 {
     const char *at = w->todo;
@@ -204,11 +207,12 @@ static int walk_open(struct scope_walk *w, int flags)
     else
         fd = openat(w->up, strrchr(w->done, '/') + 1, flags | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ELOOP ? -EAGAIN : -errno; /* it was replaced by a link just now */
+        return errno == ELOOP ? -EAGAIN : -errno; /* a link has just replaced it */
     return fd;
 }
 
-/* scope_open() of an absolute path. `*real`, unless `real` is NULL, is the path without links. */
+/* Like scope_open(), for an absolute path. Sets `*real`, unless `real` is NULL, to the path without
+ * links. */
 static int walk(const struct scope *scope, const char *path, int flags, char **real)
 {
     struct scope_walk *w = malloc(sizeof(*w));

@@ -2,8 +2,8 @@
 /* selection.c - evaluates the terms of a selection, joined by "and", one after the other.
  *
  * A sample's key is its path without what follows the first dot of the last part, so a folder and
- * an archive of it have the same keys. Folds and random subsets are decided by the hash of the key
- * alone: adding samples moves no other sample. */
+ * an archive of it have the same keys. Folds and random subsets depend only on the hash of the key,
+ * so adding samples does not move others. */
 #include "config.h"
 
 #include "loader/dataset/selection.h"
@@ -28,17 +28,18 @@
 #include "loader/dataset/number.h"
 #include "loader/dataset/picture_size.h"
 
-enum { TERM_WORD_MAX = 4096, EXACT_MAX = 1 << 24 /* whole numbers in a float */ };
+enum { TERM_WORD_MAX = 4096, EXACT_MAX = 1 << 24 /* integers up to this are exact in a float */ };
 
-/* A selection while it is evaluated. */
+/* The state of evaluating a selection. */
 struct selecting {
     const struct dataset *dataset;
     const struct dataset_options *options;
     const char *at;
     char word[TERM_WORD_MAX];
     uint8_t *keep; /* [n] */
-    uint8_t *hits; /* [n]: of the current term */
+    uint8_t *hits; /* [n]: the hits of the current term */
     uint32_t n;
+    struct selection *ret;
     struct plenum_error *err;
 };
 
@@ -87,7 +88,7 @@ static int read_field(const struct selecting *s, const char *source, const char 
 
 /* ---- labels and names ---- */
 
-/* A..B, or one number. */
+/* Evaluate A..B, or one number. */
 static int select_label(struct selecting *s)
 {
     const char *at;
@@ -114,26 +115,26 @@ static int select_label(struct selecting *s)
     return 0;
 }
 
-/* Is `name` one of a list that '|' separates? */
-static bool is_listed(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (const char *at = list;; at++) {
-        size_t n = strcspn(at, "|");
-
-        if (n == len && memcmp(at, name, n) == 0)
-            return true;
-        at += n;
-        if (!*at)
-            return false;
-    }
-}
-
-/* NAME|NAME|... */
-static int select_class(struct selecting *s)
+/* Choose the classes with this name. */
+static int choose_class(const struct selecting *s, const char *name, uint8_t *chosen)
 {
     uint32_t classes = dataset_get_class_names(s->dataset), found = 0;
+
+    for (uint32_t c = 0; c < classes; c++)
+        if (strcmp(dataset_get_class_name(s->dataset, c), name) == 0) {
+            chosen[c] = 1;
+            found++;
+        }
+    return found > 0 ? 0
+                     : error_set(s->err, -EINVAL, "select: %s has no class named '%s'",
+                                 dataset_get_name(s->dataset), name);
+}
+
+/* Evaluate NAME|NAME|... */
+static int select_class(struct selecting *s)
+{
+    uint32_t classes = dataset_get_class_names(s->dataset);
+    char *rest = s->word, *name;
     uint8_t *chosen;
     int r = need_value(s, "class");
 
@@ -142,17 +143,15 @@ static int select_class(struct selecting *s)
     chosen = calloc(classes + 1, 1);
     if (!chosen)
         return error_set(s->err, -ENOMEM, "out of memory");
-    for (uint32_t c = 0; c < classes; c++)
-        found += chosen[c] = is_listed(s->word, dataset_get_class_name(s->dataset, c));
+    while (r == 0 && (name = strsep(&rest, "|")))
+        r = choose_class(s, name, chosen);
     for (uint32_t i = 0; i < s->n; i++) {
         int64_t label = dataset_get_label(s->dataset, i);
 
         s->hits[i] = label >= 0 && label < classes && chosen[label];
     }
     free(chosen);
-    return found > 0 ? 0
-                     : error_set(s->err, -EINVAL, "select: %s has no class named '%s'",
-                                 dataset_get_name(s->dataset), s->word);
+    return r;
 }
 
 static int select_name(struct selecting *s)
@@ -177,6 +176,7 @@ static int by_text(const void *a, const void *b)
 
 struct name_list {
     char **names;
+    uint8_t *found; /* [count]: 1 if a sample has the name */
     size_t count, cap;
 };
 
@@ -185,6 +185,7 @@ static void free_names(struct name_list *list)
     for (size_t i = 0; i < list->count; i++)
         free(list->names[i]);
     free(list->names);
+    free(list->found);
 }
 
 /* Read a file with a name in each line. */
@@ -211,10 +212,39 @@ static int read_names(struct selecting *s, FILE *file, struct name_list *list)
     free(line);
     if (list->count > 0)
         qsort(list->names, list->count, sizeof(*list->names), by_text);
-    return r;
+    list->found = calloc(list->count + 1, 1);
+    return r < 0 || list->found ? r : error_set(s->err, -ENOMEM, "out of memory");
 }
 
-/* The samples whose paths a file lists. */
+/* Count the names that no sample has. */
+static void note_absent(struct selecting *s, const struct name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->found[i] || (i > 0 && strcmp(list->names[i], list->names[i - 1]) == 0))
+            continue;
+        if (s->ret->absent++ == 0)
+            (void)snprintf(s->ret->absent_name, sizeof(s->ret->absent_name), "%s", list->names[i]);
+    }
+}
+
+/* Find the samples that a list names. */
+static void find_listed(struct selecting *s, const struct name_list *list)
+{
+    for (uint32_t i = 0; list->count > 0 && i < s->n; i++) {
+        char path[DATASET_PATH_MAX];
+        const char *name = dataset_get_sample_path(s->dataset, i, path, sizeof(path));
+        char **at = bsearch(&name, list->names, list->count, sizeof(*list->names), by_text);
+
+        s->hits[i] = at != NULL;
+        while (at && at > list->names && strcmp(at[-1], name) == 0)
+            at--;
+        if (at)
+            list->found[at - list->names] = 1;
+    }
+    note_absent(s, list);
+}
+
+/* Select the samples whose paths a file lists. */
 static int select_names(struct selecting *s)
 {
     const struct scope *scope = &s->dataset->scope;
@@ -229,12 +259,8 @@ static int select_names(struct selecting *s)
         return scope_error(scope, s->err, fd, s->word);
     file = fdopen(fd, "r");
     r = file ? read_names(s, file, &list) : error_set(s->err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; r == 0 && list.count > 0 && i < s->n; i++) {
-        char path[DATASET_PATH_MAX];
-        const char *name = dataset_get_sample_path(s->dataset, i, path, sizeof(path));
-
-        s->hits[i] = bsearch(&name, list.names, list.count, sizeof(*list.names), by_text) != NULL;
-    }
+    if (r == 0)
+        find_listed(s, &list);
     free_names(&list);
     if (file)
         (void)fclose(file);
@@ -267,7 +293,8 @@ static int hash_text(void *arg, uint32_t sample, const void *value, uint32_t len
     return 0;
 }
 
-/* The hash by which each sample is assigned: of its key, or of what follows "by". [n], malloc. */
+/* Compute the hash [n] (malloc) by which each sample is assigned: that of its key, or of what
+ * follows "by". */
 static int make_hashes(struct selecting *s, uint64_t **ret)
 {
     uint64_t *hashes = malloc((s->n + (size_t)1) * sizeof(*hashes));
@@ -289,7 +316,7 @@ static int make_hashes(struct selecting *s, uint64_t **ret)
     return 0;
 }
 
-/* fold I/K [by folder|SOURCE] */
+/* Evaluate "fold I/K [by folder|SOURCE]". */
 static int select_fold(struct selecting *s)
 {
     uint64_t fold, folds, *hashes;
@@ -313,7 +340,8 @@ static int select_fold(struct selecting *s)
     return r;
 }
 
-/* A decimal from 0 to 1 as a number of 2^64ths; 1 is 2^64 - 1. False: it is none. */
+/* Parse a decimal number from 0 to 1, as a number of 2^64ths; 1 becomes 2^64 - 1. False: it is not
+ * such a number. */
 static bool parse_share(const char **at, uint64_t *ret)
 {
     uint64_t up = 0, down = 1;
@@ -335,7 +363,7 @@ static bool parse_share(const char **at, uint64_t *ret)
     return true;
 }
 
-/* part A..B [by folder|SOURCE] */
+/* Evaluate "part A..B [by folder|SOURCE]". */
 static int select_part(struct selecting *s)
 {
     uint64_t low, high, *hashes;
@@ -378,7 +406,7 @@ static int by_rank(const void *a, const void *b)
     return x->sample < y->sample ? -1 : x->sample > y->sample;
 }
 
-/* The N samples with the least hashes of those that the terms before this one keep. */
+/* Select the N samples with the smallest hashes, among those that the earlier terms keep. */
 static int select_random(struct selecting *s)
 {
     struct ranked *all;
@@ -423,7 +451,7 @@ static const char *const comparisons[] = {"=", "!=", "<", "<=", ">", ">="};
 struct comparing {
     struct selecting *s;
     enum selection_comparison how;
-    float number; /* as fields are read */
+    float number; /* `value` in the type of fields */
     const char *text;
 };
 
@@ -457,7 +485,7 @@ static int compare_number(void *arg, uint32_t sample, const void *value, uint32_
         return 0;
     memcpy(&number, value, sizeof(number));
     c->s->hits[sample] = holds(c->how, (number > c->number) - (number < c->number));
-    if (number != number) /* NaN is equal to nothing */
+    if (number != number) /* NaN is not equal to any number */
         c->s->hits[sample] = c->how == IS_UNEQUAL;
     return 0;
 }
@@ -474,7 +502,7 @@ static int compare_text(void *arg, uint32_t sample, const void *value, uint32_t 
     return 0;
 }
 
-/* Read OP VALUE after `name`; the value stays in s->word. */
+/* Read OP and VALUE after `name`. The value stays in s->word. */
 static int need_comparison(struct selecting *s, const char *name, enum selection_comparison *ret)
 {
     size_t how = 0;
@@ -492,7 +520,7 @@ static int need_comparison(struct selecting *s, const char *name, enum selection
     return need_value(s, name);
 }
 
-/* SOURCE OP VALUE: as numbers if VALUE is one, otherwise as texts. */
+/* Evaluate SOURCE OP VALUE. Fields are compared as numbers if VALUE is one, otherwise as texts. */
 static int select_field(struct selecting *s, const char *source)
 {
     struct comparing c = {.s = s};
@@ -529,7 +557,7 @@ static int select_column(struct selecting *s)
 
 /* ---- sizes ---- */
 
-/* OP PIXELS. A sample without a size, such as a bad one, is not a hit. */
+/* Evaluate OP PIXELS. A sample without a size, such as a bad one, is not a hit. */
 static int select_side(struct selecting *s, const char *name, bool width)
 {
     enum selection_comparison how;
@@ -578,7 +606,7 @@ static const struct {
     {"height", select_height},
 };
 
-/* One term, with what follows its word. Returns 1 after "not", otherwise 0; or -errno. */
+/* Evaluate one term: its word and what follows. Returns 1 after "not", otherwise 0; or -errno. */
 static int evaluate_term(struct selecting *s)
 {
     bool not = next_is(s, "not");
@@ -618,14 +646,16 @@ static int evaluate(struct selecting *s)
 }
 
 int selection_make(const struct dataset *dataset, const char *text,
-                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   const struct dataset_options *options, struct selection *ret,
                    struct plenum_error *err)
 {
     uint32_t n = dataset_get_samples(dataset), count = 0;
-    struct selecting s = {.dataset = dataset, .options = options, .at = text, .n = n, .err = err};
+    struct selecting s = {
+        .dataset = dataset, .options = options, .at = text, .n = n, .ret = ret, .err = err};
     uint32_t *made = malloc((n + (size_t)1) * sizeof(*made));
     int r;
 
+    *ret = (struct selection){.sample = NULL};
     assert(strlen(text) < TERM_WORD_MAX); /* a plan's words are not longer */
     s.keep = malloc(n + (size_t)1);
     s.hits = malloc(n + (size_t)1);
@@ -644,7 +674,7 @@ int selection_make(const struct dataset *dataset, const char *text,
         free(made);
         return r;
     }
-    *ret = made;
-    *ret_count = count;
+    ret->sample = made;
+    ret->count = count;
     return 0;
 }

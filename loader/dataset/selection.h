@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* selection.h - which samples of a data set a plan's `select` keeps. docs/sampling.md describes the
- * terms. */
+/* selection.h - finds the samples of a data set that a plan's `select` keeps. docs/sampling.md
+ * describes the terms. */
 #ifndef LOADER_DATASET_SELECTION_H
 #define LOADER_DATASET_SELECTION_H
 
@@ -8,15 +8,25 @@
 
 #include "loader/dataset/dataset.h"
 
+/** What a selection keeps. */
+struct selection {
+    uint32_t *sample; /* [count], ascending; malloc */
+    uint32_t count;
+    /* The number of file names in the selection that no sample has, and one of these names. */
+    uint32_t absent;
+    char absent_name[100];
+};
+
 /**
- * Evaluate a selection: `ret` is the sample numbers that it keeps, ascending, malloc.
+ * Evaluate a selection.
  *
- * @param options  those that the data set was opened with, for terms that read fields and files
- * Errors: -EINVAL the text is not understood; -ENOENT and others about a file of names; those of
- * dataset_open() about fields; -ENOMEM.
+ * @param options  the options that the data set was opened with, for terms that read fields and
+ *                 files
+ * Errors: -EINVAL the text is malformed; -ENOENT and others for a file of names; those of
+ * dataset_open() for fields; -ENOMEM.
  */
 int selection_make(const struct dataset *dataset, const char *text,
-                   const struct dataset_options *options, uint32_t **ret, uint32_t *ret_count,
+                   const struct dataset_options *options, struct selection *ret,
                    struct plenum_error *err);
 
 #endif

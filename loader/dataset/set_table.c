@@ -30,7 +30,8 @@ void set_table_fini(struct set_table *table)
 
 /* ---- weights ---- */
 
-/* Independent draws need weights of 32 bits: shares of the largest. */
+/* Make the columns for independent draws, which need weights of 32 bits: shares of the largest
+ * weight. */
 static int make_columns(struct set_table *t, const uint64_t *weights, struct plenum_error *err)
 {
     uint32_t n = t->table.n, *small = malloc(n * sizeof(*small));
@@ -80,7 +81,22 @@ static int weigh_members(const struct orderplan_set *plan, const struct weighing
         t->sums[i] += t->sums[i - 1];
     t->table.kind = SAMPLER_QUOTA;
     t->table.sums = t->sums;
-    t->guide = sampler_make_guide(&t->table); /* without it, the search takes longer */
+    t->guide = sampler_make_guide(&t->table); /* without a guide, the search takes longer */
+    return 0;
+}
+
+static int select_members(const struct set_table_source *source, struct set_table *t, uint32_t *n,
+                          struct plenum_error *err)
+{
+    struct selection chosen;
+    int r = selection_make(source->dataset, source->plan->select, source->options, &chosen, err);
+
+    if (r < 0)
+        return r;
+    t->member = chosen.sample;
+    *n = chosen.count;
+    if (source->warn && chosen.absent > 0)
+        source->warn(source->arg, source->plan, &chosen);
     return 0;
 }
 
@@ -135,7 +151,7 @@ static int make_table(const struct set_table_source *source, struct set_table *r
 
     *t = (struct set_table){.table = {.kind = SAMPLER_PLAIN}};
     if (plan->select)
-        r = selection_make(source->dataset, plan->select, source->options, &t->member, &n, err);
+        r = select_members(source, t, &n, err);
     if (r == 0)
         r = leave_out(source, t, &n, err);
     if (r < 0)
@@ -157,6 +173,30 @@ int set_table_make(const struct set_table_source *source, struct set_table *ret,
 {
     return set_table_is_kept(source) ? set_table_open_kept(source, make_table, ret, err)
                                      : make_table(source, ret, err);
+}
+
+int set_table_reweigh(const struct set_table_source *source, const struct set_table *base,
+                      const char *rule, struct set_table *ret, struct plenum_error *err)
+{
+    struct orderplan_set plan = *source->plan;
+    struct weighing of = {.dataset = source->dataset,
+                          .member = base->table.member,
+                          .n = base->table.n,
+                          .relabel = source->relabel,
+                          .options = source->options};
+    int r;
+
+    plan.weights = (char *)rule;
+    *ret = (struct set_table){.table = {.member = base->table.member, .n = base->table.n}};
+    r = weigh_members(&plan, &of, ret, err);
+    if (r < 0)
+        return r;
+    return ret->table.positions != base->table.positions
+               ? error_set(err, -EINVAL,
+                           "a pass with weights=%s would have %u positions, and earlier ones have "
+                           "%u: all passes need the same number, which epoch= can set",
+                           rule, ret->table.positions, base->table.positions)
+               : 0;
 }
 
 /* ---- classes ---- */
@@ -195,8 +235,8 @@ static int sort_members(const struct set_table_joined *joined, struct set_table 
     return 0;
 }
 
-/* Set the classes of a block: the requested number, or all; if a block is too small for all, one
- * sample each of as many classes as fit. */
+/* Set the number of classes per block: the requested number, or all of them. If a block is too
+ * small for all, it has one sample of each of as many classes as fit. */
 static int set_balance(const struct orderplan *plan, struct sampler_table *t,
                        struct plenum_error *err)
 {
@@ -222,7 +262,7 @@ static int set_balance(const struct orderplan *plan, struct sampler_table *t,
                : 0;
 }
 
-/* A class that is smaller than what a block shows of it, or UINT32_MAX. */
+/* Returns a class that is smaller than what a block shows of it, or UINT32_MAX. */
 static uint32_t small_class(const struct sampler_table *t)
 {
     for (uint32_t c = 0; t->kind == SAMPLER_CLASSES && c < t->classes; c++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* set_table.h - the table of a set's samples that a plan's order uses: which are selected, their
- * weights, their classes. */
+/* set_table.h - builds the table of a set that a plan's order uses: the selected samples, their
+ * weights and classes. */
 #ifndef LOADER_DATASET_SET_TABLE_H
 #define LOADER_DATASET_SET_TABLE_H
 
@@ -9,9 +9,9 @@
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/kept_table.h"
 #include "loader/dataset/relabel.h"
+#include "loader/dataset/selection.h"
 
-/** A sampler's table with the memory of its arrays, or the file that they lie in. Zeros: there is
- * none. */
+/** A sampler's table, and the memory or file that contains its arrays. Zeros: there is none. */
 struct set_table {
     struct sampler_table table;
     struct kept_table kept;
@@ -20,40 +20,51 @@ struct set_table {
     struct sampler_column *columns;
 };
 
-/** A set that a table is made of. */
+/** The input of set_table_make(). */
 struct set_table_source {
     const struct orderplan_set *plan;
     const struct dataset *dataset;
     const struct relabel *relabel; /* new classes, or NULL */
     const struct dataset_options *options;
+    /** Called if a file of names has some that no sample has. */
+    void (*warn)(void *arg, const struct orderplan_set *plan, const struct selection *selection);
+    void *arg;
 };
 
 /** Make the table of one set. Errors: those of selection_make() and weighing_make(); -EINVAL no
- *  sample is left. */
+ * sample is selected. */
 int set_table_make(const struct set_table_source *source, struct set_table *ret,
                    struct plenum_error *err);
 
-/** The class of a sample, 0 ... classes - 1, or -1: it has none. */
+/**
+ * Make the table that a set uses from a pass on: that of `base`, with the members weighed by
+ * `rule`. `base` must outlive it. Errors: those of weighing_make(); -EINVAL a pass would have
+ * another number of positions.
+ */
+int set_table_reweigh(const struct set_table_source *source, const struct set_table *base,
+                      const char *rule, struct set_table *ret, struct plenum_error *err);
+
+/** Returns the class of a sample, 0 ... classes - 1, or -1 if it has none. */
 typedef int64_t set_table_class(void *arg, uint32_t sample);
 
-/** The samples from which strata or balanced classes are built. */
+/** The input of set_table_join(): the samples from which strata or balanced classes are built. */
 struct set_table_joined {
     const struct orderplan *plan;
-    uint32_t *member; /* [n], of all sets; taken */
+    uint32_t *member; /* [n]: samples of all sets; set_table_join() takes ownership */
     uint32_t n, classes;
     set_table_class *class_of;
     void *arg;
 };
 
-/** Make the table of all samples in one order. `ret_small` is a class of the table with fewer
- * samples than a block shows of it (balance with each=K), or UINT32_MAX. */
+/** Make one table of the samples of all sets. `*ret_small` becomes a class with fewer samples than
+ * a block shows of it (balance with each=K), or UINT32_MAX. */
 int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
                    uint32_t *ret_small, struct plenum_error *err);
 
 /** Set the order of members without weights. The plan has been checked against their number. */
 void set_table_set_plain(struct set_table *table, const struct orderplan_set *plan);
 
-/** Hash what the order depends on besides the plan's text. */
+/** Hash everything besides the plan's text that determines the order. */
 uint64_t set_table_hash(const struct set_table *table);
 
 void set_table_fini(struct set_table *table);

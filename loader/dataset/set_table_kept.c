@@ -15,11 +15,11 @@
 struct kept_layout {
     uint32_t kind; /* enum sampler_kind: PLAIN, QUOTA or DRAWN */
     uint32_t n, positions;
-    uint32_t has_member, entries, shift; /* of the guide; 0: none */
+    uint32_t has_member, entries, shift; /* size and shift of the guide; 0: none */
     uint32_t reserved[2];
 };
 
-/** Where its arrays are; sums and columns have 8 bytes for each member. */
+/** Where the arrays of a stored table are. Sums and columns have 8 bytes for each member. */
 struct kept_arrays {
     size_t weights, member, guide, end;
 };
@@ -41,8 +41,8 @@ static bool is_word(const char *at, size_t len, const char *word)
     return len == strlen(word) && memcmp(at, word, len) == 0;
 }
 
-/* Returns whether a term that begins with this word is decided by the index, or by a kept table of
- * sizes. */
+/* Returns whether a term that begins with this word depends only on the index, or on a kept table
+ * of sizes. */
 static bool is_of_index(const char *at, size_t len)
 {
     static const char *const words[] = {"label", "class",  "name",  "fold",
@@ -54,8 +54,8 @@ static bool is_of_index(const char *at, size_t len)
     return false;
 }
 
-/* Returns whether a selection reads only the index: no lists of names, and no fields. In doubt, it
- * does not. */
+/* Returns whether a selection reads only the index: no lists of names, and no fields. In doubt,
+ * returns false. */
 static bool selects_by_index(const char *select)
 {
     bool begins = true, by = false;
@@ -75,7 +75,7 @@ static bool selects_by_index(const char *select)
     return true;
 }
 
-/* Returns whether a rule of weights depends on labels alone. */
+/* Returns whether a rule of weights depends only on labels. */
 static bool is_by_class(const char *weights)
 {
     const char *lvis = str_after(weights, "lvis:");
@@ -95,7 +95,7 @@ bool set_table_is_kept(const struct set_table_source *source)
 
 /* ---- the contents ---- */
 
-/* A table while it is made or checked. */
+/* A table that is being made or checked. */
 struct keeping {
     const struct set_table_source *source;
     int (*make)(const struct set_table_source *source, struct set_table *ret,
@@ -149,7 +149,7 @@ static int pack(void *arg, void **ret, size_t *len, struct plenum_error *err)
     return bytes ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* ---- checking it ---- */
+/* ---- checks ---- */
 
 static bool are_members(const uint32_t *member, uint32_t n, uint32_t samples)
 {
@@ -175,7 +175,7 @@ static bool are_columns(const struct sampler_column *columns, uint32_t n)
     return true;
 }
 
-/* The guide leads to members, and ascends. */
+/* Check that the guide ascends, and refers to members. */
 static bool is_guide(const struct kept_layout *h, const uint32_t *guide, const uint64_t *sums)
 {
     struct sampler_table table = {.n = h->n, .sums = sums, .guide_shift = h->shift};
@@ -214,7 +214,7 @@ static bool holds(void *arg, const void *bytes, size_t len)
 
 /* ---- opening ---- */
 
-/* Let a table's arrays be those of the file. */
+/* Make a table's arrays point into the file. */
 static void use(struct set_table *table, const struct set_table_source *source)
 {
     const struct kept_layout *h = table->kept.bytes;

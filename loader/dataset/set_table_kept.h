@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* set_table_kept.h - the table of a set in a file beside the index (kept_table.h). */
+/* set_table_kept.h - stores the table of a set in a file beside the index (kept_table.h). */
 #ifndef LOADER_DATASET_SET_TABLE_KEPT_H
 #define LOADER_DATASET_SET_TABLE_KEPT_H
 
 #include "loader/dataset/set_table.h"
 
-/** Returns whether a set's table depends only on its index and its line of the plan, and takes long
- * enough to make: not on fields and other files, which may change without a trace. */
+/** Returns whether a set's table should be stored: it takes long to make, and depends only on the
+ * index and the set's line of the plan, not on fields or other files, which may change
+ * unnoticed. */
 bool set_table_is_kept(const struct set_table_source *source);
 
 /** Open the stored table, or make it with `make` and store it. Errors: those of kept_table_open()

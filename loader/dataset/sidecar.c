@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* sidecar.c - the object is named after its subject, so that a folder can have indices of several
- * data sets: with other settings, other archives, or of builds that decode other images. */
+/* sidecar.c - fetches and uploads indices. The object's name is derived from the index's subject,
+ * so that a folder can have several indices: for other settings or archives, and of builds that
+ * decode other images. */
 #include "config.h"
 
 #include "loader/dataset/sidecar.h"
@@ -19,7 +20,7 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/remote.h"
 
-#define SIDECAR_MAX (UINT64_C(4) << 30) /* bytes */
+#define SIDECAR_MAX (UINT64_C(4) << 30) /* the most bytes */
 
 int sidecar_init(struct dataset *d)
 {
@@ -34,7 +35,7 @@ int sidecar_init(struct dataset *d)
     return d->sidecar ? 0 : -ENOMEM;
 }
 
-/* The object's name below the folder: patterns do not match it. */
+/* Returns the object's name below the folder, which patterns do not match. */
 static char *name_of(const struct dataset *d)
 {
     assert(d->sidecar);

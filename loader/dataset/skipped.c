@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* skipped.c - names of files and folders that systems and tools create by themselves.
+/* skipped.c - lists the names of files and folders that systems and tools create on their own.
  *
- * Such a folder would become a class and shift the labels of the classes after it; a folder of
- * thumbnails would add samples. */
+ * Otherwise such a folder would become a class and shift the labels of later classes, and a folder
+ * of thumbnails would add samples. */
 #include "config.h"
 
 #include "loader/dataset/skipped.h"

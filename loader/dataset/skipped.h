@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* skipped.h - names of files and folders that are never part of a data set. */
+/* skipped.h - recognises names of files and folders that are never part of a data set. */
 #ifndef LOADER_DATASET_SKIPPED_H
 #define LOADER_DATASET_SKIPPED_H
 
@@ -10,9 +10,9 @@
  * Ignores case. */
 bool dataset_skips_name(const char *name);
 
-/** Returns whether a member of an archive is skipped: its last part begins with a dot, or any part
- * is one that systems or tools create. Folders that begin with a dot are not skipped here: paths in
- * archives may begin with "./", "../" or the folder that was archived. */
+/** Returns whether a member of an archive is skipped: its last part begins with a dot, or systems
+ * or tools create entries with the name of any part. Folders that begin with a dot are not skipped
+ * here: paths in archives may begin with "./", "../" or the name of the archived folder. */
 bool dataset_skips_path(const char *path);
 
 #endif

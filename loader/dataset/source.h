@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* source.h - what the bytes of an archive are read from: an open file, or an object in a store. */
+/* source.h - reads the bytes of an archive, which is an open file or an object in a store. */
 #ifndef LOADER_DATASET_SOURCE_H
 #define LOADER_DATASET_SOURCE_H
 
@@ -8,11 +8,11 @@
 #include "common/util/util.h"
 #include "loader/store/store.h"
 
-/** Borrows both. */
+/** Borrows the file and the object. */
 struct source {
     int fd;                            /* -1 for an object */
     const struct store_object *object; /* NULL for a file */
-    uint32_t sample; /* that is read, for the cache of objects, or STORE_NO_SAMPLE */
+    uint32_t sample; /* the sample that is read, for the disk cache; or STORE_NO_SAMPLE */
 };
 
 static inline struct source source_of_file(int fd)
@@ -20,17 +20,18 @@ static inline struct source source_of_file(int fd)
     return (struct source){.fd = fd, .sample = STORE_NO_SAMPLE};
 }
 
-/** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if a file ends before. Sets `err`
- * only for an object; a file's error is described by its code. */
+/** Read exactly `len` bytes at `offset`. Returns 0; -ENODATA if a file ends before that; or another
+ * -errno. Sets `err` only for an object; for a file, the code is the whole error. */
 int source_read(const struct source *source, void *bytes, size_t len, uint64_t offset,
                 struct plenum_error *err);
 
-/** Like source_read(), but describes the error of a file, too: without its name, which an object's
- * error has. */
+/** Like source_read(), but also sets `err` for a file. Its message does not name the file; that of
+ * an object names the object. */
 int source_get(const struct source *source, void *bytes, size_t len, uint64_t offset,
                struct plenum_error *err);
 
-/** Like source_read(), but up to `len` bytes, fewer only at the end: their number. */
+/** Like source_read(), but reads fewer than `len` bytes at the end. Returns the number of bytes
+ * read. */
 int64_t source_read_some(const struct source *source, void *bytes, size_t len, uint64_t offset,
                          struct plenum_error *err);
 

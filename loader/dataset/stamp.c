@@ -30,8 +30,8 @@ static int64_t signed_time(const struct timespec *time)
     return (int64_t)stamp_time(time);
 }
 
-/* Returns the current time of the clock for file times: the next change gets this time or a later
- * one. */
+/* Returns the current time of the kernel's clock for file times. The next change gets this time or
+ * a later one. */
 static int64_t kernel_now(void)
 {
     struct timespec now;
@@ -40,7 +40,7 @@ static int64_t kernel_now(void)
     return signed_time(&now);
 }
 
-/* Wait until another change would alter the ctime, at most until the next tick of the kernel's
+/* Wait until another change would change the ctime: at most until the next tick of the kernel's
  * clock. */
 static void pass_ctime(int64_t ctime_ns)
 {
@@ -48,8 +48,8 @@ static void pass_ctime(int64_t ctime_ns)
         (void)nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
-/* Returns whether its times are older than the clock's resolution. Times in the future are settled,
- * too: they come from a wrong clock, and any later change sets a different time. */
+/* Returns whether the file's times are older than the clock's resolution. Times in the future are
+ * also settled: they come from a wrong clock, and any later change sets a different time. */
 static bool is_settled(const struct stat *st)
 {
     /* FAT has the coarsest clock of all file systems. */
@@ -62,7 +62,8 @@ static bool is_settled(const struct stat *st)
         return false;
     if (changed > now + grain_ns)
         return true;
-    return st->st_ctim.tv_nsec ? changed < now : changed <= now - grain_ns; /* whole seconds */
+    /* A clock of whole seconds. */
+    return st->st_ctim.tv_nsec ? changed < now : changed <= now - grain_ns;
 }
 
 /* Returns whether the file system keeps ctimes. */
@@ -79,7 +80,8 @@ static bool keeps_ctimes(uint32_t type)
     return false;
 }
 
-/* Returns whether inode numbers are permanent: FUSE and SMB invent them, and forget them. */
+/* Returns whether the file system's inode numbers are permanent. FUSE and SMB invent numbers, and
+ * forget them. */
 static bool keeps_inodes(uint32_t type)
 {
     return type != 0x65735546 && type != 0xFF534D42 && type != 0xFE534D42;

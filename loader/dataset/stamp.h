@@ -18,15 +18,16 @@
 struct scope;
 
 enum stamp_flag {
-    /** It had not changed just before the stamp was taken, so any later change alters its times. */
+    /** The file had not changed just before the stamp was taken, so any later change alters its
+     * times. */
     STAMP_SETTLED = 1,
-    /** Nothing existed at this path, and nothing may exist there now. */
+    /** Nothing existed at this path; the stamp holds as long as nothing does. */
     STAMP_ABSENT = 2,
     /** Its file system is not known to keep ctimes. */
     STAMP_NO_CTIME = 4,
     /** Its inode number may change by itself. */
     STAMP_NO_INODE = 8,
-    /** Only its type must stay the same: a link was skipped because of the type of its target. */
+    /** Only the type must stay the same: a link was skipped because of its target's type. */
     STAMP_TYPE = 16,
 };
 
@@ -40,10 +41,10 @@ struct stamp {
     uint64_t flags;   /* enum stamp_flag */
 };
 
-/** The result of comparing a stamp with its path now. */
+/** The result of comparing a stamp with the present file. */
 enum stamp_match {
     STAMP_SAME,
-    STAMP_MAYBE, /* same mtime and size, but the content must be compared */
+    STAMP_MAYBE, /* mtime and size are equal, but the content must be compared */
     STAMP_DIFFERS,
 };
 
@@ -51,33 +52,34 @@ enum stamp_match {
 uint64_t stamp_time(const struct timespec *time);
 
 /**
- * Returns the stamp of the file or folder open as `fd` (-1: unknown file system) with this `st`,
- * without its content. Read the content afterwards: later changes are then detected, unless the
- * stamp is not settled. If the ctime is in the current tick of the kernel's clock, waits for the
- * next one.
+ * Returns the stamp, without content, of the file or folder that is open as `fd` (-1: unknown file
+ * system) and has this `st`. Read the content afterwards, so that changes during that are detected,
+ * unless the stamp is not settled. If the ctime is in the current tick of the kernel's clock, waits
+ * for the next tick.
  */
 struct stamp stamp_of(int fd, const struct stat *st);
 /** Returns the stamp of a path where nothing exists. */
 struct stamp stamp_absent(void);
-/** Returns a stamp of the type alone, to detect a file that has become a folder. */
+/** Returns a stamp of only the type, to detect a file that has become a folder. */
 struct stamp stamp_type(const struct stat *st);
 
-/** Compare a stamp with the current `st`, or NULL if nothing exists there. */
+/** Compare a stamp with the current `st`; NULL: nothing exists there. */
 enum stamp_match stamp_compare(const struct stamp *stamp, const struct stat *st);
 
-/** Returns one summand of the content of the folder open as `fd`, which is the sum over its entries
- * except "." and "..". Hashes the name and the type, and stats the entry only if readdir() did not
+/** Returns an entry's hash. The content of a folder is the sum over its entries except "." and
+ * "..". The hash covers the name and the type; the entry is only stat'ed if readdir() did not
  * return its type. Links are not followed. */
 uint64_t stamp_hash_entry(int fd, const struct dirent *entry);
 /** Returns the content of a file with these bytes; never 0. */
 uint64_t stamp_hash_bytes(const void *bytes, size_t len);
 
-/** Read all of an open file with this `st`, NUL-terminated, malloc; sets its stamp with its
- * content. 0, -ENOMEM, -ENODATA it has become shorter, or another -errno. */
+/** Read all of an open file with this `st` into `*text` (malloc, NUL-terminated), and set its
+ * stamp, with content. Returns 0; -ENOMEM; -ENODATA if the file has become shorter; or another
+ * -errno. */
 int stamp_read(int fd, const struct stat *st, char **text, struct stamp *ret);
 
 /** Returns whether the file or folder at this path of the scope is unchanged. Reads it only if its
- * times do not show that and the stamp has a content. */
+ * times leave that open and the stamp has a content. */
 bool stamp_holds(const struct scope *scope, const char *path, const struct stamp *stamp);
 
 #endif

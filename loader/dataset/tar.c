@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tar.c - "tar:ARCHIVES": WebDataset archives, read in place.
+/* tar.c - implements "tar:ARCHIVES": WebDataset archives, read in place.
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
  * globs (pattern.h). The members of a sample are consecutive and have the same key: their path up
@@ -21,8 +21,8 @@
  * several threads, one archive per turn; after that, a sample is one pread() at its offset.
  * Descriptors of archives are kept open, up to a quarter of the process's limit.
  *
- * Errors are reported when the data set is opened, while they can still be fixed: archives that are
- * truncated or damaged, samples without a label, duplicate names. */
+ * Truncated or damaged archives, samples without a label, and duplicate names are reported when the
+ * data set is opened, while they can still be fixed. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -48,12 +48,12 @@
 #include "loader/dataset/tar_reader.h"
 
 enum {
-    CLASSES_MAX = 1 << 24,     /* in classes.txt */
+    CLASSES_MAX = 1 << 24,     /* the most classes in classes.txt */
     CLASS_NAME_MAX = 255,      /* bytes */
-    LABEL_BYTES_MAX = 1 << 20, /* of the member that contains a label */
+    LABEL_BYTES_MAX = 1 << 20, /* the most bytes of a member that contains a label */
     CLASSES_FILE_MAX = 1 << 28,
     FLAG_SPARSE = 1, /* indexed sample: `where` is the offset of its header */
-    FLAG_LINK = 2,   /* during a scan: `where` is the offset of its target's name */
+    FLAG_LINK = 2,   /* during a scan: `where` is the offset of the target's name */
 };
 
 static const char classes_file[] = "classes.txt";
@@ -68,11 +68,11 @@ enum label_from {
     FROM_ANY
 };
 
-/* The settings of a data set; dataset->state. */
+/* The settings of a data set: the type of dataset->state. */
 struct tar_set {
     enum label_from from;
-    const char *field;  /* FROM_JSON, FROM_ANY */
-    char extension[64]; /* of the label's member, if `from` is one type */
+    const char *field;  /* with FROM_JSON and FROM_ANY */
+    char extension[64]; /* extension of the label's member, if `from` is one type */
     bool no_images;     /* image=none: each key is a sample */
 };
 
@@ -83,9 +83,9 @@ struct tar_group {
     bool any;
     char image[64];   /* the image's extension; "": none yet */
     char dotted[128]; /* a member with a dot before the extension of an image; "": none */
-    bool several;     /* there are more of these, with other extensions */
+    bool several;     /* there are such members with several extensions */
     struct index_sample sample;
-    char *name; /* of the image */
+    char *name; /* name of the image */
     struct {
         bool there;
         char *text; /* NUL-terminated */
@@ -107,7 +107,7 @@ struct written {
     size_t len;
     enum label_source source;
     bool may_be_name;
-    char what[200]; /* the member */
+    char what[200]; /* names the member */
     struct json_value json;
 };
 
@@ -127,7 +127,7 @@ static void trim(const char **text, size_t *len)
     }
 }
 
-/* Reject text that cannot even be the name of a class. */
+/* Reject text that cannot be a label of any kind. */
 static int check_written(const struct written *w, struct plenum_error *err)
 {
     if (w->len > 0 && w->len <= CLASS_NAME_MAX && !memchr(w->text, 0, w->len))
@@ -154,7 +154,7 @@ static int label_of_json(const char *text, size_t len, const char *field, struct
     return 0;
 }
 
-/* The label is the last folder of a member's path. */
+/* Get the label from the last folder of a member's path. */
 static int label_of_folder(const char *name, struct written *ret, struct plenum_error *err)
 {
     const char *end = strrchr(name, '/'), *begin = end;
@@ -172,7 +172,7 @@ static int label_of_folder(const char *name, struct written *ret, struct plenum_
     return 0;
 }
 
-/* The extension of the member that contains a label of this type. */
+/* Returns the extension of the member that contains a label of this type. */
 static const char *extension_of(const struct tar_set *set, enum label_from from)
 {
     static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
@@ -231,7 +231,8 @@ static const struct tar_set *set_of(const struct archive *a)
     return a->dataset->state;
 }
 
-/* Text beside images is often a caption, so it is a class name only if the settings say so. */
+/* Reject a name as a label. Text beside images is often a caption, so it is a class name only if
+ * the settings say so. */
 static int refuse_name(const struct written *w, struct plenum_error *err)
 {
     return error_set(err, -EBADMSG,
@@ -337,7 +338,8 @@ static int add_image(struct archive *a, struct tar_group *g, const struct tar_me
     return 0;
 }
 
-/* Extend a sample without an image: its name is its key, its bytes are those of all its members. */
+/* Extend a sample without an image. Its name is its key, and its bytes are those of all its
+ * members. */
 static int add_to_sample(struct archive *a, struct tar_group *g, const struct tar_member *m)
 {
     assert(g->any && g->files > 0);
@@ -463,7 +465,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
                      part->names + s->name, target);
 }
 
-/* Once all samples are known: check for duplicate names, and resolve links. */
+/* Check for duplicate names, and resolve links, once all samples are known. */
 static int check_names(struct archive *a)
 {
     struct index_builder *part = &a->builder;
@@ -543,7 +545,8 @@ static int scan_archive(struct archive *a)
 
 /* --- all archives --- */
 
-/* Read classes.txt: 0 with its text and its stamp; a NULL text if there is none. */
+/* Read classes.txt. Returns 0 with its text and stamp; the text is NULL if there is no such
+ * file. */
 static int read_class_names(const struct dataset *d, char **text, struct stamp *stamp,
                             struct plenum_error *err)
 {
@@ -732,8 +735,7 @@ static void tar_release(struct dataset *d)
     free(d->state);
 }
 
-/* Is it the name of an archive? That includes compressed archives, which are rejected with a
- * hint. */
+/* Is this the name of an archive? Compressed archives count: they are rejected with advice. */
 static bool has_archive_name(const char *path)
 {
     static const char *const ends[] = {".tar",     ".tgz",     ".txz",    ".tbz2",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_fields.c - finds the fields of samples in archives: all headers are read again, and each
- * group of members is matched with its sample in the index by the name of its image, or by its key
- * if samples have no image. */
+/* tar_fields.c - finds the fields of samples in archives. All headers are read again, and each
+ * group of members is matched with its sample in the index: by the name of its image, or by its key
+ * if samples have no images. */
 #include "config.h"
 
 #include "loader/dataset/tar_fields.h"
@@ -19,7 +19,7 @@
 #include "loader/dataset/archive.h"
 #include "loader/dataset/skipped.h"
 
-/* The search in all archives; one turn per archive. */
+/* The state of searching all archives, with one turn per archive. */
 struct finding {
     const struct dataset *dataset;
     const struct dataset_options *options;
@@ -94,8 +94,8 @@ static bool is_named(const struct dataset *d, uint32_t sample, const char *name,
     return strlen(own) == len && memcmp(own, name, len) == 0;
 }
 
-/* Add a member to the group, or start the next group with it. `next` is the sample whose image
- * comes next. */
+/* Add a member to the group, or start the next group with it. `next` is the sample whose image is
+ * expected next. */
 static int add_member(struct finding *f, struct field_group *g, const struct tar_member *m,
                       uint32_t *next, uint32_t end)
 {
@@ -170,7 +170,7 @@ static int find_in_archive(void *arg, uint64_t turn, unsigned thread)
     (void)thread;
     if (first == end)
         return 0;
-    if (f->options->again) { /* only files are scanned again */
+    if (f->options->again) { /* only archives that are files are scanned again */
         source = source_of_file(scope_open(&d->scope, index_name(&d->index, c->name), 0));
         r = source.fd < 0 ? source.fd : 0;
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_fields.h - members of archives that belong to an image. */
+/* tar_fields.h - finds and reads the members of an archive that are fields of a sample. */
 #ifndef LOADER_DATASET_TAR_FIELDS_H
 #define LOADER_DATASET_TAR_FIELDS_H
 
@@ -14,11 +14,11 @@ struct tar_name {
     size_t key_len;   /* length of the key, a prefix of `name` */
 };
 
-/** Split a name; with `by_folder` the key is the whole name. False: it does not belong to a
- * sample. */
+/** Split a member's name; with `by_folder` the key is the whole name. False: the member does not
+ * belong to a sample. */
 bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name *ret);
 
-/** struct format's find_fields and read_field. */
+/** These implement struct format's find_fields and read_field. */
 int tar_find_fields(const struct dataset *dataset, const struct dataset_options *options,
                     struct field_place *places, struct plenum_error *err);
 int tar_read_field(const struct dataset *dataset, const struct index_sample *sample,

@@ -2,9 +2,9 @@
 /* tar_reader.c - reads the members of a tar archive with libarchive.
  *
  * libarchive reads all kinds of tar archives: ustar, pax, GNU's long names and sparse files,
- * numbers in base 256, the format of 1979. Here it reads through a small window by pread(), because
- * only headers are needed; the bytes of members are skipped. In a store each window is a request,
- * so there it is larger where members are small.
+ * numbers in base 256, and the format of 1979. Here it reads through a small window by pread(),
+ * because only headers are needed; the bytes of members are skipped. In a store, each window is a
+ * request, so the window is larger there while members are small.
  *
  * This file adds what libarchive lacks: the offset of a member's bytes, and detection of archives
  * that are truncated after a member or have data after their end mark. */
@@ -26,8 +26,9 @@
 
 enum {
     WINDOW = 4096,          /* enough for the headers between two images, and a label */
-    WINDOW_MAX = 256 << 10, /* of objects, while members are small */
-    SMALL = 64 << 10,       /* bytes that cost less than another request */
+    WINDOW_MAX = 256 << 10, /* the window in objects, while members are small */
+    /* Members up to this size are small: reading them costs less than another request. */
+    SMALL = 64 << 10,
     BLOCK = 512,
     HEADERS = 16384, /* the most headers of a member that is not sparse */
     TAIL = 1 << 20,  /* bytes after the end mark that are checked */
@@ -39,15 +40,15 @@ struct tar_reader {
     uint64_t begin, at, size; /* offsets in the file */
     uint64_t window_at;       /* offset of the window in the file */
     size_t window_len;
-    uint64_t next;           /* required offset of the next header, or 0 after a sparse member */
+    uint64_t next;           /* offset that the next header must have, or 0 after a sparse member */
     int code;                /* -errno of a failed read */
-    struct plenum_error why; /* of an object */
+    struct plenum_error why; /* the error, if it is about an object */
     uint64_t skipped;        /* bytes before the window that were not read */
-    size_t cap;              /* of the window */
+    size_t cap;              /* size of the window */
     uint8_t window[];
 };
 
-/* How much to read at once. */
+/* Returns how much to read at once. */
 static size_t window_of(const struct tar_reader *t)
 {
     bool is_far = !t->source.object || t->skipped >= SMALL || t->at == t->begin;
@@ -76,7 +77,7 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
     return (ssize_t)n;
 }
 
-/* Skip bytes; the next read detects an offset beyond the end. */
+/* Skip bytes. If that leads beyond the end, the next read detects it. */
 static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
 {
     struct tar_reader *t = data;
@@ -108,7 +109,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
                      text ? text : "its structure is invalid");
 }
 
-/* The program that compressed a file, by its first bytes, or NULL. */
+/* Returns the program that compressed a file, by its first bytes, or NULL. */
 static const char *compressed_by(const uint8_t *bytes, size_t len)
 {
     static const struct {
@@ -192,7 +193,7 @@ void tar_reader_close(struct tar_reader *t)
     free(t);
 }
 
-/* Is everything in [at, end) zero? */
+/* Check that all bytes in [at, end) are zero. */
 static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct plenum_error *err)
 {
     assert(at <= end && end <= t->size);
@@ -217,7 +218,7 @@ static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct p
     return 0;
 }
 
-/* At the end: is there an end mark, and nothing after it? */
+/* Check, at the end, that there is an end mark and nothing after it. */
 static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err)
 {
     if (at > t->size || t->size - at < BLOCK)
@@ -228,13 +229,13 @@ static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err
     return check_zeros(t, at, min_u64(t->size, at + TAIL), err);
 }
 
-/* Do its headers contain anything that could mean a sparse file? */
+/* Could the member with these headers be a sparse file? */
 static bool may_have_holes(const uint8_t *bytes, size_t len)
 {
     for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {
         const uint8_t *h = bytes + at;
 
-        /* Its type; or the GNU format with a sparse map or a real size. */
+        /* A sparse file has this type, or is in the GNU format with a sparse map or a real size. */
         if (h[156] == 'S' || (memcmp(h + 257, "ustar  ", 8) == 0 && (h[386] != 0 || h[483] != 0)))
             return true;
     }
@@ -242,7 +243,8 @@ static bool may_have_holes(const uint8_t *bytes, size_t len)
            (memmem(bytes, len, "GNU.sparse", 10) || memmem(bytes, len, "SUN.holesdata", 13));
 }
 
-/* Is the member sparse, so that its bytes are not contiguous? 1, 0 or an error. */
+/* Find whether the member is sparse, so that its bytes are not contiguous. Returns 1, 0 or an
+ * error. */
 static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
                           struct plenum_error *err)
 {

@@ -21,17 +21,17 @@ struct tar_written {
  *
  * The archive depends only on names and bytes: it contains no times, users or modes.
  *
- * 0 or -errno with `err` set.
+ * Returns 0, or -errno with `err` set.
  */
 int tar_writer_create(const char *path, struct tar_writer **ret, struct plenum_error *err);
 
-/** Add a file. The name may contain any bytes except NUL, and have any length. 0 or -errno with
- * `err` set. */
+/** Add a file. The name may contain any bytes except NUL, and have any length. Returns 0, or
+ * -errno with `err` set. */
 int tar_writer_add(struct tar_writer *writer, const char *name, const void *bytes, size_t len,
                    struct plenum_error *err);
 
-/** Write the end mark and sync the file to storage. The writer must still be destroyed. 0 or -errno
- * with `err` set. */
+/** Write the end mark and sync the file to storage. The writer must still be destroyed. Returns 0,
+ * or -errno with `err` set. */
 int tar_writer_finish(struct tar_writer *writer, struct tar_written *ret, struct plenum_error *err);
 
 /** NULL is ignored. The file is not removed. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* tfrecord.c - "tfrecord:FILES": TensorFlow record files, with one tf.train.Example per record.
+/* tfrecord.c - implements "tfrecord:FILES": TensorFlow record files, with one tf.train.Example per
+ * record.
  *
  *     u64 length | masked CRC of the 8 bytes | length bytes | masked CRC of these bytes
  *     (little-endian)
  *
  * During indexing, every record is read once, its checksum is verified, and its Example is parsed
  * by protobuf-c. The index stores the offset of the record and the place of the encoded image in
- * it, so reading a sample parses nothing. It does verify the checksum again: a bit that has flipped
- * since, in storage or in transit, results in a bad sample instead of a wrong image.
+ * it, so reading a sample needs no parsing. The checksum is verified again, so that a bit that has
+ * flipped in storage or in transit results in a bad sample instead of a wrong image.
  *
  * A record whose data has a wrong checksum is a bad sample. If a length is damaged or the file is
  * truncated, the next record cannot be found, and the data set is rejected. */
@@ -57,8 +58,8 @@ static uint64_t get_u64(const uint8_t *p)
     return v;
 }
 
-/* The masked CRC: a CRC of data that contains CRCs is weak, so TensorFlow stores it rotated, with a
- * constant added. */
+/* Returns the masked CRC: rotated, with a constant added. TensorFlow stores CRCs in this form,
+ * because a CRC of data that contains CRCs is weak. */
 static uint32_t mask(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -80,8 +81,8 @@ struct record_reader {
     size_t at, have, cap;     /* bytes[at ... have) are read but not yet consumed */
 };
 
-/* Return the next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next
- * call.
+/* Get the next `len` bytes, which the file is known to have. Returns 0, with `*ret` valid until the
+ * next call.
  */
 static int reader_need(struct record_reader *r, size_t len, const uint8_t **ret)
 {
@@ -122,7 +123,7 @@ static int reader_need(struct record_reader *r, size_t len, const uint8_t **ret)
 /* Limits the memory of one Example to what a sensible Example of its size needs. */
 struct budget {
     size_t left;
-    bool memory_is_short; /* the loader is out of memory; any other failure is the record's */
+    bool memory_is_short; /* the loader is out of memory; otherwise the record is at fault */
 };
 
 static void *budget_alloc(void *data, size_t size)
@@ -144,7 +145,7 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
-/* Maximum memory for an Example of `len` bytes. */
+/* Returns the most memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
     assert(len <= RECORD_MAX);
@@ -185,7 +186,7 @@ static const Example__Feature *find(const Example__Example *example, const char 
     return NULL;
 }
 
-/* The value of a feature with exactly one bytes value, or NULL. */
+/* Returns the value of a feature with exactly one bytes value, or NULL. */
 static const ProtobufCBinaryData *one_bytes(const Example__Feature *feature)
 {
     if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_BYTES_LIST ||
@@ -210,8 +211,8 @@ static const char *list_features(const Example__Example *example, char *ret, siz
     return ret[0] ? ret : "none";
 }
 
-/* Find the image in its record: protobuf-c returns a copy, so search for its first bytes. Any equal
- * bytes will do. */
+/* Find the image in its record. protobuf-c returns a copy, so we search for equal bytes, by the
+ * first ones. */
 static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
 {
     const uint8_t *p = data, *end = data + len;
@@ -230,10 +231,10 @@ static const uint8_t *find_bytes(const uint8_t *data, size_t len, const Protobuf
 }
 
 struct keys {
-    const char *image, *label, *name; /* label NULL: all labels are 0 */
+    const char *image, *label, *name; /* if label is NULL, all labels are 0 */
 };
 
-/* The names of features from the data set's settings, or TensorFlow's usual names. */
+/* Returns the names of features from the data set's settings, or TensorFlow's usual names. */
 static struct keys keys_of(const struct dataset *d)
 {
     return (struct keys){.image = dataset_setting(d, "image", "image/encoded"),
@@ -243,7 +244,7 @@ static struct keys keys_of(const struct dataset *d)
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
-/* Print the value of a feature with exactly one number: the length of the text, or 0. */
+/* Print the value of a feature with exactly one number. Returns the length of the text, or 0. */
 static size_t print_number(const Example__Feature *feature, char *ret, size_t size)
 {
     if (feature && feature->kind_case == EXAMPLE__FEATURE__KIND_INT64_LIST &&
@@ -255,7 +256,7 @@ static size_t print_number(const Example__Feature *feature, char *ret, size_t si
     return 0;
 }
 
-/* Add the label as text, whatever its type; -EINVAL: there is none. */
+/* Add the label as text, whatever its type. Returns -EINVAL if there is none. */
 static int64_t add_label(struct archive *a, const Example__Feature *feature, uint64_t offset)
 {
     const ProtobufCBinaryData *text = one_bytes(feature);
@@ -445,7 +446,7 @@ static int scan_file(struct archive *a)
     return r;
 }
 
-/* Append the files to each other, then settle their labels. */
+/* Append the files, then settle their labels. */
 static int merge(struct archive *files, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
@@ -482,13 +483,13 @@ static void pieces_fini(struct record_pieces *p)
         free(p->after);
 }
 
-/* The bytes of a record that are read in one call: up to TAIL of them after the image. */
+/* Returns how many bytes of a record are read in one call: up to TAIL bytes after the image. */
 static uint64_t piece_bytes(const struct index_sample *s)
 {
     return (uint64_t)HEADER + s->extra + s->len + TAIL;
 }
 
-/* Read the pieces of a record from a file: the number of bytes, or -errno. */
+/* Read the pieces of a record from a file. Returns the number of bytes, or -errno. */
 static int64_t read_file_pieces(int fd, const struct index_sample *s, struct iovec iov[4])
 {
     uint64_t at = s->where;
@@ -498,7 +499,7 @@ static int64_t read_file_pieces(int fd, const struct index_sample *s, struct iov
         return errno == EINTR ? -EAGAIN : -errno;
     if ((uint64_t)got >= piece_bytes(s) - TAIL)
         return got;
-    for (int i = 0; i < 3; i++) { /* the file system returned less at once */
+    for (int i = 0; i < 3; i++) { /* the file system returned fewer bytes than requested */
         int r = io_pread_all(fd, iov[i].iov_base, iov[i].iov_len, at);
 
         if (r < 0)
@@ -508,7 +509,7 @@ static int64_t read_file_pieces(int fd, const struct index_sample *s, struct iov
     return (int64_t)(at - s->where);
 }
 
-/* Like read_file_pieces(), from an object: one request. */
+/* Like read_file_pieces(), but from an object, with one request. */
 static int64_t read_object_pieces(const struct source *source, const struct index_sample *s,
                                   struct iovec iov[4], struct plenum_error *err)
 {
@@ -656,7 +657,7 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
     int n;
 
     if (e->key.len >= sizeof(key) || (e->key.len > 0 && memchr(e->key.data, '\0', e->key.len)))
-        return; /* a field cannot name it */
+        return; /* such a name cannot be requested as a field */
     (void)snprintf(key, sizeof(key), "%.*s", (int)e->key.len, (const char *)e->key.data);
     if (f && f->kind_case == EXAMPLE__FEATURE__KIND_BYTES_LIST)
         for (size_t i = 0; i < f->bytes_list->n_value; i++)
@@ -672,7 +673,8 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
                   number_print((double)f->float_list->value[i], 9, text, sizeof(text)), true);
 }
 
-/* Read the data of a whole record, malloc: 0, -EBADMSG a checksum is wrong, or another -errno. */
+/* Read the data of a whole record (malloc). Returns 0, -EBADMSG if a checksum is wrong, or another
+ * -errno. */
 static int read_record(const struct source *source, const struct index_sample *sample,
                        uint8_t **ret, uint64_t *ret_len, struct plenum_error *err)
 {
@@ -705,8 +707,9 @@ fail:
 }
 
 /* Parsing takes many times the memory of the record. To keep the memory of a loader independent of
- * its number of reading threads, they take turns to parse records larger than LARGE. The lock is
- * taken after reading, so storage that hangs does not block other threads. Innermost lock. */
+ * the number of its reading threads, these take turns in parsing records larger than LARGE. The
+ * lock is taken after reading, so storage that hangs does not block other threads. Innermost
+ * lock. */
 static struct lock large_record = LOCK_INITIALIZER;
 
 /* Call `field` for each feature of an Example except its image. */
@@ -730,7 +733,8 @@ static void note_memory(struct field_memory *memory, size_t len, const struct bu
     memory->turn = max_u64(memory->turn, len > LARGE ? parsed : 0);
 }
 
-/* Returns 0, -ENOMEM, or -EBADMSG if the data are not an Example. */
+/* Parse an Example and pass its fields on. Returns 0, -ENOMEM, or -EBADMSG if the data is not an
+ * Example. */
 static int parse_fields(const struct dataset *dataset, const uint8_t *data, size_t len,
                         dataset_field *field, void *arg, struct field_memory *memory)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* thrift.c - Thrift's compact protocol: integers are zigzag varints, and a field's head has the
- * difference to the previous field's number in its upper four bits, and its type in the lower. */
+/* thrift.c - reads Thrift's compact protocol. Integers are zigzag varints. A field's head has the
+ * difference from the previous field's number in its upper four bits, and the type in its lower
+ * four. */
 #include "config.h"
 
 #include "loader/dataset/thrift.h"
@@ -10,7 +11,7 @@
 #include "loader/dataset/bit_packed.h"
 
 enum {
-    DEPTH_MAX = 32,  /* of values that are skipped */
+    DEPTH_MAX = 32,  /* nesting of skipped values */
     VARINT_MAX = 10, /* bytes */
     LONG = 15,       /* the size of a list follows as a varint */
 };
@@ -21,7 +22,7 @@ static void fail(struct thrift *t)
     t->at = t->end;
 }
 
-/* The bytes have ended. */
+/* Set the error that the bytes have ended. */
 static void fail_cut(struct thrift *t)
 {
     t->cut = t->cut || !t->bad;
@@ -122,14 +123,14 @@ bool thrift_struct(struct thrift *t, const struct thrift_field *f)
     return !t->bad;
 }
 
-/* The head of a list: its elements' type and their number. */
+/* Take the head of a list. Sets the elements' type and returns their number. */
 static size_t take_list(struct thrift *t, enum thrift_type *type)
 {
     uint8_t head = take_byte(t);
     uint64_t count = head >> 4 == LONG ? take_varint(t) : head >> 4;
 
     *type = head & 0x0f;
-    if (count > bytes_left(t)) /* each element takes at least a byte */
+    if (count > bytes_left(t)) /* each element takes at least one byte */
         fail_cut(t);
     return t->bad ? 0 : (size_t)count;
 }
@@ -178,7 +179,7 @@ static void skip_map(struct thrift *t, unsigned depth)
     }
 }
 
-/* A boolean is part of a field's head, but takes a byte in a list. */
+/* Skip a value. A boolean is part of a field's head, but takes a byte in a list. */
 static void skip_value(struct thrift *t, enum thrift_type type, bool in_list, unsigned depth)
 {
     if (depth == DEPTH_MAX)

@@ -40,18 +40,20 @@ struct thrift_field {
     enum thrift_type type;
 };
 
-/** Read the head of the next field. False at the end of the struct, or after an error. */
+/** Read the head of the next field. Returns false at the end of the struct, or after an error. */
 bool thrift_next(struct thrift *t, struct thrift_field *f);
-/** The field's value, which must be an integer. */
+/** Returns the field's value, which must be an integer. */
 int64_t thrift_int(struct thrift *t, const struct thrift_field *f);
-/** The field's value, which must be a boolean. */
+/** Returns the field's value, which must be a boolean. */
 bool thrift_bool(struct thrift *t, const struct thrift_field *f);
-/** The field's value, which must be a string or bytes. Borrowed; returns its length. */
+/** Set `*ret` to the field's value (borrowed), which must be a string or bytes, and return its
+ * length. */
 size_t thrift_binary(struct thrift *t, const struct thrift_field *f, const uint8_t **ret);
-/** Is the field's value a struct? If so, read it with thrift_next(). Otherwise it is bad. */
+/** Check that the field's value is a struct, to be read with thrift_next(). Otherwise `bad` is
+ * set. */
 bool thrift_struct(struct thrift *t, const struct thrift_field *f);
-/** Begin the field's value, which must be a list of elements of this type; returns their number.
- * Each takes at least one byte, so it is at most the number of remaining bytes. */
+/** Begin the field's value, which must be a list of elements of this type, and return their number.
+ * Each element takes at least one byte, so the number is at most that of the remaining bytes. */
 size_t thrift_list(struct thrift *t, const struct thrift_field *f, enum thrift_type type);
 /** Skip a value of any type. */
 void thrift_skip(struct thrift *t, enum thrift_type type);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unpack.c - snappy's raw format is decoded here; libzstd and zlib decode the others, if the build
- * has them. */
+/* unpack.c - decompresses blocks. snappy's raw format is decoded here; libzstd and zlib decode the
+ * others, if the build has them. */
 #include "config.h"
 
 #include "loader/dataset/unpack.h"
@@ -59,8 +59,9 @@ int unpack_check(enum unpack_codec codec, struct plenum_error *err)
 
 bool unpack_is_possible(enum unpack_codec codec, uint64_t packed_len, uint64_t len)
 {
-    /* snappy: 64 bytes for a copy of 3; deflate: 258 for 2 bits; lz4: 255 for a byte of a length;
-     * zstd: a block of 128 KiB for a header of 3 bytes and one that is repeated */
+    /* The largest ratio that each format can reach. snappy: 64 bytes for a copy of 3 bytes;
+     * deflate: 258 bytes for 2 bits; lz4: 255 bytes for one byte of a length; zstd: a block of 128
+     * KiB for a header of 3 bytes and one repeated byte. */
     static const uint32_t most[UNPACK_CODECS] = {[UNPACK_SNAPPY] = 22,
                                                  [UNPACK_GZIP] = 1032,
                                                  [UNPACK_LZ4] = 255,
@@ -79,7 +80,7 @@ struct snappy {
     size_t len, have;
 };
 
-/* A little-endian integer of `count` bytes, at most 4. */
+/* Take a little-endian integer of `count` bytes, at most 4. */
 static bool take(struct snappy *s, unsigned count, uint32_t *ret)
 {
     uint32_t value = 0;
@@ -93,7 +94,7 @@ static bool take(struct snappy *s, unsigned count, uint32_t *ret)
     return true;
 }
 
-/* The length of the output comes first, as a varint. */
+/* Take the length of the output, which comes first, as a varint. */
 static bool take_length(struct snappy *s, uint64_t *ret)
 {
     uint32_t byte = 0x80;
@@ -121,7 +122,7 @@ static bool put_literal(struct snappy *s, uint8_t tag)
     return true;
 }
 
-/* Copy bytes of the output, which may overlap with those that are written. */
+/* Copy earlier bytes of the output. They may overlap with the bytes that are written. */
 static bool put_copy(struct snappy *s, uint8_t tag)
 {
     static const unsigned offset_bytes[] = {0, 1, 2, 4};
@@ -164,7 +165,7 @@ static int unpack_snappy(const struct unpack_block *b)
 /* ---- the libraries ---- */
 
 #ifdef HAVE_ZLIB
-/* A block may be several gzip streams, one after the other. */
+/* Decompress a block, which may consist of several gzip streams. */
 static int inflate_all(z_stream *z, const struct unpack_block *b)
 {
     int r;

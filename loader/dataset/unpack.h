@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-/** Compression, with the numbers that Parquet uses. */
+/** The compression formats, with Parquet's numbers. */
 enum unpack_codec {
     UNPACK_NONE = 0,
     UNPACK_SNAPPY = 1,
@@ -22,18 +22,17 @@ enum unpack_codec {
     UNPACK_CODECS,
 };
 
-/** "zstd" and so on. */
+/** Returns the name of a codec: "zstd" and so on. */
 const char *unpack_name(enum unpack_codec codec);
 
-/** Can this build decompress it? 0, or -EOPNOTSUPP with `err` set to "it is compressed with lzo,
- * which ...". */
+/** Check that this build can decompress a codec. Returns 0, or -EOPNOTSUPP with `err` set to "it is
+ * compressed with lzo, which ...". */
 int unpack_check(enum unpack_codec codec, struct plenum_error *err);
 
 enum { UNPACK_MAX = 1 << 30 }; /* bytes of a block, decompressed */
 
-/** Can a compressed block of `packed_len` bytes have `len` bytes when it is decompressed? Each
- * format has a limit, so a header that claims more is damaged; check it before memory is
- * allocated. */
+/** Can a compressed block of `packed_len` bytes have `len` decompressed bytes? Each format has a
+ * maximum ratio, so a header that claims more is damaged. Check this before allocating memory. */
 bool unpack_is_possible(enum unpack_codec codec, uint64_t packed_len, uint64_t len);
 
 /** A compressed block, and room for exactly the decompressed bytes. */
@@ -45,8 +44,8 @@ struct unpack_block {
 };
 
 /**
- * Decompress a block: 0; -EBADMSG it is damaged or has another size; -EOPNOTSUPP unpack_check()
- * rejects it; -ENOMEM.
+ * Decompress a block. Returns 0; -EBADMSG if it is damaged or has another size; -EOPNOTSUPP if
+ * unpack_check() rejects the codec; or -ENOMEM.
  */
 int unpack(enum unpack_codec codec, const struct unpack_block *block);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* weighing.c - integer weights. Rules about classes use integer roots, and real numbers are scaled
- * by one division in double precision, which IEEE 754 defines exactly: all loaders get the same. */
+/* weighing.c - computes integer weights. Rules about classes use integer roots, and real numbers
+ * are scaled by one division in double precision, which IEEE 754 defines exactly, so all loaders
+ * get equal weights. */
 #include "config.h"
 
 #include "loader/dataset/weighing.h"
@@ -29,7 +30,7 @@ static uint32_t sample_of(const struct weighing *of, uint32_t i)
 
 /* ---- classes ---- */
 
-/* A weight by the number of samples of its class. */
+/* Returns the weight of a sample from the number of samples of its class. */
 typedef uint64_t class_weight(const struct weighing *of, uint64_t count, const uint64_t *arg);
 
 static uint64_t inverse(const struct weighing *of, uint64_t count, const uint64_t *arg)
@@ -47,7 +48,8 @@ static uint64_t inverse_root(const struct weighing *of, uint64_t count, const ui
                       : sqrt_product((uint64_t)(((unsigned __int128)1 << 64) / count), 1);
 }
 
-/* sqrt(t / f), at least 1: LVIS' repeat factor of a class with the share f of all samples. */
+/* Returns LVIS' repeat factor of a class with the share f of all samples: sqrt(t / f), at least
+ * 1. */
 static uint64_t lvis_factor(const struct weighing *of, uint64_t count, const uint64_t *threshold)
 {
     unsigned __int128 x =
@@ -82,13 +84,13 @@ static int weigh_classes(const struct weighing *of, class_weight *weight, const 
 
 /* ---- classes of boxes ---- */
 
-/* The classes of all boxes: first counted, then looked up. */
+/* The classes of all boxes, which are first counted, then looked up. */
 struct boxed {
-    const uint32_t *place; /* [samples]: 1 + the place among the members; 0: it is none */
-    uint64_t *count;       /* [cap], by class */
+    const uint32_t *place; /* [samples]: 1 + the place among the members; 0: not a member */
+    uint64_t *count;       /* [cap]: one per class */
     size_t cap;
     uint64_t *weights;
-    bool counts; /* the first pass */
+    bool counts; /* true in the first pass */
 };
 
 static bool seen_before(const struct plenum_box *boxes, uint32_t i)
@@ -161,7 +163,7 @@ static int weigh_boxes(const struct weighing *of, const char *source, const uint
     return r;
 }
 
-/* T or T:SOURCE. */
+/* Evaluate "T" or "T:SOURCE". */
 static int weigh_lvis(const struct weighing *of, const char *rest, uint64_t *weights,
                       struct plenum_error *err)
 {
@@ -193,7 +195,7 @@ static int take_number(void *arg, uint32_t sample, const void *value, uint32_t l
     struct numbers *numbers = arg;
 
     (void)err;
-    numbers->values[sample] = -1; /* a sample without a number is refused if it is a member */
+    numbers->values[sample] = -1; /* a member without a number is rejected later */
     if (value && len == sizeof(float))
         memcpy(&numbers->values[sample], value, sizeof(float));
     return 0;
@@ -247,7 +249,7 @@ static int read_file(struct numbers *numbers, const char *path, struct plenum_er
     return r;
 }
 
-/* Make integers of the members' numbers: repetitions in 1/65536, or shares of the largest. */
+/* Convert the members' numbers to integers: repetitions in 1/65536, or shares of the largest. */
 static int scale(const struct numbers *numbers, bool repeats, uint64_t *weights,
                  struct plenum_error *err)
 {
@@ -276,7 +278,7 @@ static int scale(const struct numbers *numbers, bool repeats, uint64_t *weights,
     return 0;
 }
 
-/* file:PATH, column:NAME or json.NAME. */
+/* Evaluate "file:PATH", "column:NAME" or "json.NAME". */
 static int weigh_numbers(const struct weighing *of, const char *rule, bool repeats,
                          uint64_t *weights, struct plenum_error *err)
 {

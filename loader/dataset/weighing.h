@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weighing.h - the weights of a set's samples, by a rule of a plan: integers, the same everywhere.
+/* weighing.h - computes the weights of a set's samples by a rule of a plan. They are integers, and
+ * equal on every machine.
  */
 #ifndef LOADER_DATASET_WEIGHING_H
 #define LOADER_DATASET_WEIGHING_H
@@ -15,7 +16,7 @@ struct weighing {
     const uint32_t *member; /* [n]; NULL: all */
     uint32_t n;
     const struct relabel *relabel;         /* new classes, or NULL */
-    const struct dataset_options *options; /* that the data set was opened with */
+    const struct dataset_options *options; /* the options that the data set was opened with */
 };
 
 /**
@@ -23,10 +24,10 @@ struct weighing {
  *
  * @param rule       "class", "class:1/2", "lvis:T", "lvis:T:SOURCE", "file:W.npy", "column:NAME" or
  *                   "json.NAME"; "repeat:" before one of the last three
- * @param positions  if the rule says how many positions a pass has, becomes that number; otherwise
- *                   it stays
- * Errors: -EINVAL the rule, a weight below 0, all weights 0, more or fewer weights than
- * samples, or sums beyond 2^63; those of the file system and of fields; -ENOMEM.
+ * @param positions  set to the number of positions of a pass, if the rule determines it; otherwise
+ *                   unchanged
+ * Errors: -EINVAL the rule is malformed, a weight is below 0, all weights are 0, there are more or
+ * fewer weights than samples, or sums exceed 2^63; those of the file system and of fields; -ENOMEM.
  */
 int weighing_make(const struct weighing *of, const char *rule, uint64_t *weights,
                   uint64_t *positions, struct plenum_error *err);

@@ -41,7 +41,7 @@ int absent_reader_create(bool (*knows)(const uint8_t *bytes, size_t len), const 
     if (!a)
         return -ENOMEM;
     *a = (struct absent_reader){
-        /* Nothing is ever read. */
+        /* open() always fails, so the other functions are never called. */
         .ops = {.knows = knows,
                 .open = absent_reader_open,
                 .close = absent_reader_close,

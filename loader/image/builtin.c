@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* builtin.c - written by tests/loader/image/make_builtin.c. Do not generate it again: the hashes in
- * selftest.c are of these bytes. */
+/* builtin.c - the built-in images, written by tests/loader/image/make_builtin.c. Do not generate
+ * this file again: the hashes in selftest.c belong to these bytes. */
 #include "config.h"
 
 #include "loader/image/builtin.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* encode.h - encodes pixels as an image file: for contact sheets, prepared data, sample data and
+/* encode.h - encodes pixels as image files, for contact sheets, prepared data, sample data and
  * tests. */
 #ifndef LOADER_IMAGE_ENCODE_H
 #define LOADER_IMAGE_ENCODE_H

@@ -8,9 +8,9 @@
  *     5: (y', x')      6: (y', H-1-x')      7: (W-1-y', H-1-x')      8: (W-1-y', x')
  *
  * that is: swap the coordinates from 5 on, then mirror x for 2, 3, 7, 8 and y for 3, 4, 6, 7 (EXIF
- * 2.32, tag 0x0112; the same as Pillow's ImageOps.exif_transpose).
+ * 2.32, tag 0x0112). Pillow's ImageOps.exif_transpose does this, too.
  *
- * The bytes are untrusted: every offset is checked before it is followed, and none is followed
+ * The bytes are untrusted: every offset is checked before it is followed, and no offset is followed
  * twice. */
 #include "config.h"
 

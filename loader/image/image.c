@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* image.c - from the bytes of a file to a sample in its slot.
+/* image.c - renders the bytes of a file as a sample in its slot.
  *
  *     bytes -> reader: header -> crop: what to show -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
@@ -7,9 +7,9 @@
  *
  * If nothing is resized, rows are copied instead.
  *
- * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
- * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
- * its rows are columns, or come from the bottom.
+ * Rows are processed in strips of a few rows, so that pixels stay in the processor's cache and a
+ * large image needs no more memory than a small one. Only an image that EXIF turns is collected
+ * first, because its stored rows are shown as columns, or in reverse order.
  *
  * With several views, the rows and columns that any of them needs are read, and each strip is
  * passed to all: each view has its own lane from the resize on. */
@@ -44,7 +44,8 @@
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 
-/* Buffer bytes kept from image to image, and those kept in lanes that an image does not use. */
+/* Bytes of buffers that are kept from image to image, and those kept in lanes that an image does
+ * not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
 
 static const struct {
@@ -232,7 +233,7 @@ static void push_view(struct lane *l, const uint8_t *rows, size_t pitch, uint32_
         resize_push(l->resize, rows, pitch, count);
 }
 
-/* Pass rows of a region, starting at its row `y`, to each view that needs some of them. */
+/* Pass rows of a region, from its row `y` on, to each view that needs some of them. */
 static void push_rows(struct image_decoder *d, uint32_t count, const struct rect *region,
                       uint32_t y, const struct image_rows *rows, uint32_t pixel)
 {
@@ -270,7 +271,7 @@ static int pass_rows(struct image_decoder *d, const struct opened *file, const s
     return 0;
 }
 
-/* Like pass_rows(), through d->turned. `seen` is the region after EXIF. */
+/* Like pass_rows(), but turns the rows in d->turned. `seen` is the region after EXIF. */
 static int pass_turned(struct image_decoder *d, const struct opened *file, const struct rect *seen,
                        uint32_t count, struct plenum_error *err)
 {
@@ -556,8 +557,8 @@ static bool junk_is_its_only_fault(struct image_decoder *d, const struct image_f
     return r == 0;
 }
 
-/* After -EBADMSG: add advice to the decoder's message, if there is any. The advice has been checked
- * to work. */
+/* Add advice to the decoder's message after -EBADMSG, if there is any. Advice is given only if it
+ * has been checked to work. */
 static int explain(struct image_decoder *d, const struct image_file *file, int r,
                    struct plenum_error *err)
 {
@@ -619,8 +620,8 @@ static size_t pixels_of(const struct image_view *view)
     return (size_t)view->pipeline->width * view->pipeline->height;
 }
 
-/* Render a mask like R and G of an image: its pipeline has the same crop, and uses the nearest
- * pixel. */
+/* Render a mask like the channels R and G of an image, by a pipeline with the image's crop and
+ * without interpolation. */
 static int render_mask(struct image_decoder *d, struct image_view *views, uint32_t count,
                        const struct image_file *file, struct plenum_error *err)
 {

@@ -16,7 +16,7 @@
 #include "common/order/philox.h"
 #include "common/pipeline/pipeline.h"
 
-/** The state that one thread needs to render images without allocating memory for each. Opaque.
+/** What one thread needs to render images without allocating memory for each image. Opaque.
  * Threads: one at a time. */
 struct image_decoder;
 
@@ -24,8 +24,8 @@ struct image_decoder;
  * How a sample's pixels are stored: [H][W][C] or [C][H][W].
  *
  * C is 3, or 4 with a last channel that holds the zero point: the number that represents 0.0 when
- * int8 is used without an offset, so that the channel adds nothing to a sum of products. That is 0
- * as int8, and 128 as uint8: int8 is uint8 - 128 in all channels.
+ * int8 is used without an offset, so that the channel adds nothing to a sum of products. The zero
+ * point is 0 as int8 and 128 as uint8, because int8 is uint8 - 128 in all channels.
  */
 struct image_store {
     enum plenum_dtype dtype;
@@ -62,7 +62,8 @@ static inline struct philox_block image_draw_words(const struct image_draw *draw
                          (uint32_t)draw->seed, (uint32_t)(draw->seed >> 32));
 }
 
-/** The part of a file that an image shows, in the orientation after EXIF: docs/pixels.md, 3.6. */
+/** The part of a file's picture that an image shows, in the orientation after EXIF: docs/pixels.md,
+ * 3.6. */
 struct image_shown {
     uint32_t height, width; /* size of the whole picture */
     float box[4];     /* left, top, right, bottom, in the picture's pixels; beyond it is padding */
@@ -92,12 +93,12 @@ struct image_info {
     const char *format;     /* "JPEG", "PNG", "WebP", "AVIF" or "PPM" (also for a PGM) */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF orientation, 1 ... 8; 1 if there is none */
-    bool progressive;       /* a JPEG of which any row needs all scans */
+    bool progressive;       /* a progressive JPEG: decoding any row needs all scans */
     size_t junk;            /* bytes before a JPEG's first scan that belong to no segment */
     uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; set by image_verify() */
 };
 
-/** Which decoder decodes JPEGs; the pixels are the same. */
+/** The choice of a JPEG decoder, which does not affect pixels. */
 enum image_jpeg {
     IMAGE_JPEG_AUTO,    /* Plenum's decoder, if it has loops for this kind of processor */
     IMAGE_JPEG_PLENUM,  /* Plenum's decoder */
@@ -108,8 +109,8 @@ enum image_jpeg {
  * A hint records where the tiles of one JPEG begin, so that only those under a crop are decoded.
  *
  * Only the decoder knows its format: a caller stores the bytes and passes them again with the same
- * file. A hint changes no pixel and no error. A hint of another file, or any other bytes, are
- * ignored, unless they were forged.
+ * file. A hint changes no pixel and no error. A hint of another file is ignored, and so are any
+ * other bytes, unless they were forged.
  */
 struct image_tiles {
     const uint8_t *hint; /* [len], or NULL if there is no hint yet */
@@ -121,7 +122,7 @@ struct image_tiles {
     size_t found_max; /* bytes of the hint once the whole image has been decoded */
 };
 
-/** Free `*ret` with image_decoder_destroy(). Returns 0 or -ENOMEM. */
+/** Create a decoder. Free it with image_decoder_destroy(). Returns 0 or -ENOMEM. */
 int image_decoder_create(struct image_decoder **ret);
 /** NULL is ignored. */
 void image_decoder_destroy(struct image_decoder *decoder);
@@ -151,8 +152,8 @@ int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
 /** Set the JPEG decoder, from the next image on. The default is IMAGE_JPEG_AUTO. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
-/** From the next image on, use this hint and look for more tiles. NULL, the default, disables both.
- * Borrowed. */
+/** Set the hint to use, and to extend with more tiles, from the next image on. NULL, the default,
+ * disables both. Borrowed. */
 void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *tiles);
 
 /**
@@ -173,23 +174,24 @@ int image_render(struct image_decoder *decoder, struct image_view *view,
  * @param views  [count], count at least 1. All or none of their pipelines have `exif`; the same
  *               applies to `junk`.
  *
- * Errors: like image_render(), for the rows that any of them needs: either all are rendered or
- * none.
+ * Errors: like image_render(), for the rows that any of the images needs. Either all images are
+ * rendered, or none.
  */
 int image_render_views(struct image_decoder *decoder, struct image_view *views, uint32_t count,
                        const struct image_store *store, const struct image_file *file,
                        struct plenum_error *err);
 
 /**
- * Render the mask that belongs to a file, once for each of its views: the nearest pixel, with the
- * same crop and flips. Where an image shows padding, the mask is 255 or 65535.
+ * Render the mask that belongs to a file, once for each of its views, with the view's crop and
+ * flips, and without interpolation: each value is that of the nearest pixel. Where an image shows
+ * padding, the mask is 255 or 65535.
  *
  * @param views       [count], as image_render_views() has left them, each with a dst of its own for
  *                    pipeline->width * pipeline->height * item_bytes bytes.
  * @param item_bytes  1: a PNG of 1 to 8 bits, uint8; 2: of 16 bits, uint16 of this machine.
  * @param file        a PNG of indices or grey levels, which is not interlaced.
  *
- * Errors: -EBADMSG it is not such a file, is damaged, or differs in size from the image;
+ * Errors: -EBADMSG `file` is not such a PNG, is damaged, or differs in size from the image;
  * -ENOMEM.
  */
 int image_render_masks(struct image_decoder *decoder, struct image_view *views, uint32_t count,
@@ -197,7 +199,7 @@ int image_render_masks(struct image_decoder *decoder, struct image_view *views, 
                        struct plenum_error *err);
 
 /**
- * Decode all of an image and store nothing, to check whether every crop of it can be rendered. A
+ * Decode all of an image without storing it, to check whether every crop of it can be rendered. A
  * packed JPEG (pack.h) is decoded like any other.
  *
  * Pipelines without `junk` reject the image if `ret->junk` is more than 0.
@@ -219,8 +221,8 @@ const char *image_extension(const struct image_decoder *decoder, const uint8_t *
 int image_refuse_junk(size_t junk, struct plenum_error *err);
 
 /**
- * Decode all of a JPEG, only to get the hint of its tiles. `tiles->found` is NULL if there can be
- * none, because of the file's kind or because the hint would be larger than a 32nd of the file.
+ * Decode all of a JPEG to get the hint of its tiles. `tiles->found` is NULL if the file can have no
+ * hint, because of its kind or because the hint would be larger than a 32nd of the file.
  *
  * Errors: like image_render() with a pipeline that has `junk`.
  */
@@ -230,8 +232,8 @@ int image_find_tiles(struct image_decoder *decoder, const struct image_file *fil
 /**
  * Render the built-in images and compare them with the golden hashes of `version`.
  *
- * Returns -EPROTO if they differ: the JPEG library here produces other pixels than the definition,
- * and this machine must not serve that version.
+ * Returns -EPROTO if they differ: then the JPEG library of this machine does not produce the
+ * defined pixels, and the loader must not serve that version.
  */
 int image_self_test(enum pipeline_version version, struct plenum_error *err);
 

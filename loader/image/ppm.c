@@ -4,7 +4,7 @@
  *     P6 <space> [# comment <newline>] width <space> height <space> 255 <one space> pixels
  *
  * Nothing is decoded or copied: the header determines the position of the rows under a region, the
- * resize reads them from there, and nothing else is read. Only grey ones are converted to RGB, a
+ * resize reads them from there, and nothing else is read. Only grey pixels are converted to RGB, a
  * few rows at a time.
  *
  * A PPM has no checksum. Only the length of the file can reveal a damaged header, so it must match

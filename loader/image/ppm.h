@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ppm.h - the header of raw pixels, as plenumctl pack writes it. */
+/* ppm.h - writes the header of raw pixels for plenumctl pack. */
 #ifndef LOADER_IMAGE_PPM_H
 #define LOADER_IMAGE_PPM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* reader.h - the interface of a decoder: it reads the rows of one region of an encoded image.
+/* reader.h - the interface of a decoder, which reads the rows of one region of an encoded image.
  *
  *     open()  the header          -> size and orientation
  *     seek()  choose a region -> whatever the format needs before its first row
@@ -7,8 +7,8 @@
  *     close() at any point, also after a failure; then open() again
  *
  * A reader stops after the region's last row. It reports any error of the file up to there as
- * -EBADMSG with a message, and does not look at the rest. Its pixels do not depend on the images
- * before. */
+ * -EBADMSG with a message, and does not examine the rest. Its pixels do not depend on earlier
+ * images. */
 #ifndef LOADER_IMAGE_READER_H
 #define LOADER_IMAGE_READER_H
 
@@ -29,7 +29,7 @@ struct image_header {
     bool rgb;               /* pixels have three bytes in memory: see struct image_rows */
 };
 
-/** Returns the bytes of a pixel in rows. */
+/** Returns the size of a pixel in rows, in bytes. */
 static inline uint32_t image_pixel_bytes(const struct image_header *header)
 {
     return header->rgb ? 3 : 4;
@@ -50,13 +50,13 @@ struct image_reader;
 struct image_reader_ops {
     /** Returns whether a file that begins with these bytes belongs to this reader. */
     bool (*knows)(const uint8_t *bytes, size_t len);
-    /** `bytes` are borrowed until close(). Returns -EBADMSG or -ENOMEM, like all of these
-     * functions; or -ENOTSUP if this build lacks the library. */
+    /** Read the header. `bytes` are borrowed until close(). Returns 0; -EBADMSG or -ENOMEM, like
+     * all of these functions; or -ENOTSUP if this build lacks the library. */
     int (*open)(struct image_reader *reader, const uint8_t *bytes, size_t len,
                 struct image_header *ret, struct plenum_error *err);
-    /** `region` must lie inside the image, and must not be empty. */
+    /** Choose the region to read. It must lie inside the image, and must not be empty. */
     int (*seek)(struct image_reader *reader, const struct rect *region, struct plenum_error *err);
-    /** Must not be called again after the region's last row. */
+    /** Read the next rows. Must not be called after the region's last row. */
     int (*read)(struct image_reader *reader, struct image_rows *ret, struct plenum_error *err);
     void (*close)(struct image_reader *reader);
     void (*destroy)(struct image_reader *reader);
@@ -69,7 +69,7 @@ struct image_reader {
     bool whole;                /* decode a packed JPEG (pack.h) like any other JPEG */
     bool junk;                 /* header.junk is not an error: docs/pixels.md, 4.1 */
     struct image_tiles *tiles; /* use and find tiles, if the reader supports them; or NULL */
-    bool refused_junk;         /* written by open(): it failed because of junk */
+    bool refused_junk;         /* set by open() if it failed because of junk */
     /* For a PNG mask: 0, or the bytes of an index or a grey level, whose low and high bytes are
      * then delivered as R and G. */
     uint32_t mask;
@@ -82,8 +82,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
  * that name, it uses its best one. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
-/** From the next open() on, only libpng decodes, because it is the reference for Plenum's
- * decoder. */
+/** Decode only with libpng, the reference for Plenum's decoder, from the next open() on; or, if
+ * `library` is false, with Plenum's decoder again. */
 void png_reader_use(struct image_reader *reader, bool library);
 int webp_reader_create(struct image_reader **ret);
 int avif_reader_create(struct image_reader **ret);

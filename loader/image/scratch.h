@@ -18,7 +18,8 @@ static inline void scratch_free(struct scratch *s)
     *s = (struct scratch){0};
 }
 
-/** Make s->bytes at least `size` bytes; the content is lost. Returns 0 or -ENOMEM. */
+/** Make s->bytes hold at least `size` bytes. If it has to grow, the content is lost. Returns 0 or
+ * -ENOMEM. */
 static inline int scratch_reserve(struct scratch *s, size_t size)
 {
     if (size <= s->size)

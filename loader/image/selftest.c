@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* selftest.c - checks that this machine's JPEG library gives the pixels of the definition.
  *
- * The definition uses integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling. A
- * different libjpeg, or one that was built differently, may produce different pixels; a loader that
- * serves them would break the promise that a batch is a pure function. So each loader renders these
- * images when it starts. tests/loader/image/make_builtin.c created the images; the hashes are
- * XXH3-64 of all their renderings as uint8 NHWC. */
+ * The definition uses only integers, including libjpeg-turbo's accurate inverse DCT and fancy
+ * upsampling. A different libjpeg, or one that was built differently, may produce different pixels;
+ * a loader that serves them would break the promise that a batch is a pure function. So each loader
+ * renders these images when it starts. tests/loader/image/make_builtin.c created the images; the
+ * hashes are XXH3-64 of all their renderings as uint8 NHWC. */
 #include "config.h"
 
 #include "loader/image/image.h"

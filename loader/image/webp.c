@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* webp.c - decodes a WebP by libwebp, as 8-bit RGB and a fourth byte.
  *
- * A WebP is a RIFF file: chunks with a tag and a size. One holds the image, lossy ("VP8 ") or
+ * A WebP is a RIFF file: chunks with a tag and a size. One chunk holds the image, lossy ("VP8 ") or
  * lossless ("VP8L"). In the extended form ("VP8X" first) there may be others next to it (alpha,
  * EXIF, profiles), or frames of an animation ("ANMF"), each with its own chunks:
  *
@@ -9,15 +9,16 @@
  *     RIFF size WEBP | VP8X flags, canvas | ... | VP8L ... | EXIF ...
  *     RIFF size WEBP | VP8X flags, canvas | ANIM | ANMF place, size (ALPH | VP8 ...) | ANMF ...
  *
- * We find the chunk here, and pass only that to libwebp: alpha is dropped, so that of a lossy image
- * is not even decoded, and an animation's first frame is an image like any other. The part of the
- * canvas that the frame does not cover is black: a canvas is transparent black at first, and alpha
- * is dropped. The background colour is ignored, like in a PNG.
+ * We find the chunk here, and pass only that to libwebp: alpha is dropped, so the alpha of a lossy
+ * image is not even decoded, and an animation's first frame is an image like any other. The part of
+ * the canvas that the frame does not cover is black: a canvas is transparent black at first, and
+ * alpha is dropped. The background colour is ignored, like in a PNG.
  *
  * libwebp decodes a part of an image without the rows below it (`use_cropping`), but pixels at the
- * edge of the part are computed as if the image ended there: in a lossy image two samples of chroma
- * count for a pixel in each direction. So the part is a pixel larger on each side, and begins at an
- * even column and row; then all pixels are those of the whole image (docs/pixels.md, 4.3).
+ * edge of the part are computed as if the image ended there: in a lossy image, two samples of
+ * chroma contribute to a pixel in each direction. So the part is one pixel larger on each side, and
+ * begins at an even column and row; then all pixels equal those of the whole image (docs/pixels.md,
+ * 4.3).
  *
  * Without libwebp, a WebP is not a bad image but an error of this loader: other builds decode it,
  * and a bad image must be bad in all builds. */
@@ -76,7 +77,7 @@ struct webp_reader {
 
 /* --- the container --- */
 
-/* Reads consecutive chunks, none of which extends beyond `end`. */
+/* The state of reading consecutive chunks, none of which extends beyond `end`. */
 struct chunks {
     const uint8_t *bytes;
     size_t at, end;
@@ -104,7 +105,7 @@ static bool chunks_next(struct chunks *c)
     c->data = head + CHUNK_HEADER;
     c->size = get32(head + 4);
     c->at += CHUNK_HEADER + c->size;
-    c->at += c->size % 2 && c->at < c->end; /* the last one may lack its padding byte */
+    c->at += c->size % 2 && c->at < c->end; /* the last chunk may lack its padding byte */
     return true;
 }
 
@@ -124,7 +125,7 @@ static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 
 static uint8_t find_orientation(struct chunks c)
 {
-    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* put there by some writers */
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put it there */
 
     if (!chunks_find(&c, "EXIF", "EXIF"))
         return 1;
@@ -251,8 +252,9 @@ static int webp_reader_open(struct image_reader *reader, const uint8_t *bytes, s
 
 /* --- the pixels --- */
 
-/* Choose the pixels to decode, of `side` pixels that start at `at` on the canvas, so that those
- * from `begin` to `end` of the canvas are right: at least one pixel, starting at an even one. */
+/* Choose the pixels to decode, out of `side` pixels that start at `at` on the canvas, so that the
+ * pixels from `begin` to `end` of the canvas are correct: at least one pixel, starting at an even
+ * one. */
 static void choose_part(uint32_t at, uint32_t side, uint32_t begin, uint32_t end, uint32_t *first,
                         uint32_t *count)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* render.c - position -> sample -> bytes -> pixels, and the handling of bad samples.
+/* render.c - renders positions (position -> sample -> bytes -> pixels), and handles bad samples.
  *
  * A mixed position shows its own sample and that of another position, its partner. Each is rendered
  * as it would be without mixing: with the draws and the substitutes of its own position. Both are
@@ -9,8 +9,8 @@
  * position. It is rendered with the random numbers of the position, like any sample that the order
  * shows there.
  *
- * If the data set has a hint cache, the hint of a sample says where its tiles begin. It never
- * changes a pixel, and errors in writing one are ignored. */
+ * If the data set has a hint cache, the hint of a sample says where its tiles begin. A hint never
+ * changes a pixel, and errors of writing hints are ignored. */
 #include "config.h"
 
 #include "loader/render/render.h"
@@ -146,7 +146,7 @@ static uint32_t list_views(const struct render_job *job, struct image_view ret[V
     return n;
 }
 
-/* Write what the images of each position show. */
+/* Write the geometry of each position's images. */
 static void tell_shown(const struct render_job *job, const struct image_view *views)
 {
     for (uint32_t at = 0; at < job->count && job->dst[at].boxes; at++) {
@@ -375,7 +375,7 @@ static int render_pair(const struct render_job *job, const struct mix_plan *plan
     if (r < 0)
         return r;
     one = render_target_in(spec, scratch->pair);
-    one.boxes = job->dst->boxes; /* of the sample itself */
+    one.boxes = job->dst->boxes; /* those of the sample itself */
     one.size = job->dst->size;
     one.flips = job->dst->flips;
     two = render_target_in(spec, scratch->pair + render_bytes(spec));
@@ -392,7 +392,7 @@ static int render_pair(const struct render_job *job, const struct mix_plan *plan
         return r;
     mix_store(plan, image_kernels(0), &format, one.view[0], two.view[0], job->dst->view[0]);
     ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
-    ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* both exact */
+    ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* exact as floats */
     if (scratch->pair_bytes > PAIR_KEPT) {
         free(scratch->pair);
         scratch->pair = NULL;

@@ -20,13 +20,13 @@ struct render_spec {
     struct order order;
     struct image_store store;
     enum plenum_bad bad;
-    enum image_jpeg jpeg; /* which decoder to use; the pixels are the same */
+    enum image_jpeg jpeg; /* which decoder to use; it does not affect pixels */
     uint32_t run;         /* positions that one decode may serve (render_run()); 0 is 1 */
-    bool masks;           /* some of the fields are masks: for render_working_bytes() */
+    bool masks;           /* some fields are masks; for render_working_bytes() */
 };
 
-/** The files of a position: those of its own sample, and, if it is mixed, those of its partner; and
- * its own fields. Starts as zeros. */
+/** The bytes that a position needs: its own sample, its partner's if it is mixed, and its own
+ * fields. Starts as zeros. */
 struct render_files {
     struct dataset_buffer own, partner, fields;
 };
@@ -49,13 +49,13 @@ void render_scratch_fini(struct render_scratch *scratch);
 struct render_result {
     int64_t label;
     uint32_t sample;  /* the sample that is shown */
-    bool substituted; /* it replaces the one that the order names */
-    int64_t label2;   /* its partner's label, or its own if nothing is mixed in */
+    bool substituted; /* the sample replaces a bad one that the order names */
+    int64_t label2;   /* the partner's label, or `label` if nothing is mixed in */
     float weight;     /* of the first label */
 };
 
-/** Returns the sample that the order shows at `position` of `epoch`. Positions at and beyond N
- * start over. */
+/** Returns the sample that the order shows at `position` of `epoch`. Positions from N on start
+ * over. */
 static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t epoch,
                                         uint64_t position)
 {
@@ -63,7 +63,7 @@ static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t
                         (uint32_t)(position % order_positions(&spec->order)));
 }
 
-/** Returns the counters for a position's random draws. */
+/** Returns what determines a position's random draws: seed, epoch and position. */
 static inline struct image_draw render_draw(const struct render_spec *spec, uint64_t epoch,
                                             uint64_t position)
 {
@@ -74,19 +74,19 @@ static inline struct image_draw render_draw(const struct render_spec *spec, uint
     };
 }
 
-/** Returns the pipeline of a data set without views, or that of the first view. */
+/** Returns the pipeline of the first view, which is the only pipeline of a stream without views. */
 static inline const struct pipeline *render_pipeline(const struct render_spec *spec)
 {
     return &spec->views.view[0].pipeline;
 }
 
-/** Bytes of one sample's pixels, in all its views. */
+/** Returns the size in bytes of one sample's pixels, in all its views. */
 static inline uint64_t render_bytes(const struct render_spec *spec)
 {
     return views_pixels(&spec->views) * spec->store.channels;
 }
 
-/** Bytes of one image of a view. */
+/** Returns the size in bytes of one image of a view. */
 static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_t view)
 {
     const struct pipeline *pipeline = &spec->views.view[view].pipeline;
@@ -94,14 +94,15 @@ static inline uint64_t render_view_bytes(const struct render_spec *spec, uint32_
     return (uint64_t)pipeline->width * pipeline->height * spec->store.channels;
 }
 
-/** Does the data set have the images that the views need? Returns 0, or -EINVAL with a sentence. */
+/** Check that the data set has the images that the views need. Returns 0, or -EINVAL with a
+ * message. */
 int render_check_images(const struct dataset *dataset, const struct views *views,
                         struct plenum_error *err);
 
 /** Where a sample's pixels are written: for each view, its images one after the other. */
 struct render_target {
     uint8_t *view[VIEWS_MAX];
-    /* Where its pixels come from (plenum_batch_get_geometry()); all NULL if this is not
+    /* Where to write the sample's geometry (plenum_batch_get_geometry()); all NULL if it is not
      * requested. */
     float *boxes;   /* [images][4] */
     uint32_t *size; /* height, width */
@@ -121,8 +122,8 @@ struct render_target render_target_in(const struct render_spec *spec, void *byte
  */
 uint32_t render_run(const struct render_spec *spec, uint64_t position, uint32_t most);
 
-/** Returns the memory that a thread keeps in addition while it renders a sample, whatever the file.
- * The order need not exist yet. */
+/** Returns the additional memory that a thread needs while it renders a sample, whatever the
+ * sample's file. The order need not exist yet. */
 uint64_t render_working_bytes(const struct render_spec *spec);
 
 /** A position, and the number of bad samples that were tried there. A mixed sample has a partner at
@@ -143,14 +144,14 @@ uint32_t render_candidate(const struct render_spec *spec, struct render_try *try
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err);
 
-/** A try has returned `code`. Returns true if a sample is bad; `try` is then the next try. Returns
- * false if `code` is the result for the position; if that is because there are no more substitutes,
- * `err` reports it. */
+/** Handle a try that has returned `code`. Returns true if a sample is bad; `try` is then the next
+ * try. Returns false if `code` is the result for the position; if no substitute is left, `err` says
+ * so. */
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
-/** One decode: a try at a position, or at the first position of a run, whose files render_read()
- * has read. */
+/** One decode: a try at a position, or at the first position of a run. render_read() has read its
+ * files. */
 struct render_job {
     const struct render_spec *spec;
     struct render_scratch *scratch;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* blocking.c - threads for calls that may block; the loop never waits for one.
+/* blocking.c - runs calls that may block in threads. The loop never waits for them.
  *
- * A thread whose job is over takes the next job of the same group: waiting jobs of other groups are
- * at the limits of their own groups. */
+ * A thread whose job has ended takes the next job of the same group. It need not look at other
+ * groups: their jobs wait only because of their own limits. */
 #include "config.h"
 
 #include "loader/serve/blocking.h"
@@ -24,7 +24,7 @@
 #include "common/util/util.h"
 
 #ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid /* older glibc has no name for it */
+#define sigev_notify_thread_id _sigev_un._tid /* older versions of glibc have no name for it */
 #endif
 
 enum {
@@ -52,8 +52,8 @@ static struct blocking_job *job_of(struct list *link)
     return link ? container_of(link, struct blocking_job, link) : NULL;
 }
 
-/* A job has ended, or could not begin. Call it with the lock held; it is released while done() of
- * an off-loop job runs. */
+/* Handle the end of a job, or one that could not begin. Call it with the lock held, which is
+ * released while done() of an off-loop job runs. */
 static void end(struct blocking *c, struct blocking_job *job)
 {
     assert(lock_is_held(&c->mu));
@@ -125,7 +125,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Returns at once: the signal only has to interrupt the kernel's wait in close_work(). */
+/* Do nothing: the signal only has to interrupt the kernel's wait in close_work(). */
 static void on_signal(int signum)
 {
     (void)signum;
@@ -269,7 +269,8 @@ static void close_one(int fd)
     (void)close(fd);
 }
 
-/* Arrange for a signal to this thread at regular intervals: it interrupts waits in the kernel. */
+/* Start a timer that signals this thread at regular intervals, which interrupts waits in the
+ * kernel. */
 static int send_signals(timer_t *ret)
 {
     const struct itimerspec often = {{0, SIGNAL_MS * (long)NS_PER_MS},

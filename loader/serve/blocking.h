@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* blocking.h - threads for calls that may block without limit, because storage hangs or because
- * another process decides how long closing a descriptor takes. The loop never waits for them. */
+/* blocking.h - runs calls that may block without limit in threads: storage may hang, and another
+ * process may decide how long closing a descriptor takes. The loop never waits for them. */
 #ifndef LOADER_SERVE_BLOCKING_H
 #define LOADER_SERVE_BLOCKING_H
 
@@ -14,7 +14,7 @@
 /**
  * The threads, and the jobs that wait for one. At most `limit` jobs of a group (for example, one
  * user's openings) run at a time, each in its own thread; the other jobs of the group wait. So a
- * group that hangs delays no other group.
+ * hanging group delays no other group.
  */
 struct blocking;
 
@@ -36,12 +36,12 @@ struct blocking_job {
 };
 
 int blocking_create(uv_loop_t *loop, struct blocking **ret);
-/** The loop is about to end: from now on only blocking_destroy() calls done(). */
+/** Prepare for the end of the loop: from now on, only blocking_destroy() calls done(). */
 void blocking_close(struct blocking *blocking);
 /** Wait for the running threads; waiting jobs end with -ECANCELED. NULL is ignored. */
 void blocking_destroy(struct blocking *blocking);
 
-/** Threads: any. */
+/** Start a job, or let it wait for its group. Threads: any. */
 void blocking_start(struct blocking *blocking, struct blocking_job *job);
 /** Drop a waiting job. Returns false if it has already begun. Threads: any. */
 bool blocking_cancel(struct blocking_job *job);
@@ -57,7 +57,7 @@ bool blocking_has_begun(struct blocking_job *job);
  */
 void blocking_close_fd(struct blocking *blocking, uint64_t user, int fd);
 /** Close a connection that we accepted: at once if there are no descriptors in its queue, otherwise
- * in a thread. These threads are counted apart from those of blocking_close_fd(), because
+ * in a thread. These threads have a separate limit from those of blocking_close_fd(), because
  * closing a queue hardly ever hangs. */
 void blocking_close_connection(struct blocking *blocking, uint64_t user, int fd);
 /** Returns whether descriptors of this user are waiting behind others whose closing hangs. If so,

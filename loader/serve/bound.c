@@ -5,8 +5,8 @@
  * faster. If the program waits, usually one stage is busy all the time: reading (the I/O threads
  * wait for storage), or decoding (the workers compute, or wait for a CPU that others use). If no
  * stage is busy and the program still waits, the transport is too slow: requests or answers arrive
- * late, or too few batches are requested in advance. But if decoding itself waits longer for a CPU
- * than it runs, the host is busy, which delays requests and answers, too. */
+ * late, or too few batches are requested in advance. But if decoding waits longer for a CPU than it
+ * runs, the host is busy, which also delays requests and answers. */
 #include "config.h"
 
 #include "loader/serve/bound.h"

@@ -7,9 +7,9 @@
  * then corrected.
  *
  * The virtual time of a parent is the start tag of the turn that is being served now. A flow that
- * becomes backlogged begins at it: it gets no credit for the time in which it was idle. The start
- * tag of a backlogged flow is at most one turn below the virtual time. So a flow waits at most for
- * the turns in progress and for one turn of each other flow. */
+ * becomes backlogged begins at the virtual time: it gets no credit for the time in which it was
+ * idle. The start tag of a backlogged flow is at most one turn below the virtual time. So a flow
+ * waits at most for the turns in progress and for one turn of each other flow. */
 #include "config.h"
 
 #include "loader/serve/fair_queue.h"
@@ -25,7 +25,8 @@ void flow_init(struct flow *f, struct flow *parent, uint64_t start_tag)
                        .start_tag = parent ? max_u64(start_tag, parent->virtual_time) : 0};
 }
 
-/* A flow is active while it is backlogged or holds turns: active flows share the turns. */
+/* Update the number of active flows. A flow is active while it is backlogged or holds turns; active
+ * flows share the turns. */
 static void count_active(struct flow *f, bool wants)
 {
     bool active = wants || f->held > 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fair_queue.h - fair queueing: the next turn goes to the flow that has used the least. */
+/* fair_queue.h - implements fair queueing: the next turn goes to the flow that has used the
+ * least. */
 #ifndef LOADER_SERVE_FAIR_QUEUE_H
 #define LOADER_SERVE_FAIR_QUEUE_H
 
@@ -13,12 +14,12 @@ enum { FLOW_LEVELS = 3 }; /* below the root: users, their jobs, the jobs' stream
  * matter how many flows are below them. A share is measured in the cost of turns (CPU time). An
  * idle flow neither loses nor saves up any share.
  *
- * Turns can also be held (by threads that read). No child holds more than its share of them at a
- * time while others want some.
+ * Turns can also be held for a time (by reading threads). While others want turns, no child holds
+ * more than its share of them.
  */
 struct flow {
     struct flow *parent; /* NULL: the root */
-    /* in the parent's list of backlogged children; `at` is NULL when not in it */
+    /* Links of the parent's list of backlogged children. `at` is NULL outside the list. */
     struct flow *next, **at;
     struct flow *backlogged; /* children that want turns */
     uint64_t start_tag;      /* virtual start time of its next turn */
@@ -42,14 +43,14 @@ void flow_init(struct flow *f, struct flow *parent, uint64_t start_tag);
 /** Set whether a leaf wants turns. */
 void flow_set_backlogged(struct flow *leaf, bool wants);
 
-/** Returns the leaf that is next, or NULL if no leaf may take a turn. At most `limit` turns may be
- * held. A leaf is eligible only while its share of them, and that of each flow above it, is not
- * used up. */
+/** Returns the leaf whose turn is next, or NULL if no leaf may take a turn. At most `limit` turns
+ * may be held. A leaf is eligible only while neither its share of these, nor that of a flow above
+ * it, is used up. */
 struct flow *flow_pick(const struct flow *root, unsigned limit);
 
 /** Charge a leaf for a turn, using an estimate of its cost. */
 void flow_charge(struct flow *leaf, uint64_t cost, struct flow_turn *ret);
-/** The turn is being served: advance virtual time to its start tag. */
+/** Advance virtual time to the start tag of a turn that is being served. */
 void flow_serve(struct flow *leaf, const struct flow_turn *turn);
 /** Correct the estimate of flow_charge(). */
 void flow_settle(struct flow *leaf, struct flow_turn *turn, uint64_t cost);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* histogram.h - a histogram of times. All histograms have the same bounds. There is no lock inside:
- * the owner provides one. */
+/* histogram.h - a histogram of times. All histograms have the same bounds. The owner must lock
+ * it. */
 #ifndef LOADER_SERVE_HISTOGRAM_H
 #define LOADER_SERVE_HISTOGRAM_H
 
@@ -17,7 +17,7 @@ static const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS] = {
 };
 
 struct histogram {
-    /* Each interval's own count (not cumulative); the last is for times beyond all bounds. */
+    /* The count of each interval (not cumulative). The last is for times beyond all bounds. */
     uint64_t counts[HISTOGRAM_BOUNDS + 1];
     uint64_t sum_ns;
 };

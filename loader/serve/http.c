@@ -6,13 +6,13 @@
  *
  * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
  * again: a batch is a pure function, so the page shows exactly the pixels that the program got. Its
- * storage may hang, so a thread of blocking.h renders it (thumbnail.h), the connection waits for a
- * few seconds at most, and only a limited number of connections may wait; /healthz and /metrics
+ * storage may hang, so a thread of blocking.h renders it (thumbnail.h). The connection waits for a
+ * few seconds at most, and only a limited number of connections may wait, so /healthz and /metrics
  * always answer.
  *
- * Anyone who can reach the address may look; it is the loopback unless configured otherwise. A web
- * page of another site could try to read ours through a host name that resolves to the loopback
- * (DNS rebinding), so requests to the loopback must name it as their host. Names and images of
+ * Any client that can reach the address may read the pages; by default, it is the loopback. A page
+ * of another web site could try to read ours through a host name that resolves to the loopback (DNS
+ * rebinding), so requests to the loopback must name the loopback as their host. Names and images of
  * streams are shown only if every client may read all the data that is served: no root has
  * readers. */
 #include "config.h"
@@ -51,7 +51,7 @@
 #ifdef HAVE_MICROHTTPD
 enum {
     CONNECTIONS_MAX = 128,
-    CONNECTIONS_FREE = 16, /* kept free: a new viewer then replaces the oldest one */
+    CONNECTIONS_FREE = 16, /* with fewer free connections, a new viewer replaces the oldest one */
     /* Time limit for a whole request, from its first byte to the end of the answer, and for the
      * pause before the next one. */
     REQUEST_LIMIT_S = 15,
@@ -84,7 +84,7 @@ struct making {
 struct viewer {
     struct list link;
     int fd;
-    uint64_t since_ns; /* when it began, or when its last request was answered */
+    uint64_t since_ns; /* when the connection began, or its last request was answered */
     bool suspended;    /* waiting for a thumbnail */
 };
 
@@ -118,7 +118,7 @@ static const char page[] =
 
 /* ---- published texts ---- */
 
-/* A view may hold the last reference to the data set of a stream that has ended. */
+/* Free views. A view may hold the last reference to the data set of a stream that has ended. */
 static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -127,7 +127,7 @@ static void drop_views(const struct http *h, const struct session_view *views, u
 
 /* ---- connections ---- */
 
-/* End a connection: this wakes the library's thread, which closes it. */
+/* End a connection: wake the library's thread, which closes it. */
 static void end_viewer(struct http *h, const struct viewer *v)
 {
     assert(lock_is_held(&h->mu));
@@ -193,7 +193,7 @@ static void remove_viewer(struct http *h, void **viewer)
     *viewer = NULL;
 }
 
-/* The viewer has made progress: a request has arrived, or was answered. */
+/* Record that the viewer has made progress: a request has arrived, or was answered. */
 static void touch_viewer(struct http *h, struct viewer *v)
 {
     lock_acquire(&h->mu);
@@ -204,7 +204,7 @@ static void touch_viewer(struct http *h, struct viewer *v)
     lock_release(&h->mu);
 }
 
-/* The library calls this before it closes the descriptor. */
+/* Keep the list of connections. The library also calls this before it closes a descriptor. */
 static void on_connection(void *arg, struct MHD_Connection *c, void **viewer,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -281,13 +281,15 @@ static void add_second(struct http *h, const struct server *server)
 #undef PER
 }
 
-/* Viewers are not authenticated, so neither names nor images are shown if a root is restricted. */
+/* Returns whether the page shows streams. Viewers are not authenticated, so neither names nor
+ * images are shown if a root is restricted. */
 static bool shows_streams(const struct server *server)
 {
     return roots_are_for_all(server->roots);
 }
 
-/* Returns 0, or -ENOMEM: then the old texts are shown for another second. */
+/* Write the texts to publish. Returns 0, or -ENOMEM, and the old texts are then shown for another
+ * second. */
 static int write_texts(struct http *h, const struct server *server, struct text texts[3])
 {
     struct status status = {0};
@@ -490,7 +492,7 @@ static enum MHD_Result answer_made(struct MHD_Connection *c, const struct making
                         sentence);
 }
 
-/* "/thumbnail/STREAM/INDEX.png" */
+/* Answer a request for "/thumbnail/STREAM/INDEX.png". */
 static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c, const char *path,
                                         void **state)
 {
@@ -578,7 +580,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
                "the pages are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
 }
 
-/* The request is over, whether it was answered or not. */
+/* Clean up after a request, whether or not it was answered. */
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode how)
 {
@@ -598,14 +600,15 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
     free(m);
 }
 
-/* We bind the socket ourselves, because some versions of the library lose the errno of bind(). */
+/* Create a listening socket. We bind it ourselves, because some versions of the library lose the
+ * errno of bind(). */
 static int listen_at(const struct addrinfo *at)
 {
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, r;
 
     if (fd < 0)
         return -errno;
-    /* Connections of a loader that has just ended may be in TIME_WAIT. */
+    /* Connections of a loader that has just ended may still be in TIME_WAIT. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->ai_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
@@ -676,7 +679,7 @@ static int take_socket(int fd, struct plenum_error *err)
         return error_set(err, -errno, "--http-fd %d: %s", fd, strerror(errno));
     if (!listens)
         return error_set(err, -EINVAL, "--http-fd %d: this is not a listening socket", fd);
-    (void)io_set_cloexec(fd, true);
+    (void)io_set_cloexec(fd);
     r = io_set_nonblock(fd);
     return r < 0 ? error_set(err, r, "--http-fd %d: %s", fd, strerror(-r)) : fd;
 }

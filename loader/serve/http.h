@@ -10,12 +10,12 @@
 
 struct server;
 
-/** The HTTP server. Its thread touches none of the loop's data: it serves the most recently
+/** The HTTP server. Its thread does not access the loop's data: it serves the most recently
  * published texts. Opaque. */
 struct http;
 
 /** Serve on options->http_fd, or listen on http_address and http_port. Returns 0, or -errno with a
- * message. `blocking` is borrowed: its threads create thumbnails. */
+ * message. `blocking` is borrowed; its threads render thumbnails. */
 int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err);
 

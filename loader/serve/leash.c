@@ -20,8 +20,8 @@
 
 enum {
     TURN_MS = 1000,
-    FIRST_LOG_S = 3, /* then after twice that time, and so on */
-    END_LIMIT_S = 8, /* longer than the loop's own */
+    FIRST_LOG_S = 3, /* first log line; the next one follows after twice that time, and so on */
+    END_LIMIT_S = 8, /* longer than the loop's own limit */
 };
 
 static struct {
@@ -92,7 +92,7 @@ void leash_init(int lifeline_fd, int start_fd)
     (void)thread_start(NULL, leash_main, NULL);
 }
 
-/* Once startup is over, no phase is logged. */
+/* After startup, phases are not logged. */
 void leash_phase(enum jobloader_phase phase)
 {
     if (!serves())
@@ -103,7 +103,7 @@ void leash_phase(enum jobloader_phase phase)
 void leash_serves(void)
 {
     atomic_store(&leash.phase, JOBLOADER_SERVES);
-    /* No O_ASYNC: the kernel stops watching. */
+    /* Clear O_ASYNC, so that the kernel stops watching. */
     if (leash.start_fd >= 0)
         (void)fcntl(leash.start_fd, F_SETFL, O_NONBLOCK);
     io_close(&leash.start_fd);

@@ -9,13 +9,14 @@
 #include "common/job/jobloader.h"
 
 /**
- * Start the thread. It ends the process when the keeper has gone. Before leash_serves() it does so
- * at once; afterwards it waits for some seconds, so that the loop can shut down in order. If no
- * thread can be started, the kernel keeps watching `start_fd`.
+ * Start the thread, which ends the process when the keeper has gone: at once before leash_serves();
+ * afterwards a few seconds later, so that the loop can shut down in order. If no thread can be
+ * started, the kernel keeps watching `start_fd`.
  *
- * @param lifeline_fd end of file means that the keeper has gone. -1: none; then the thread only
- * logs @param start_fd the kernel kills this process when its other end is closed (jobspawn.c),
- *                     until leash_serves(); or -1
+ * @param lifeline_fd  End of file on it means that the keeper has gone. -1: there is no keeper, and
+ *                     the thread only logs.
+ * @param start_fd     Until leash_serves(), the kernel kills this process when the other end is
+ *                     closed (jobspawn.c). -1: none.
  */
 void leash_init(int lifeline_fd, int start_fd);
 
@@ -23,7 +24,7 @@ void leash_init(int lifeline_fd, int start_fd);
  * Threads: any. */
 void leash_phase(enum jobloader_phase phase);
 
-/** Startup is over: the loop is running. */
+/** Record that startup is over, and the loop is running. */
 void leash_serves(void);
 
 #endif

@@ -101,8 +101,8 @@ static void on_pause(uv_timer_t *timer)
     for_listeners(l, start_accepting);
 }
 
-/* Accept no clients for a while: either settings are being read, or there is no spare descriptor
- * (and the loop would otherwise spin). Clients wait in the backlog. */
+/* Stop accepting clients for a while, because settings are being read, or because there is no spare
+ * descriptor (and the loop would spin). Clients wait in the backlog. */
 static void pause_listening(struct listening *l)
 {
     for_listeners(l, stop_accepting);
@@ -125,9 +125,9 @@ static void close_excess(struct listening *l, int fd)
     blocking_close_connection(l->server->blocking, BLOCKING_UNKNOWN_USER, fd);
 }
 
-/* No descriptor is left. A client waiting in the backlog would make the loop spin, so accept it
- * with the spare descriptor and close it. Returns true if the caller should continue with the next
- * client. */
+/* Handle a client when no descriptor is left. In the backlog, it would make the loop spin, so
+ * accept it with the spare descriptor and close it. Returns true if the caller should continue with
+ * the next client. */
 static bool accept_and_close(struct listener *listener)
 {
     struct listening *l = listener->all;
@@ -264,7 +264,7 @@ int listening_open_tcp(struct listening *l, struct plenum_error *err)
     l->tcp.fd = address_listen(&address, 0, err);
     if (l->tcp.fd < 0)
         return error_prefix(err, l->tcp.fd, "--listen");
-    log_info("listening on %s", address_of_socket(l->tcp.fd, false, text, sizeof(text)));
+    log_info("listening on %s", address_of_socket(l->tcp.fd, text, sizeof(text)));
     return 0;
 }
 
@@ -310,7 +310,7 @@ static int use_handed_socket(struct listening *l, struct plenum_error *err)
     if (family != AF_UNIX && !o->tls_key)
         return error_set(err, -EPERM, "--listen-fd %d is a TCP socket, which needs a --tls-key",
                          o->listen_fd);
-    (void)io_set_cloexec(o->listen_fd, true);
+    (void)io_set_cloexec(o->listen_fd);
     r = io_set_nonblock(o->listen_fd);
     if (r < 0)
         return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));

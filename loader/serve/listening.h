@@ -32,35 +32,35 @@ struct listening {
     struct listener local, tcp;
     struct address address; /* our socket file, which is removed at the end */
     bool owns_path;
-    uv_timer_t pause;       /* running: no client is accepted */
-    uint64_t held_until_ns; /* listening_hold() */
+    uv_timer_t pause;       /* while it runs, no client is accepted */
+    uint64_t held_until_ns; /* set by listening_hold() */
     int spare_fd;           /* closed for a moment when descriptors run out: accept_and_close() */
 };
 
 /** Start without sockets. */
 void listening_init(struct listening *l, struct server *server);
-/** Join and leave the server's loop. */
+/** Attach the listeners to the server's loop, and detach them. */
 void listening_attach(struct listening *l);
 void listening_detach(struct listening *l);
 
-/** Without a key, TCP peers are not authenticated, so all served data must be open to anyone who
- * can connect. Returns 0, or -EPERM with a message. */
+/** Check the options for TCP. Without a key, TCP peers are not authenticated, so all served data
+ * must be open to any peer that can connect. Returns 0, or -EPERM with a message. */
 int listening_check(const struct server_options *o, struct plenum_error *err);
 
-/** Open the local socket, or use the one that was handed over; its file is given to `user`, if the
- * options name one. Returns 0, or -errno with a message. */
+/** Open the local socket, or use the one that was handed over. If the options name a user, the
+ * socket file is given to `user`. Returns 0, or -errno with a message. */
 int listening_open(struct listening *l, const struct user *user, struct plenum_error *err);
 /** Open the TCP socket, if the options name one. Returns 0, or -errno with a message. */
 int listening_open_tcp(struct listening *l, struct plenum_error *err);
 /** Accept clients from now on. Returns 0 or -errno. */
 int listening_start(struct listening *l);
 
-/** Accept no clients until listening_resume(), but at most for `ns`. Clients wait in the
+/** Stop accepting clients until listening_resume(), or for `ns` at most. Clients wait in the
  * backlog. */
 void listening_hold(struct listening *l, uint64_t ns);
 void listening_resume(struct listening *l);
 
-/** Accept no more clients, and remove the socket file. */
+/** Stop accepting clients, and remove the socket file. */
 void listening_close(struct listening *l);
 /** Close the sockets. Call it when the loop has ended. */
 void listening_fini(struct listening *l);

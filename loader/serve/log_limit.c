@@ -33,7 +33,7 @@ enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who,
             found = i;
             break;
         }
-        /* A free entry is better than an old one, whose peer may return. */
+        /* Prefer a free entry to an old one, whose peer may return. */
         if (!recent && (found == LOG_LIMIT_MAX || (limit->entries[found].logged_ns && !used)))
             found = i;
     }
@@ -49,7 +49,7 @@ enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who,
     return LOG_LIMIT_LOG_OVERFLOW;
 }
 
-/* The peer's entry, which is created if necessary. */
+/* Returns the peer's entry, which is created if necessary. */
 static struct log_budget_peer *find_peer(struct log_budget *b, const char *who, uint64_t now_ns)
 {
     struct log_budget_peer *found = NULL;

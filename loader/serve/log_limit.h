@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* log_limit.h - rate limits for messages about clients, so that no peer can fill the log.
+/* log_limit.h - limits the rate of messages about clients, so that no peer can fill the log.
  *
- * A message with the same peer and reason is logged at most once a minute, and about each peer at
- * most LOG_BUDGET_LINES lines are logged per minute. */
+ * Messages with one peer and reason are logged at most once a minute, and each peer causes at most
+ * LOG_BUDGET_LINES lines per minute. */
 #ifndef LOADER_SERVE_LOG_LIMIT_H
 #define LOADER_SERVE_LOG_LIMIT_H
 
@@ -21,7 +21,7 @@ struct log_limit {
     struct {
         uint64_t key;        /* hash of peer and reason */
         uint64_t logged_ns;  /* 0: the entry is free */
-        uint32_t suppressed; /* messages dropped since then */
+        uint32_t suppressed; /* messages dropped since logged_ns */
     } entries[LOG_LIMIT_MAX];
     uint64_t overflow_ns; /* when the overflow was last logged; 0: never */
 };
@@ -33,8 +33,8 @@ enum log_limit_verdict {
 };
 
 /**
- * Decides what to log when a client was rejected or one of its batches failed. `*suppressed` is set
- * to the number of messages with this peer and reason that were dropped since one was last logged.
+ * Decide what to log when a client was rejected or one of its batches failed. Sets `*suppressed` to
+ * the number of messages with this peer and reason that were dropped since the last logged one.
  */
 enum log_limit_verdict log_limit_check(struct log_limit *limit, const char *who, const char *why,
                                        uint64_t now_ns, uint32_t *suppressed);
@@ -44,7 +44,7 @@ struct log_budget {
     struct log_budget_peer {
         char name[LOG_BUDGET_NAME]; /* "": the entry is free */
         uint64_t begun_ns;          /* start of its minute */
-        uint32_t written, left_out; /* lines since then */
+        uint32_t written, left_out; /* lines since begun_ns */
     } peers[LOG_BUDGET_PEERS];
     struct log_budget_peer others; /* peers that find no free entry, counted as one */
 };

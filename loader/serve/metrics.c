@@ -123,7 +123,8 @@ static void put_streams(FILE *f, const struct status *status)
         }
 }
 
-/* The shares of a plan's sets in what its stream has shown: a function of its position. */
+/* Write the share of each set of a plan in what its stream has shown, a function of its
+ * position. */
 static void put_sets(FILE *f, const struct status *status)
 {
     static const struct {
@@ -159,14 +160,15 @@ static void put_cache(FILE *f, const struct wire_cache *c)
 {
     if (!c->open)
         return;
+    put_one(f, "plenum_cache_in_memory", "gauge",
+            "1 if the cache of samples is in memory, 0 if it is on the disk.", c->in_memory);
     put_one(f, "plenum_cache_paused", "gauge",
             "1 while the cache of samples is not used because its disk is full or fails.",
             c->paused);
     put_one(f, "plenum_cache_samples", "gauge", "Samples in the cache.", (double)c->samples);
     put_one(f, "plenum_cache_known_samples", "gauge",
             "Samples in the cache whose next use is known.", (double)c->known);
-    put_one(f, "plenum_cache_bytes", "gauge", "Space that the cache uses on its disk.",
-            (double)c->bytes);
+    put_one(f, "plenum_cache_bytes", "gauge", "Space that the cache uses.", (double)c->bytes);
     put_one(f, "plenum_cache_limit_bytes", "gauge", "Limit on that space.", (double)c->limit);
     put_one(f, "plenum_cache_hits_total", "counter",
             "Samples that were read from the cache, each of which saved a request.",

@@ -17,7 +17,7 @@
 #include "common/order/orderplan.h"
 #include "common/util/memory.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/bound.h"
 #include "loader/serve/server_priv.h"
@@ -25,7 +25,7 @@
 
 enum {
     MILLION = 1000000,
-    THREAD_BYTES = 2 << 20, /* held by a thread after decoding photographs */
+    THREAD_BYTES = 2 << 20, /* memory that a thread keeps after decoding photographs */
     ONLY_WAITS = 900000,
 };
 
@@ -78,7 +78,7 @@ static void put_rates(const struct server *server, const struct session_facts *s
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
-/* What the run has shown of each set of a plan before the stream's position. */
+/* Fill in what the run has shown of each set of a plan before the stream's position. */
 static void put_sets(const struct session_facts *s, struct wire_status_stream *ret)
 {
     const struct mixture *mixture = s->spec->order.mixture;
@@ -172,7 +172,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
     server->own_bytes = max_u64(server->own_bytes, now);
     least =
         (server->threads + server->io_threads) * THREAD_BYTES + server->threads * working + reading;
-    return max_u64(server->own_bytes, least);
+    return max_u64(server->own_bytes, least) + server->options->cache_memory;
 }
 
 void monitor_beat(struct server *server, uint64_t now_ns)
@@ -202,10 +202,11 @@ static uint32_t open_descriptors(void)
 
 static void put_cache(struct wire_cache *ret)
 {
-    struct diskcache_counts c;
+    struct sample_cache_counts c;
 
-    diskcache_get_counts(&c);
+    sample_cache_get_counts(&c);
     *ret = (struct wire_cache){.open = c.open,
+                               .in_memory = c.in_memory,
                                .paused = c.paused,
                                .samples = c.kept.entries,
                                .known = c.kept.known,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* notify.c - the protocol of sd_notify(3): variables and a datagram, documented as stable.
- * libsystemd is not used, because it would load a dozen other libraries into every loader. */
+/* notify.c - implements the protocol of sd_notify(3): variables and a datagram, which are
+ * documented as stable. libsystemd is not used, because it would load a dozen other libraries into
+ * every loader. */
 #include "config.h"
 
 #include "loader/serve/notify.h"
@@ -52,7 +53,7 @@ int notify_get_socket(struct plenum_error *err)
     if (pid != (uint64_t)getpid() || count == 0)
         return -1;
     for (uint64_t i = 0; i < count && i < 64; i++)
-        (void)io_set_cloexec(FIRST_FD + (int)i, true);
+        (void)io_set_cloexec(FIRST_FD + (int)i);
     if (count != 1)
         return error_set(err, -EINVAL,
                          "the service manager handed over %llu sockets, but plenumd serves only "

@@ -11,16 +11,17 @@
  *
  * Clients of one user that open the same data set with the same rights share one opening. Each
  * opening has a thread (blocking.h); the openings of a user that run at a time are limited.
- * Openings that only look for an index have a group of their own, so that those which build an
- * index do not delay them. An opening that waits for another process has no thread.
+ * Openings that only look for an index have a separate group, so that they are not delayed by those
+ * that build an index. An opening that waits for another process has no thread.
  *
  * Openings of the same index, by any users, build it first come, first served: a newcomer does not
  * take the index's lock before an opening that already waits for it. If all clients leave while
- * their index is being built, it is finished for the next opening that waits: otherwise a client
- * that repeatedly connects and disconnects could keep others from ever getting it.
+ * their index is being built, the index is still finished for the next opening that waits.
+ * Otherwise a client that repeatedly connects and disconnects could keep others from ever getting
+ * it.
  *
  * An opening ends when no client waits for it any more, or when its storage has not answered for
- * long. A thread that hangs in a system call cannot be ended: it stays, and counts for its
+ * long. A thread that hangs in a system call cannot be ended: it stays, and still counts in its
  * group. */
 #include "config.h"
 
@@ -44,7 +45,7 @@
 
 enum {
     QUICK_MAX = 4,    /* per user at a time */
-    INDEXING_MAX = 2, /* each uses all processors */
+    INDEXING_MAX = 2, /* per user at a time; each uses all processors */
     TICK_MS = 500,
     MEMORY_PART = 4, /* share of the available memory that one opening may use */
 };
@@ -103,7 +104,7 @@ static int check_path(const char *text, struct plenum_error *err)
                      text);
 }
 
-/* The name for logs. */
+/* Returns the name for logs. */
 static const char *shown_name(const struct opening *o)
 {
     return orderplan_is(o->name) ? "the data sets of a plan" : o->name;
@@ -207,8 +208,7 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
     }
 }
 
-/* Returns whether two openings need the same index, or fields of it. Users and fields may
- * differ. */
+/* Returns whether two openings need the same index or its fields. Users and fields may differ. */
 static bool is_of_same_index(const struct opening *a, const struct opening *b)
 {
     bool same = a->num_allowed == b->num_allowed && strcmp(a->name, b->name) == 0;
@@ -256,7 +256,7 @@ static void end_if_not_inherited(struct opening *o)
     }
 }
 
-/* The last client has stopped waiting for it. */
+/* Cancel an opening that no client waits for any more. */
 static void cancel(struct opening *o)
 {
     struct opening *other = find_indexing(o);
@@ -288,7 +288,8 @@ static void index_in_turn(struct opening *o)
         tell(o, "waiting while it is indexed for another client", 0, 0);
 }
 
-/* Building an index has succeeded or failed: the next opening finds the index, or builds it. */
+/* Begin the next opening of an index after its building has succeeded or failed. It finds the
+ * index, or builds it. */
 static void begin_next(const struct opening *o)
 {
     struct opening *next = find_next(o);
@@ -321,7 +322,7 @@ static void done(struct blocking_job *job)
     free_opening(o);
 }
 
-/* The opening starts or has a legitimate reason to wait: restart its time limit. */
+/* Restart an opening's time limit, because it starts or has a legitimate reason to wait. */
 static void touch(struct opening *o)
 {
     lock_acquire(&o->mu);
@@ -344,7 +345,8 @@ static void begin(struct opening *o, enum stage stage)
     blocking_start(o->openings->options.blocking, &o->job);
 }
 
-/* Storage hangs: waiting clients get an error, and a later result is dropped. */
+/* Fail an opening whose storage hangs. Waiting clients get an error, and a later result is
+ * dropped. */
 static void give_up(struct opening *o)
 {
     struct plenum_error err;
@@ -353,12 +355,12 @@ static void give_up(struct opening *o)
         shown_name(o), (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
-    atomic_store(&o->cancel, true); /* no later opening inherits it */
+    atomic_store(&o->cancel, true); /* so that no later opening inherits it */
     cancel(o);
 }
 
-/* Its turn may have come, because another process may have built the index. Otherwise report that
- * process's progress. */
+/* Begin a waiting opening if its turn has come: another process may have built the index. Otherwise
+ * report that process's progress. */
 static void wait_on(struct opening *o)
 {
     struct opening *other = find_indexing(o);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* openings.h - opens data sets for clients. All functions but one must be called on the loop's
- * thread. */
+/* openings.h - opens data sets for clients. All functions except openings_release() must be called
+ * on the loop's thread. */
 #ifndef LOADER_SERVE_OPENINGS_H
 #define LOADER_SERVE_OPENINGS_H
 
@@ -23,14 +23,14 @@ struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
-    /* its threads open data sets; borrowed, destroyed before the openings */
+    /* Its threads open data sets. Borrowed; it must be destroyed before the openings. */
     struct blocking *blocking;
     const char *cache_dir;
     struct dataset_cache_limits cache_limits;
-    const uint64_t *memory_budget; /* the loader's, or NULL; 0: no limit. Read on the loop */
+    const uint64_t *memory_budget; /* the loader's budget; NULL or 0: no limit. Read on the loop */
     bool hints;
     bool only_files;    /* without roots, open nothing in stores */
-    uint64_t silent_ns; /* an opening fails if storage does not answer for so long */
+    uint64_t silent_ns; /* an opening fails if storage does not answer for this long */
 };
 
 /** A waiting client. Do not move or free it until done() or openings_leave() is called. */
@@ -48,17 +48,17 @@ struct opening_waiter {
 struct opening_request {
     const char *dataset;
     const char *fields;   /* requested fields, or "" */
-    bool junk;            /* for a pipeline with the word "junk" */
+    bool junk;            /* the pipeline has the word "junk" */
     const char *user;     /* the user whose limit of threads applies */
     struct roots *roots;  /* the current roots */
-    const char **allowed; /* [num_allowed] of the roots' paths, malloc; taken */
+    const char **allowed; /* [num_allowed] of the roots' paths (malloc); openings_ask() takes it */
     unsigned num_allowed;
 };
 
 int openings_create(const struct openings_options *options, struct openings **ret);
-/** The loop is about to end: cancel all openings. */
+/** Cancel all openings, because the loop is about to end. */
 void openings_close(struct openings *openings);
-/** All threads must have ended. */
+/** Free everything. All threads must have ended. */
 void openings_destroy(struct openings *openings);
 
 /** Open a data set, or join an opening of the same one. Returns 0 or -ENOMEM; done() is called

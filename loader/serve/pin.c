@@ -37,8 +37,8 @@ struct pin {
     unsigned num_bindings;
 };
 
-/* On a machine with several kinds of memory (HBM beside DRAM), nodes share CPUs: the first of them
- * counts. */
+/* List the NUMA nodes. On a machine with several kinds of memory (HBM beside DRAM), several nodes
+ * have the same CPUs; only the first of these is listed. */
 static int list_nodes(struct pin *pin)
 {
     int count = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
@@ -50,7 +50,7 @@ static int list_nodes(struct pin *pin)
         hwloc_obj_t node = hwloc_get_obj_by_type(pin->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         bool usable;
 
-        assert(node); /* there are `count` of them */
+        assert(node); /* index is below `count` */
         usable = hwloc_bitmap_intersects(node->cpuset, pin->allowed);
         for (unsigned k = 0; k < pin->num_nodes; k++)
             usable &= !hwloc_bitmap_intersects(pin->nodes[k]->cpuset, node->cpuset);
@@ -229,7 +229,7 @@ unsigned pin_node_of_worker(const struct pin *pin, unsigned index)
 /* Returns the node of the page at this address, or num_nodes if it is not known. */
 static unsigned node_of_page(const struct pin *pin, const volatile uint8_t *at, hwloc_bitmap_t set)
 {
-    (void)*at; /* the kernel knows only pages that this process has touched */
+    (void)*at; /* touch it: the kernel knows only pages that this process has used */
     if (hwloc_get_area_memlocation(pin->topology, (const void *)(uintptr_t)at, 1, set,
                                    HWLOC_MEMBIND_BYNODESET) < 0)
         return pin->num_nodes;

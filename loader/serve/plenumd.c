@@ -78,18 +78,29 @@ static int parse_decoder(void *target, const char *value, struct plenum_error *e
     return image_jpeg_parse("--decoder", value, &a->server.jpeg, err);
 }
 
-/* Settings for a job's own loader, whose command line is not written by the user. */
+/* Read a size from the environment, if it is set. */
+static int read_size(const char *variable, uint64_t *ret)
+{
+    const char *size = getenv(variable);
+
+    if (!size || !*size || parse_bytes(size, ret) == 0)
+        return 0;
+    log_error("%s is '%s': set it to a size such as 100G, or unset it", variable, size);
+    return -EINVAL;
+}
+
+/* Read settings from the environment, for a job's own loader, whose command line is not written by
+ * the user. */
 static int read_environment(struct plenumd_arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
-    const char *size = getenv("PLENUM_CACHE_SIZE");
     struct plenum_error err;
-    int r = 0;
+    int r = read_size("PLENUM_CACHE_SIZE", &a->server.cache_size);
 
-    if (size && *size && parse_bytes(size, &a->server.cache_size) < 0) {
-        log_error("PLENUM_CACHE_SIZE is '%s': set it to a size such as 100G, or unset it", size);
-        return -EINVAL;
-    }
+    if (r == 0)
+        r = read_size("PLENUM_CACHE_MEMORY", &a->server.cache_memory);
+    if (r < 0)
+        return r;
     if (decoder && *decoder)
         r = image_jpeg_parse("PLENUM_DECODER", decoder, &a->server.jpeg, &err);
     if (r < 0)
@@ -145,7 +156,7 @@ static int count_verbose(void *target, const char *value, struct plenum_error *e
 }
 
 #define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
-/* Lines per ten seconds: as many as a person can read. */
+/* Log lines per ten seconds: about what a person can read. */
 enum { LOG_LINES_MAX = 500 };
 
 #define AT(field) offsetof(struct plenumd_arguments, field)
@@ -197,8 +208,11 @@ static const struct option_def defs[] = {
          "remove the least recently used indices of a user if those created for that user exceed "
          "this (default: a quarter of --cache-limit if several users are served; 0: no limit)"},
     {"cache-size", 0, "BYTES", OPTION_BYTES, AT(server.cache_size), 0, 0,
-     .help = "keep samples from object stores on the disk, below --cache-dir, in at most this much "
-             "space (default $PLENUM_CACHE_SIZE or 0: none)"},
+     .help = "cache samples from object stores on the local disk, under --cache-dir, using at most "
+             "this much space (default $PLENUM_CACHE_SIZE or 0: none)"},
+    {"cache-memory", 0, "BYTES", OPTION_BYTES, AT(server.cache_memory), 0, 0,
+     .help = "keep samples from object stores in at most this much memory instead (default "
+             "$PLENUM_CACHE_MEMORY or 0: none)"},
     {"cache-age", 0, "TIME", OPTION_DURATION, AT(server.cache_limits.age_ns),
      .help = "remove indices that have not been used for this long (default 90d; 0: no limit)"},
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
@@ -261,7 +275,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* The default address to listen on. */
+/* Returns the default address to listen on. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -286,15 +300,40 @@ static void use_smaller(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* Half of the machine's memory, or of the control group's if that is less. Memory of rings with
- * holes is charged to the loader, and must not fill the group. */
-static uint64_t half_of_memory(void)
+/* Returns the machine's memory, or the control group's if that is less. */
+static uint64_t whole_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_C(1) << 33;
 
     cgroup_visit("memory", use_smaller, &all);
-    return all / 2;
+    return all;
+}
+
+/* Check the memory for the cache, and limit the rings to half of the rest. The memory of rings with
+ * holes is charged to the loader's control group, and must not fill it. */
+static int share_memory(struct server_options *o)
+{
+    uint64_t all = whole_memory();
+    char size[32], most[32];
+
+    (void)format_bytes(o->cache_memory, size, sizeof(size));
+    if (o->cache_memory > 0 && o->cache_size > 0)
+        log_error("--cache-memory and --cache-size cannot be combined: the kernel keeps a part of "
+                  "the cache on the disk in memory already");
+    else if (o->memory_budget > 0 && o->cache_memory >= o->memory_budget)
+        log_error("--cache-memory %s leaves nothing of --memory-budget %s", size,
+                  format_bytes(o->memory_budget, most, sizeof(most)));
+    else if (o->cache_memory >= all)
+        log_error("--cache-memory %s is not less than the memory of this host or its control group "
+                  "(%s)",
+                  size, format_bytes(all, most, sizeof(most)));
+    else {
+        if (o->ring_limit == 0)
+            o->ring_limit = (all - o->cache_memory) / 2;
+        return 0;
+    }
+    return -EINVAL;
 }
 
 static int check_root(const char *value, struct plenum_error *err)
@@ -307,8 +346,8 @@ static int check_root(const char *value, struct plenum_error *err)
     return r;
 }
 
-/* Check a setting early that is otherwise checked only where it is used, so that the error can name
- * its line in the file. */
+/* Check a setting that is otherwise checked only where it is used, so that the error can name its
+ * line in the file. */
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
@@ -331,7 +370,7 @@ static int check_value(const char *name, const char *value, struct plenum_error 
     return root ? check_root(value, err) : 0;
 }
 
-/* Options that make no sense in a file, which is read at every start. */
+/* Options that make no sense in a file that is read at every start. */
 static const char *const command_line_only[] = {"config",    "check-config", "job",
                                                 "listen-fd", "http-fd",      "client-fd",
                                                 "leash-fd",  "start-fd",     NULL};
@@ -385,7 +424,7 @@ static int read_settings(struct settings *s)
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
-    /* It was parsed before without an error. */
+    /* The command line was already parsed without an error. */
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
@@ -395,17 +434,17 @@ static int read_settings(struct settings *s)
         a->server.client_fd = (int)a->client_fd;
     if (a->lifeline_fd != UINT32_MAX)
         a->server.lifeline_fd = (int)a->lifeline_fd;
-    if (a->server.ring_limit == 0)
-        a->server.ring_limit = half_of_memory();
+    if (share_memory(&a->server) < 0)
+        return -EINVAL;
     if (a->job && !a->pin_given)
         a->server.pin = PIN_NODE;
-    a->server.any_store = a->job; /* with the rights and credentials of the job's user */
+    a->server.any_store = a->job; /* it has only the rights and credentials of the job's user */
     a->server.own_uid_only = a->job || a->server.num_roots == 0;
     return 0;
 }
 
-/* A job's own loader shares the terminal with the training program, so it logs only warnings,
- * errors, and what the program has to wait for. */
+/* Set what is logged. A job's own loader shares the terminal with the training program, so it logs
+ * only warnings, errors, and operations that the program has to wait for. */
 static void set_log(const struct plenumd_arguments *a)
 {
     log_set_format(a->log_format);
@@ -417,7 +456,8 @@ static void set_log(const struct plenumd_arguments *a)
                                     : LOG_LEVEL_INFO);
 }
 
-/* The settings from startup stay in memory, because some of them cannot change. */
+/* Read the settings again. Those from startup stay in memory, because some of them cannot
+ * change. */
 static int reload(void *arg, struct server_options *ret)
 {
     struct settings *s = arg;

@@ -7,8 +7,8 @@
  * A request is a batch. A task is one sample of it, or several if they are so cheap that handing
  * each over separately would cost more than rendering it (wanted_parts()). An I/O thread takes the
  * next task from users in turn, from a user's jobs in turn (the client sends the name of its job),
- * from a job's streams in turn (so a job of many instances gets no more than one of few), and from
- * the stream's oldest request (so that all cores work on the batch that is needed first). Turns are
+ * from a job's streams in turn (so a job with many instances gets no more than one with few), and
+ * from the stream's oldest request (so all cores work on the batch that is needed first). Turns are
  * shared by CPU time (fair_queue.h): a sample of 8192 x 8192 pixels costs as much as a thousand
  * small ones. Bytes are read into the buffers of a fixed number of items, which bounds memory.
  * Items are reused:
@@ -32,16 +32,16 @@
  *
  * A node queue holds the read samples for the workers of one NUMA node: those of the streams whose
  * slots are on that node. A worker whose node queue is empty takes from another one, because
- * decoding a sample takes far longer than writing it to another node's memory. Users take turns in
- * a node queue, too: expensive samples of one user that were read early do not delay those of
- * another.
+ * decoding a sample takes far longer than writing it to another node's memory. Users also take
+ * turns in a node queue, so that expensive samples of one user that were read early do not delay
+ * another user's.
  *
  * If CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
  * bucket has tokens. That limits reading, too.
  *
  * Locks: the queue's lock is taken three times per task, each time for about a microsecond;
- * decoding, which takes about a millisecond, runs without it. Each node queue has a lock for
- * passing on one item. No thread holds both. No reading, decoding or callback happens under a
+ * decoding, which takes about a millisecond, runs without it. Each node queue has its own lock, for
+ * passing on one item. No thread holds both locks. No reading, decoding or callback happens under a
  * lock. */
 #include "config.h"
 
@@ -58,7 +58,7 @@
 #include "common/util/lock.h"
 #include "common/util/state.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/serve/fair_queue.h"
 #include "loader/serve/queue_item.h"
 #include "loader/serve/queue_priv.h"
@@ -73,9 +73,9 @@ enum {
 
 struct node_queue {
     struct lock mu;
-    /* idle workers wait here for an item in any node queue, or for `stop` */
+    /* Idle workers wait here for an item in any node queue, or for `stop`. */
     pthread_cond_t to_render;
-    struct list items; /* in rendering order */
+    struct list items; /* in the order of rendering */
     unsigned idle;     /* waiting workers */
     bool stop;
 };
@@ -83,7 +83,7 @@ struct node_queue {
 struct thread {
     struct queue *queue;
     unsigned index;
-    unsigned node; /* of a worker */
+    unsigned node; /* the worker's node */
     pthread_t id;
 };
 
@@ -214,9 +214,9 @@ static void begin_part(struct queue_stream *s, struct queue_request *r, struct i
     s->taken += count;
 }
 
-/* How many parts an item of this stream should have: one, unless samples are so cheap that handing
- * each one from thread to thread would cost more than the sample itself. Slow reading also means
- * one part, because more threads then read at once. */
+/* Returns how many parts an item of this stream should have: one, unless samples are so cheap that
+ * handing each one from thread to thread would cost more than rendering it. If reading is slow,
+ * also one, so that more threads read at once. */
 static uint32_t wanted_parts(const struct queue_stream *s)
 {
     uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);
@@ -235,7 +235,7 @@ static void begin_next(struct queue_stream *s, struct item *item)
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
     item->request = r;
-    /* Keeping otherwise idle threads busy is worth more than saving a decode or a handover. */
+    /* Keeping idle threads busy saves more time than saving a decode or a handover. */
     share = (uint32_t)min_u64(max_u64(s->waiting / s->queue->options.workers, 1), UINT32_MAX);
     do
         begin_part(s, r, item, share - item->samples);
@@ -280,7 +280,7 @@ static void release_item(struct queue *q, struct item *item)
     item->num_parts = item->samples = 0;
     item_move(item, ITEM_FREE);
     list_add_first(&q->free, &item->link);
-    /* Wake I/O threads only once several items have been used, not for each one. */
+    /* Wake I/O threads only once several items are free, not for each one. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
 }
@@ -356,7 +356,7 @@ static void *io_main(void *arg)
 {
     struct thread *t = arg;
     struct queue *q = t->queue;
-    uint64_t budget_ns = 0; /* for announcing */
+    uint64_t budget_ns = 0; /* time that may be spent on announcing */
 
     lock_acquire(&q->mu);
     while (!q->stop) {
@@ -395,7 +395,7 @@ static void *io_main(void *arg)
     return NULL;
 }
 
-/* A sample that fails makes its whole request fail, and the request's other samples are dropped. */
+/* Fail a whole request because one of its samples failed, and drop its other samples. */
 static void fail_request(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
@@ -439,7 +439,8 @@ static struct item *next_item(struct queue *q, unsigned own)
                 return item;
         }
         /* hand_over() first counts the item and then looks for idle workers; we first count
-         * ourselves as idle and then look at the count. So at least one side notices the other. */
+         * ourselves as idle and then look at the count. So at least one of the two threads notices
+         * the other. */
         lock_acquire(&nq->mu);
         nq->idle++;
         if (!nq->stop && atomic_load(&q->ready) == 0)
@@ -628,7 +629,7 @@ void queue_beat(struct queue *queue)
 
 static int make_items(struct queue *q)
 {
-    /* One for each thread, and as many again that wait between reading and rendering. */
+    /* One item for each thread, and the same number that wait between reading and rendering. */
     q->num_items = 2 * (q->options.workers + q->options.io_threads);
     q->items = calloc(q->num_items + SPARE_MAX, sizeof(*q->items));
     q->node_queues = calloc(q->num_nodes, sizeof(*q->node_queues));
@@ -737,11 +738,13 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
+    if (readahead_leaves(stream, r))
+        dataset_forget_announced(stream->spec->dataset);
     if (!order_share_is_same(&stream->share, share)) /* only this function writes it */
         queue_users_follow(stream, share);
     if (stream->course)
-        diskcache_advance(stream->course, r->place,
-                          order_place_skip(&share->steps, r->place, stream->open->steps));
+        sample_cache_advance(stream->course, r->place,
+                             order_place_skip(&share->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.h - the loader's work: splits requested batches into samples, which its threads read and
- * render. */
+/* queue.h - the loader's work queue. It splits requested batches into samples, which its threads
+ * read and render. */
 #ifndef LOADER_SERVE_QUEUE_H
 #define LOADER_SERVE_QUEUE_H
 
@@ -24,7 +24,7 @@ struct queue_options {
     unsigned workers;        /* decoding threads, at least 1 */
     unsigned io_threads;     /* reading threads, at least 1 */
     uint32_t cpu_millicores; /* CPU time that the process may use; 0: no limit */
-    uint64_t fetch_memory;   /* bytes that are fetched from stores and not read yet */
+    uint64_t fetch_memory;   /* bytes fetched from stores in advance and not read yet */
     unsigned nodes;          /* NUMA nodes that have workers; 0: one */
     /** Returns the node of a worker. NULL: every worker is on the first node. */
     unsigned (*worker_node)(void *arg, unsigned worker);
@@ -41,7 +41,7 @@ struct queue_options {
 struct queue_request {
     uint64_t id;
     struct queue_stream *stream;
-    void *owner; /* the stream's owner: queue_stream_open() */
+    void *owner; /* queue_stream_options.owner of its stream */
     struct wire_done done;
     bool cancelled;   /* answer CANCELLED, not DONE */
     struct list link; /* for the caller of queue_pop_finished() */
@@ -55,8 +55,8 @@ struct queue_request {
 
 /** Totals for one stream, or for all streams since the start. */
 struct queue_totals {
-    uint64_t samples, substituted; /* samples rendered; how many replaced bad ones */
-    uint64_t batches, failed;      /* batches finished and not cancelled; how many failed */
+    uint64_t samples, substituted; /* samples rendered; those that replaced bad ones */
+    uint64_t batches, failed;      /* batches finished and not cancelled; those that failed */
     uint64_t read_ns, render_ns;   /* thread time, summed over samples */
     uint64_t cpu_ns;               /* CPU time used for reading and rendering */
     uint64_t queue_ns;  /* from RENDER to the start of the first sample, summed over batches */
@@ -75,7 +75,7 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 void queue_destroy(struct queue *queue);
 
 struct queue_stream_options {
-    /** Users take turns, and so do the jobs of each user. Names are arbitrary. */
+    /** Users take turns, and so do the jobs of each user. Any names are allowed. */
     const char *user, *job;
     /** Borrowed until queue_stream_close(). */
     const struct render_spec *spec;
@@ -90,10 +90,11 @@ struct queue_stream_options {
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
                       struct queue_stream **ret);
 
-/** All of its requests must have been popped first. NULL is ignored. */
+/** Close a stream. All of its requests must have been popped first. NULL is ignored. */
 void queue_stream_close(struct queue_stream *stream);
 
-/** Render a batch into a slot: this share of each of its steps. Returns 0 or -ENOMEM. */
+/** Request a batch: this share of each of its steps is rendered into a slot. Returns 0 or
+ * -ENOMEM. */
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render,
                  const struct order_share *share);
 
@@ -105,16 +106,16 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);
 void queue_cancel(struct queue_stream *stream, uint64_t id);
 void queue_cancel_all(struct queue_stream *stream);
 
-/** Returns the oldest finished request, which the caller then owns (free()), or NULL. */
+/** Returns the oldest finished request, which the caller must free(), or NULL. */
 struct queue_request *queue_pop_finished(struct queue *queue);
 
-/** Call this about once a second. If all I/O threads are waiting for storage and a stream therefore
- * has none, it starts another one, up to a limit. */
+/** Call this about once a second. If all I/O threads wait for storage, and so a stream has none,
+ * this starts another one, up to a limit. */
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);
 
-/** The NUMA node of the stream's ring. */
+/** Returns the NUMA node of the stream's ring. */
 unsigned queue_stream_node(const struct queue_stream *stream);
 
 void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret);

@@ -16,10 +16,11 @@
 enum {
     BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this is freed after its sample */
     PART_KEEP = 256 << 10,  /* the same limit for an item's parts after the first */
-    /* An item leaves its remaining parts to other threads after a sample with: */
-    LATE_NS = 1000000,  /* more time to read */
-    LARGE = 256 << 10,  /* more bytes */
-    DEAR_NS = 50000000, /* more time to render */
+    /* An item leaves its remaining parts to other threads after a sample that exceeds one of these
+     * limits: */
+    LATE_NS = 1000000,  /* time to read it */
+    LARGE = 256 << 10,  /* size in bytes */
+    DEAR_NS = 50000000, /* time to render it */
 };
 
 void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_item.h - some samples of a request, which one thread reads and another renders. An item
- * belongs to the thread that works on it, so nothing here takes a lock. */
+/* queue_item.h - reads and renders an item: some samples of a request, which one thread reads and
+ * another renders. An item belongs to the thread that works on it, so nothing here takes a lock. */
 #ifndef LOADER_SERVE_QUEUE_ITEM_H
 #define LOADER_SERVE_QUEUE_ITEM_H
 
@@ -28,16 +28,17 @@ enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING };
 
 /* A sample of a batch, or a run of positions that show the same sample (render_run()). */
 struct part {
-    uint32_t index; /* in its batch */
-    uint32_t count; /* length of the run: consecutive samples of the batch */
+    uint32_t index; /* the sample's index in its batch */
+    uint32_t count; /* length of the run, in consecutive samples of the batch */
     struct render_try try;
     struct render_files files;
     int code; /* result of the last operation on this part; `err` holds its message */
     struct plenum_error err;
 };
 
-/* Some samples of one request that are being processed. The queue's lock protects a FREE item, the
- * lock of its node queue a READ one; in the other states the item belongs to one thread. */
+/* Some samples of one request that are being processed. A FREE item is protected by the queue's
+ * lock, and a READ one by the lock of its node queue; in the other states, an item belongs to one
+ * thread. */
 struct item {
     enum item_state state; /* only item_move() writes it */
     struct list link;      /* in the free items, or in a node queue */

@@ -22,7 +22,7 @@
 enum {
     LEFT_TAGS = 256,
     SPARE_MAX = 64,    /* extra I/O threads, started while others hang */
-    SPARE_OF_USER = 8, /* of which one user may have this many */
+    SPARE_OF_USER = 8, /* the most of these for one user */
 };
 
 struct item;
@@ -36,13 +36,13 @@ struct walk {
     uint64_t ordinal; /* samples since the walk began */
 };
 
-/* A user, or one of its jobs. Under the queue's lock; freed with its last stream. */
+/* A user, or one of its jobs. Protected by the queue's lock, and freed with its last stream. */
 struct owner {
     struct list link; /* in the queue's users, or the user's jobs */
-    struct list jobs; /* of a user */
+    struct list jobs; /* the jobs, if this is a user */
     struct flow flow;
     unsigned members;  /* jobs of a user, streams of a job */
-    unsigned fetching; /* streams of a user that read from a store now: readahead.c */
+    unsigned fetching; /* the user's streams that read from a store now (readahead.c) */
     char name[];
 };
 
@@ -57,7 +57,7 @@ struct queue_stream {
     unsigned node;
     void *owner;
     /* For queue_submit() and queue_stream_close() only. */
-    struct course_stream *course; /* of the disk cache, or NULL */
+    struct course_stream *course; /* the stream in the cache of samples, or NULL */
     /* Under the queue's lock. */
     struct list requests; /* unfinished, oldest first */
     struct list link;     /* in the queue's streams */
@@ -67,16 +67,16 @@ struct queue_stream {
     uint64_t cost_ns;              /* mean CPU time of a sample */
     unsigned announcing;           /* threads that are announcing a sample of this stream */
     bool closed;                   /* free it when `announcing` reaches 0 */
-    bool starved;                  /* without an I/O thread since the last beat */
+    bool starved;                  /* it has had no I/O thread since the last beat */
     uint64_t reads, reads_at_beat; /* finished reads, now and at the last beat */
     /* Set if it holds I/O threads, and none of its storage calls has returned since the last
      * beat. */
     bool hangs;
-    struct order_share share;    /* of the last request; written by queue_submit() */
+    struct order_share share;    /* share of the last request; written by queue_submit() */
     struct walk ahead;           /* the next sample to announce */
     struct order_place expected; /* position of the next request if it follows the last one */
     uint64_t asked;              /* samples requested since the walk began */
-    uint64_t taken;              /* of which I/O threads have begun this many */
+    uint64_t taken;              /* those of them that I/O threads have begun */
     uint64_t read_ns;            /* mean time of a read */
     struct queue_totals totals;
     uint64_t slow_until; /* announce until `taken` reaches this */
@@ -89,24 +89,24 @@ struct queue {
     unsigned num_items;
     struct thread *threads; /* workers, then I/O threads */
     unsigned started;
-    unsigned readers;      /* how many of them are I/O threads; holding mu */
-    unsigned idle_readers; /* I/O threads with no work; holding mu */
+    unsigned readers;      /* the number of I/O threads; protected by mu */
+    unsigned idle_readers; /* I/O threads without work; protected by mu */
     struct node_queue *node_queues;
     unsigned num_nodes;
     /* Any thread. */
     atomic_uint ready; /* items in all node queues */
     /* Any thread, holding mu. */
     struct lock mu;
-    /* I/O threads wait here for a task and a free item, for something to announce, or for `stop` */
+    /* I/O threads wait here for a task and a free item, for a sample to announce, or for `stop`. */
     pthread_cond_t to_read;
     struct list users, streams;
     struct flow flow; /* the root: users are its children */
-    /* start tags of users that have left, by a hash of their names */
+    /* Start tags of users that have left, by a hash of their names. */
     uint64_t left_tags[LEFT_TAGS];
     struct list free;     /* items */
     struct list finished; /* requests */
     struct queue_counters counters;
-    pthread_cond_t rested; /* workers that wait for CPU time wait here for `stop` */
+    pthread_cond_t rested; /* workers that rest (for CPU time) wait here for `stop` */
     bool stop;
     struct token_bucket cpu; /* any thread */
 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/util/lock.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/serve/queue_priv.h"
 
 enum { COST_PIXEL_NS = 20 }; /* estimated cost before any sample is rendered */
@@ -49,8 +49,9 @@ static void leave(struct owner *o)
     free(o);
 }
 
-/* A user that leaves and returns keeps its start tag. If two users have the same hash, one gets the
- * tag of the other, which costs it a few samples at most. */
+/* Returns where the start tag of a user that has left is kept, so that a user that returns gets its
+ * old tag. If two users have equal hashes, one gets the other's tag, which costs it a few samples
+ * at most. */
 static uint64_t *left_tag_of(struct queue *q, const char *user)
 {
     uint64_t hash = 5381;
@@ -97,8 +98,8 @@ void queue_users_follow(struct queue_stream *s, const struct order_share *share)
 
     order.steps.gaps = NULL;
     order.steps.num_gaps = 0;
-    diskcache_close_stream(s->course);
-    s->course = diskcache_open_stream(&order, share->offset, s->open->local);
+    sample_cache_close_stream(s->course);
+    s->course = sample_cache_open_stream(&order, share->offset, s->open->local);
 }
 
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
@@ -150,8 +151,9 @@ void queue_stream_close(struct queue_stream *stream)
     if (!stream)
         return;
     q = stream->queue;
-    diskcache_close_stream(stream->course);
+    sample_cache_close_stream(stream->course);
     stream->course = NULL;
+    dataset_forget_announced(stream->spec->dataset);
     lock_acquire(&q->mu);
     assert(!stream->closed && list_is_empty(&stream->requests));
     stream->closed = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* queue_users.h - the streams of a queue, and the users and jobs that they belong to. */
+/* queue_users.h - manages the streams of a queue, and the users and jobs that they belong to. */
 #ifndef LOADER_SERVE_QUEUE_USERS_H
 #define LOADER_SERVE_QUEUE_USERS_H
 
@@ -7,7 +7,7 @@
 
 #include "loader/serve/queue.h"
 
-/** Report to the disk cache which samples the stream, with this share, is going to use. */
+/** Tell the cache of samples which samples the stream will use with this share. */
 void queue_users_follow(struct queue_stream *s, const struct order_share *share);
 
 /** Free a stream that is closed and not being announced. Call it with the queue's lock held. */

@@ -49,7 +49,8 @@ static bool fits(const struct server *server, const struct usage *a, uint64_t mo
     return !*share || a->own + more <= left - more;
 }
 
-/* A session that is ending does not count, because it will soon be gone. */
+/* Returns the number of clients that a session counts as: a session that is ending does not
+ * count. */
 static uint64_t clients_of(const struct session_facts *s)
 {
     return s->ending ? 0 : 1;
@@ -100,7 +101,7 @@ static int check_mapped(const struct server *server, const struct usage *a, uint
         want, most);
 }
 
-/* The memory that the loader uses now, and the part that `added` would add. */
+/* The memory that the loader uses now, and what one more stream would add. */
 struct own_memory {
     uint64_t held, more;
 };

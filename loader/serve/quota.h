@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quota.h - the limits on clients and rings, and each user's share of them. Everything runs on the
- * loop's thread.
+/* quota.h - enforces the limits on clients and rings, and each user's share of these. Everything
+ * runs on the loop's thread.
  *
  * If several users may connect, no user gets more than is then left for all others: the first user
  * gets at most half of --max-clients and --ring-limit, a second user who arrives later gets half of
@@ -18,8 +18,8 @@ struct server;
 /** Check whether the user may have one more client. Returns 0, or -EUSERS with a message. */
 int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
 
-/** Check whether the user may have `bytes` more for rings, for samples that need `working` bytes
- * per thread during rendering. Returns 0, or -ENOSPC with a message. */
+/** Check whether the user may have `bytes` more for a ring whose samples need `working` bytes per
+ * rendering thread. Returns 0, or -ENOSPC with a message. */
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes, uint64_t working,
                      struct plenum_error *err);
 

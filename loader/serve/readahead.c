@@ -22,7 +22,7 @@ enum {
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced */
     AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples in that mean */
-    /* keep announcing for this many samples, since announced ones are read fast */
+    /* Announce at least this many samples, although announced ones are read fast. */
     AHEAD_HOLD = 4096,
 };
 
@@ -44,7 +44,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     assert(w->index < s->open->local);
 }
 
-/* Is it reading from a store now? */
+/* Is the stream reading from a store now? */
 static bool is_fetching(const struct queue_stream *s)
 {
     return !list_is_empty(&s->requests) && dataset_is_remote(s->spec->dataset);
@@ -66,8 +66,8 @@ static unsigned count_fetching(struct queue *q)
     return users;
 }
 
-/* How many samples a stream may announce before they are read. The memory for fetching is shared
- * equally by users, and by the streams of a user. */
+/* Returns how many samples a stream may announce before they are read. Users share the memory for
+ * fetching equally, and so do the streams of a user. */
 static uint64_t depth_of(const struct queue *q, const struct queue_stream *s, unsigned users)
 {
     const struct dataset *d = s->spec->dataset;
@@ -160,11 +160,31 @@ uint64_t readahead_announce(struct queue *q)
     return begin + 1;
 }
 
-/* Is it what follows the stream's last request? */
+/* Does this request follow the stream's last one? */
 static bool is_expected(const struct queue_stream *s, const struct queue_request *r)
 {
     return r->place.epoch == s->expected.epoch && r->place.position == s->expected.position &&
            order_share_is_same(&r->share, &s->share);
+}
+
+/* Positions from the beginning on. */
+static uint64_t global_of(const struct order_steps *steps, struct order_place place)
+{
+    return place.epoch * max_u64(steps->n, steps->span) + place.position;
+}
+
+bool readahead_leaves(const struct queue_stream *s, const struct queue_request *r)
+{
+    uint64_t ahead, from, to;
+
+    if (s->expected.epoch == UINT64_MAX) /* the first request */
+        return false;
+    if (!order_share_is_same(&r->share, &s->share))
+        return true;
+    ahead = (AHEAD_SAMPLES / s->open->local + 1) * (uint64_t)s->share.steps.per_step;
+    from = global_of(&s->share.steps, s->expected);
+    to = global_of(&s->share.steps, r->place);
+    return max_u64(from, to) - min_u64(from, to) > ahead;
 }
 
 void readahead_track_request(struct queue_stream *s, const struct queue_request *r)

@@ -30,7 +30,7 @@ struct reader {
 
 struct root {
     char *path;
-    struct reader *readers; /* NULL: everyone */
+    struct reader *readers; /* NULL: all users */
     size_t num_readers;
 };
 
@@ -48,7 +48,7 @@ static int read_groups(int fd, struct peer *peer)
         return 0;             /* no supplementary groups */
     if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
         return 0;
-    /* qemu-user does not implement the option: then there are no groups. */
+    /* qemu-user does not implement the option; then the peer has no groups. */
     if (errno == EFAULT || (errno == ERANGE && size == 0))
         return 0;
     if (errno != ERANGE || size > GROUPS_MAX * sizeof(gid_t))
@@ -93,7 +93,7 @@ void peer_fini(struct peer *peer)
     peer->num_groups = 0;
 }
 
-/* "alice", "1004", "@research", "@100" */
+/* Parse a reader: "alice", "1004", "@research", "@100". */
 static int parse_reader(struct root *root, const char *word, struct plenum_error *err)
 {
     struct reader reader = {.group = word[0] == '@'}, *grown;
@@ -124,7 +124,7 @@ static int parse_readers(struct root *root, char *list, struct plenum_error *err
     return 0;
 }
 
-/* A prefix of names in a store, "s3://bucket/train/": its final slash changes nothing. */
+/* Parse a prefix of names in a store, "s3://bucket/train/". The final slash has no effect. */
 static int parse_prefix(struct root *root, const char *text, struct plenum_error *err)
 {
     size_t len;

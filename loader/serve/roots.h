@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* roots.h - the folders whose data sets a loader serves, and the users who may read them. */
+/* roots.h - parses the folders whose data sets a loader serves, and decides which peers may read
+ * them. */
 #ifndef LOADER_SERVE_ROOTS_H
 #define LOADER_SERVE_ROOTS_H
 
@@ -14,7 +15,7 @@ struct peer {
     bool known; /* the kernel reported the fields below; false: an anonymous peer */
     uid_t uid;
     pid_t pid;
-    gid_t *groups; /* malloc: the primary and the supplementary groups */
+    gid_t *groups; /* the primary and the supplementary groups (malloc) */
     size_t num_groups;
 };
 

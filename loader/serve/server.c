@@ -37,7 +37,7 @@
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/dataset/cache.h"
 #include "loader/image/image.h"
 #include "loader/serve/http.h"
@@ -101,8 +101,9 @@ static struct main_loop *loop_of(struct server *server)
     return container_of(server, struct main_loop, server);
 }
 
-/* A thread that still runs then is waiting for hanging storage, perhaps forever. Nothing is lost:
- * an index is renamed into place only when it is complete. */
+/* End the process after the time limit. A thread that still runs then is waiting for hanging
+ * storage, perhaps forever. Nothing is lost, because an index is renamed into place only when it is
+ * complete. */
 static void *exit_after_limit(void *arg)
 {
     const struct timespec limit = {.tv_sec = END_LIMIT_S};
@@ -114,7 +115,7 @@ static void *exit_after_limit(void *arg)
     _exit(EXIT_SUCCESS);
 }
 
-/* The process ends within a few seconds from now. */
+/* Make sure that the process ends within a few seconds. */
 static void limit_shutdown(struct main_loop *m)
 {
     if (m->limited)
@@ -183,7 +184,7 @@ static void on_drain(uv_timer_t *timer)
 
 static void begin_drain(struct main_loop *m)
 {
-    log_set_entries(false); /* the process would end before the journal looks it up */
+    log_set_entries(false); /* the process would end before the journal has looked it up */
     m->server.stopping = true;
     notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
     if (m->server.num_sessions > 0)
@@ -206,7 +207,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Keepers that do not read miss heartbeats; the loop does not wait for them. */
+/* Send a heartbeat to the keeper. The loop does not wait for a keeper that does not read. */
 static void send_heartbeat(const struct main_loop *m)
 {
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -235,7 +236,7 @@ static void on_beat(uv_timer_t *timer)
         monitor_beat(&m->server, now);
         for (struct session *s = session_first(&m->server); s; s = session_next(s))
             session_beat(s, now);
-        if (diskcache_get_news(&news))
+        if (sample_cache_get_news(&news))
             log_warn("%s", news.text);
         log_budget_settle(&m->server.lines, now, tell_left_out);
         http_publish(m->http, &m->server);
@@ -254,8 +255,9 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
-/* A byte from the keeper requests heartbeats; end of file ends the loader. The first heartbeat is
- * sent at once, because without one the keeper cannot detect that a loader hangs. */
+/* Handle input from the keeper: a byte requests heartbeats, and end of file ends the loader. The
+ * first heartbeat is sent at once, because the keeper cannot detect a hanging loader without
+ * one. */
 static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -331,6 +333,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"cache-user-limit", old->cache_limits.user_bytes == new->cache_limits.user_bytes},
         {"cache-age", old->cache_limits.age_ns == new->cache_limits.age_ns},
         {"cache-size", old->cache_size == new->cache_size},
+        {"cache-memory", old->cache_memory == new->cache_memory},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
         {"no-tiles", old->no_tiles == new->no_tiles},
@@ -372,7 +375,7 @@ static void read_settings(struct blocking_job *job)
         log_error("%s; the settings are unchanged", err.text);
 }
 
-/* New settings apply to new clients. Connected clients stay, even if their root was removed. */
+/* Apply new settings to new clients. Connected clients stay, even if their root was removed. */
 static void apply_settings(struct main_loop *m, const struct server_options *fresh)
 {
     m->live.reloaded(m->live.reload_arg);
@@ -447,12 +450,13 @@ static uint32_t cpu_budget(const struct server_options *o)
     return o->cpu_millicores;
 }
 
-/* The memory for samples that are fetched in advance. */
+/* Returns the memory for samples that are fetched in advance. */
 static uint64_t fetch_memory(const struct server_options *o)
 {
     if (o->fetch_memory > 0)
         return o->fetch_memory;
-    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, o->memory_budget / 4) : AHEAD_BYTES;
+    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, (o->memory_budget - o->cache_memory) / 4)
+                                : AHEAD_BYTES;
 }
 
 static int start_threads(struct main_loop *m, struct plenum_error *err)
@@ -487,7 +491,8 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-/* Called before the socket exists, so that its file is removed whenever a signal arrives. */
+/* Start to handle signals. Called before the socket exists, so that its file is removed whenever a
+ * signal arrives. */
 static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -537,7 +542,7 @@ static void take_client(struct main_loop *m)
 
     if (fd < 0)
         return;
-    (void)io_set_cloexec(fd, true);
+    (void)io_set_cloexec(fd);
     (void)session_create(&m->server, fd, !m->listening.local.open);
 }
 
@@ -579,34 +584,48 @@ static struct dataset_cache_limits cache_limits(const struct server_options *o)
     return limits;
 }
 
-/* Open the cache of samples. Without it, samples are read from their stores. */
-static void start_cache(const struct server_options *o)
+/* Find the folder of the cache of samples. Returns 0, or a negative value after a warning. */
+static int find_cache(const struct server_options *o, char *ret, size_t size)
 {
-    char folder[4096], path[4200];
-    struct plenum_error err;
+    char folder[4096];
     int r, fd;
 
-    if (o->cache_size == 0)
-        return;
     r = cache_folder(o->cache_dir, folder, sizeof(folder));
     if (r < 0) {
         log_warn("samples are not cached: there is no cache folder (%s): see --cache-dir",
                  strerror(-r));
-        return;
+        return r;
     }
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && !cache_may_map(fd)) {
         log_warn("samples are not cached: %s is on a network file system: name a folder on a local "
-                 "disk with --cache-dir or PLENUM_CACHE_DIR",
+                 "disk with --cache-dir or PLENUM_CACHE_DIR, or use --cache-memory",
                  folder);
         r = -EOPNOTSUPP;
     }
     io_close(&fd);
+    /* Users that share a folder have separate caches, as they have separate indices. */
+    (void)snprintf(ret, size, "%s/samples-%u", folder, (unsigned)geteuid());
+    return r;
+}
+
+/* Open the cache of samples. Without it, samples are read from their stores. */
+static void start_cache(const struct server_options *o)
+{
+    uint64_t size = o->cache_memory > 0 ? o->cache_memory : o->cache_size;
+    char path[4200];
+    struct plenum_error err;
+    int r = 0;
+
+    if (size > 0 && size < KEEP_BLOCK)
+        r = error_set(&err, -EINVAL,
+                      "a cache of %llu bytes is too small for one: write 200G, for example",
+                      (unsigned long long)size);
+    else if (o->cache_memory > 0)
+        r = sample_cache_open(NULL, o->cache_memory, &err);
+    else if (o->cache_size > 0 && find_cache(o, path, sizeof(path)) == 0)
+        r = sample_cache_open(path, o->cache_size, &err);
     if (r < 0)
-        return;
-    /* Users who share a folder have caches of their own, like indices. */
-    (void)snprintf(path, sizeof(path), "%s/samples-%u", folder, (unsigned)geteuid());
-    if (diskcache_open(path, o->cache_size, &err) < 0)
         log_warn("samples are not cached: %s", err.text);
 }
 
@@ -642,7 +661,7 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* If a step fails, stop_now() and server_run() undo the steps before it. */
+/* Start the loader. If a step fails, stop_now() and server_run() undo the steps before it. */
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
@@ -727,7 +746,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     queue_destroy(m->server.queue);
     blocking_destroy(m->server.blocking);
     openings_destroy(m->server.openings);
-    diskcache_close();
+    sample_cache_close();
     (void)uv_loop_close(&m->server.loop);
     return r;
 }
@@ -787,7 +806,7 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-/* Runs in a thread, because its stack does not depend on RLIMIT_STACK. Signals arrive at the
+/* Run the loop in a new thread, whose stack does not depend on RLIMIT_STACK. Signals arrive at the
  * calling thread, and libuv's handler forwards them. */
 int server_run(const struct server_options *options, struct plenum_error *err)
 {

@@ -18,7 +18,7 @@ struct server_options {
     const char *socket;       /* "unix:PATH"; NULL when listen_fd is given */
     unsigned socket_mode;     /* mode of the socket file; above 0777: 0600, or 0660 with a group */
     const char *socket_group; /* group of the socket file, by name or number; NULL: the process's */
-    const char *user;         /* user to switch to once all sockets are open; NULL: do not switch */
+    const char *user;         /* user to switch to once all sockets are open; NULL: none */
     const char *listen;       /* HOST:PORT or PORT for TCP clients; NULL: none */
     /* File with the key that TCP clients must have. NULL: no key, so only this host may connect. */
     const char *tls_key;
@@ -38,21 +38,22 @@ struct server_options {
     const char *cache_dir; /* NULL: the default folder */
     /* Limits of the cache folder; UINT64_MAX: the default. */
     struct dataset_cache_limits cache_limits;
-    uint64_t cache_size;      /* bytes of samples from stores that are kept on the disk; 0: none */
+    /* Bytes of samples from stores that are kept on the disk, or in memory; 0: none. */
+    uint64_t cache_size, cache_memory;
     bool no_tiles;            /* do not store hints about where JPEG tiles begin */
     uint64_t ring_limit;      /* bytes of all rings together */
     uint64_t memory_budget;   /* bytes of rings and of the loader's own memory; 0: no limit */
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
-    uint64_t fetch_memory;    /* bytes that are fetched from stores and not read yet */
-    uint64_t drain_ns;        /* how long SIGTERM waits for batches in progress; 0: no wait */
+    uint64_t fetch_memory;    /* bytes fetched from stores in advance and not read yet */
+    uint64_t drain_ns;        /* longest time that SIGTERM waits for batches in progress */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */
     bool no_thumbnails;       /* show no thumbnails on the page */
     /** Read the settings again. Called on SIGHUP (which is not handled if this is NULL), in a
-     * thread, because storage may hang. Returns 0, or -errno if the settings have an error, which
-     * it has logged; the old ones then stay in force. What `ret` points to must stay valid until
-     * the next call. */
+     * thread, because storage may hang. Returns 0; or -errno if the settings have an error, which
+     * it has logged, and the old settings stay in force. Memory to which `ret` points must stay
+     * valid until the next call. */
     int (*reload)(void *arg, struct server_options *ret);
     void (*reloaded)(void *arg); /* called on the loop when the new settings have taken effect */
     void *reload_arg;

@@ -24,23 +24,23 @@ struct server {
     struct blocking *blocking;
     struct openings *openings;
     struct pin *pin;
-    struct tls *tls;      /* for TCP, or NULL */
+    struct tls *tls;      /* TLS for TCP clients, or NULL */
     struct list sessions; /* newest first: see session_first() */
     unsigned num_sessions;
     unsigned waiting_for_room; /* sessions whose OPEN waits for room */
     uint64_t started_ns;
-    uint64_t ring_bytes;        /* of all sessions */
+    uint64_t ring_bytes;        /* size of all sessions' rings */
     uint64_t own_bytes;         /* see monitor_own_bytes() */
     uint64_t last_id;           /* the id of the newest session */
-    uint64_t refused;           /* clients that were rejected with a reason */
+    uint64_t refused;           /* clients that were rejected */
     struct log_limit log_limit; /* for messages about rejected clients */
     struct log_limit failures;  /* for messages about failed batches */
     struct log_budget lines;    /* for all messages about clients */
-    struct snapshot *snapshot;  /* the latest one, or NULL */
+    struct snapshot *snapshot;  /* the latest snapshot, or NULL */
     struct histogram waits;     /* times that programs waited for a batch */
     struct window window;
     unsigned threads, io_threads;    /* decoding threads, reading threads */
-    uint64_t fetch_memory;           /* bytes that are fetched in advance */
+    uint64_t fetch_memory;           /* limit of the bytes fetched in advance */
     bool renders[PIPELINE_VERSIONS]; /* the pixel definitions that this machine reproduces */
     bool stopping;
     void (*session_gone)(struct server *server);

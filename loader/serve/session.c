@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session.c - the states of one client's connection, and its end. A table below defines the states.
+/* session.c - the states of one client's connection, which a table below defines, and its end.
  *
  * Only session_maybe_free() frees a session: once no task writes into its ring and no libuv handle
  * is open. */
@@ -55,8 +55,8 @@ void session_drop_fd(struct session *s, int fd)
         session_close_fd(s, fd);
 }
 
-/* Dropping the last reference to a ring frees its memory, which takes a while. So its descriptor is
- * closed last, in a thread. */
+/* Unmap the ring. Dropping the last reference frees its memory, which takes a while, so its
+ * descriptor is closed last, in a thread. */
 static void drop_ring(struct session *s)
 {
     int fd = s->ring ? s->ring->fd : -1;
@@ -127,7 +127,7 @@ void session_close(struct session *session)
         queue_cancel_all(session->stream);
     uv_close((uv_handle_t *)&session->poll, session_on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, session_on_handle_closed);
-    frame_conn_hang_up(&session->conn); /* the client sees end of file at once */
+    frame_conn_hang_up(&session->conn); /* the client gets end of file at once */
 }
 
 void session_add_point(struct session *s, uint64_t now_ns)

@@ -18,11 +18,11 @@ int session_create(struct server *server, int fd, bool remote);
 /** Close a session and cancel its requests. It is freed when the last task has stopped. */
 void session_close(struct session *session);
 
-/** The loader is shutting down: finish the batches in progress, start no others, notify the client,
- * and close. */
+/** Prepare for the loader's shutdown: finish the batches in progress, start no others, notify the
+ * client, and close. */
 void session_drain(struct session *session);
 
-/** A request of the session has finished. Takes ownership of the request. */
+/** Handle the end of one of the session's requests. Takes ownership of the request. */
 void session_finished(struct session *session, struct queue_request *request);
 
 /** Call this once a second: it records the stream's work, and closes the session if its client

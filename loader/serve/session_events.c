@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_events.c - what happens to a session: a client connects, its socket is ready, a request
- * has finished, a second has passed, the loader is about to end.
+/* session_events.c - handles the events of a session: a client connects, its socket is ready, a
+ * request has finished, a second has passed, or the loader is about to end.
  *
  * A draining session ignores requests for batches. When the batches in progress are answered, the
  * client gets ERROR with -ECANCELED, and the session is closed. The client then requests the
@@ -93,8 +93,8 @@ void session_finished(struct session *session, struct queue_request *request)
     maybe_leave(s);
 }
 
-/* Add the session to the server's list, so that session_close() ends it. If that is not possible
- * yet, this function does. */
+/* Add the session to the server's list, from where session_close() ends it. If this fails, it ends
+ * the session itself. */
 static int begin(struct session *s)
 {
     struct server *server = s->server;

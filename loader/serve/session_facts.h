@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_facts.h - the view of sessions that the rest of the loader has. Everything here runs on
- * the loop's thread. */
+/* session_facts.h - describes sessions to the rest of the loader. Everything here runs on the
+ * loop's thread. */
 #ifndef LOADER_SERVE_SESSION_FACTS_H
 #define LOADER_SERVE_SESSION_FACTS_H
 
@@ -41,17 +41,17 @@ struct session_facts {
 void session_get_facts(const struct session *session, struct session_facts *ret);
 
 /** Everything needed to render a stream's most recently requested batch. session_get_view() returns
- * false if there is none. The caller owns the reference to the data set. */
+ * false if no batch was requested. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
     char user[160];          /* see struct session_facts */
     struct dataset *dataset; /* a reference */
     char pipeline[VIEWS_TEXT_MAX];
-    uint32_t height, width; /* of the first image of a sample */
+    uint32_t height, width; /* size of the first image of a sample */
     struct order order;
     enum plenum_bad bad;
     enum image_jpeg jpeg;
-    uint64_t epoch, position;               /* of the step */
+    uint64_t epoch, position;               /* where the batch's first step begins */
     uint32_t per_step, deal, offset, count; /* struct wire_open; count is `local` */
 };
 bool session_get_view(const struct session *session, struct session_view *ret);

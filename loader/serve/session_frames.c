@@ -58,8 +58,8 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
         session_close(s);
 }
 
-/* The first request of a session includes the time that the program waited before it turned to this
- * loader, which does not count here. */
+/* Track the program's waiting. A session's first request includes the time that the program waited
+ * before it turned to this loader, which does not count here. */
 static void track_asked(struct session *s, const struct wire_render *m)
 {
     if (m->waited_ns == WIRE_UNKNOWN) {
@@ -83,7 +83,7 @@ static void handle_cancel(struct session *s, uint64_t request, struct frame_read
     queue_cancel(s->stream, request);
 }
 
-/* Take over the share of steps that a request names, if it is another: 0 or -EINVAL. */
+/* Adopt the share of steps that a request names, if it has changed. Returns 0 or -EINVAL. */
 static int change_share(struct session *s, const struct wire_render *m, struct plenum_error *err)
 {
     struct order_steps steps = s->steps;
@@ -97,7 +97,7 @@ static int change_share(struct session *s, const struct wire_render *m, struct p
     if (r < 0)
         return r;
     steps.per_step = m->per_step;
-    if (order_steps_left(&steps, (struct order_place){0}) == 0)
+    if (!order_has_steps(&steps))
         return error_set(err, -EINVAL, "an epoch has no step of %u samples", m->per_step);
     s->steps = steps;
     s->open.per_step = m->per_step;
@@ -182,7 +182,7 @@ static void handle_name(struct session *s, uint64_t request, struct frame_reader
         session_refuse(s, request, -EPROTO, "a request for a name was not understood");
         return;
     }
-    answer.text[0] = '\0'; /* if the number does not exist */
+    answer.text[0] = '\0'; /* in case the number does not exist */
     if (m.of == WIRE_NAMED_CLASS)
         (void)snprintf(answer.text, sizeof(answer.text), "%s",
                        dataset_get_class_name(s->spec.dataset, m.number));

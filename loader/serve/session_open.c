@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* session_open.c - from OPEN to OPENED: the quota for the ring, the data set, the queue's stream.
+/* session_open.c - handles OPEN up to OPENED: checks the quota for the ring, and opens the data set
+ * and the queue's stream.
  *
  * OPEN may take minutes (to index millions of files). A thread of openings.c does the work, while
  * the session answers STATS and sends PROGRESS. */
@@ -95,7 +96,7 @@ static void watch_progress(struct session *s)
     (void)uv_timer_start(&s->timer, on_progress_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
-/* The data set could not be opened: report why. */
+/* Report to the client why the data set could not be opened. */
 static void refuse_opening(struct session *s, int code, const struct plenum_error *why)
 {
     char who[WIRE_NAME_MAX + 150];
@@ -151,7 +152,10 @@ static int start_stream(struct session *s, struct plenum_error *err)
     r = set_order(s, err);
     if (r < 0)
         return r;
-    if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
+    if (order_steps_whole(&s->steps) > 0 && !order_has_steps(&s->steps))
+        return error_set(err, -EINVAL, "%s: all positions are skipped",
+                         dataset_get_name(s->dataset));
+    if (!order_has_steps(&s->steps))
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",
@@ -178,7 +182,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
-/* Log why later epochs will not be faster than the first. */
+/* Log why later epochs will not be faster than the first one. */
 static void log_hints_state(const struct session *s)
 {
     int code = dataset_get_hints_code(s->dataset);
@@ -208,9 +212,12 @@ static void tell_about_index(struct session *s)
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
+_Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
+    struct dataset_reweigh reweighs[ORDERPLAN_REWEIGHS_MAX];
     struct dataset_set sets[MIXTURE_SETS_MAX];
 
     m->sets = dataset_get_sets(s->dataset, sets);
@@ -219,6 +226,9 @@ static void tell_sets(const struct session *s, struct wire_opened *m)
         m->set[i].samples = dataset_get_samples(sets[i].dataset);
         memcpy(m->set[i].hash, sets[i].hash, sizeof(m->set[i].hash));
     }
+    m->reweighs = dataset_get_reweighs(s->dataset, &s->spec.order, reweighs);
+    for (uint32_t i = 0; i < m->reweighs; i++)
+        m->reweigh[i] = (struct wire_reweigh){reweighs[i].start, reweighs[i].hash};
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
@@ -314,7 +324,7 @@ static int check_open(struct session *s, struct plenum_error *err)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
     assert(r == 0); /* wire_open_check() has checked it */
-    /* With `deal`, the other positions of a sample belong to other replicas. */
+    /* With `deal`, a sample's other positions belong to other replicas. */
     s->spec.run = s->open.deal ? 1 : s->open.repeat;
     for (uint32_t i = 0; i < s->open.num_fields; i++)
         s->spec.masks = s->spec.masks || s->open.field[i].mask;
@@ -353,7 +363,7 @@ static int create_ring(struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* The ring exists: start opening the data set. */
+/* Start opening the data set, once the ring exists. */
 static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;

@@ -102,14 +102,14 @@ static bool close_oldest_idle(struct server *server)
     return true;
 }
 
-/* All clients of a host count as one user. This host has many addresses of its own, which count as
- * one host. */
+/* Set the user of a TCP client. All clients of a host count as one user, and all of this host's own
+ * addresses count as one host. */
 static void name_host(struct session *s)
 {
     static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
     char *colon;
 
-    (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
+    (void)address_of_peer(s->conn.fd, s->user, sizeof(s->user));
     colon = strrchr(s->user, ':');
     if (colon)
         *colon = '\0'; /* the port differs for each connection */
@@ -123,9 +123,9 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     const struct server_options *o = s->server->options;
     int r = 0;
 
-    if (s->remote) { /* unknown peer: its name is its address until HELLO */
+    if (s->remote) { /* the peer is unknown: its name is its address until HELLO */
         s->peer = (struct peer){.uid = (uid_t)-1};
-        (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
+        (void)address_of_peer(s->conn.fd, s->name, sizeof(s->name));
         name_host(s);
     } else {
         r = peer_read(s->conn.fd, &s->peer);
@@ -137,15 +137,17 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
     r = quota_check_client(s->server, s->user, err);
-    if (r < 0 && session_any_ends_soon(s->server, NULL)) /* this closes clients that have hung up */
+    if (r < 0 &&
+        session_any_ends_soon(s->server, NULL)) /* which closes clients that have hung up */
         r = quota_check_client(s->server, s->user, err);
     if (r < 0 && close_oldest_idle(s->server))
         r = quota_check_client(s->server, s->user, err);
     return r;
 }
 
-/* A host that disappears silently must not hold memory here forever. So the kernel sends keepalives
- * while the connection is idle, and sent bytes must be acknowledged in time. */
+/* Watch the peer's host: one that disappears silently must not hold memory here forever. So the
+ * kernel sends keepalives while the connection is idle, and sent bytes must be acknowledged in
+ * time. */
 void session_watch_peer(int fd)
 {
     const int on = 1, idle_s = 30, every_s = 10, times = 3;
@@ -179,7 +181,8 @@ void session_watch_silent(struct session *s, uint64_t now_ns)
     }
 }
 
-/* Root and the loader's own user see all streams; other users see their own. */
+/* Returns what the client may see: root and the loader's own user see all streams, other users only
+ * their own. */
 struct snapshot_viewer session_viewer(const struct session *s)
 {
     return (struct snapshot_viewer){.all = s->peer.known &&

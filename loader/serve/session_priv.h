@@ -28,7 +28,7 @@
 enum {
     SEND_LIMIT_MS = 60000,    /* a remote client must receive some of its pixels within this time */
     SLOTS_MAX = 4096,         /* the limit that wire_open_check() enforces */
-    ANSWERS_PIECE = 64 << 10, /* no more answers while this many bytes wait to be sent */
+    ANSWERS_PIECE = 64 << 10, /* produce no more answers while this many bytes wait to be sent */
     ROOM_EVERY_MS = 100,
 };
 
@@ -90,7 +90,7 @@ struct session {
     bool may_end;         /* the result of that check */
 
     struct opening_waiter waiter; /* used in STATE_OPENING */
-    bool kept_out;                /* some roots are closed to this client */
+    bool kept_out;                /* some roots may not be read by this client */
     struct dataset *dataset;
 };
 
@@ -105,11 +105,11 @@ void session_close_fd(void *arg, int fd);
 void session_drop_fd(struct session *s, int fd);
 /** Stop waiting for memory. */
 void session_wait_no_longer(struct session *s);
-/** The callback of each closed handle. */
+/** Count down the open handles. Callback of each closed handle. */
 void session_on_handle_closed(uv_handle_t *handle);
-/** In STATE_CLOSING: free it if no task writes into its ring and no handle is open. */
+/** In STATE_CLOSING, free the session if no task writes into its ring and no handle is open. */
 void session_maybe_free(struct session *s);
-/** In STATE_OPEN: record the stream's progress. */
+/** In STATE_OPEN, record the stream's progress. */
 void session_add_point(struct session *s, uint64_t now_ns);
 
 /* session_refuse.c */
@@ -125,22 +125,22 @@ const struct log_field *session_about(const struct session *s, struct session_ab
 /** Write a description of the client into `text`: "train.py instance 3 of job 17 (pid 4711)",
  * followed by the address of a TCP client. Returns `text`. */
 const char *session_describe(const struct session *s, char *text, size_t size);
-/** Returns whether its user (or host) has used up its log lines of this minute; the caller then
- * drops the line, which counts as left out (log_limit.h). With --verbose twice, all lines are
- * logged. */
+/** Returns whether the session's user (or host) has used up its log lines of this minute; the
+ * caller then drops the line, which counts as left out (log_limit.h). With --verbose twice, all
+ * lines are logged. */
 bool session_is_muted(struct session *s);
 /** Returns whether a line of this level about a client may be logged now; if so, it is counted. */
 bool session_may_log(struct session *s, enum log_level level);
 /** Log what happened to a client ("refused"), once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
                               const char *why);
-/** In STATE_HELLO and STATE_IDLE: give the client ten seconds, starting now. */
+/** In STATE_HELLO and STATE_IDLE, give the client ten seconds, starting now. */
 void session_limit_idle(struct session *s);
 /** Send the client the reason, and close the session. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
 /** Tell a new client that it will not be served. The caller closes the connection. */
 void session_refuse_peer(struct session *s, int code, const char *text);
-/** Reject an unauthenticated peer: one without the key. */
+/** Reject a peer that did not authenticate with the key. */
 void session_refuse_unauthenticated(struct session *s);
 
 /* session_peer.c */
@@ -170,12 +170,13 @@ void session_handle_open(struct session *s, uint64_t request, struct frame_reade
 /** Wait for frames, once those that arrived are handled, and for space in the socket while bytes
  * are waiting. */
 void session_poll(struct session *s);
-/** From now on, close a remote session if its client does not receive the pixels sent to it. */
+/** Start to watch sending: close a remote session if its client does not receive the pixels sent to
+ * it. */
 void session_watch_sending(struct session *s);
 /** Send the answer to a finished request, or keep it until earlier answers are sent. Takes
  * ownership of the request. Returns 0 or -ENOMEM. */
 int session_answer(struct session *s, struct queue_request *request);
-/** A request was cancelled: if it is finished but not sent yet, do not send its pixels. */
+/** Drop the pixels of a cancelled request that has finished but was not sent yet. */
 void session_forget_answer(struct session *s, uint64_t request);
 /** Close a session whose client does not read its answers. */
 void session_close_unread(struct session *s);

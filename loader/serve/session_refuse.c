@@ -15,7 +15,7 @@
 #include "common/util/util.h"
 #include "loader/serve/server_priv.h"
 
-enum { HELLO_LIMIT_MS = 10000 }; /* for HELLO and OPEN to arrive */
+enum { HELLO_LIMIT_MS = 10000 }; /* time limit for HELLO and OPEN */
 
 const struct log_field *session_about(const struct session *s, struct session_about *a)
 {
@@ -51,7 +51,7 @@ const char *session_describe(const struct session *s, char *text, size_t size)
         (void)snprintf(text, size, "%s", s->name);
     else
         (void)snprintf(text, size, "%s (%s)", s->name,
-                       address_of_socket(s->conn.fd, true, address, sizeof(address)));
+                       address_of_peer(s->conn.fd, address, sizeof(address)));
     return text;
 }
 
@@ -151,9 +151,9 @@ void session_refuse_peer(struct session *s, int code, const char *text)
         (void)frame_conn_flush(&s->conn);
 }
 
-/* Reject a peer without the key. It may not speak TLS, so it gets a plain-text message that every
- * client understands. Read the bytes it has sent first: closing with unread bytes would reset the
- * connection, and the message would be lost. */
+/* Reject a peer without the key. The peer may not use TLS, so it gets a plain-text message that
+ * every client understands. Read the bytes it has sent first: closing with unread bytes would reset
+ * the connection, and the message would be lost. */
 void session_refuse_unauthenticated(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,

@@ -113,7 +113,7 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
-/* Close a session whose client receives none of the pixels being sent. */
+/* Close a session whose client receives none of the pixels that are being sent. */
 static void on_send_timer(uv_timer_t *timer)
 {
     struct session *s = timer->data;
@@ -231,8 +231,8 @@ void session_forget_answer(struct session *s, uint64_t request)
         answer->cancelled = true;
 }
 
-/* The slot numbers of a remote client have no meaning here: any free slot will do. Returns false if
- * the client has more requests in flight than it announced in OPEN. */
+/* Find a free slot for a remote client. Its slot numbers have no meaning here, so any free slot
+ * will do. Returns false if the client has more requests in flight than it announced in OPEN. */
 bool session_find_room(struct session *s, uint32_t *slot)
 {
     assert(s->remote && s->open.slots <= SLOTS_MAX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.c - reads plenumd.conf. Lines are split here, so that each error has its line number,
- * and parsed by inih, so that quotes and comments are the usual ones of ini files. */
+/* settings.c - reads plenumd.conf. Lines are split here, so that each error has its line number.
+ * They are parsed by inih, so that quotes and comments work as usual in ini files. */
 #include "config.h"
 
 #include "loader/serve/settings.h"
@@ -155,8 +155,8 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
     return 1;
 }
 
-/* The line reader for inih, which parses each line before it reads the next. inih treats a line
- * that begins with a blank as a continuation of the previous value, so blanks are skipped. */
+/* Read a line for inih, which parses each line before it reads the next. inih treats a line that
+ * begins with a blank as a continuation of the previous value, so blanks are skipped. */
 static char *next_line(char *text, int size, void *arg)
 {
     struct reading *f = arg;

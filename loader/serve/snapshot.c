@@ -14,7 +14,8 @@
 #include "loader/serve/session_facts.h"
 
 /* A snapshot is used for fifty times as long as its creation took, so that the loop spends at most
- * a fiftieth of its time on snapshots; and for a second if slow clients hold several of them. */
+ * a fiftieth of its time on snapshots; if slow clients hold several snapshots, it is used for a
+ * second. */
 enum { FRESH_TIMES = 50, FRESH_MS = 1000, HELD_MAX = 8 };
 
 static unsigned made; /* number of snapshots; only the loop uses it */
@@ -28,7 +29,7 @@ struct snapshot {
     struct record {
         uint64_t id;
         uint32_t uid;
-        size_t at, len; /* position of its payload in `frames` */
+        size_t at, len; /* where its payload is in `frames` */
     } streams[];
 };
 

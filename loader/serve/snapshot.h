@@ -16,16 +16,16 @@ struct snapshot;
 
 /** The client that requests the status. A user sees only its own streams. */
 struct snapshot_viewer {
-    bool all;   /* every stream */
-    bool known; /* uid is known; otherwise it sees only its own session's stream */
+    bool all;   /* sees every stream */
+    bool known; /* `uid` is known; otherwise the viewer sees only its own session's stream */
     uint32_t uid;
-    uint64_t id; /* of its session */
+    uint64_t id; /* id of the viewer's session */
 };
 
 /** Returns the latest snapshot, or a new one, with a reference for the caller. NULL: out of
  * memory. */
 struct snapshot *snapshot_get(struct server *server);
-/** A stream has begun: the next snapshot must include it. */
+/** Make the next call of snapshot_get() take a new snapshot, because a stream has begun. */
 void snapshot_forget(struct server *server);
 /** Drop a reference. NULL is ignored. */
 void snapshot_unref(struct snapshot *snapshot);

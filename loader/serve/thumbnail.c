@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* thumbnail.c - renders a thumbnail in a thread (blocking.h), because its storage may hang.
  *
- * The HTTP connection and the job share a thumbnail. The result is set once: by the thread that has
- * rendered it, or by the connection when it has waited for too long. */
+ * The HTTP connection and the job share a thumbnail. The result is set once, by the thread that has
+ * rendered the thumbnail, or by the connection when it has waited for too long. */
 #include "config.h"
 
 #include "loader/serve/thumbnail.h"
@@ -73,8 +73,8 @@ static void drop(struct thumbnail *t, unsigned refs)
     free(t);
 }
 
-/* ready() is called with the lock held, so that it has returned when thumbnail_give_up()
- * returns. */
+/* Set the result. ready() is called with the lock held, so that it has returned when
+ * thumbnail_give_up() returns. */
 static void settle(struct thumbnail *t, int result)
 {
     lock_acquire(&t->mu);

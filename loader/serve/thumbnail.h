@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* thumbnail.h - renders one image of a stream once more, in a thread that may block. */
+/* thumbnail.h - renders one image of a stream again, in a thread that may block. */
 #ifndef LOADER_SERVE_THUMBNAIL_H
 #define LOADER_SERVE_THUMBNAIL_H
 
@@ -18,8 +18,8 @@ struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t ind
                                    struct blocking *blocking, void (*ready)(void *arg), void *arg);
 /** Start rendering. */
 void thumbnail_begin(struct thumbnail *thumbnail);
-/** Stop waiting: unless the thumbnail is ready, its result is -ETIMEDOUT. ready() has been called
- * when this returns. */
+/** Stop waiting for a thumbnail. Unless it is ready, its result is -ETIMEDOUT. When this returns,
+ * ready() has been called. */
 void thumbnail_give_up(struct thumbnail *thumbnail);
 /** Get the result, a borrowed PNG, or -errno with a message. Call it only after ready(). */
 int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len,

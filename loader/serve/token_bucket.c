@@ -8,7 +8,7 @@
 #include "common/util/util.h"
 
 enum {
-    DEPTH_MS = 100, /* the bucket holds the tokens of this time */
+    DEPTH_MS = 100, /* the bucket holds at most the tokens of this time */
     REST_MS = 20,   /* a thread that must wait does so for at least this long */
 };
 
@@ -32,7 +32,7 @@ uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t
     if (b->millicores == 0)
         return 0;
     lock_acquire(&b->mu);
-    if (wall_ns > b->wall_ns) { /* a later call may have entered first */
+    if (wall_ns > b->wall_ns) { /* otherwise a later call has entered first */
         gained_us = (wall_ns - b->wall_ns) / 1000;
         b->tokens_ns += (int64_t)(min_u64(gained_us, NS_PER_SEC * 3600 / 1000) * b->millicores);
         b->wall_ns += gained_us * 1000; /* the remainder counts in the next call */

@@ -6,10 +6,10 @@
  * at most a tenth of a second. So in any interval T the process uses at most rate * (T + 0.1 s),
  * plus what its threads use between two calls.
  *
- * Going to sleep and waking up also costs CPU time: some tens of microseconds, as much as ten very
- * small samples. So a thread that must wait does so for at least a fifth of that tenth of a second,
- * after which there are more tokens than the wakeup costs. Otherwise a process with small work and
- * few tokens would spend all of them on waking up. */
+ * Going to sleep and waking up also costs CPU time: tens of microseconds, as much as ten very small
+ * samples. So a thread that must wait does so for at least a fifth of that tenth of a second, after
+ * which there are more tokens than the wakeup costs. Otherwise a process with small work and few
+ * tokens would spend all of them on waking up. */
 #ifndef LOADER_SERVE_TOKEN_BUCKET_H
 #define LOADER_SERVE_TOKEN_BUCKET_H
 
@@ -28,8 +28,8 @@ void token_bucket_init(struct token_bucket *b, uint32_t millicores, uint64_t wal
                        uint64_t cpu_ns);
 void token_bucket_fini(struct token_bucket *b);
 
-/** At time `wall_ns` the process has used `cpu_ns` of CPU time since its start. Returns how long
- * the caller must wait before calling again; 0: no wait. Threads: any. */
+/** Update the bucket at time `wall_ns`, when the process has used `cpu_ns` of CPU time since its
+ * start. Returns how long the caller must wait before calling again; 0: no wait. Threads: any. */
 uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t cpu_ns);
 
 #endif

@@ -17,7 +17,7 @@ struct user {
     char name[64], home[256];
     uid_t uid;
     gid_t gid;
-    /* a number without an account, as in containers, or while the directory service is down */
+    /* A number without an account, as in containers, or while the directory service is down. */
     bool unknown;
 };
 

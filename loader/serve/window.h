@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* window.h - counters of the last ten seconds, from which rates follow. */
+/* window.h - keeps counters of the last ten seconds, from which rates are computed. */
 #ifndef LOADER_SERVE_WINDOW_H
 #define LOADER_SERVE_WINDOW_H
 

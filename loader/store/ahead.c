@@ -5,12 +5,12 @@
  *        |                          `------------> FAILED --'
  *        `--read before it starts: the reader fetches it--> (removed)
  *
- * Ranges wait in the queue for a while, so that neighbours of one object, as block shuffle has
- * them, are found in it and fetched by one request (a block). If neighbours are rare, they hardly
- * wait.
+ * Ranges wait in the queue for a while, so that neighbouring ranges of one object, which block
+ * shuffle causes, are found there and fetched by one request (a block). If neighbours are rare,
+ * ranges hardly wait.
  *
- * A request of the look-ahead is tried once. Retries, renewed credentials and errors belong to the
- * thread that reads the range: there they have someone to wait for them. */
+ * A request of the look-ahead is tried once. Retries, renewing credentials and errors are left to
+ * the thread that reads the range. */
 #include "config.h"
 
 #include "loader/store/ahead.h"
@@ -24,13 +24,14 @@
 #include "common/util/lock.h"
 
 enum {
-    RANGE_MAX = 16 << 20, /* larger ranges are not announced */
+    RANGE_MAX = 16 << 20, /* larger ranges are not fetched in advance */
     GAP_MAX = 64 << 10,   /* bytes between neighbours that are fetched and dropped */
     BLOCK_MAX = 8 << 20,
-    ABANDONED_S = 30, /* a range that was not read for this long gives way to others */
+    /* A range that was not read for this long is dropped if others need the memory. */
+    ABANDONED_S = 30,
     TABLE = 4096,
-    HOLD = 768,            /* ranges in the queue while neighbours are found */
-    HOLD_FEW = 16,         /* ... and otherwise */
+    HOLD = 768,            /* ranges in the queue if neighbours are found */
+    HOLD_FEW = 16,         /* ranges in the queue if neighbours are rare */
     STARTED_AT_ONCE = 256, /* ranges that are started once a reader has caught up */
     NEIGHBOURS_FULL = 1 << 16,
     NEIGHBOURS_MEAN = 64,
@@ -39,29 +40,16 @@ enum {
 
 enum block_state { BLOCK_FLYING, BLOCK_READY, BLOCK_FAILED };
 
-enum { TRIES = 2 };
-
-/* A request for a block. */
-struct ahead_try {
+/* Bytes for one or more ranges. */
+struct ahead_block {
     struct exchange exchange;
     struct bucket_request request;
-    struct ahead_block *block;
-    uint8_t *bytes; /* [block->want.len] */
-    /* Holding mu. */
-    bool flying;
-};
-
-/* Bytes for one or more ranges. A request that is late is sent once more: the first answer wins. */
-struct ahead_block {
-    struct bucket *bucket;
-    char *key, *url; /* of the first range */
     struct object_facts facts;
     struct wanted_range want;
-    /* Holding mu. */
-    struct ahead_try try[TRIES];
-    const uint8_t *bytes; /* of the try that won, or NULL */
+    /* Protected by mu. */
     enum block_state state;
-    unsigned refs; /* ranges, readers, and requests that are flying */
+    unsigned refs; /* ranges, readers, and the request while it is flying */
+    uint8_t bytes[];
 };
 
 struct ahead_entry {
@@ -79,14 +67,15 @@ struct ahead_entry {
 
 static struct {
     struct lock mu;
-    /* Holding mu. */
+    /* Protected by mu. */
     pthread_cond_t landed;
     struct ahead_entry *table[TABLE];
     struct list queue, started;
     size_t queued;
-    uint64_t limit;      /* of `bytes` */
-    uint64_t bytes;      /* of queued ranges and of blocks' tries */
-    uint64_t neighbours; /* moving mean; NEIGHBOURS_FULL: each range has one in the queue */
+    uint64_t limit; /* limit of `bytes` */
+    uint64_t bytes; /* memory of queued ranges, of blocks, and of repeated requests */
+    /* Moving mean of ranges with a neighbour in the queue; NEIGHBOURS_FULL: all have one. */
+    uint64_t neighbours;
     uint64_t requests, ranges, hedges;
     bool ready;
 } ahead = {.mu = LOCK_INITIALIZER, .limit = AHEAD_BYTES, .landed = PTHREAD_COND_INITIALIZER};
@@ -110,34 +99,19 @@ static struct ahead_entry *find(const struct ahead_range *r)
     return NULL;
 }
 
-/* Free the bytes of a try that has not won, or whose block ends. */
-static void drop_bytes(struct ahead_try *t)
-{
-    if (!t->bytes)
-        return;
-    assert(!t->flying && ahead.bytes >= t->block->want.len);
-    ahead.bytes -= t->block->want.len;
-    free(t->bytes);
-    t->bytes = NULL;
-}
-
 static void unref_block(struct ahead_block *b)
 {
     assert(lock_is_held(&ahead.mu) && b->refs > 0);
     if (--b->refs > 0)
         return;
-    assert(b->state != BLOCK_FLYING);
-    for (int i = 0; i < TRIES; i++) {
-        drop_bytes(&b->try[i]);
-        exchange_fini(&b->try[i].exchange);
-        bucket_request_fini(&b->try[i].request);
-    }
-    free(b->key);
-    aws_wipe(b->url);
+    assert(b->state != BLOCK_FLYING && ahead.bytes >= b->want.len);
+    ahead.bytes -= b->exchange.repeated ? 2 * b->want.len : b->want.len;
+    exchange_fini(&b->exchange);
+    bucket_request_fini(&b->request);
     free(b);
 }
 
-/* A range is no longer queued. */
+/* Account for a range that leaves the queue. */
 static void leave_queue(const struct ahead_entry *e)
 {
     assert(ahead.queued > 0 && ahead.bytes >= e->len);
@@ -177,60 +151,40 @@ static void init(void)
 
 static void pump(size_t hold);
 
-/* How many ranges wait in the queue. */
+/* Returns how many ranges may wait in the queue. */
 static size_t hold_now(void)
 {
     return ahead.neighbours >= NEIGHBOURS_FULL / NEIGHBOURS_MEAN ? HOLD : HOLD_FEW;
 }
 
-/* Cancel the other try of a block that has arrived. */
-static void cancel_others(struct ahead_block *b)
-{
-    for (int i = 0; i < TRIES; i++)
-        if (b->try[i].flying) {
-            atomic_store(&b->try[i].exchange.transfer.cancel, true);
-            store_backend_get(NULL)->wake();
-        }
-}
-
-/* A try has ended: does the block have its bytes, or no hope of them? */
-static void settle(struct ahead_block *b, struct ahead_try *t, bool arrived)
-{
-    assert(lock_is_held(&ahead.mu) && t->flying);
-    t->flying = false;
-    if (arrived && b->state == BLOCK_FLYING) {
-        b->bytes = t->bytes;
-        b->state = BLOCK_READY;
-        cancel_others(b);
-        return;
-    }
-    drop_bytes(t);
-    if (b->state == BLOCK_FLYING && !b->try[0].flying && !b->try[1].flying)
-        b->state = BLOCK_FAILED;
-}
-
-/* What the end of a try means for the window; one that lost was cancelled by us. */
-static enum bucket_outcome outcome_of(const struct exchange *x)
-{
-    return x->code == -ECANCELED ? BUCKET_FAILURE : fetch_outcome(x);
-}
-
-/* Runs in the module's thread. */
+/* Use the result of a request. Runs in the module's thread. */
 static void on_ended(struct exchange *x)
 {
-    struct ahead_try *t = container_of(x, struct ahead_try, exchange);
-    struct ahead_block *b = t->block;
-    bool arrived = exchange_is_success(x);
+    struct ahead_block *b = container_of(x, struct ahead_block, exchange);
 
-    bucket_leave(b->bucket, outcome_of(x));
-    if (arrived)
-        bucket_note_time(b->bucket, b->want.len, time_now_ns() - x->transfer.begun_ns);
     lock_acquire(&ahead.mu);
-    settle(b, t, arrived);
+    assert(b->state == BLOCK_FLYING);
+    b->state = exchange_is_success(x) ? BLOCK_READY : BLOCK_FAILED;
     unref_block(b);
     (void)pthread_cond_broadcast(&ahead.landed);
     pump(hold_now());
     lock_release(&ahead.mu);
+}
+
+/* May a late request be repeated? Runs in the module's thread. */
+static bool may_repeat(struct exchange *x)
+{
+    bool may;
+
+    lock_acquire(&ahead.mu);
+    may = ahead.bytes + x->want->len <= ahead.limit;
+    if (may) {
+        ahead.bytes += x->want->len;
+        ahead.hedges++;
+        ahead.requests++;
+    }
+    lock_release(&ahead.mu);
+    return may;
 }
 
 /* Is a queued range of the same version near [begin, end)? */
@@ -241,7 +195,7 @@ static bool joins(const struct ahead_entry *e, const struct ahead_entry *first, 
            e->offset + e->len + GAP_MAX >= begin && e->offset <= end + GAP_MAX;
 }
 
-/* Extend [*begin, *end) by queued neighbours of `first`. */
+/* Set [*begin, *end) to the range of `first`, extended by its queued neighbours. */
 static void find_extent(const struct ahead_entry *first, uint64_t *begin, uint64_t *end)
 {
     bool grown = true;
@@ -285,105 +239,73 @@ static void attach(struct ahead_block *b, const struct ahead_entry *first)
     }
 }
 
-static void on_late(struct exchange *x);
-
-/* Prepare and start a try of a block: 0 or -errno. The request has entered its bucket. */
-static int launch(struct ahead_block *b, struct ahead_try *t)
+/* Create the block of a queued range and its neighbours. Returns NULL when out of memory. */
+static struct ahead_block *create_block(const struct ahead_entry *first)
 {
-    struct bucket_query query = {.key = b->key, .query = "", .at_once = true, .want = &b->want};
-    int r = b->url ? bucket_request_url(b->url, &b->want, &t->request, NULL)
-                   : bucket_sign(b->bucket, &query, &t->request, NULL);
+    struct ahead_block *b;
+    uint64_t begin, end;
 
-    assert(lock_is_held(&ahead.mu) && !t->flying && !t->bytes);
+    find_extent(first, &begin, &end);
+    b = malloc(sizeof(*b) + (end - begin));
+    if (!b)
+        return NULL;
+    *b = (struct ahead_block){
+        .facts = first->facts,
+        .want = {.offset = begin, .len = end - begin, .facts = &b->facts},
+        .state = BLOCK_FAILED,
+        .refs = 1,
+    };
+    ahead.bytes += b->want.len;
+    return b;
+}
+
+/* Prepare and start the request of a block, which has entered its bucket. Returns 0 or -errno. */
+static int launch(struct ahead_block *b, const struct ahead_entry *first)
+{
+    struct bucket_query query = {.key = first->key, .query = "", .at_once = true, .want = &b->want};
+    int r = first->url ? bucket_request_url(first->url, &b->want, &b->request, NULL)
+                       : bucket_sign(first->bucket, &query, &b->request, NULL);
+
+    assert(lock_is_held(&ahead.mu));
     if (r < 0)
         return r;
-    t->bytes = malloc(b->want.len);
-    if (!t->bytes)
-        return -ENOMEM;
-    ahead.bytes += b->want.len;
-    t->block = b;
-    t->exchange = (struct exchange){
+    b->exchange = (struct exchange){
         .transfer = {.method = "GET",
-                     .url = t->request.url,
-                     .headers = t->request.headers,
+                     .url = b->request.url,
+                     .headers = b->request.headers,
                      .connect_ns = bucket_times()->connect_ns,
                      .stall_ns = bucket_times()->stall_ns,
-                     .late_ns = t == b->try ? bucket_late_ns(b->bucket, b->want.len) : 0,
-                     .any_address = t->request.any_address},
+                     .any_address = b->request.any_address},
         .want = &b->want,
-        .dst = t->bytes,
+        .dst = b->bytes,
+        .bucket = first->bucket,
         .ended = on_ended,
-        .late = on_late,
+        .may_repeat = may_repeat,
     };
-    t->flying = true;
-    b->refs++;
-    r = exchange_start(&t->exchange, NULL);
-    if (r < 0) {
-        t->flying = false;
-        b->refs--;
-        drop_bytes(t);
+    r = exchange_start(&b->exchange, NULL);
+    if (r < 0)
         return r;
-    }
+    b->state = BLOCK_FLYING;
+    b->refs++;
     ahead.requests++;
     return 0;
 }
 
-/* Send a late request once more. Runs in the module's thread. */
-static void on_late(struct exchange *x)
-{
-    struct ahead_try *first = container_of(x, struct ahead_try, exchange);
-    struct ahead_block *b = first->block;
-
-    lock_acquire(&ahead.mu);
-    assert(first == b->try && first->flying && b->state == BLOCK_FLYING);
-    if (ahead.bytes + b->want.len <= ahead.limit && bucket_try_hedge(b->bucket)) {
-        if (launch(b, &b->try[1]) < 0)
-            bucket_leave(b->bucket, BUCKET_FAILURE);
-        else
-            ahead.hedges++;
-    }
-    lock_release(&ahead.mu);
-}
-
-/* Create the block of a queued range and its neighbours; NULL: out of memory. */
-static struct ahead_block *create_block(const struct ahead_entry *first)
-{
-    struct ahead_block *b = calloc(1, sizeof(*b));
-    uint64_t begin, end;
-
-    if (!b)
-        return NULL;
-    find_extent(first, &begin, &end);
-    *b = (struct ahead_block){.bucket = first->bucket,
-                              .key = strdup(first->key),
-                              .url = first->url ? strdup(first->url) : NULL,
-                              .facts = first->facts,
-                              .want = {.offset = begin, .len = end - begin},
-                              .state = BLOCK_FAILED,
-                              .refs = 1};
-    b->want.facts = &b->facts;
-    if (b->key && (b->url || !first->url))
-        return b;
-    unref_block(b);
-    return NULL;
-}
-
-/* Start the request of a queued range. False: it was dropped. */
+/* Start the request of a queued range. False: the range was dropped. */
 static bool start(struct ahead_entry *first)
 {
     struct ahead_block *b = create_block(first);
+    bool started = b && launch(b, first) == 0;
 
-    if (!b || launch(b, b->try) < 0) {
-        if (b)
-            unref_block(b);
+    if (started) {
+        attach(b, first);
+        assert(first->block == b && b->refs > 2);
+    } else {
         remove_entry(first);
-        return false;
     }
-    b->state = BLOCK_FLYING;
-    attach(b, first);
-    assert(first->block == b && b->refs > 2);
-    unref_block(b); /* create_block()'s */
-    return true;
+    if (b)
+        unref_block(b); /* the reference of create_block() */
+    return started;
 }
 
 /* Start requests while more than `hold` ranges are queued and their buckets allow it. */
@@ -410,21 +332,22 @@ static void pump(size_t hold)
 
 /* ---- announcing ---- */
 
-/* Forget ranges that were not read for long, the oldest first. */
+/* Drop ranges that were not read for long, the oldest first. */
 static void drop_abandoned(uint64_t now_ns)
 {
-    struct list *next;
+    struct list *lists[] = {&ahead.queue, &ahead.started}, *next;
 
     assert(lock_is_held(&ahead.mu));
-    for (struct list *at = list_first(&ahead.started); at; at = next) {
-        struct ahead_entry *e = container_of(at, struct ahead_entry, link);
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (struct list *at = list_first(lists[i]); at; at = next) {
+            struct ahead_entry *e = container_of(at, struct ahead_entry, link);
 
-        next = list_next(&ahead.started, at);
-        if (now_ns - e->added_ns < ABANDONED_S * NS_PER_SEC)
-            return;
-        if (e->readers == 0)
-            remove_entry(e);
-    }
+            next = list_next(lists[i], at);
+            if (now_ns - e->added_ns < ABANDONED_S * NS_PER_SEC)
+                break;
+            if (e->readers == 0)
+                remove_entry(e);
+        }
 }
 
 /* Update the mean number of ranges that have a neighbour in the queue. */
@@ -492,7 +415,7 @@ void ahead_announce(const struct ahead_range *r)
 
 /* ---- reading ---- */
 
-/* Wait until the block of a range has landed. False: it was cancelled. */
+/* Wait until the block of a range has arrived. False: the wait was cancelled. */
 static bool await(struct ahead_entry *e, const atomic_bool *cancel)
 {
     bool cancelled = false;
@@ -507,7 +430,7 @@ static bool await(struct ahead_entry *e, const atomic_bool *cancel)
     return !cancelled;
 }
 
-/* A reader has caught up with a range in the queue: start some more. */
+/* Start more requests, because a reader has caught up with a range in the queue. */
 static void catch_up(void)
 {
     size_t left = ahead.queued > STARTED_AT_ONCE ? ahead.queued - STARTED_AT_ONCE : 0;
@@ -515,7 +438,7 @@ static void catch_up(void)
     pump(left);
 }
 
-/* A reader no longer needs a block. */
+/* Drop a reader's reference to a block. */
 static void release_block(struct ahead_block *b)
 {
     lock_acquire(&ahead.mu);
@@ -535,7 +458,7 @@ bool ahead_take(const struct ahead_range *r, uint8_t *dst, const atomic_bool *ca
     e = find(r);
     if (e && !e->block) {
         catch_up();
-        e = find(r); /* it may have been dropped */
+        e = find(r); /* the range may have been dropped meanwhile */
     }
     if (e && e->block && await(e, cancel)) {
         b = e->block;
@@ -565,7 +488,7 @@ void ahead_forget(const void *owner)
             struct ahead_entry *e = container_of(at, struct ahead_entry, link);
 
             next = list_next(lists[i], at);
-            if (e->owner == owner)
+            if (e->owner == owner && e->readers == 0)
                 remove_entry(e);
         }
     lock_release(&ahead.mu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ahead.h - the look-ahead: fetches ranges before they are read, many at once, and neighbours of
- * one object with one request. A request that is late is sent once more. Threads: any. */
+/* ahead.h - the look-ahead. It fetches ranges before they are read: many at once, and neighbouring
+ * ranges of one object with one request. A late request is sent once more. Threads: any. */
 #ifndef LOADER_STORE_AHEAD_H
 #define LOADER_STORE_AHEAD_H
 
@@ -22,25 +22,25 @@ struct ahead_range {
 void ahead_announce(const struct ahead_range *range);
 
 /**
- * Copy a range that was announced to `dst`, after waiting for it if its request is under way: true;
- * false: it has to be fetched. Every announcement is good for one call.
+ * Copy an announced range to `dst`, and wait for it if its request is in flight. False: the caller
+ * has to fetch it. Every announcement is good for one call.
  */
 bool ahead_take(const struct ahead_range *range, uint8_t *dst, const atomic_bool *cancel);
 
-/** Forget all ranges of an owner. */
+/** Drop all announced ranges of an owner, apart from those that are being read. */
 void ahead_forget(const void *owner);
 
 enum { AHEAD_BYTES = 256 << 20 }; /* the default of ahead_set_memory() */
 
-/** Set the most memory that all ranges take, from their request until they are read. */
+/** Limit the memory of all ranges together, from their requests until they are read. */
 void ahead_set_memory(uint64_t bytes);
 
-/** What has been done since the start. */
+/** Totals since the start, except `bytes`. */
 struct ahead_counts {
-    uint64_t requests; /* that were started */
-    uint64_t ranges;   /* that they were for */
+    uint64_t requests; /* started requests */
+    uint64_t ranges;   /* ranges that these requests covered */
     uint64_t hedges;   /* requests that were late and sent once more */
-    uint64_t bytes;    /* of memory that ranges take now */
+    uint64_t bytes;    /* memory that ranges take now */
 };
 void ahead_count(struct ahead_counts *ret);
 

@@ -114,7 +114,7 @@ int aws_config_parse(const char *text, size_t len, const char *profile, struct a
 
     for (const char *at = text; at < end; at = next + 1) {
         struct slice line;
-        bool is_nested = isspace((unsigned char)*at); /* a setting of the setting above */
+        bool is_nested = isspace((unsigned char)*at); /* it belongs to the setting above it */
 
         next = memchr(at, '\n', (size_t)(end - at));
         if (!next)
@@ -162,7 +162,8 @@ int aws_read_file(const char *path, char **ret, size_t *len)
     return 0;
 }
 
-/* The path of a file: the variable, or ~/.aws/NAME. malloc; NULL: there is no home folder. */
+/* Returns the path of a file (malloc): the variable's value, or ~/.aws/NAME. NULL: there is no home
+ * folder. */
 static char *path_of(const char *variable, const char *name)
 {
     const char *path = aws_variable(variable), *home = aws_variable("HOME");

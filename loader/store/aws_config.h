@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-/** The settings that are used. */
+/** The settings that we use. */
 enum aws_key {
     AWS_KEY_ID,
     AWS_SECRET,
@@ -25,15 +25,16 @@ enum aws_key {
 /** The settings of one profile. Zero-initialised. */
 struct aws_config {
     char *value[AWS_KEYS]; /* owned, and wiped; NULL: not set */
-    bool found;            /* a file has the profile */
+    bool found;            /* one of the files has the profile */
 };
 
-/** Add the settings of a section ("profile NAME" and "NAME" are equivalent), except those that are
- * set already. 0 or -ENOMEM. Lines that are not understood are ignored, as AWS's tools do. */
+/** Add the settings in the section of a profile ("profile NAME" or "NAME"), except those that are
+ * already set. Returns 0 or -ENOMEM. Malformed lines are ignored, as in AWS's tools. */
 int aws_config_parse(const char *text, size_t len, const char *profile, struct aws_config *config);
 
 /**
- * Read the profile AWS_PROFILE (default "default") from both files: 0, also if neither exists.
+ * Read the profile AWS_PROFILE (default "default") from both files. Returns 0 even if neither
+ * exists.
  *
  * Errors: -EACCES and others if a file cannot be read; -EINVAL AWS_PROFILE names a profile that no
  * file has; -ENOMEM; with `err` set.
@@ -41,10 +42,10 @@ int aws_config_parse(const char *text, size_t len, const char *profile, struct a
 int aws_config_read(struct aws_config *ret, struct plenum_error *err);
 void aws_config_fini(struct aws_config *config);
 
-/** The value of an environment variable, or NULL if it is unset or empty. */
+/** Returns the value of an environment variable, or NULL if it is unset or empty. */
 const char *aws_variable(const char *name);
 
-/** Read a small file of at most 64 KiB, NUL-terminated, malloc: 0 or -errno. */
+/** Read a file of at most 64 KiB into `*ret` (malloc, NUL-terminated). Returns 0 or -errno. */
 int aws_read_file(const char *path, char **ret, size_t *len);
 
 /** Wipe and free a string. NULL is ignored. */

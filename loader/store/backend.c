@@ -10,7 +10,7 @@
 #include "common/util/module.h"
 
 static struct lock mu = LOCK_INITIALIZER;
-static const struct store_backend *loaded; /* holding mu */
+static const struct store_backend *loaded; /* protected by mu */
 
 const struct store_backend *store_backend_get(struct plenum_error *err)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* bucket.c - keeps the state of each bucket or server.
  *
- * The number of requests in flight is a window as in TCP: it grows by one with each success until
- * the server first asks for fewer (503, 429), and by one with each window of successes after that;
- * it shrinks by 0.7, at most once in 100 ms. */
+ * The number of requests in flight is limited by a window, as in TCP. The window grows by one with
+ * each success until the server first asks for fewer requests (503, 429), and after that by one
+ * with each window of successes. When the server asks, it shrinks to 0.7 of its size, at most once
+ * in 100 ms. */
 #include "config.h"
 
 #include "loader/store/bucket.h"
@@ -21,28 +22,29 @@
 #include "loader/store/sigv4.h"
 
 enum {
-    WINDOW_FIRST = 16, /* and so is the number of handshakes at the same time */
+    WINDOW_FIRST = 16, /* which also limits simultaneous handshakes */
     WINDOW_MIN = 4,
     WINDOW_MAX = 256,
     SHRINK_MS = 100,
     CANCEL_MS = 50,
     TOKENS_FIRST = 10,
     TOKENS_MAX = 100,
-    TOKENS_A_SUCCESS = 10, /* successes for one more retry */
+    TOKENS_A_SUCCESS = 10, /* successes that pay for one retry */
     BACKOFF_MS = 50,
-    BACKOFF_POOR = 4, /* times longer without a token */
+    BACKOFF_POOR = 4, /* factor by which a pause is longer without a token */
     BACKOFF_MAX_S = 20,
     DOUBLINGS_MAX = 16,
     SKEW_MIN_S = 30,
-    CALM_S = 10, /* without "fewer requests" before late ones are sent again */
+    /* Time after the server last asked for fewer requests, until late ones are repeated. */
+    CALM_S = 10,
 };
 
 struct bucket {
-    struct bucket *next; /* constant, like the two below */
+    struct bucket *next; /* constant, like the next two fields */
     enum dataname_scheme scheme;
     char *host;
     struct lock mu;
-    /* Holding mu. */
+    /* Protected by mu. */
     pthread_cond_t room;
     struct endpoint endpoint;
     int64_t skew_s; /* the server's clock minus ours */
@@ -55,7 +57,7 @@ struct bucket {
 };
 
 static struct lock registry_mu = LOCK_INITIALIZER;
-static struct bucket *registry; /* holding registry_mu */
+static struct bucket *registry; /* protected by registry_mu */
 
 /* ---- time limits ---- */
 
@@ -105,7 +107,7 @@ static int set_endpoint(struct bucket *b, struct plenum_error *err)
     return r;
 }
 
-/* Add a bucket. Holding registry_mu. */
+/* Add a bucket. Call it with registry_mu held. */
 static int add(const struct store_place *place, struct bucket **ret, struct plenum_error *err)
 {
     struct bucket *b = calloc(1, sizeof(*b));
@@ -227,7 +229,7 @@ bool bucket_try_enter(struct bucket *b)
     return may;
 }
 
-/* Holding b->mu. */
+/* Reduce the window, because the server asks for fewer requests. Call it with b->mu held. */
 static void shrink(struct bucket *b)
 {
     uint64_t now = time_now_ns();
@@ -318,7 +320,7 @@ void bucket_request_fini(struct bucket_request *request)
     *request = (struct bucket_request){.url = NULL};
 }
 
-/* Add a header, which is taken; NULL: out of memory. */
+/* Add a header, and take ownership of it. NULL means that there was no memory for it. */
 static int add_header(struct bucket_request *r, char *header)
 {
     assert(r->num_headers + 1 < ARRAY_LEN(r->headers));
@@ -348,7 +350,7 @@ static int add_signature(struct bucket_request *r, const struct endpoint *e, con
     const struct store_backend *backend = store_backend_get(NULL);
     const struct credentials *c = r->credentials;
     char payload[2 * STORE_HASH_BYTES + 1] =
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* of nothing */
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; /* no bytes' hash */
     char date[SIGV4_DATE_BYTES];
     const struct sigv4_header headers[] = {{"host", e->host},
                                            {"x-amz-content-sha256", payload},
@@ -394,7 +396,7 @@ static int get_credentials(const struct bucket_query *query, const struct creden
     if (!query->at_once)
         return credentials_get(query->bad, ret, err);
     *ret = credentials_get_current();
-    return *ret ? 0 : -EAGAIN; /* the reader of the range waits for them */
+    return *ret ? 0 : -EAGAIN; /* the thread that reads the range waits for credentials */
 }
 
 int bucket_sign(struct bucket *b, const struct bucket_query *query, struct bucket_request *ret,

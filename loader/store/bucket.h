@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* bucket.h - a bucket, or a server behind HTTP: where its requests go, how many may be in flight,
- * and how many may be repeated. Threads: any. */
+/* bucket.h - a bucket, or a server behind HTTP: the address of its requests, and the limits for
+ * requests in flight and for retries. Threads: any. */
 #ifndef LOADER_STORE_BUCKET_H
 #define LOADER_STORE_BUCKET_H
 
@@ -14,41 +14,44 @@
 /** Opaque; lives as long as the process. */
 struct bucket;
 
-/** Get the bucket or host of a place: 0; or an error of endpoint_find() with `err` set. */
+/** Get the bucket or host of a place. Returns 0, or an error of endpoint_find() with `err` set. */
 int bucket_get(const struct store_place *place, struct bucket **ret, struct plenum_error *err);
 
 /** Is it a bucket of S3, rather than a server behind HTTP? */
 bool bucket_is_s3(const struct bucket *bucket);
 /** Copy its current endpoint. */
 void bucket_get_endpoint(struct bucket *bucket, struct endpoint *ret);
-/** Use another region of AWS from now on. False: it is not AWS, or it is this region already. */
+/** Switch to another region, and on AWS to its endpoint. False: the region is invalid, or already
+ * in use. */
 bool bucket_move(struct bucket *bucket, const char *region);
-/** Correct our clock for signatures by the time of the server. False: that changes nothing. */
+/** Correct the time used in signatures by the server's clock. False: the correction would hardly
+ * change. */
 bool bucket_set_clock(struct bucket *bucket, uint64_t server_s);
 
-/* ---- how many requests may be in flight ---- */
+/* ---- limits of requests ---- */
 
-/** Wait until a request may start: 0, or -ECANCELED once `cancel` (may be NULL) is true. Requests
- * that a thread waits for come before those of the look-ahead. */
+/** Wait until a request may start. Returns 0, or -ECANCELED once `cancel` (may be NULL) is true.
+ * Requests that a thread waits for come before those of the look-ahead. */
 int bucket_enter(struct bucket *bucket, const atomic_bool *cancel);
-/** Like bucket_enter(), for the look-ahead: false instead of waiting. */
+/** Like bucket_enter(), for the look-ahead, but returns false instead of waiting. */
 bool bucket_try_enter(struct bucket *bucket);
 
 enum bucket_outcome { BUCKET_SUCCESS, BUCKET_FAILURE, BUCKET_SLOW };
 
-/** A request has ended. BUCKET_SLOW: the server asked for fewer requests. */
+/** Record that a request has ended. BUCKET_SLOW: the server asked for fewer requests. */
 void bucket_leave(struct bucket *bucket, enum bucket_outcome outcome);
 
-/** After how long a request for `len` bytes is late (hedge.h); 0: unknown. */
+/** Returns the time after which a request for `len` bytes is late (hedge.h); 0: unknown. */
 uint64_t bucket_late_ns(struct bucket *bucket, uint64_t len);
-/** A request for `len` bytes has succeeded after `ns`. */
+/** Record that a request for `len` bytes has succeeded after `ns`. */
 void bucket_note_time(struct bucket *bucket, uint64_t len, uint64_t ns);
-/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). Not
+/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). False
  * while the server asks for fewer requests. */
 bool bucket_try_hedge(struct bucket *bucket);
 
-/** How long to wait before try number `tries` + 1. Takes from the budget for retries: without it,
- * waits are longer, so a server that fails gets few requests more than one that works. */
+/** Returns the pause before try number `tries` + 1, and takes it from the budget for retries. When
+ * the budget is used up, pauses are longer, so that a failing server gets only a few more requests
+ * than a working one. */
 uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);
 
 /* ---- requests ---- */
@@ -56,10 +59,10 @@ uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);
 /** A request as it is sent. Zero-initialised. */
 struct bucket_request {
     char *url;
-    const char *headers[8]; /* ends with NULL; these are owned */
+    const char *headers[8]; /* ends with NULL; the strings are owned */
     unsigned num_headers;
     bool any_address;
-    const struct credentials *credentials; /* that it was signed with, or NULL */
+    const struct credentials *credentials; /* what it was signed with, or NULL */
 };
 
 /** What to request. */
@@ -67,10 +70,10 @@ struct bucket_query {
     const char *key;                 /* not encoded */
     const char *query;               /* encoded, in the order of names; "" */
     const struct wanted_range *want; /* or NULL */
-    const struct credentials *bad;   /* credentials_get() */
+    const struct credentials *bad;   /* see credentials_get() */
     const void *upload;              /* [upload_len]: a PUT request with this body; or NULL */
     size_t upload_len;
-    bool at_once; /* -EAGAIN instead of finding or renewing credentials */
+    bool at_once; /* fail with -EAGAIN instead of finding or renewing credentials */
 };
 
 /** Build and sign a request. Errors: those of credentials_get(); -ENOMEM. */
@@ -84,7 +87,7 @@ void bucket_request_fini(struct bucket_request *request);
 /** Time limits: PLENUM_STORE_TIMEOUT, PLENUM_STORE_RETRY. */
 struct bucket_times {
     uint64_t connect_ns, stall_ns;
-    uint64_t give_up_ns; /* a request is repeated at least so long */
+    uint64_t give_up_ns; /* a request is repeated for at least this long */
 };
 const struct bucket_times *bucket_times(void);
 

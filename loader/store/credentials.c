@@ -21,25 +21,25 @@
 #include "loader/store/store_place.h"
 
 enum {
-    EARLY_S = 300,        /* credentials are renewed so long before they expire */
-    LATE_S = 20,          /* ... and no longer used so long before */
-    METADATA_TRIES = 3,   /* of the endpoints */
-    METADATA_MS = 1000,   /* each try, until it is connected */
-    METADATA_STALL_S = 5, /* ... and without an answer */
+    EARLY_S = 300,        /* credentials are renewed this long before they expire */
+    LATE_S = 20,          /* ... and no longer used this long before */
+    METADATA_TRIES = 3,   /* tries of the metadata endpoints */
+    METADATA_MS = 1000,   /* time limit of each try for connecting */
+    METADATA_STALL_S = 5, /* ... and for an answer */
 };
 
 /* The answer of one provider. */
 enum provided { NOT_CONFIGURED = 0, PROVIDED = 1 };
 
 struct kept_credentials {
-    struct credentials public; /* first */
+    struct credentials public; /* must be first */
     atomic_uint refs;
 };
 
-/* Held while credentials are found, which may take seconds; `mu` is inside it. */
+/* Held while credentials are found, which may take seconds. `mu` is acquired inside it. */
 static struct lock renewal = LOCK_INITIALIZER;
 static struct lock mu = LOCK_INITIALIZER;
-static struct kept_credentials *current; /* holding mu; NULL: none yet */
+static struct kept_credentials *current; /* protected by mu; NULL: none yet */
 
 static struct kept_credentials *create(void)
 {
@@ -78,7 +78,7 @@ static bool copy(const char *text, char *ret, size_t size)
 }
 
 /* Copy the string "NAME": "VALUE" of a flat JSON object. False: there is none, it does not fit, or
- * it has an escape other than that of a slash, quote or backslash, which keys never have. */
+ * it has an escape that is not a slash, quote or backslash, which keys never have. */
 static bool copy_member(const char *text, size_t len, const char *name, char *ret, size_t size)
 {
     const char *at, *end = text + len;
@@ -191,8 +191,8 @@ static int from_environment(struct credentials *ret, struct plenum_error *err)
               : NOT_CONFIGURED;
 }
 
-/* The configured endpoint of STS; NULL: AWS's. The token must not go to AWS if another service is
- * configured. */
+/* Returns the configured endpoint of STS, or NULL for AWS's. The token must not go to AWS if
+ * another service is configured. */
 static const char *sts_endpoint(void)
 {
     const char *own = aws_variable("AWS_ENDPOINT_URL_STS");
@@ -268,7 +268,7 @@ static int from_profile(const struct aws_config *config, struct credentials *ret
     return NOT_CONFIGURED;
 }
 
-/* May this URL get a container's token? Only over HTTPS, or to this host and its link. */
+/* May a container's token be sent to this URL? Only over HTTPS, or to this host and its link. */
 static bool is_container_endpoint(const char *url)
 {
     static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
@@ -333,7 +333,7 @@ static int from_container(struct credentials *ret, struct plenum_error *err)
     return r < 0 ? error_prefix(err, r, "credentials of the container") : PROVIDED;
 }
 
-/* Request PATH from the instance's metadata: 0 with the body in x->body, or -errno. */
+/* Request a path from the instance's metadata. Returns 0 with the body in x->body, or -errno. */
 static int ask_instance(struct exchange *x, const char *method, const char *path,
                         const char *header, struct plenum_error *err)
 {
@@ -355,7 +355,8 @@ static int ask_instance(struct exchange *x, const char *method, const char *path
     return r;
 }
 
-/* IMDSv2: a token, the name of the instance's role, the role's credentials. */
+/* Get credentials by IMDSv2: request a token, the name of the instance's role, and the role's
+ * credentials. */
 static int from_instance(struct credentials *ret, struct plenum_error *err)
 {
     static const char folder[] = "/latest/meta-data/iam/security-credentials/";
@@ -370,7 +371,7 @@ static int from_instance(struct credentials *ret, struct plenum_error *err)
                      err);
     if (r < 0) {
         exchange_fini(&x);
-        return NOT_CONFIGURED; /* not an instance of EC2 */
+        return NOT_CONFIGURED; /* this host is not an EC2 instance */
     }
     x.body[strcspn(x.body, "\r\n")] = '\0';
     header = str_format("X-aws-ec2-metadata-token: %s", x.body);
@@ -417,9 +418,10 @@ static int find(struct credentials *ret, struct plenum_error *err)
     return r;
 }
 
-/* ---- the current ones ---- */
+/* ---- the current credentials ---- */
 
-/* Returns the current credentials if they last so long and are not `bad`. Holding mu. */
+/* Returns the current credentials if they last for that many seconds and are not `bad`, or NULL.
+ * Call it with mu held. */
 static const struct credentials *use_current(uint64_t seconds, const struct credentials *bad)
 {
     assert(lock_is_held(&mu));
@@ -445,7 +447,8 @@ const struct credentials *credentials_get_current(void)
     return try_current(LATE_S, NULL);
 }
 
-/* Find credentials again. Those that still last are used if that fails. Holding renewal. */
+/* Find new credentials. If that fails, the current ones are used while they last. Call it with
+ * `renewal` held. */
 static int renew(const struct credentials *bad, const struct credentials **ret,
                  struct plenum_error *err)
 {
@@ -478,7 +481,7 @@ int credentials_get(const struct credentials *bad, const struct credentials **re
     if (*ret)
         return 0;
     lock_acquire(&renewal);
-    *ret = try_current(EARLY_S, bad); /* another thread may have been first */
+    *ret = try_current(EARLY_S, bad); /* another thread may have renewed them */
     if (!*ret)
         r = renew(bad, ret, err);
     lock_release(&renewal);

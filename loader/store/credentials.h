@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* credentials.h - finds the credentials of this process for S3, and renews them. In this order, as
- * AWS's tools do:
+/* credentials.h - finds the credentials of this process for S3, and renews them. It looks in the
+ * same places as AWS's tools, in the same order:
  *
  *     AWS_NO_SIGN_REQUEST=1          anonymous
  *     AWS_ACCESS_KEY_ID, ...         the environment
@@ -18,7 +18,7 @@
 
 #include <plenum/error.h>
 
-/** Memory that core dumps leave out and that is wiped. Constant. Threads: any. */
+/** Constant. Their memory is left out of core dumps, and wiped before it is freed. Threads: any. */
 struct credentials {
     bool anonymous;
     char key_id[256], secret[256], token[8192]; /* token: "" if there is none */
@@ -27,23 +27,26 @@ struct credentials {
 };
 
 /**
- * Get the credentials, which are found or renewed first if necessary; that may take seconds.
+ * Get the credentials. If necessary, this first finds or renews them, which may take seconds.
  * Release them with credentials_unref().
  *
- * @param bad  credentials that a server refused as expired: others are returned if there are any
+ * @param bad  credentials that a server rejected as expired, which must not be returned if others
+ *             can be found; or NULL
  *
  * Errors: -ENOKEY none were found; -EACCES, -EINVAL and others; `err` says what to do.
  */
 int credentials_get(const struct credentials *bad, const struct credentials **ret,
                     struct plenum_error *err);
-/** The current credentials, or NULL if they have to be found or renewed first. Does not block. */
+/** Returns the current credentials, or NULL if they have to be found or renewed first. Does not
+ * block. */
 const struct credentials *credentials_get_current(void);
 void credentials_unref(const struct credentials *credentials);
 
-/** Read the answer of a container's or instance's endpoint: 0 or -EBADMSG with `err` set. */
+/** Parse the answer of a container's or instance's endpoint. Returns 0, or -EBADMSG with `err`
+ * set. */
 int credentials_parse_json(const char *text, size_t len, struct credentials *ret,
                            struct plenum_error *err);
-/** Read the answer of AssumeRoleWithWebIdentity: 0 or -EBADMSG with `err` set. */
+/** Parse the answer of AssumeRoleWithWebIdentity. Returns 0, or -EBADMSG with `err` set. */
 int credentials_parse_sts(const char *text, size_t len, struct credentials *ret,
                           struct plenum_error *err);
 

@@ -21,7 +21,7 @@ static bool is_region(const char *text)
 void endpoint_of_aws(const char *bucket, const char *region, struct endpoint *ret)
 {
     const char *china = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-    bool by_path = strchr(bucket, '.') != NULL; /* certificates do not cover such names */
+    bool by_path = strchr(bucket, '.') != NULL; /* a wildcard certificate covers no further dots */
 
     *ret = (struct endpoint){.scheme = "https", .is_aws = true};
     (void)snprintf(ret->region, sizeof(ret->region), "%s", region);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint.h - where the requests for a bucket go. */
+/* endpoint.h - finds the server that requests for a bucket go to. */
 #ifndef LOADER_STORE_ENDPOINT_H
 #define LOADER_STORE_ENDPOINT_H
 
@@ -15,7 +15,7 @@ struct endpoint {
     char host[256]; /* with its port, as in the header Host */
     char path[512]; /* before the key, with its leading slash and without a final one: "/bucket" */
     char region[64];
-    bool is_aws; /* otherwise someone configured it */
+    bool is_aws; /* otherwise the user configured it */
 };
 
 /**
@@ -30,7 +30,7 @@ struct endpoint {
 int endpoint_find(const char *bucket, const struct aws_config *config, struct endpoint *ret,
                   struct plenum_error *err);
 
-/** The endpoint of a bucket of AWS in a region. */
+/** Write the endpoint of an AWS bucket in this region to `ret`. */
 void endpoint_of_aws(const char *bucket, const char *region, struct endpoint *ret);
 
 #endif

@@ -3,12 +3,14 @@
  * computes hashes with OpenSSL.
  *
  * One thread runs all requests of the process, in one multi handle, so that they share connections.
- * It follows no redirects: each new address has to be checked by the caller first. TLS certificates
- * are always verified, against the system's authorities or SSL_CERT_FILE, CURL_CA_BUNDLE or
- * AWS_CA_BUNDLE. Proxies come from libcurl's usual variables (https_proxy, no_proxy ...).
+ * It does not follow redirects, because the caller has to check each new address first. TLS
+ * certificates are always verified, against the system's authorities or SSL_CERT_FILE,
+ * CURL_CA_BUNDLE or AWS_CA_BUNDLE. Proxies come from libcurl's usual variables (https_proxy,
+ * no_proxy ...).
  *
  * Connections to loopback, link-local and similar addresses are refused in open_socket(), with the
- * address that is about to be used, so a name server that changes its answers gains nothing. */
+ * address that is about to be used, so a name server cannot bypass the check by changing its
+ * answers. */
 #include "config.h"
 
 #include "loader/store/backend.h"
@@ -35,21 +37,21 @@
 #include "common/util/util.h"
 
 enum {
-    CONNECTIONS_MAX = 256, /* of the process */
-    IDLE_S = 20,           /* a connection that was idle for longer is not used again */
+    CONNECTIONS_MAX = 256, /* in the process */
+    IDLE_S = 20,           /* a connection that was idle for longer is not reused */
     DNS_S = 30,
     POLL_MS = 1000,
     POLL_MIN_MS = 20,
     BUFFER = 256 << 10,
 };
 
-/* The engine's part of a request; in its thread only. */
+/* The engine's part of a request. Only the engine's thread uses it. */
 struct flight {
     struct transfer *transfer;
     struct flight *next, *prev;
     CURL *easy;
     struct curl_slist *headers;
-    size_t uploaded;   /* bytes of the request's body */
+    size_t uploaded;   /* bytes of the request's body that were sent */
     uint64_t moved_ns; /* when a byte last arrived */
     bool stopped, refused_address, was_late;
     char why[CURL_ERROR_SIZE];
@@ -57,14 +59,14 @@ struct flight {
 
 static struct {
     pthread_mutex_t mu;
-    /* Holding mu. */
+    /* Protected by mu. */
     struct transfer *first, **last; /* not started yet */
     bool running;
     /* The engine's thread only. */
     struct flight *flights;
-    struct flight *free;  /* finished ones, whose handles are used again */
-    uint64_t shortest_ns; /* stall time of all flights */
-    uint64_t due_ns;      /* until the next flight is late */
+    struct flight *free;  /* finished flights, whose handles are reused */
+    uint64_t shortest_ns; /* the shortest stall time of all flights */
+    uint64_t due_ns;      /* time until the next flight is late */
     /* Constant once running. */
     CURLM *multi;
     const char *authorities;
@@ -109,7 +111,8 @@ static uint16_t port_of(const struct sockaddr *address)
                : ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
 }
 
-/* Does a variable name a proxy of this host at that port? The user of this process chose it. */
+/* Does a variable name a proxy on this host with that port? It is allowed, because the user of this
+ * process chose it. */
 static bool is_own_proxy(uint16_t port)
 {
     static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
@@ -168,7 +171,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
     return 0; /* ends the request */
 }
 
-/* Give bytes of the request's body. */
+/* Pass bytes of the request's body to libcurl. */
 static size_t give_body(char *bytes, size_t size, size_t count, void *arg)
 {
     struct flight *f = arg;
@@ -181,7 +184,7 @@ static size_t give_body(char *bytes, size_t size, size_t count, void *arg)
     return n;
 }
 
-/* The body is sent again, over another connection. */
+/* Rewind the body, which is sent again over another connection. */
 static int seek_body(void *arg, curl_off_t offset, int origin)
 {
     struct flight *f = arg;
@@ -215,7 +218,7 @@ static void return_flight(struct flight *f)
     CURL *easy = f->easy;
 
     curl_slist_free_all(f->headers);
-    curl_easy_reset(easy); /* keeps connections and the cache of names */
+    curl_easy_reset(easy); /* this keeps connections and the DNS cache */
     *f = (struct flight){.easy = easy, .next = engine.free};
     engine.free = f;
 }
@@ -362,7 +365,7 @@ static void land_finished(void)
     }
 }
 
-/* Report a late request. Returns in how many ns it will be late. */
+/* Report a request if it is late. Otherwise returns the nanoseconds until it will be late. */
 static uint64_t report_late(struct flight *f, uint64_t now)
 {
     struct transfer *t = f->transfer;
@@ -377,7 +380,7 @@ static uint64_t report_late(struct flight *f, uint64_t now)
     return UINT64_MAX;
 }
 
-/* End requests that were cancelled, and those without a byte for too long. */
+/* End requests that were cancelled, and those that have stalled for too long. */
 static void land_stalled(void)
 {
     uint64_t now = time_now_ns(), shortest = UINT64_MAX, due = UINT64_MAX;
@@ -417,8 +420,8 @@ static void launch_all(void)
     }
 }
 
-/* How long the thread may sleep: it has to notice a stall soon after it has lasted long enough, and
- * a late request at once. */
+/* Returns how long the thread may sleep: it has to notice soon that a request has stalled for too
+ * long, and at once that a request is late. */
 static int poll_ms(void)
 {
     uint64_t ms = min_u64(engine.shortest_ns / 4 / NS_PER_MS, POLL_MS);
@@ -442,20 +445,49 @@ static void *engine_main(void *arg)
     return NULL;
 }
 
-/* Holding engine.mu. */
-static int run_engine(void)
+/* Was libcurl built without knowing where the system's authorities are, like that of the wheel? */
+static bool has_no_authorities(void)
+{
+#if LIBCURL_VERSION_NUM >= 0x074600
+    const curl_version_info_data *info = curl_version_info(CURLVERSION_NOW);
+
+    return info->age >= CURLVERSION_SEVENTH && !info->cainfo && !info->capath;
+#else
+    return false;
+#endif
+}
+
+/* Find a file with authorities: the user's, or the system's if libcurl has none; or NULL. */
+static const char *find_authorities(void)
 {
     static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    static const char *const files[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* RHEL, Fedora */
+        "/etc/ssl/ca-bundle.pem",             /* SUSE */
+        "/etc/ssl/cert.pem",
+    };
 
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value)
+            return value;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(files) && has_no_authorities(); i++)
+        if (access(files[i], R_OK) == 0)
+            return files[i];
+    return NULL;
+}
+
+/* Start the thread. Call it with engine.mu held. */
+static int run_engine(void)
+{
     if (engine.running)
         return 0;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -ENOMEM;
-    for (size_t i = 0; i < ARRAY_LEN(names) && !engine.authorities; i++) {
-        const char *value = getenv(names[i]);
-
-        engine.authorities = value && *value ? value : NULL;
-    }
+    engine.authorities = find_authorities();
     engine.multi = curl_multi_init();
     if (!engine.multi)
         return -ENOMEM;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.h - one HTTP request and its answer, without retries. */
+/* exchange.h - one HTTP request and its answer, without retries. A request for a range may be sent
+ * once more if it is late (hedge.h): the first good answer wins. */
 #ifndef LOADER_STORE_EXCHANGE_H
 #define LOADER_STORE_EXCHANGE_H
 
-#include "loader/store/store_answer.h"
 #include "loader/store/backend.h"
+#include "loader/store/bucket.h"
 
 enum { EXCHANGE_BODY_MAX = 8 << 20 }; /* bytes of a listing, an error or credentials */
 
@@ -14,27 +15,35 @@ struct exchange {
     struct transfer transfer;          /* method, url, headers, times */
     const struct wanted_range *want;   /* or NULL */
     uint8_t *dst;                      /* [want->len], or NULL: only the header is of interest */
+    struct bucket *bucket;             /* that it has entered, and leaves when it ends; or NULL */
     void (*ended)(struct exchange *x); /* runs in the module's thread; NULL: exchange_run() */
-    void (*late)(struct exchange *x);  /* like transfer.late(), or NULL */
+    /** It is late: does the caller allow it to take memory for the range once more? Runs in the
+     * module's thread. With `bucket` and `dst`; NULL: it is never sent again. */
+    bool (*may_repeat)(struct exchange *x);
 
     /* The answer. */
     int code; /* 0; or -errno with `why` set: transfer.done(), answer_check_range() */
     struct store_answer answer;
-    char *body; /* [body_len], owned, NUL-terminated: of an answer that is not the range */
+    char *body; /* [body_len], owned, NUL-terminated: the body, unless it is the range */
     size_t body_len;
     struct plenum_error why;
+    bool repeated; /* may_repeat() has allowed it */
 
-    /* Its own. */
+    /* Private to exchange.c. */
     size_t body_cap;
-    uint64_t skip, got; /* bytes before the range, and of it */
+    uint64_t skip, got; /* bytes received before the range, and in it */
     bool checked;
     void *waiter;
+    struct exchange *first;           /* of the second request */
+    _Atomic(struct exchange *) again; /* the second request; owned, or NULL */
+    unsigned flying;                  /* of both; the module's thread's */
 };
 
-/** Start it: 0, and `ended` will be called; or -errno, and it will not. */
+/** Start it: 0, and `ended` will be called; or -errno, and it will not, nor leave the bucket. */
 int exchange_start(struct exchange *x, struct plenum_error *err);
 
-/** Run it and wait for its end. `cancel` may be NULL; once it is true, code is -ECANCELED. */
+/** Run an exchange and wait for its end. `cancel` may be NULL; once it is true, the exchange ends
+ * with code -ECANCELED. */
 void exchange_run(struct exchange *x, const atomic_bool *cancel);
 
 /** Has the requested range arrived, or the status of a request without a range? */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* fetch.c - decides after each try whether, when and how to try again.
  *
- * A truncated body, a wrong range or a wrong length is a failed try, like a reset connection: no
- * byte of it is used. */
+ * A truncated body, a wrong range or a wrong length counts as a failed try, like a reset
+ * connection: none of its bytes are used. */
 #include "config.h"
 
 #include "loader/store/fetch.h"
@@ -18,12 +18,11 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/store/listing.h"
-#include "loader/store/race.h"
 
 enum {
     TRIES_MIN = 10,
     REDIRECTS_MAX = 3,
-    MOVED_S = 240, /* a redirection is used again for so long; signed URLs last longer */
+    MOVED_S = 240, /* a redirection is reused for this long; signed URLs last longer */
     NAP_MS = 50,
 };
 
@@ -48,25 +47,13 @@ struct fetching {
     uint64_t begin_ns;
     unsigned tries, redirects, failures; /* failures: answers that were not a success */
     bool moved_region, moved_clock, refreshed;
-    char *url;                     /* after a redirection, or NULL */
+    char *url;                     /* the URL after a redirection, or NULL */
     bool was_moved_before;         /* `url` is from an earlier fetch */
-    const struct credentials *bad; /* that have expired */
+    const struct credentials *bad; /* credentials that have expired */
     struct listing_error document;
 };
 
 enum next_step { FETCH_DONE, FETCH_AGAIN, FETCH_AT_ONCE };
-
-enum bucket_outcome fetch_outcome(const struct exchange *x)
-{
-    struct listing_error document;
-
-    if (exchange_is_success(x))
-        return BUCKET_SUCCESS;
-    if (x->answer.status < 400 || x->code < 0)
-        return BUCKET_FAILURE;
-    listing_read_error(x->body ? x->body : "", x->body_len, &document);
-    return answer_classify(&x->answer, document.code) == ANSWER_SLOW ? BUCKET_SLOW : BUCKET_FAILURE;
-}
 
 static int sleep_for(uint64_t ns, const atomic_bool *cancel)
 {
@@ -84,7 +71,7 @@ static int sleep_for(uint64_t ns, const atomic_bool *cancel)
 
 /* ---- messages ---- */
 
-/* "403 AccessDenied (request 4442)", or why there was no answer. */
+/* Describe an answer ("403 AccessDenied (request 4442)"), or why there was none. */
 static const char *describe(const struct fetching *f, const struct exchange *x, char *ret,
                             size_t size)
 {
@@ -103,7 +90,7 @@ static const char *describe(const struct fetching *f, const struct exchange *x, 
     return ret;
 }
 
-/* What to do about an answer that forbids access. */
+/* Returns advice about an answer that forbids access. */
 static const char *remedy(const struct fetching *f, const struct bucket_request *request, char *ret,
                           size_t size)
 {
@@ -176,7 +163,8 @@ static int fail_finally(const struct fetching *f, const struct exchange *x,
     }
 }
 
-/* An error without an answer, or with one that is not what was requested. 0: try again. */
+/* Returns the final error of a try without an answer, or with one that was not requested. 0: try
+ * again. */
 static int fail_code(const struct fetching *f, const struct exchange *x)
 {
     const char *name = f->fetch->name;
@@ -230,7 +218,7 @@ static void set_moved(struct fetch_moved *moved, const char *url)
     lock_release(&moved->mu);
 }
 
-/* The absolute URL of a Location, malloc; NULL: out of memory. */
+/* Returns the absolute URL of a Location (malloc), or NULL when out of memory. */
 static char *absolute(const char *location, const char *from)
 {
     const char *host = strstr(from, "://");
@@ -242,7 +230,7 @@ static char *absolute(const char *location, const char *from)
     return str_format("%.*s%s", (int)root, from, location);
 }
 
-/* Check where a redirection leads to: 0 or -errno with err set. */
+/* Check where a redirection leads to. Returns 0, or -errno with err set. */
 static int check_location(const struct fetching *f, const char *url, const char *from)
 {
     char *plain = strndup(url, strcspn(url, "?#")), *name = NULL;
@@ -293,7 +281,7 @@ static int follow(struct fetching *f, const struct exchange *x)
 
 /* ---- one try ---- */
 
-/* Forget a redirection of an earlier fetch, which may have expired. */
+/* Drop a redirection of an earlier fetch, which may have expired. */
 static bool forget_moved(struct fetching *f)
 {
     if (!f->was_moved_before)
@@ -362,7 +350,7 @@ static int sign(struct fetching *f, struct bucket_request *request)
     return r < 0 ? error_prefix(f->err, r, "%s", fetch->name) : 0;
 }
 
-/* Use a finished exchange: 0 with the next step, or -errno with err set. */
+/* Use a finished exchange. Returns 0 with the next step, or -errno with err set. */
 static int use(struct fetching *f, struct exchange *x, const struct bucket_request *request,
                enum next_step *next)
 {
@@ -385,7 +373,7 @@ static int use(struct fetching *f, struct exchange *x, const struct bucket_reque
     return judge(f, x, request, next);
 }
 
-/* Wait before the next try; or give up. */
+/* Wait before the next try, or give up. */
 static int wait_for_next(struct fetching *f, const struct exchange *x)
 {
     uint64_t pause;
@@ -399,11 +387,20 @@ static int wait_for_next(struct fetching *f, const struct exchange *x)
     return sleep_for(pause, f->fetch->policy->cancel);
 }
 
+static bool always(struct exchange *x)
+{
+    (void)x;
+    return true;
+}
+
 static int try_once(struct fetching *f, enum next_step *next)
 {
     struct fetch *fetch = f->fetch;
     struct bucket_request request = {.url = NULL};
-    struct exchange x = {.want = fetch->want, .dst = fetch->dst};
+    struct exchange x = {.want = fetch->want,
+                         .dst = fetch->dst,
+                         .bucket = fetch->bucket,
+                         .may_repeat = fetch->dst ? always : NULL};
     int r = sign(f, &request);
 
     if (r < 0)
@@ -421,18 +418,14 @@ static int try_once(struct fetching *f, enum next_step *next)
                                    .any_address = request.any_address};
     f->tries++;
     f->document = (struct listing_error){.code = ""};
-    if (fetch->dst)
-        race_run(&x, fetch->bucket, fetch->policy->cancel);
-    else
-        exchange_run(&x, fetch->policy->cancel);
-    bucket_leave(fetch->bucket, fetch_outcome(&x));
+    exchange_run(&x, fetch->policy->cancel);
     r = use(f, &x, &request, next);
     if (r == 0 && *next == FETCH_AGAIN)
         r = wait_for_next(f, &x);
 
 out:
     if (f->bad && f->bad == request.credentials)
-        request.credentials = NULL; /* kept until the fetch ends */
+        request.credentials = NULL; /* they are kept until the fetch ends */
     exchange_fini(&x);
     bucket_request_fini(&request);
     return r;

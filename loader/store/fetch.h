@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch.h - a request, usually GET, that is repeated until it succeeds, or until repeating it is of
- * no use. */
+/* fetch.h - repeats a request, usually GET, until it succeeds, or until another try cannot help. */
 #ifndef LOADER_STORE_FETCH_H
 #define LOADER_STORE_FETCH_H
 
@@ -12,21 +11,21 @@
 struct store_policy {
     const char *const *prefixes; /* canonical names without a final slash; also paths of files */
     unsigned count;
-    bool anything;             /* every name; otherwise only those below a prefix */
+    bool anything;             /* allow every name, not only those below a prefix */
     const atomic_bool *cancel; /* or NULL */
 };
 
 /** May a canonical name be opened? */
 bool store_policy_allows(const struct store_policy *policy, const char *name);
 
-/** Where a server sends requests for one object. Threads: any. */
+/** The URL that a server redirects requests for one object to. Threads: any. */
 struct fetch_moved {
     struct lock mu;
     char *url; /* holding mu; owned, or NULL */
     uint64_t until_ns;
 };
 
-/** One request. The first group is the caller's; zero-initialised otherwise. */
+/** One request. The caller sets the first group; the rest starts as zeros. */
 struct fetch {
     struct bucket *bucket;
     const char *name, *key, *query;
@@ -37,13 +36,13 @@ struct fetch {
     const struct store_policy *policy;
     struct fetch_moved *moved; /* or NULL */
 
-    struct store_answer answer; /* the last one */
+    struct store_answer answer; /* the last answer */
     char *body;                 /* owned */
     size_t body_len;
 };
 
 /**
- * Run it: 0, with the bytes in `dst` or in `body`.
+ * Run a request. Returns 0, with the bytes in `dst` or in `body`.
  *
  * Errors: -ENOENT there is no such object or bucket; -EACCES it may not be read; -ESTALE it is
  * another version; -ERANGE (only without facts) the range is beyond its end; -EOPNOTSUPP the server
@@ -54,10 +53,8 @@ struct fetch {
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);
 
-/** What the end of one try means for the window. */
-enum bucket_outcome fetch_outcome(const struct exchange *x);
-
-/** Copy the URL that requests for this object are sent to at present, malloc; NULL: its own. */
+/** Copy the URL to which requests for this object are redirected at present (malloc). NULL: there
+ * is none. */
 char *fetch_moved_url(struct fetch_moved *moved);
 
 #endif

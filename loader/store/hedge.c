@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hedge.c - keeps a histogram of times for each class of sizes, since a block of 8 MiB takes longer
- * than a sample. Older times lose weight: all counts are halved from time to time. */
+/* hedge.c - keeps a latency histogram per size class, because a block of 8 MiB takes longer than a
+ * sample. Old times lose weight: all counts are halved from time to time. */
 #include "config.h"
 
 #include "loader/store/hedge.h"
@@ -10,16 +10,16 @@
 #include "common/util/util.h"
 
 enum {
-    FLOOR_MS = 50,   /* a request is not late before */
-    KNOWN_MIN = 100, /* requests before one of them can be late */
+    FLOOR_MS = 50,   /* no request counts as late before this */
+    KNOWN_MIN = 100, /* requests that must be known before one can be late */
     HALVED_AT = 2000,
-    PER_REQUEST = 3, /* hundredths */
+    PER_REQUEST = 3, /* hundredths of a repeated request that each request adds to the budget */
     BUDGET_MAX = 10 * 100,
-    STEPS = 4, /* times per power of two */
+    STEPS = 4, /* intervals per power of two */
     FINEST_NS = 1 << 20,
 };
 
-/* Sizes up to 64 kB, 256 kB, 1 MiB, 4 MiB, and more. */
+/* Returns the size class of `len` bytes: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. */
 static unsigned class_of(uint64_t len)
 {
     unsigned size = 0;
@@ -29,7 +29,7 @@ static unsigned class_of(uint64_t len)
     return size;
 }
 
-/* The longest time that is counted at `i`. */
+/* Returns the longest time that is counted at `i`. */
 static uint64_t most_ns(unsigned i)
 {
     uint64_t power = (uint64_t)FINEST_NS << (i / STEPS);

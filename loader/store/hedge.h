@@ -9,7 +9,7 @@
 
 enum { HEDGE_SIZES = 5, HEDGE_TIMES = 64 };
 
-/** How long recent requests of some sizes took. */
+/** A histogram of how long recent requests of one size class took. */
 struct hedge_times {
     uint32_t count[HEDGE_TIMES]; /* by time */
     uint32_t total;
@@ -18,14 +18,14 @@ struct hedge_times {
 /** Zero-initialised. */
 struct hedge {
     struct hedge_times times[HEDGE_SIZES];
-    uint32_t hundredths; /* of requests that may be sent again */
+    uint32_t hundredths; /* budget, in hundredths of a repeated request */
 };
 
-/** A request for `len` bytes has succeeded after `ns`. */
+/** Record that a request for `len` bytes has succeeded after `ns`. */
 void hedge_note(struct hedge *h, uint64_t len, uint64_t ns);
 
-/** After how long a request for `len` bytes is late: 99 % of the recent ones were faster. 0: too
- * few are known. */
+/** Returns the time after which a request for `len` bytes is late: 99 % of the recent ones were
+ * faster. 0: too few are known. */
 uint64_t hedge_late_ns(const struct hedge *h, uint64_t len);
 
 /** May a late request be sent again? Takes from the budget, which is 3 % of the requests. */

@@ -23,7 +23,7 @@ static int malformed(const char *name, struct plenum_error *err)
                      name);
 }
 
-/* The server, without a final slash, malloc. */
+/* Returns the server, without a final slash (malloc). */
 static char *find_server(void)
 {
     const char *other = aws_variable("HF_ENDPOINT");
@@ -34,8 +34,8 @@ static char *find_server(void)
     return server;
 }
 
-/* The length of the revision after '@'. Those that the Hub makes have slashes, for instance
- * refs/convert/parquet and refs/pr/7. */
+/* Returns the length of the revision after '@'. Revisions that the Hub creates contain slashes,
+ * such as refs/convert/parquet and refs/pr/7. */
 static size_t revision_length(const char *at)
 {
     size_t len = strcspn(at, "/");
@@ -47,7 +47,7 @@ static size_t revision_length(const char *at)
     return len;
 }
 
-/* Percent-encode a path, except for what a pattern consists of: malloc. */
+/* Percent-encode a path, except for the characters of patterns (malloc). */
 static char *encode(const char *path)
 {
     char *plain = place_encode(path, false), *to = plain;
@@ -96,7 +96,7 @@ int hugging_face_url(const char *name, char **ret, struct plenum_error *err)
     int r;
 
     set = rest && scheme == DATANAME_HF ? str_after(rest, "datasets/") : NULL;
-    slash = set ? strchr(set, '/') : NULL; /* between owner and name */
+    slash = set ? strchr(set, '/') : NULL; /* the slash between owner and name */
     if (!slash || slash == set)
         return malformed(name, err);
     set_len = (size_t)(slash + 1 - set) + strcspn(slash + 1, "/@");

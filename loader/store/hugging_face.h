@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hugging_face.h - names of files on the Hugging Face Hub, which are URLs of its server in another
- * form: hf://datasets/OWNER/NAME[@REVISION]/PATH. */
+/* hugging_face.h - converts names of files on the Hugging Face Hub to URLs of its server:
+ * hf://datasets/OWNER/NAME[@REVISION]/PATH. */
 #ifndef LOADER_STORE_HUGGING_FACE_H
 #define LOADER_STORE_HUGGING_FACE_H
 
@@ -9,15 +9,15 @@
 #include <plenum/error.h>
 
 /**
- * The URL of a name or pattern that begins with hf://, malloc. The path is taken literally; braces
- * and the characters of patterns stay. The server is HF_ENDPOINT, or huggingface.co.
+ * Convert a name or pattern that begins with hf:// to a URL in `*ret` (malloc). The path is taken
+ * literally; braces and wildcards are kept. The server is HF_ENDPOINT, or huggingface.co.
  *
  * Errors: -EINVAL with `err` set; -ENOMEM.
  */
 int hugging_face_url(const char *name, char **ret, struct plenum_error *err);
 
-/** The header with the user's token (HF_TOKEN), malloc, for requests to this host over HTTPS; NULL:
- * there is none, or it is for another host. */
+/** Returns the header with the user's token (HF_TOKEN) for HTTPS requests to this host (malloc).
+ * NULL: there is no token, or it is for another host. */
 char *hugging_face_header(const char *host);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.c - a small reader of XML: elements, texts and entities; no attributes, DTDs or CDATA,
- * which S3 does not use. It copies texts into the caller's memory and allocates nothing. */
+/* listing.c - a small XML parser. It supports elements, texts and entities, but no attributes, DTDs
+ * or CDATA, which S3 does not use. It copies texts into the caller's memory and allocates
+ * nothing. */
 #include "config.h"
 
 #include "loader/store/listing.h"
@@ -14,7 +15,7 @@
 #include "common/util/util.h"
 
 enum {
-    KEY_MAX = 1024 + 1, /* of an object in S3, with its NUL */
+    KEY_MAX = 1024 + 1, /* the longest key in S3, with its NUL */
     DEPTH_MAX = 16,
 };
 
@@ -23,7 +24,7 @@ struct xml_reader {
     const char *at, *end;
     const char *name; /* [name_len]: borrowed, without a prefix for a namespace */
     size_t name_len;
-    const char *text; /* [text_len]: before the tag, since the last one */
+    const char *text; /* [text_len]: the text between the last tag and this one */
     size_t text_len;
     bool closes;   /* "</name>" */
     bool is_empty; /* "<name/>" */
@@ -34,8 +35,9 @@ static const char *find(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what));
 }
 
-/* Skip a comment, a declaration or a processing instruction at `x->at`: 1; 0 it is none; -EBADMSG.
- * */
+/* Skip a comment, a declaration or a processing instruction at `x->at`. Returns 1; 0 if there is
+ * none; or -EBADMSG.
+ */
 static int skip_declaration(struct xml_reader *x)
 {
     const char *close;
@@ -52,7 +54,7 @@ static int skip_declaration(struct xml_reader *x)
     return close ? 1 : -EBADMSG;
 }
 
-/* Read the next tag: 1, 0 at the end, or -EBADMSG. */
+/* Read the next tag. Returns 1, 0 at the end, or -EBADMSG. */
 static int xml_next(struct xml_reader *x)
 {
     const char *open, *close, *end;
@@ -94,7 +96,7 @@ static bool is_named(const struct xml_reader *x, const char *name)
     return x->name_len == strlen(name) && memcmp(x->name, name, x->name_len) == 0;
 }
 
-/* Write a character as UTF-8 to `to` [4]: its length, or 0 if it is invalid. */
+/* Write a character as UTF-8 to `to` [4]. Returns its length, or 0 if it is invalid. */
 static size_t put_utf8(uint64_t c, char *to)
 {
     if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
@@ -121,7 +123,7 @@ static size_t put_utf8(uint64_t c, char *to)
     return 4;
 }
 
-/* Parse "65" or "x41". */
+/* Parse the number of a character reference: "65" or "x41". */
 static uint64_t parse_reference(const char *text)
 {
     char *end;
@@ -135,7 +137,8 @@ static uint64_t parse_reference(const char *text)
     return *end ? 0 : value;
 }
 
-/* Decode the entity `name` ("amp", "#10") to `to` [4]: its length, or 0 if it is unknown. */
+/* Decode the entity `name` ("amp", "#10") to `to` [4]. Returns its length, or 0 if it is
+ * unknown. */
 static size_t decode_entity(const char *name, char *to)
 {
     static const char *const known[][2] = {
@@ -151,8 +154,8 @@ static size_t decode_entity(const char *name, char *to)
     return 0;
 }
 
-/* Copy a string with its entities decoded: its length, or -EBADMSG if it does not fit or is
- * invalid. */
+/* Copy a string, with its entities decoded. Returns its length, or -EBADMSG if it does not fit or
+ * is invalid. */
 static int copy_text(const char *text, size_t len, char *ret, size_t size)
 {
     size_t at = 0;
@@ -179,14 +182,14 @@ static int copy_text(const char *text, size_t len, char *ret, size_t size)
     return (int)at;
 }
 
-/* An object of a listing while it is read. */
+/* An object of a listing that is being read. */
 struct listed {
     char key[KEY_MAX];
     bool has_key, has_size;
     struct object_facts facts;
 };
 
-/* Use the text of a closed element of <Contents>: 0 or -EBADMSG. */
+/* Use the text of a closed element of <Contents>. Returns 0 or -EBADMSG. */
 static int add_fact(const struct xml_reader *x, struct listed *o)
 {
     char text[256];
@@ -209,7 +212,7 @@ static int add_fact(const struct xml_reader *x, struct listed *o)
     return n < 0 ? n : 0;
 }
 
-/* Use the text of a closed element outside of <Contents>: 0 or -EBADMSG. */
+/* Use the text of a closed element outside of <Contents>. Returns 0 or -EBADMSG. */
 static int add_to_page(const struct xml_reader *x, struct listing_page *page)
 {
     int n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.h - reads the XML answers of S3: listings (ListObjectsV2) and errors. Pure; the text
- * comes from a server that may be wrong or hostile. */
+/* listing.h - parses the XML answers of S3: listings (ListObjectsV2) and errors. Pure. The text
+ * comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_LISTING_H
 #define LOADER_STORE_LISTING_H
 
@@ -9,18 +9,18 @@
 
 #include "loader/store/store_answer.h"
 
-/** Receives one object. `key` is borrowed. 0, or an error that ends the listing. */
+/** Receives one object. `key` is borrowed. Returns 0, or an error that ends the listing. */
 typedef int listing_object(void *arg, const char *key, const struct object_facts *facts);
 
 /** The end of a page. */
 struct listing_page {
-    bool more;        /* there is another page */
+    bool more;        /* another page follows */
     char token[2048]; /* its continuation token */
 };
 
 /**
- * Read a page of a listing. Errors: -EBADMSG it is not one, or an object lacks its key or size, or
- * there is more but no token; those of `object`.
+ * Parse a page of a listing. Errors: -EBADMSG it is not a listing, an object lacks its key or size,
+ * or it is truncated but has no token; the errors of `object`.
  */
 int listing_read(const char *text, size_t len, listing_object *object, void *arg,
                  struct listing_page *ret, struct plenum_error *err);
@@ -30,11 +30,12 @@ struct listing_error {
     char code[64], message[256], request_id[80], region[40];
 };
 
-/** Read an error document; any other text gives empty texts. Control characters become '?'. */
+/** Parse an error document; from any other text, all fields are "". Control characters become
+ * '?'. */
 void listing_read_error(const char *text, size_t len, struct listing_error *ret);
 
-/** Find the text of the first element with this name, anywhere: copies it, with its entities
- * decoded, to `ret`. False: there is none, or it does not fit. */
+/** Find the first element with this name, at any depth, and copy its text to `ret`, with entities
+ * decoded. False: there is none, or its text does not fit. */
 bool listing_find(const char *text, size_t len, const char *name, char *ret, size_t size);
 
 #endif

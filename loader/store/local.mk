@@ -14,7 +14,6 @@ noinst_LTLIBRARIES += %D%/libstore.la
 	%D%/hedge.c %D%/hedge.h \
 	%D%/hugging_face.c %D%/hugging_face.h \
 	%D%/listing.c %D%/listing.h \
-	%D%/race.c %D%/race.h \
 	%D%/store_place.c %D%/store_place.h \
 	%D%/sigv4.c %D%/sigv4.h \
 	%D%/store.c %D%/store.h

@@ -34,7 +34,7 @@ void sigv4_hash(const struct store_backend *backend, const void *bytes, size_t l
     hex(hash, ret);
 }
 
-/* The names of the signed headers, "host;x-amz-date", malloc. */
+/* Returns the names of the signed headers, "host;x-amz-date" (malloc). */
 static char *signed_names(const struct sigv4_request *r)
 {
     char *names = strdup("");
@@ -48,7 +48,7 @@ static char *signed_names(const struct sigv4_request *r)
     return names;
 }
 
-/* The hash of the canonical request, in hexadecimal: 0 or -1. */
+/* Write the hash of the canonical request, in hexadecimal. Returns 0 or -1. */
 static int hash_request(const struct store_backend *backend, const struct sigv4_request *r,
                         const char *names, char ret[2 * STORE_HASH_BYTES + 1])
 {

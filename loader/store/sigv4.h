@@ -9,7 +9,7 @@
 
 #include "loader/store/backend.h"
 
-/** A header that is signed. Names are in lower case; the list is in the order of names. */
+/** A header to sign. Names are in lower case, and the list is sorted by name. */
 struct sigv4_header {
     const char *name, *value;
 };
@@ -17,7 +17,7 @@ struct sigv4_header {
 struct sigv4_request {
     const char *method; /* "GET" */
     const char *path;   /* as sent: percent-encoded, with its leading slash */
-    const char *query;  /* as sent: percent-encoded, in the order of names; "" if there is none */
+    const char *query;  /* as sent: percent-encoded, sorted by name; "" if there is none */
     const struct sigv4_header *headers;
     size_t num_headers;
     const char *payload_hash; /* hexadecimal, or "UNSIGNED-PAYLOAD" */
@@ -28,13 +28,13 @@ struct sigv4_request {
 
 enum { SIGV4_DATE_BYTES = 17 };
 
-/** Write a time as x-amz-date. */
+/** Format a time for the header x-amz-date. */
 void sigv4_date(time_t when, char ret[SIGV4_DATE_BYTES]);
 
-/** The value of the Authorization header: malloc, or NULL if out of memory. */
+/** Returns the value of the Authorization header (malloc), or NULL if out of memory. */
 char *sigv4_authorization(const struct store_backend *backend, const struct sigv4_request *request);
 
-/** The SHA-256 of some bytes in hexadecimal, for payload_hash. */
+/** Write the SHA-256 of these bytes in hexadecimal, for payload_hash. */
 void sigv4_hash(const struct store_backend *backend, const void *bytes, size_t len,
                 char ret[2 * STORE_HASH_BYTES + 1]);
 

@@ -13,7 +13,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/util.h"
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 #include "loader/store/ahead.h"
 
 enum { EMPTY_PAGES_MAX = 1000 };
@@ -24,8 +24,8 @@ struct store_object {
     char *name;
     struct object_facts facts;
     uint64_t id;
-    struct keep_key key; /* for the disk cache */
-    uint32_t set;        /* KEEP_NONE: not cached */
+    struct keep_key key; /* for the cache of samples */
+    uint64_t set;        /* KEEP_NO_SET: not cached */
     const void *owner;
     const struct store_policy *policy;
     struct fetch_moved moved; /* has its own lock */
@@ -89,7 +89,7 @@ int store_stat(const char *name, const struct store_policy *policy, struct objec
                            .query = "",
                            .want = &first,
                            .policy = policy};
-    /* Not HEAD, which servers often forbid where they allow GET. */
+    /* This is not a HEAD request, because servers often forbid HEAD where they allow GET. */
     r = fetch_run(&fetch, err);
     if (r == 0 && (fetch.answer.has_range ? fetch.answer.has_total : fetch.answer.has_length)) {
         *ret = fetch.answer.facts;
@@ -127,7 +127,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     int r = 0;
 
     if (strncmp(key, l->place->place.key, strlen(l->place->place.key)) != 0)
-        return -EBADMSG; /* not what was requested */
+        return -EBADMSG; /* the key does not have the requested prefix */
     if (l->most && l->count == l->most)
         return -E2BIG;
     l->count++;
@@ -141,7 +141,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     return r;
 }
 
-/* The query of a page, malloc. */
+/* Returns the query of a page (malloc). */
 static char *page_query(const char *prefix, const char *token)
 {
     char *quoted = place_encode(prefix, true), *after = place_encode(token, true), *query = NULL;
@@ -192,7 +192,8 @@ static int open_prefix(const char *prefix, const struct store_policy *policy,
         return r;
     if (strlen(folder) > (size_t)(strrchr(prefix, '/') - prefix))
         folder[strrchr(prefix, '/') - prefix] = '\0';
-    if (!store_policy_allows(policy, folder)) /* before anything is kept about its bucket */
+    if (!store_policy_allows(policy,
+                             folder)) /* checked before any state of its bucket is created */
         r = error_set(err, -EACCES, "%s is not below a --root of this loader", folder);
     free(folder);
     if (r == 0)
@@ -214,7 +215,7 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
     struct opened_place place;
     struct store_listing l = {
         .place = &place, .policy = policy, .found = found, .arg = arg, .most = most};
-    unsigned empty = 0; /* pages without objects, one after the other */
+    unsigned empty = 0; /* consecutive pages without objects */
     int r = open_prefix(prefix, policy, &place, err);
 
     assert(found);
@@ -234,7 +235,7 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
 
 /* ---- objects ---- */
 
-/* Identifies the version of an object. */
+/* Returns a number that identifies the version of an object. */
 static uint64_t identify(const char *name, const struct object_facts *facts)
 {
     XXH3_state_t state;
@@ -248,28 +249,28 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     return XXH3_64bits_digest(&state);
 }
 
-/* Like identify(), for a cache that outlives the process: with the endpoint, and with a time only
- * if there is no ETag, because listings and answers may have different ones. */
-static struct keep_key identify_for_ever(const struct opened_place *p,
-                                         const struct object_facts *facts)
+/* Like identify(), for a cache that outlives the process: it covers the endpoint, and the time only
+ * if there is no ETag, because the times of listings and answers may differ. Returns 0 or
+ * -ENOMEM. */
+static int identify_for_ever(const struct opened_place *p, const struct object_facts *facts,
+                             struct keep_key *ret)
 {
-    uint64_t numbers[] = {facts->size, facts->etag[0] ? 0 : facts->mtime_s};
     struct endpoint at = {.host = ""};
-    XXH3_state_t state;
-    XXH128_hash_t hash;
+    char *text;
 
     if (bucket_is_s3(p->bucket))
         bucket_get_endpoint(p->bucket, &at);
     if (at.is_aws) /* its region may become known later */
         at = (struct endpoint){.host = ""};
-    (void)XXH3_128bits_reset(&state);
-    (void)XXH3_128bits_update(&state, p->name, strlen(p->name) + 1);
-    (void)XXH3_128bits_update(&state, facts->etag, strlen(facts->etag) + 1);
-    (void)XXH3_128bits_update(&state, at.host, strlen(at.host) + 1);
-    (void)XXH3_128bits_update(&state, at.path, strlen(at.path) + 1);
-    (void)XXH3_128bits_update(&state, numbers, sizeof(numbers));
-    hash = XXH3_128bits_digest(&state);
-    return (struct keep_key){{hash.low64, hash.high64}};
+    text = str_format("%s\n%s\n%s\n%s\n%llu %llu %llu", p->name, facts->etag, at.host, at.path,
+                      (unsigned long long)facts->size,
+                      (unsigned long long)(facts->etag[0] ? 0 : facts->mtime_s),
+                      (unsigned long long)facts->version);
+    if (!text)
+        return -ENOMEM;
+    *ret = keep_hash(text, strlen(text));
+    free(text);
+    return 0;
 }
 
 int store_open(const char *name, const struct object_facts *facts, const void *owner,
@@ -278,13 +279,15 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
 {
     struct store_object *o;
     struct opened_place p;
+    struct keep_key key;
     int r = open_place(name, policy, &p, err);
 
     assert(facts && policy);
     if (r < 0)
         return r;
     o = calloc(1, sizeof(*o));
-    if (!o) {
+    if (!o || identify_for_ever(&p, facts, &key) < 0) {
+        free(o);
         opened_fini(&p);
         return error_set(err, -ENOMEM, "out of memory");
     }
@@ -293,8 +296,8 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
                                .name = p.name,
                                .facts = *facts,
                                .id = identify(p.name, facts),
-                               .key = identify_for_ever(&p, facts),
-                               .set = KEEP_NONE,
+                               .key = key,
+                               .set = KEEP_NO_SET,
                                .owner = owner,
                                .policy = policy};
     lock_init(&o->moved.mu);
@@ -318,12 +321,8 @@ const struct object_facts *store_get_facts(const struct store_object *object)
     return &object->facts;
 }
 
-const char *store_get_name(const struct store_object *object)
-{
-    return object->name;
-}
-
-/* The object's own lock protects what it keeps about redirections. */
+/* Returns the object's redirection. Its own lock protects it, so it may change although the object
+ * is constant. */
 static struct fetch_moved *moved_of(const struct store_object *o)
 {
     return (struct fetch_moved *)(uintptr_t)&o->moved;
@@ -341,21 +340,21 @@ static struct ahead_range range_of(const struct store_object *o, uint64_t offset
                                 .len = len};
 }
 
-static struct diskcache_range cached_range(const struct store_object *o, uint32_t sample,
-                                           uint64_t offset, uint64_t len)
+static struct sample_cache_range cached_range(const struct store_object *o, uint32_t sample,
+                                              uint64_t offset, uint64_t len)
 {
     bool is_cached = sample != STORE_NO_SAMPLE;
 
-    return (struct diskcache_range){.object = o->key,
-                                    .offset = offset,
-                                    .len = len,
-                                    .sample = {is_cached ? o->set : KEEP_NONE, sample}};
+    return (struct sample_cache_range){.object = o->key,
+                                       .offset = offset,
+                                       .len = len,
+                                       .sample = {is_cached ? o->set : KEEP_NO_SET, sample}};
 }
 
 int store_read_sample(const struct store_object *o, uint32_t sample, uint64_t offset, size_t len,
                       void *dst, struct plenum_error *err)
 {
-    struct diskcache_range cached = cached_range(o, sample, offset, len);
+    struct sample_cache_range cached = cached_range(o, sample, offset, len);
     struct wanted_range want = {.offset = offset, .len = len, .facts = &o->facts};
     struct ahead_range range = range_of(o, offset, len);
     struct fetch fetch = {.bucket = o->bucket,
@@ -371,14 +370,14 @@ int store_read_sample(const struct store_object *o, uint32_t sample, uint64_t of
     if (offset > o->facts.size || len > o->facts.size - offset)
         return error_set(err, -ESTALE, "%s: it has only %llu bytes", o->name,
                          (unsigned long long)o->facts.size);
-    if (len == 0 || diskcache_read(&cached, dst))
+    if (len == 0 || sample_cache_read(&cached, dst))
         return 0;
     if (!ahead_take(&range, dst, o->policy->cancel)) {
         r = fetch_run(&fetch, err);
         fetch_fini(&fetch);
     }
     if (r == 0)
-        diskcache_keep(&cached, dst);
+        sample_cache_keep(&cached, dst);
     return r;
 }
 
@@ -390,29 +389,19 @@ int store_read(const struct store_object *o, uint64_t offset, size_t len, void *
 
 void store_announce(const struct store_object *o, uint64_t offset, size_t len)
 {
-    struct diskcache_range cached = cached_range(o, 0, offset, len);
+    struct sample_cache_range cached = cached_range(o, 0, offset, len);
     struct ahead_range range = range_of(o, offset, len);
 
-    if (offset <= o->facts.size && len <= o->facts.size - offset && !diskcache_has(&cached))
+    if (offset <= o->facts.size && len <= o->facts.size - offset && !sample_cache_has(&cached))
         ahead_announce(&range);
 }
 
-struct keep_key store_get_key(const struct store_object *object)
+void store_set_cached(struct store_object *object, uint64_t set)
 {
-    return object->key;
-}
+    const struct object_facts *f = &object->facts;
 
-void store_set_cached(struct store_object *object, uint32_t set)
-{
-    /* without an ETag or a time, versions cannot be distinguished */
-    object->set = object->facts.etag[0] || object->facts.mtime_s ? set : KEEP_NONE;
-}
-
-void store_tell_sample(const struct store_object *o, uint32_t sample, uint64_t offset, size_t len)
-{
-    struct diskcache_range cached = cached_range(o, sample, offset, len);
-
-    diskcache_tell(&cached);
+    if (f->etag[0] || ((f->mtime_s || f->version) && !f->racy))
+        object->set = set;
 }
 
 void store_forget(const void *owner)

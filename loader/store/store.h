@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* store.h - objects in S3 and files behind HTTP: finds them, reads ranges of them. Threads: any.
+/* store.h - finds objects in S3 and files behind HTTP, and reads ranges of them. Threads: any.
  *
- * Every name is checked against a policy before anything is requested. Reading checks each answer:
- * bytes of another range or version of an object are never returned. */
+ * Every name is checked against a policy before anything is requested. Every answer is checked,
+ * too: bytes of a different range or version of an object are never returned. */
 #ifndef LOADER_STORE_STORE_H
 #define LOADER_STORE_STORE_H
 
@@ -14,7 +14,7 @@
 struct store_object;
 
 /**
- * Find an object: 0 with what its store says about it.
+ * Find an object. Returns 0, with the store's facts about it in `*ret`.
  *
  * Errors: those of fetch_run(), -ENOENT for instance; -EACCES the policy does not allow it; -EINVAL
  * the name is malformed.
@@ -22,8 +22,8 @@ struct store_object;
 int store_stat(const char *name, const struct store_policy *policy, struct object_facts *ret,
                struct plenum_error *err);
 
-/** Receives one object of a listing by its canonical name (borrowed). 0, or an error that ends the
- * listing. */
+/** Receives one object of a listing by its canonical name (borrowed). Returns 0, or an error that
+ * ends the listing. */
 typedef int store_found(void *arg, const char *name, const struct object_facts *facts);
 
 /**
@@ -31,7 +31,7 @@ typedef int store_found(void *arg, const char *name, const struct object_facts *
  * the policy does not allow are left out.
  *
  * @param most  end with -E2BIG after this number of objects; 0: no limit
- * Errors: like store_stat(); -EOPNOTSUPP the place is not in S3.
+ * Errors: like store_stat(); -EOPNOTSUPP the name is not in S3.
  */
 int store_list(const char *prefix, uint64_t most, const struct store_policy *policy,
                store_found *found, void *arg, struct plenum_error *err);
@@ -40,50 +40,44 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
  * Create the handle of a version of an object. The policy must outlive it.
  *
  * @param owner  identifies the data set for store_forget()
- * Errors: like store_stat(), without asking the store.
+ * Errors: -EACCES the policy does not allow it; -EINVAL the name is malformed; those of
+ * endpoint_find(). The store is not contacted.
  */
 int store_open(const char *name, const struct object_facts *facts, const void *owner,
                const struct store_policy *policy, struct store_object **ret,
                struct plenum_error *err);
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
-/** Its canonical name. Borrowed. */
-const char *store_get_name(const struct store_object *object);
 
-/** A hash of everything that identifies this version of the object. */
-struct keep_key store_get_key(const struct store_object *object);
-/** Keep the samples of this object in the disk cache (loader/cache/diskcache.h): they are numbered
- * like those of this set. */
-void store_set_cached(struct store_object *object, uint32_t set);
+/** Keep the samples of this object in the cache of samples (loader/cache/sample_cache.h), as
+ * samples of this set, unless a later version of the object could look like this one. */
+void store_set_cached(struct store_object *object, uint64_t set);
 
-/** Which sample a range belongs to, if it does not belong to any: it is not cached. */
+/** The sample of a range that belongs to none; such a range is not cached. */
 #define STORE_NO_SAMPLE UINT32_MAX
 
-/** Read a range within the object into `dst` [len]: 0, or an error of fetch_run(), such as -ESTALE
- * if it is now another version. */
+/** Read a range within the object into `dst` [len]. Returns 0, or an error of fetch_run(), such as
+ * -ESTALE if the object now has another version. */
 int store_read(const struct store_object *object, uint64_t offset, size_t len, void *dst,
                struct plenum_error *err);
-/** Like store_read(), for bytes of a sample: from the disk cache if they are there. */
+/** Like store_read(), for bytes of a sample, which may come from the cache of samples. */
 int store_read_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
                       size_t len, void *dst, struct plenum_error *err);
-/** A sample's range was found when its data set was opened: tell the disk cache. */
-void store_tell_sample(const struct store_object *object, uint32_t sample, uint64_t offset,
-                       size_t len);
-/** Fetch a range soon, for a store_read() of exactly this range, unless it is in the disk cache.
- * Does not block on the store. */
+/** Start to fetch a range for a later store_read() of exactly this range, unless the range is in
+ * the cache of samples. Does not wait for the store. */
 void store_announce(const struct store_object *object, uint64_t offset, size_t len);
-/** Forget what was announced for an owner, before it is freed. */
+/** Drop everything that was announced for an owner. Call it before the owner is freed. */
 void store_forget(const void *owner);
 
-/** Read a whole small object of at most `most` bytes, NUL-terminated, malloc: 0, -EFBIG, or an
- * error of store_stat(). */
+/** Read a whole object of at most `most` bytes into `*ret` (malloc, NUL-terminated). Returns 0,
+ * -EFBIG, or an error of store_stat(). */
 int store_read_whole(const char *name, uint64_t most, const struct store_policy *policy, char **ret,
                      struct object_facts *facts, struct plenum_error *err);
 
 /**
- * Write an object in S3, whatever was there.
+ * Write an object in S3; an existing one is replaced.
  *
- * Errors: those of fetch_run(); -EACCES the policy does not allow it; -EOPNOTSUPP the place is not
+ * Errors: those of fetch_run(); -EACCES the policy does not allow it; -EOPNOTSUPP the name is not
  * in S3.
  */
 int store_write(const char *name, const void *bytes, size_t len, const struct store_policy *policy,

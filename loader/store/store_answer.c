@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 
 enum {
-    SKIP_MAX = 8 << 20,    /* bytes before a range that are worth reading */
+    SKIP_MAX = 8 << 20,    /* the most bytes before a range that are read and dropped */
     RETRY_AFTER_MAX = 300, /* seconds */
     RACY_S = 2,            /* the resolution of Last-Modified, and of the coarsest file system */
 };
@@ -137,7 +137,7 @@ void answer_copy_etag(const char *text, size_t len, char *ret, size_t size)
             return;
     n = snprintf(ret, size, "%s%.*s", weak ? "W/" : "", (int)min_u64(len, size), text);
     if (n < 0 || (size_t)n >= size)
-        ret[0] = '\0'; /* part of an ETag would not identify a version */
+        ret[0] = '\0'; /* a truncated ETag would not identify a version */
 }
 
 static void copy_text(const char *text, size_t len, char *ret, size_t size)
@@ -149,7 +149,8 @@ static void copy_text(const char *text, size_t len, char *ret, size_t size)
         (void)snprintf(ret, size, "%.*s", (int)len, text);
 }
 
-/* "bytes 0-99/1000", "bytes 0-99/STAR", "bytes STAR/1000" (STAR is an asterisk) */
+/* Parse Content-Range: "bytes 0-99/1000", "bytes 0-99/STAR", "bytes STAR/1000" (STAR is an
+ * asterisk). */
 static void add_range(struct store_answer *a, const char *value)
 {
     const char *at = str_after(value, "bytes ");
@@ -203,7 +204,7 @@ static void add_field(struct store_answer *a, const char *name, const char *valu
     else if (strcasecmp(name, "location") == 0)
         copy_text(value, len, a->location, sizeof(a->location));
     else if (strcasecmp(name, "content-encoding") == 0 && strcasecmp(value, "identity") != 0 &&
-             strcasecmp(value, "aws-chunked") != 0) /* which a store keeps from an upload */
+             strcasecmp(value, "aws-chunked") != 0) /* which some stores keep from an upload */
         (void)snprintf(a->encoding, sizeof(a->encoding), "%.31s", value);
 }
 
@@ -238,7 +239,7 @@ void answer_add_line(struct store_answer *a, const char *line, size_t len)
 
 /* ---- ranges ---- */
 
-/* Is the version of the answer the one that is known? */
+/* Does the answer have the known version? */
 static bool is_version(const struct store_answer *a, uint64_t total,
                        const struct object_facts *facts)
 {
@@ -250,7 +251,7 @@ static bool is_version(const struct store_answer *a, uint64_t total,
     return object_is_same(&now, facts);
 }
 
-/* The whole object, with status 200, instead of a range. */
+/* Check an answer that is the whole object, with status 200, instead of a range. */
 static int check_whole(const struct store_answer *a, const struct wanted_range *want,
                        uint64_t *skip, struct plenum_error *err)
 {

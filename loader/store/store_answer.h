@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* store_answer.h - what the header of an HTTP answer says, and whether an answer is the one that
- * was requested. Pure; every byte comes from a server that may be wrong or hostile. */
+/* store_answer.h - parses the headers of HTTP answers, and checks that an answer is the requested
+ * one. Pure. Every byte comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_STORE_ANSWER_H
 #define LOADER_STORE_STORE_ANSWER_H
 
@@ -15,40 +15,41 @@ struct object_facts {
     uint64_t size;
     uint64_t mtime_s; /* Last-Modified, in seconds since 1970; 0: unknown */
     char etag[96];    /* without quotes; "W/..." if it is weak; "": the store has none */
-    bool racy;        /* without an ETag, a later change could leave its time as it is */
-    uint64_t version; /* instead of ETag and time, of which only object_version() is known; or 0 */
+    bool racy;        /* it has no ETag, and a later change might not change its time */
+    uint64_t version; /* object_version(), if ETag and time are not known; otherwise 0 */
 };
 
-/** A hash of the ETag, or the time without one; 0: the store has neither. */
+/** Returns a hash of the ETag, or the time without one; 0: the store has neither. */
 uint64_t object_version(const struct object_facts *facts);
 
-/** Does an object that a store describes have the known version? ETags decide; without them, the
- * time. */
+/** Is the object that a store describes (`now`) the version that we know? ETags decide; without
+ * them, times. */
 bool object_is_same(const struct object_facts *now, const struct object_facts *known);
 
-/** Set `racy`: it changed so recently that another change could have the same time. `date_s` is the
- * time of the store; 0: unknown. */
+/** Set `racy` if the object has no ETag and changed so recently that another change could have the
+ * same time. `date_s` is the store's clock; 0: unknown. */
 void object_judge_time(struct object_facts *facts, uint64_t date_s);
 
 struct store_answer {
     unsigned status; /* 0: no answer yet */
     bool has_length, has_range, has_total;
-    uint64_t length;             /* Content-Length */
-    uint64_t first, last, total; /* Content-Range: has_range the first two, has_total the third */
-    uint64_t retry_after_s;      /* 0: none */
-    uint64_t date_s;             /* Date; 0: none */
-    struct object_facts facts;   /* without the size */
+    uint64_t length; /* Content-Length */
+    uint64_t first, last,
+        total; /* Content-Range; has_range: first and last are set; has_total: total is set */
+    uint64_t retry_after_s;    /* 0: none */
+    uint64_t date_s;           /* Date; 0: none */
+    struct object_facts facts; /* without the size */
     char request_id[80];
     char region[40];   /* x-amz-bucket-region */
     char encoding[32]; /* Content-Encoding; "" also for "identity" */
     char location[2048];
 };
 
-/** Add a line of the header; a status line starts over. */
+/** Parse a line of the header. A status line resets the answer. */
 void answer_add_line(struct store_answer *a, const char *line, size_t len);
 
-/** Seconds since 1970 of an HTTP date ("Wed, 12 Oct 2009 17:50:00 GMT") or of an ISO 8601 time as
- * in listings ("2009-10-12T17:50:30.000Z"); 0 if it is neither. */
+/** Returns the time, in seconds since 1970, of an HTTP date ("Wed, 12 Oct 2009 17:50:00 GMT") or of
+ * an ISO 8601 time as in listings ("2009-10-12T17:50:30.000Z"); 0 if it is neither. */
 uint64_t answer_parse_time(const char *text);
 /** Copy an ETag without its quotes; "" if it does not fit. */
 void answer_copy_etag(const char *text, size_t len, char *ret, size_t size);
@@ -60,31 +61,32 @@ struct wanted_range {
 };
 
 /**
- * Is a successful answer the requested range? 0, with the number of bytes of the body to drop
- * before the range in `*skip`.
+ * Check that a successful answer is the requested range. Returns 0; `*skip` is the number of bytes
+ * in the body before the range.
  *
- * Errors: -ESTALE the object is another version; -EPROTO the answer is not what was requested, and
- * a second request may get a better one; -EOPNOTSUPP the server does not support ranges, or encodes
- * the object. `err` has a clause.
+ * Errors: -ESTALE the object has another version; -EPROTO the answer is not the requested one, but
+ * another try may get it; -EOPNOTSUPP the server does not support ranges, or encodes the object.
+ * `err` receives a clause.
  */
 int answer_check_range(const struct store_answer *a, const struct wanted_range *want,
                        uint64_t *skip, struct plenum_error *err);
 
 /** What to do after an answer that is not a success. */
 enum answer_class {
-    ANSWER_RETRY,   /* a fault of the server or the network */
-    ANSWER_SLOW,    /* like RETRY, and there were too many requests */
+    ANSWER_RETRY,   /* the server or the network failed */
+    ANSWER_SLOW,    /* like RETRY, and the server asks for fewer requests */
     ANSWER_REFRESH, /* the credentials have expired */
-    ANSWER_CLOCK,   /* our clock is wrong: use that of the answer */
-    ANSWER_REGION,  /* the bucket is in another region: `region` */
-    ANSWER_MOVED,   /* go to `location` */
-    ANSWER_CHANGED, /* the object is another version */
+    ANSWER_CLOCK,   /* our clock is wrong: use the answer's */
+    ANSWER_REGION,  /* the bucket is in the answer's `region` */
+    ANSWER_MOVED,   /* repeat the request at the answer's `location` */
+    ANSWER_CHANGED, /* the object has another version */
     ANSWER_ABSENT,
     ANSWER_REFUSED,
-    ANSWER_WRONG, /* the request itself is at fault */
+    ANSWER_WRONG, /* the request is invalid */
 };
 
-/** `code` is the code of an XML error ("SlowDown"), or "". */
+/** Returns what to do after this answer. `code` is the code of its XML error ("SlowDown"), or
+ * "". */
 enum answer_class answer_classify(const struct store_answer *a, const char *code);
 
 #endif

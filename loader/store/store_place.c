@@ -39,7 +39,7 @@ static int parse_bucket(const char *at, size_t len, struct store_place *p, struc
     return p->host ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The length of the host without its port; 0 if it is invalid. */
+/* Returns the length of the host without its port; 0 if it is invalid. */
 static size_t host_length(const char *at, size_t len)
 {
     const char *close = len > 0 && *at == '[' ? memchr(at, ']', len) : NULL;
@@ -90,7 +90,7 @@ static int parse_host(const char *at, size_t len, struct store_place *p, struct 
     return 0;
 }
 
-/* Undo percent-encoding in place: 0 or -EINVAL. */
+/* Undo percent-encoding in place. Returns 0 or -EINVAL. */
 static int decode(char *text)
 {
     char *to = text;
@@ -113,7 +113,7 @@ static int decode(char *text)
     return 0;
 }
 
-/* Is a part of the path "." or ".."? Servers and proxies disagree about these. */
+/* Is a part of the path "." or ".."? Servers and proxies treat these differently. */
 static bool has_dots(const char *key)
 {
     for (const char *at = key;; at++) {
@@ -144,7 +144,7 @@ static int parse_key(const char *at, struct store_place *p, struct plenum_error 
     return 0;
 }
 
-/* Parse a name on the Hugging Face Hub: it becomes a URL. */
+/* Parse a name on the Hugging Face Hub, which becomes a URL. */
 static int parse_hub(const char *text, struct store_place *ret, struct plenum_error *err)
 {
     char *url;

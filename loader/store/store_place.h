@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* store_place.h - names of what lies in object stores and behind HTTP: s3://BUCKET/KEY,
+/* store_place.h - names of objects in stores and of files behind HTTP: s3://BUCKET/KEY,
  * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH; hf://datasets/... becomes a URL. */
 #ifndef LOADER_STORE_STORE_PLACE_H
 #define LOADER_STORE_STORE_PLACE_H
@@ -27,20 +27,22 @@ struct store_place {
 int place_parse(const char *text, struct store_place *ret, struct plenum_error *err);
 void place_fini(struct store_place *place);
 
-/** The canonical name, malloc: equal places have equal names, and place_parse() accepts it. */
+/** Returns the canonical name (malloc): equal places have equal names, and place_parse() accepts
+ * it. */
 char *place_name(const struct store_place *place);
-/** place_name() of a string: malloc in `*ret`, or an error of place_parse(). */
+/** Parse `text` and return its canonical name in `*ret` (malloc). Errors: those of
+ * place_parse(). */
 int place_canonical(const char *text, char **ret, struct plenum_error *err);
 
-/** Percent-encode all bytes but letters, digits and "-._~", and '/' unless `slash`: malloc. */
+/** Percent-encode all bytes except letters, digits, "-._~" and, unless `slash`, '/' (malloc). */
 char *place_encode(const char *text, bool slash);
 
 /** Does the host of a URL name an address by itself: a literal address, or "localhost"? Only then
  * may a connection lead to a loopback or link-local address. `host` may have a port. */
 bool place_is_literal(const char *host);
 
-/** The length of the part of a name or pattern that precedes the key: "s3://bucket/". 0 if there is
- * none. */
+/** Returns the length of what precedes the key in a name or pattern ("s3://bucket/"), or 0 if there
+ * is no such part. */
 size_t place_root_length(const char *text);
 
 #endif

@@ -9,6 +9,7 @@ import errno
 import functools
 import io
 import os
+import re
 import threading
 import warnings
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union, cast
@@ -645,12 +646,16 @@ class Loader:
         it received; or from ``at``, the :meth:`state_dict` of a rank whose weights this one has taken over. If
         that is in another epoch, the loop ends, and the next one continues there. ``len(loader)`` changes.
         """
+        where = self._cursor_in(at) if at is not None else None
         with self.stream._lock:
             self._go_back()
             share = self.stream._share
             local, before = share.num_local_replicas, self.stream.cursor
             old = (share.replica_offset // local, share.num_replicas // local)
-            self.stream.reshape(rank, size, bytes.fromhex(at["cursor"]) if at else None)
+            try:
+                self.stream.reshape(rank, size, where)
+            except PlenumError as error:
+                raise self._explained(error, at) from None
             left = self.stream.place.steps_left
             if left % self._steps or self.stream.steps_per_epoch % self._steps:
                 self.stream.reshape(*old, before)
@@ -667,17 +672,13 @@ class Loader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next loop continue from this state, to the end of its epoch."""
-        if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
-            raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has a different version")
-        if "dtype" not in state and not self._dtype_was_chosen:
-            raise ValueError("this state was made when a Loader returned int8 by default, but the default is now "
-                             "uint8: pass dtype=\"int8\" to continue as before")
+        cursor = self._cursor_in(state)
         self._go_back()
         before = self.stream.cursor
         try:
-            self.stream.seek(bytes.fromhex(state["cursor"]))
+            self.stream.seek(cursor)
         except PlenumError as error:
-            raise PlenumError(error.errno, f"{error.strerror}{self._differences(state)}") from None
+            raise self._explained(error, state) from None
         left = self.stream.place.steps_left
         if left % self._steps:
             self.stream.seek(before)
@@ -685,6 +686,20 @@ class Loader:
                              "steps of a batch")
         self._loop = None
         self._loaded = self._fresh = True
+
+    def _cursor_in(self, state: Mapping[str, Any]) -> bytes:
+        """The cursor of a state that fits this loader."""
+        found = state.get("cursor") if isinstance(state, Mapping) and state.get("version") == 1 else None
+        if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{64}", found):
+            raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has a different version")
+        if "dtype" not in state and not self._dtype_was_chosen:
+            raise ValueError("this state was made when a Loader returned int8 by default, but the default is now "
+                             "uint8: pass dtype=\"int8\" to continue as before")
+        return bytes.fromhex(found)
+
+    def _explained(self, error: PlenumError, state: Optional[Mapping[str, Any]]) -> PlenumError:
+        """An error about a state's cursor, with the options that differ."""
+        return PlenumError(error.errno, f"{error.strerror}{self._differences(state) if state else ''}")
 
     def _differences(self, state: Mapping[str, Any]) -> str:
         made = state.get("made with")

@@ -225,7 +225,7 @@ def schema(columns):
     tree = {}
     for c in columns:
         tree.setdefault(c.path[0], []).append(c)
-    out = [Struct({4: "schema", 5: len(tree)})]
+    out = [Struct({4: "schema", 5: sum(1 if len(group[0].path) == 2 else len(group) for group in tree.values())})]
     for name, group in tree.items():
         if len(group[0].path) == 2:
             out.append(Struct({3: 1, 4: name, 5: len(group)}))
@@ -233,15 +233,28 @@ def schema(columns):
     return out
 
 
-def parquet(path, columns, version=1, group_rows=10, page_rows=4, keys=None):
+def empty_group(columns):
+    """A row group without rows; pyarrow stores 0 as the place of its chunks."""
+    zero = I64(0)
+    meta = [Struct({1: c.form, 2: [PLAIN], 3: c.path, 4: CODECS[c.codec][0], 5: zero, 6: zero, 7: zero, 9: zero})
+            for c in columns]
+    return Struct({1: [Struct({2: zero, 3: m}) for m in meta], 2: zero, 3: zero})
+
+
+def parquet(path, columns, version=1, group_rows=10, page_rows=4, keys=None, empty=()):
+    """`empty`: rows before which there is a row group without rows."""
     out, groups, rows = b"PAR1", [], len(columns[0].values)
     for i in range(0, rows, group_rows):
+        if i in empty:
+            groups.append(empty_group(columns))
         chunks = []
         for c in columns:
             pages, meta = chunk(c, c.values[i:i + group_rows], len(out), version, page_rows)
             out += pages
             chunks.append(meta)
         groups.append(Struct({1: chunks, 2: I64(len(out)), 3: I64(min(group_rows, rows - i))}))
+    if rows in empty:
+        groups.append(empty_group(columns))
     meta = value(Struct({1: 2, 2: schema(columns), 3: I64(rows), 4: groups,
                          5: [Struct({1: k, 2: v}) for k, v in (keys or {}).items()] or None}))
     with open(path, "wb") as f:

@@ -219,6 +219,27 @@ class ParquetTest(Columns):
             out += struct.pack("<I", (left == 0) | 2 | n << 3)[:3] + b"\0"
         return out
 
+    def test_empty_groups(self):
+        """Parquet: row groups without rows, wherever their chunks claim to be, are left out"""
+        path, other = at("empty-groups.parquet"), at("no-empty-groups.parquet")
+        made = [Column(["image", "bytes"], BYTES, images(), "snappy", True), Column("label", INT64, labels(), "gzip")]
+        parquet(other, made)
+        want = ctl("hash", other, "-p", "resize(32) center_crop(32)").strip()
+        for empty in ({0}, {10}, {len(pictures)}, {0, 10, 20, len(pictures)}):
+            parquet(path, made, empty=empty)
+            self.assertEqual(ctl("hash", path, "-p", "resize(32) center_crop(32)").strip(), want, empty)
+        parquet(path, [Column("image", BYTES, []), Column("label", INT64, [])], empty={0})
+        self.refuses(path, "contains no rows")
+
+    def test_twins(self):
+        """Parquet: a name that two columns have does not choose one of them"""
+        path = at("twins.parquet")
+        label = [Column("label", INT64, labels()), Column("label", INT64, [n + 1 for n in labels()])]
+        parquet(path, [Column("image", BYTES, images()), *label])
+        self.refuses(path, "its column 'label' has the name of another column: choose another with")
+        parquet(path, [Column("image", BYTES, images()), Column("image", BYTES, images()[::-1]), label[0]])
+        self.refuses(path, "two of its columns are called 'image': rename one of them")
+
     def test_claims(self):
         """Parquet: sizes and numbers of rows that cannot be true are refused before memory is allocated"""
         for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):

@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0 || fchmod(fd, 0600) < 0 || io_write_all(fd, bytes, size) < 0)
         abort();
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (hint_cache_open(path, &subject, false, &hints) == 0) {
+    if (hint_cache_open(path, &subject, &hints) == 0) {
         for (uint32_t i = 0; i < SAMPLES; i++)
             if (hint_cache_get(hints, i, &buffer, &hint, &len))
                 use_as_tiles(hint, len);

@@ -33,13 +33,13 @@ static void check_packing(struct image_decoder *decoder, struct image_reader *re
 
     if (image_pack(decoder, &(struct image_file){bytes, len}, &packed, &err) < 0)
         return;
-    require(packed.bytes || err.text[0], "kept without a sentence");
+    require(packed.bytes || err.text[0], "kept unchanged without a reason");
     if (!packed.bytes)
         return;
     require(pack_prove(packed.bytes, packed.len, &err) == 1, err.text);
     a = forge_read(reader, true, bytes, len, region);
     b = forge_read(reader, false, packed.bytes, packed.len, region);
-    require(a && b, "packed, but it was bad or is now");
+    require(a && b, "the original or the packed file cannot be decoded");
     require(memcmp(a, b, (size_t)region.width * region.height * 3) == 0, "packing changes pixels");
     free(a);
     free(b);

@@ -143,6 +143,7 @@ static void text_seeds(void)
         "shuffle=block:8 /y\nblock 8\nepoch a\nlabels stack\nat 16 a 1\n"
         "ramp 24 80 3 b 1\nskip 3 5\n",
         "set a 1 weights=file:w.npy draw=independent epoch=9 generated:5\n",
+        "set a 1 draw=independent generated:5\nweights 2 a file:w.npy\nweights 9 a class\n",
         "set a 1 /x\nbalance label classes=4 each=2\nstratify set\n",
         "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
         "generated:folder:/data/{a,b{1..3}}",
@@ -177,7 +178,7 @@ static void hint_cache_seeds(void)
 
     for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and some of 1000 */
         bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
-    if (!path || hint_cache_open(path, &subject, true, &cache) < 0)
+    if (!path || hint_cache_make(path, &subject, &cache) < 0)
         exit(1);
     for (uint32_t i = 0; i < 3; i++)
         (void)hint_cache_put(cache, i, bytes, 100 * (i + 1), 400, 0);
@@ -448,7 +449,8 @@ static void list_seeds(void)
         write_seed(texts[i], 1 + strlen(texts[i] + 1));
 }
 
-/* Write an odd byte and a file, or an even byte and only the Example of the file's one record. */
+/* Write seeds for fuzz_tfrecord.c: an even byte and the Example of one record, or an odd byte and a
+ * whole file. */
 static void tfrecord_seeds(void)
 {
     struct bytes file = {0}, seed = {0};

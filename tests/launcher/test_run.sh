@@ -12,7 +12,7 @@ done
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 export LC_ALL=C
-id=$$ # a duration that identifies our sleeping processes
+id=$$ # part of a duration, which identifies this test's sleeping processes
 cd "$T" || exit 99
 host=$(hostname)
 cpus=$(getconf _NPROCESSORS_ONLN)

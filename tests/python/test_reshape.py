@@ -140,6 +140,21 @@ class Loaders(unittest.TestCase):
         for loader in loaders:
             loader.close()
 
+    def test_states(self):
+        """only a state of a loader with the same order is a place to continue from"""
+        with self.open(0, 2) as loader, self.open(0, 2, seed=7) as other:
+            next(iter(loader))
+            state = loader.state_dict()
+            for at in ({}, {"version": 1}, {**state, "version": 2}, {**state, "cursor": "00"}, {**state, "cursor": 3},
+                       {**state, "cursor": "z" * 64}, loader.stream.cursor):
+                with self.subTest(at=at), self.assertRaisesRegex(ValueError, "this is not a state of a"):
+                    loader.reshape(0, 4, at)
+                with self.subTest(at=at), self.assertRaisesRegex(ValueError, "this is not a state of a"):
+                    loader.load_state_dict(at)
+            with self.assertRaisesRegex(pyplenum.PlenumError, "seed was 7 and is now 0"):
+                loader.reshape(0, 4, other.state_dict())
+            self.assertEqual((loader.state_dict(), len(loader)), (state, 9))
+
     def test_length(self):
         """len() is that of the new share, and a share that does not fit the batches is refused"""
         with self.open(0, 3) as loader:

@@ -2,21 +2,20 @@
 /* avif.c - decodes an AVIF by libavif and dav1d, as 8-bit RGB and a fourth byte.
  *
  * An AVIF is a file of boxes. "ftyp" comes first and names the brand; "meta" says which item is the
- * image, where its data are, and its properties (size, colours, how it is turned and cropped).
+ * image, where its data is, and its properties (size, colours, how it is turned and cropped).
  * libavif reads them and lets dav1d decode the AV1 frame, which can only be done as a whole. The
  * result of decoding AV1 is specified to the bit; the conversion of its planes to RGB is not.
- * libavif does that in floats, or by libyuv, and neither is the same in every build: so we do it
- * ourselves (yuv.h), and only for the region.
+ * libavif converts in floats or by libyuv, with results that depend on the build. So we convert the
+ * planes ourselves (yuv.h), and only for the region.
  *
  *     open()  the boxes -> size, and how it is turned
  *     seek()  AV1       -> planes, which libavif keeps until close()
  *     read()  planes    -> some rows of the region
  *
- * libavif scales a frame whose size differs from its item's, by libyuv, if there is one: we turn
- * that into an error, with a limit that applies only to scaling once the boxes are read
- * (imageDimensionLimit).
+ * If it has libyuv, libavif scales a frame whose size differs from its item's. We make that an
+ * error, by a limit that only applies to scaling once the boxes are read (imageDimensionLimit).
  *
- * Without libavif an AVIF is not a bad image, like in webp.c: it is an error of this loader. */
+ * Without libavif, an AVIF is not a bad image but an error of this loader, as in webp.c. */
 #include "config.h"
 
 #include "loader/image/reader.h"
@@ -94,8 +93,8 @@ static void avif_reader_close(struct image_reader *reader)
     scratch_trim(&a->strip, 16 << 20);
 }
 
-/* libavif reads everything through this, so data is counted even if libavif finds it in ways that
- * avif_scan() does not know. */
+/* Read bytes for libavif, which reads everything through this function. So data is counted even if
+ * libavif finds it in a way that avif_scan() does not know. */
 static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t size,
                              avifROData *ret)
 {
@@ -111,8 +110,8 @@ static avifResult read_bytes(avifIO *io, uint32_t flags, uint64_t offset, size_t
                                                               : AVIF_RESULT_OK;
 }
 
-/* libavif does not report that dav1d is out of memory, but malloc() sets errno, which was 0
- * before. */
+/* Set the error for a failed call. libavif does not report that dav1d is out of memory, but
+ * malloc() then sets errno, which was 0 before. */
 static int failed(const struct avif_reader *a, avifResult result, struct plenum_error *err)
 {
     const char *more = a->decoder->diag.error;
@@ -130,12 +129,12 @@ static int failed(const struct avif_reader *a, avifResult result, struct plenum_
 
 /* --- the properties --- */
 
-/* The counterclockwise turn is applied first, then the mirror. Returns the equivalent EXIF
- * orientation. */
+/* Returns the EXIF orientation that is equivalent to the image's counterclockwise turn, followed by
+ * its mirror. */
 static uint8_t find_orientation(const avifImage *image)
 {
     static const uint8_t turns[4][3] = {
-        /* upright; top and bottom exchanged; left and right exchanged */
+        /* upright; top and bottom swapped; left and right swapped */
         {1, 4, 2},
         {8, 5, 7},
         {3, 2, 4},
@@ -155,14 +154,14 @@ static uint8_t find_orientation(const avifImage *image)
 }
 
 /* One axis of a clean aperture: n / d of its `side` pixels are shown, and their middle is off_n /
- * off_d away from the middle of the side. */
+ * off_d pixels away from the middle of the side. */
 struct aperture {
     uint32_t side, n, d;
     int32_t off_n;
     uint32_t off_d;
 };
 
-/* Returns false if the aperture is not a whole number of pixels within the side. */
+/* Find the pixels of an aperture. Returns false if they are not whole pixels within the side. */
 static bool find_clean(struct aperture c, uint32_t *begin, uint32_t *count)
 {
     int64_t twice; /* twice `begin`, times off_d */
@@ -296,7 +295,8 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
         return failed(a, result, err);
     image = a->decoder->image;
     if (image->width != width || image->height != height ||
-        (width == 1 && height == 1 && image->imageOwnsYUVPlanes)) /* it was scaled nevertheless */
+        /* libavif has scaled it nevertheless */
+        (width == 1 && height == 1 && image->imageOwnsYUVPlanes))
         return error_set(
             err, -EBADMSG,
             "the AVIF file is damaged: its image does not have the size that its header gives");

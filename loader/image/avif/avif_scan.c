@@ -39,8 +39,8 @@
 
 struct count {
     uint64_t obus, unknown;
-    uint64_t hidden;  /* further frames of items with several */
-    uint64_t extents; /* further extents of items with several */
+    uint64_t hidden;  /* frames beyond the first of each item */
+    uint64_t extents; /* extents beyond the first of each item */
 };
 
 static bool over(const struct count *count)
@@ -61,7 +61,8 @@ struct scan_walk {
 
 enum { OBU_FRAME_HEADER = 3, OBU_METADATA = 5, OBU_FRAME = 6, OBU_REDUNDANT_FRAME_HEADER = 7 };
 
-/* dav1d treats a redundant frame header as a frame header if no other came before it. */
+/* Returns whether an OBU begins a frame. dav1d treats a redundant frame header as a frame header if
+ * no other came before it. */
 static bool is_frame(uint32_t type)
 {
     return type == OBU_FRAME_HEADER || type == OBU_FRAME || type == OBU_REDUNDANT_FRAME_HEADER;
@@ -72,12 +73,12 @@ static bool is_known(uint32_t type)
     return (type >= 1 && type <= 7) || type == 15;
 }
 
-/* An OBU without a size is the last one. If it is also the only one, its type does not count,
- * because data that is not AV1 often looks like that; dav1d then logs one line and returns no
- * frame, so libavif decodes no further item.
+/* Begin the payload of an OBU. An OBU without a size is the last one. If it is also the only one,
+ * its type does not count, because data that is not AV1 often looks like that; dav1d then logs one
+ * line and returns no frame, so libavif decodes no further item.
  *
- * dav1d reads the type of metadata even if their size is 0, and takes it from the bytes that
- * follow: such metadata count as unknown. */
+ * dav1d reads the type of metadata even if its size is 0, and takes the type from the bytes that
+ * follow. Such metadata counts as unknown. */
 static void begin_payload(struct scan_walk *walk, struct count *count, uint64_t size)
 {
     bool counts = walk->sized || walk->obus > 0;
@@ -112,7 +113,7 @@ static void take_header_byte(struct scan_walk *walk, struct count *count, uint8_
         else
             begin_payload(walk, count, UINT64_MAX);
         break;
-    default: /* SIZE: at most eight bytes */
+    default: /* SIZE, which has at most eight bytes */
         walk->left |= (uint64_t)(byte & 127) << walk->shift;
         walk->shift += 7;
         if (byte < 128 || walk->shift == 56)
@@ -184,7 +185,7 @@ static bool next_box(struct scan_span *boxes, struct box *ret)
         begin = HEADER_BYTES + 8;
         size = (uint64_t)get_be32(boxes->bytes + 8) << 32 | get_be32(boxes->bytes + 12);
     }
-    if (size < begin || size > boxes->len) /* 0: to the end */
+    if (size < begin || size > boxes->len) /* a size of 0 means up to the end */
         size = boxes->len;
     *ret = (struct box){.type = boxes->bytes + 4,
                         .content = {boxes->bytes + begin, (size_t)size - begin},

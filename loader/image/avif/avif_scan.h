@@ -13,8 +13,8 @@
  * (limits.h); damaged data is left to libavif. */
 int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_error *err);
 
-/** Scan bytes that may be AV1: an item, a frame of a sequence, or the beginning of one. Returns the
- * same as avif_scan(). */
+/** Scan bytes that may be AV1: an item, a frame of a sequence, or the beginning of one. Returns 0
+ * or -EBADMSG, like avif_scan(). */
 int avif_scan_sample(const uint8_t *bytes, size_t len, struct plenum_error *err);
 
 #endif

@@ -20,7 +20,7 @@ static bool find_luma(uint32_t matrix, int64_t *kr, int64_t *kb)
         *kb = 1100;
         return true;
     case 2: /* unspecified */
-    case 5: /* BT.601, which has two numbers */
+    case 5: /* BT.601, which has two numbers (5 and 6) */
     case 6:
         *kr = 2990;
         *kb = 1140;
@@ -136,9 +136,9 @@ static struct sum chroma_rows(const struct yuv_image *image, int plane, uint32_t
     return sum;
 }
 
-/* Compute the chroma of some pixels of a row, in sixteenths. If it is shared, a pixel takes 3/4 of
- * its own sample and 1/4 of its neighbour's on the other side (or of its own at the edge), in each
- * direction. `sums` and `ret` have room for width + 2 numbers. Returns where the pixels begin in
+/* Compute the chroma of some pixels of a row, in sixteenths. In a direction in which pixels share
+ * samples, a pixel takes 3/4 of its own sample and 1/4 of the sample next to it (at the edge, of
+ * its own). `sums` and `ret` have room for width + 2 numbers. Returns where the pixels begin in
  * `ret`. */
 static const int32_t *spread_chroma(const struct yuv_image *image, const struct sum *rows,
                                     struct yuv_run run, int32_t *sums, int32_t *restrict ret)

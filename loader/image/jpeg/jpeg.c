@@ -3,7 +3,7 @@
  * decoder.
  *
  * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cropped
- * to the region. The decoded part is chosen so that its pixels are the same:
+ * to the region. The decoded part is chosen so that these pixels do not change:
  *
  * - Columns: jpeg_crop_scanline() begins at a whole MCU column, and the upsampler treats the first
  *   and last chroma sample of the row it sees as an edge of the image. So the cut row begins in an
@@ -17,11 +17,11 @@
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
  * Errors: the library calls error_exit() or, for a warning, emit_message(); these leave the library
- * by longjmp() to a setjmp() in each public function. Nothing leaks, because all memory of the
+ * by longjmp() to a setjmp() in each public function. No memory leaks, because all memory of the
  * library belongs to the decompress object.
  *
- * That object is created again for each image, which costs 0.1 us. If it were kept, its
- * quantisation and Huffman tables would be, too, and a file without its own tables would be decoded
+ * That object is created again for each image, which costs 0.1 us. If the object were kept, so
+ * would its quantisation and Huffman tables, and a file without its own tables would be decoded
  * with those of the previous image: pixels would depend on history.
  *
  * The library decodes only files that our own decoder (jpeg_own.h) does not support, and files on
@@ -60,7 +60,7 @@
 #include "loader/image/pack/splice.h"
 #include "loader/image/scratch.h"
 
-/* Rows per read(): so a call costs little, and the rows stay in the cache. */
+/* Rows per read(): a call costs little, and the rows stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
 /* Offset of the rows in the strip, and unit of their pitch. The colour conversions for AVX2 and
@@ -89,13 +89,13 @@ struct jpeg_reader {
     struct jpeg_own *own;
     enum image_jpeg choice;
     bool ours;           /* Plenum's decoder has opened the file */
-    struct rect region;  /* the requested region of the part below */
-    uint32_t delivered;  /* rows of it that were delivered */
+    struct rect region;  /* the requested region, within the part */
+    uint32_t delivered;  /* rows of the region that were delivered */
     struct scratch hint; /* the tiles that were found */
 
     bool packed;
     struct pack_layout layout; /* layout of a packed file */
-    /* The ends of its intervals; some of these, spliced into a file. */
+    /* The ends of a packed file's intervals; and intervals that were spliced into a file. */
     struct scratch intervals, spliced;
     const uint8_t *part; /* the bytes to decode: the file, or those spliced from it */
     size_t part_len;
@@ -150,7 +150,8 @@ static _Noreturn void on_error(j_common_ptr cinfo)
     leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
 }
 
-/* Levels from 0 up are traces; -1 is a warning: the file is damaged. */
+/* Handle a message of libjpeg. Levels from 0 up are traces; -1 is a warning, which means that the
+ * file is damaged. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     struct jpeg_reader *j = reader_of(cinfo);
@@ -177,7 +178,8 @@ static void source_nothing(j_decompress_ptr d)
     (void)d;
 }
 
-/* The library has the whole file, so it requests more only if the file is truncated. */
+/* Handle a request for more input. The library already has the whole file, so the file is
+ * truncated. */
 static boolean source_fill(j_decompress_ptr d)
 {
     struct jpeg_reader *j = reader_of((j_common_ptr)d);
@@ -229,8 +231,8 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
-/* Returns the kind of a JPEG, 0xC0 + n of its SOFn, and the bits of a sample; 0 if there is no
- * SOFn. */
+/* Returns the kind of a JPEG (0xC0 + n of its SOFn) and sets the bits of a sample. Returns 0 if
+ * there is no SOFn. */
 static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
@@ -272,7 +274,8 @@ static void check_process(struct jpeg_reader *j)
 static void start(struct jpeg_reader *j)
 {
     check_process(j);
-    /* Set before the next line, which may fail: the object must be destroyed even then. */
+    /* Set this before the next line, which may fail, because the object must be destroyed even
+     * then. */
     j->live = true;
     jpeg_create_decompress(&j->d);
     j->d.mem->max_memory_to_use = 0; /* otherwise the library reads an environment variable */
@@ -387,7 +390,8 @@ static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect
         *begin -= mcu;
 }
 
-/* Like widen(), for both axes, for splicing: one row above the region and one below are enough. */
+/* Like widen(), but for splicing, and for both axes: one row above the region and one below it are
+ * enough. */
 static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
 {
     uint32_t begin, end, bottom = region->top + region->height;
@@ -528,7 +532,8 @@ static int read_library(struct jpeg_reader *j, struct image_rows *ret, struct pl
     return 0;
 }
 
-/* Plenum's decoder gave up: read the next rows with the library, which starts at the top. */
+/* Read the next rows with the library, which starts at the top, because Plenum's decoder gave
+ * up. */
 static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
 {
     uint32_t drop = j->delivered;
@@ -621,7 +626,7 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
         return jpeg;
 #ifdef __x86_64__
     /* libjpeg-turbo has loops for all of these kinds of processors, which wrap around like Plenum's
-     * (docs/pixels.md, 4.1). For other processors this is not known. */
+     * (docs/pixels.md, 4.1). For other processors, this is not known. */
     if (best_kernels() == &jpeg_portable)
         return IMAGE_JPEG_LIBJPEG;
 #endif

@@ -13,8 +13,8 @@
 
 #define JPEG_INLINE static inline __attribute__((always_inline))
 
-/* jpeg_zigzag[], then the last index for coefficients after the 64th, then an index that means
- * none. EOB is JPEG_STEP_EOB after the last coefficient. */
+/* The indices of jpeg_zigzag[], then 63 for coefficients after the 64th, then 64, which means no
+ * coefficient. An EOB advances the index by JPEG_STEP_EOB, into that last part. */
 static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_EOB] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_coefs.c - reads all scans of a JPEG that has several: bits -> coefficients.
+/* jpeg_coefs.c - reads the coefficients of a JPEG with several scans from its bits.
  *
  * Each scan goes over the whole image, and sends the DC coefficients, or a band of AC coefficients
  * of one component, or one more bit of either (T.81, annex G). So pixels can be computed only after
  * the last scan, and the whole file is read for any region, like in libjpeg, which warns of damage
  * anywhere. Only the values of coefficients in unneeded blocks can be left out: to continue
- * reading, it is enough to know which of them are 0, one bit each. The bits of a block are one
- * word, and save time everywhere:
+ * reading, it is enough to know which of them are 0, which takes one bit each. The bits of a block
+ * form one word, which saves time in several ways:
  *
- * - A block that has none is never written, nor zeroed in advance, nor transformed.
- * - A scan that sends one more bit sends it for those coefficients that are not 0, and its runs
- *   count those that are 0. Both are found in the word, without a loop over coefficients.
+ * - A block whose word is 0 is never written, zeroed in advance or transformed.
+ * - A scan that sends one more bit sends it for the coefficients that are not 0, and its runs count
+ *   those that are 0. The word shows both, without a loop over coefficients.
  * - A run of blocks that are not in the scan is skipped word by word, or at once.
  *
  * A scan that is not progressive sends all coefficients of some components. */
@@ -32,7 +32,7 @@ struct member {
     struct jpeg_coef_plane *plane;
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y, h, v; /* as in struct mcu_block of jpeg_own.c */
-    bool keep;                     /* needed in this row; then: */
+    bool keep;                     /* the block is needed in this row; then: */
     size_t row;                    /* its first block in the plane */
     int16_t *ac_row;               /* coefficients of the block `left` of the plane's row */
 };
@@ -91,8 +91,9 @@ JPEG_INLINE uint64_t find_bit(uint64_t of, uint32_t n, bool bmi2)
 #define R6(n) R4(n), R4((n) + 2 * 4), R4((n) + 1 * 4), R4((n) + 3 * 4)
 static const uint8_t reversed[256] = {R6(0), R6(2), R6(1), R6(3)};
 
-/* Read one bit for each set bit of `of`, starting with the lowest. Returns those that are 1, or 0
- * if they are not `wanted`. At least 8 bits must be available; afterwards there may be none. */
+/* Read one bit for each set bit of `of`, starting with the lowest. Returns the positions of the
+ * bits that are 1, or 0 if they are not `wanted`. At least 8 bits must be available; afterwards
+ * there may be none. */
 JPEG_INLINE uint64_t read_flags(struct jpeg_bits *b, uint64_t of, bool wanted, bool bmi2)
 {
     uint32_t n = (uint32_t)__builtin_popcountll(of);
@@ -577,8 +578,8 @@ static int read_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tool
     return 0;
 }
 
-/* Returns whether something was sent for each component. Coefficients that were not sent are zeros,
- * as in libjpeg; but a component without any is left to libjpeg. */
+/* Returns whether coefficients of each component were sent. Coefficients that were not sent are
+ * zeros, as in libjpeg, but a file with a component without any is left to libjpeg. */
 static bool is_whole(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->count; i++)

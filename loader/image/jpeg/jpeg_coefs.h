@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_coefs.h - reads all scans of a JPEG that has several (most are progressive), and stores the
- * coefficients of the blocks that are needed. */
+/* jpeg_coefs.h - reads all scans of a JPEG that has several (most such files are progressive), and
+ * stores the coefficients of the needed blocks. */
 #ifndef LOADER_IMAGE_JPEG_COEFS_H
 #define LOADER_IMAGE_JPEG_COEFS_H
 

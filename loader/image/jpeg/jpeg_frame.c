@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_frame.c - parses the markers of a JPEG up to its first entropy-coded byte (T.81, annex B),
- * and those between its scans.
+ * and the markers between its scans.
  *
  * The colour space is determined like in libjpeg. With three components, JFIF means YCbCr;
  * otherwise Adobe's segment decides, or, if there is none, the identifiers of the components. With
- * four, Adobe's segment decides. */
+ * four components, Adobe's segment decides. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_frame.h"
@@ -183,7 +183,7 @@ static bool is_band(const struct jpeg_frame *f)
 }
 
 /* Returns whether the scan may follow the previous ones: DC comes first, and each bit is sent once.
- * Records the bits that it sends. */
+ * Records the bits that the scan sends. */
 static bool is_next(struct jpeg_frame *f)
 {
     const struct jpeg_scan_spec *s = &f->scan;
@@ -238,8 +238,8 @@ static bool find_colours(struct frame_parser *p)
     return true;
 }
 
-/* Find how libjpeg enlarges a component: it uses weights only if one sample covers two pixels
- * across, two down, or both, and not if a row has too few of them. */
+/* Find how libjpeg enlarges a component. It uses weights only if one sample covers two pixels
+ * across, two down, or both, and only if rows are not too short. */
 static bool find_stretch(struct jpeg_component *c, uint32_t h_max, uint32_t v_max)
 {
     bool wide = c->width > 2;
@@ -373,7 +373,8 @@ bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, siz
     if (*end)
         return true;
     do {
-        /* A new quantisation table would apply to components of which nothing was sent yet. */
+        /* A new quantisation table would apply to components of which no coefficient was sent
+         * yet. */
         if (!next_segment(&p, &code, &s) || code == M_DQT || !parse_segment(&p, code, s))
             return false;
     } while (code != M_SOS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_frame.h - parses the header of a JPEG for our own decoder.
  *
- * The parser is strict: it rejects a header that libjpeg would warn about, and one that our decoder
- * does not support. libjpeg then reads the file. */
+ * The parser is strict: it rejects a header that libjpeg would warn about, or that our decoder does
+ * not support. Then libjpeg decodes the file. */
 #ifndef LOADER_IMAGE_JPEG_FRAME_H
 #define LOADER_IMAGE_JPEG_FRAME_H
 
@@ -20,7 +20,7 @@ enum {
 /** How a component is upsampled along one axis. */
 enum jpeg_stretch {
     JPEG_SAME,   /* it has the size of the image */
-    JPEG_FANCY,  /* "fancy": by 2, each sample weighted with its neighbours */
+    JPEG_FANCY,  /* "fancy", by 2: each sample is weighted with its neighbours */
     JPEG_REPEAT, /* each sample is repeated `across` or `down` times */
 };
 
@@ -61,7 +61,7 @@ struct jpeg_frame {
     uint32_t group;                 /* rows of pixels that libjpeg produces at a time */
     uint32_t strip;   /* rows of pixels that libjpeg reads at a time; whole rows of MCUs */
     uint32_t restart; /* MCUs between restart markers; 0: no markers */
-    uint32_t blocks;  /* of all components, without those that pad MCUs */
+    uint32_t blocks;  /* blocks of all components, without those that pad MCUs */
     struct jpeg_scan_spec scan; /* the first scan; later the one that jpeg_frame_next() found */
     size_t data;                /* offset of the scan's first entropy-coded byte */
     int8_t sent[JPEG_COMPONENTS][64]; /* the lowest bit sent so far of each coefficient; -1: none */
@@ -80,12 +80,12 @@ static inline uint32_t jpeg_blocks(uint32_t samples)
 extern const uint8_t jpeg_zigzag[64];
 
 /** Parse the header. Returns false if our decoder does not support the file. `junk`: skip bytes
- * between its segments. */
+ * between the header's segments. */
 bool jpeg_frame_parse(const uint8_t *bytes, size_t len, bool junk, struct jpeg_frame *ret);
 
-/** For a frame with several scans: continue parsing at `at`, after a scan, up to the next one. Then
- * frame->scan, `data`, `sent`, `restart` and the Huffman tables are those of that scan; or `*end`
- * is set. Returns false if our decoder does not support the file. */
+/** Parse up to the next scan of a frame with several scans, starting at `at`, after a scan. Sets
+ * frame->scan, `data`, `sent`, `restart` and the Huffman tables to those of that scan, or sets
+ * `*end`. Returns false if our decoder does not support the file. */
 bool jpeg_frame_next(struct jpeg_frame *frame, const uint8_t *bytes, size_t len, size_t at,
                      bool *end);
 

@@ -9,8 +9,8 @@
 
 #include "common/util/util.h"
 
-/* A symbol of an AC table has a run of zeros and the size of the value after it, except for
- * these. */
+/* A symbol of an AC table consists of a run of zeros and the size of the value after it, except for
+ * these two. */
 enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
 /* With less compressed data than this, combining symbols takes longer than reading them one by
@@ -28,12 +28,12 @@ static jpeg_entry entry_of(enum jpeg_huff_kind kind, uint8_t symbol, uint32_t co
     } else if (kind == JPEG_HUFF_AC && size == 0) {
         if (symbol == SYMBOL_ZRL)
             return JPEG_RARE;
-        step = JPEG_STEP_EOB; /* any other run without a value ends the block, too */
+        step = JPEG_STEP_EOB; /* any other run without a value also ends the block */
     }
     return (code + size) | step << 8 | code << 16 | size << 24;
 }
 
-/* Write an entry `times` times, which must be a power of two or 0; four at once if possible. */
+/* Write an entry `times` times, four at once if possible. `times` must be a power of two or 0. */
 static jpeg_entry *put(jpeg_entry *to, jpeg_entry entry, uint32_t times)
 {
     const jpeg_entry four[4] = {entry, entry, entry, entry};
@@ -138,7 +138,7 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
-/* Let each entry have one symbol; 0 stays 0. */
+/* Give each entry one symbol; 0 stays 0. */
 static void fill_alone(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {

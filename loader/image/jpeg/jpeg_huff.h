@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_huff.h - Huffman tables optimised for speed, and the bits that they decode.
  *
- * A table is indexed by the next 11 bits. If they begin with a symbol's whole code, the entry has
- * the length of the code and the symbol's value bits together, and the step to its coefficient (its
- * run of zeros plus one). Otherwise, and for invalid codes and rare symbols (ZRL in an AC table),
- * the entry is JPEG_RARE, and jpeg_huff_slow() decodes the symbol.
+ * A table is indexed by the next 11 bits. If these bits begin with a symbol's whole code, the entry
+ * has the total length of the code and the symbol's value bits, and the step to the symbol's
+ * coefficient (its run of zeros plus one). Otherwise, and for invalid codes and rare symbols (ZRL
+ * in an AC table), the entry is JPEG_RARE, and jpeg_huff_slow() decodes the symbol.
  *
  * The position of a symbol in the data is known only after the previous one was looked up; these
  * look-ups take most of the time. So there are two more tables for AC coefficients. An entry of
@@ -44,12 +44,12 @@ enum jpeg_huff_kind {
  * An entry of `one`: bits 0-7 the length of code and value, 8-15 the step from coefficient to
  * coefficient, 16-23 the length of the code, 24-31 that of the value.
  *
- * An entry of `many`: 0-7 the length and 8-15 the step of all symbols together, 16-23 the steps of
- * all but the last.
+ * An entry of `many`: bits 0-7 the length and 8-15 the step of all symbols together, 16-23 the step
+ * of all symbols except the last.
  *
- * An entry of `two`: bits 0-5 the length of all, 6-9 where the bits of the last value begin, 10-13
- * their number, 14-20 the first step, 21-27 the second, 0 if there is only one symbol, 28-31 the
- * first value (signed).
+ * An entry of `two`: bits 0-5 the length of both symbols, 6-9 where the bits of the last value
+ * begin, 10-13 their number, 14-20 the first step, 21-27 the second step (0 if there is only one
+ * symbol), 28-31 the first value (signed).
  *
  * In a band, the value bits of an end-of-blocks symbol encode how many blocks end.
  */
@@ -131,7 +131,7 @@ static inline __attribute__((always_inline)) jpeg_entry jpeg_bits_look(const str
     return table[b->word >> (64 - JPEG_LOOK)];
 }
 
-/** EXTEND (T.81, F.2.2.1) of the `size` value bits after the `code` top bits. */
+/** Returns EXTEND (T.81, F.2.2.1) of the `size` value bits that follow the `code` top bits. */
 static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, uint32_t code,
                                                                 uint32_t size)
 {
@@ -142,8 +142,8 @@ static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, u
 }
 
 /**
- * Refill, then read one symbol of any table and its value. The value bits of a band's end-of-blocks
- * symbol are left to the caller.
+ * Refill, then read one symbol of any table and its value. The caller must read the value bits of a
+ * band's end-of-blocks symbol.
  *
  * Returns the symbol, or -1 for an invalid code.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_huff_avx2.c - fills tables of two symbols and of many, eight entries at a time.
  *
- * Many photographs have tables of their own, and filling these one by one took a tenth of the total
- * time. See jpeg_huff.c for the meaning of the entries. */
+ * Many photographs have their own tables, and filling these entry by entry took a tenth of the
+ * total time. See jpeg_huff.c for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_huff.h"

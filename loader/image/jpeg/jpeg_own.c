@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_own.c - decodes entropy-coded segments to rows of pixels, only those of one region.
+/* jpeg_own.c - decodes entropy-coded segments to the rows of pixels of one region.
  *
  *     jpeg_frame.c   markers            -> frame header, or give up
- *     jpeg_huff.c    Huffman tables     -> tables of 12 bits, kept from image to image
+ *     jpeg_huff.c    Huffman tables     -> tables of 11 bits, kept from image to image
  *     jpeg_scan.c    stuffed bytes      -> bits
  *     jpeg_tiles.c   hint               -> where tiles begin
  *     here           bits               -> coefficients, and the region's blocks of samples
@@ -16,18 +16,18 @@
  * of them at once: while the look-up of one row waits for memory, that of the other computes. Rows
  * whose tiles are not known are read from the end of the known ones.
  *
- *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
- *     read()        <- rows of pixels whose samples are there, a few at a time
+ *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      in order; blocks above are skipped
+ *     read()        <- rows of pixels whose samples are complete, a few at a time
  *
- * For a file with several scans seek() reads all coefficients, from which rows of MCUs are
+ * For a file with several scans, seek() reads all coefficients, from which rows of MCUs are then
  * computed.
  *
  * We read at least as far as libjpeg would for the same rows (it reads one MCU row ahead if
- * upsampling mixes rows), and give up on any error there. So libjpeg decides about every damaged
- * file.
+ * upsampling mixes rows), and give up on any error there. So libjpeg reports the error of every
+ * damaged file.
  *
- * Why not libjpeg: its entropy decoder can suspend at any byte, checks at each symbol whether there
- * are bits, and decodes the coefficients of blocks that are not needed. */
+ * Why not libjpeg: its entropy decoder can suspend at any byte, checks before each symbol whether
+ * there are enough bits, and decodes the coefficients of blocks that are not needed. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_own.h"
@@ -84,7 +84,8 @@ struct jpeg_own {
     struct jpeg_coefs coefs; /* coefficients of a file with several scans */
 
     struct jpeg_tiles tiles;
-    struct jpeg_scan *scan, scans[2]; /* the current one; the other is for a second segment */
+    /* `scan` is the current one; the other is for a second segment */
+    struct jpeg_scan *scan, scans[2];
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
     uint8_t slot[BATCH]; /* per block of the batch: the index of its coefficients */
@@ -208,7 +209,8 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
     return true;
 }
 
-/* Read two blocks of two scans at once: the look-ups of one run while the other waits. */
+/* Read two blocks of two scans at once, so that the look-ups of one overlap the waits of the
+ * other. */
 INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
                         const struct mcu_block *const *p, const uint32_t *x, const int32_t *dc)
 {
@@ -232,7 +234,7 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
     output_block(o, p[0], x[0], seen[0]);
-    /* Its coefficients are no longer needed; those of the other block are next. */
+    /* The block's coefficients are no longer needed; those of the other block are next. */
     if (o->batch_count == count) {
         uint8_t slot = o->slot[count];
 
@@ -369,7 +371,7 @@ static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, 
 }
 
 /* Read two restart intervals of `count` MCUs at once, starting at begin[k] of rows[k]; or only the
- * first, if two cannot be read. `*done` is the number of intervals read. */
+ * first one, if two cannot be read. Sets `*done` to the number of intervals read. */
 static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32_t *begin,
                           uint32_t count, uint32_t *done)
 {
@@ -392,7 +394,7 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
 }
 
 /* Returns the number of restart intervals in a row, or 0 if they do not divide rows evenly, or if
- * tiles begin within them. Then they cannot be read two at once. */
+ * tiles begin within them. In these cases, intervals cannot be read two at once. */
 static uint32_t segments_across(const struct jpeg_own *o)
 {
     uint32_t restart = o->frame.restart;

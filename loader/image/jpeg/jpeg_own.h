@@ -2,9 +2,9 @@
 /* jpeg_own.h - our own JPEG decoder, for nearly all photographs: baseline or progressive, grey or
  * three components.
  *
- * It produces exactly the pixels of libjpeg-turbo, or gives up: for an unsupported kind of file,
- * and for a file in whose needed rows libjpeg would find an error (anywhere, if the file has
- * several scans). The caller then uses libjpeg, which also has the error message. */
+ * It produces exactly the pixels of libjpeg-turbo, or gives up: on an unsupported kind of file, and
+ * on a file in whose needed rows libjpeg would find an error (or anywhere, if the file has several
+ * scans). The caller then uses libjpeg, which also provides the error message. */
 #ifndef LOADER_IMAGE_JPEG_OWN_H
 #define LOADER_IMAGE_JPEG_OWN_H
 
@@ -28,23 +28,23 @@ void jpeg_own_destroy(struct jpeg_own *own);
 void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 
 /**
- * Read the header. `bytes` are borrowed until close(). `junk`: skip bytes that belong to no segment
- * of it.
+ * Read the header. `bytes` are borrowed until close(). `junk`: skip bytes of the header that belong
+ * to no segment.
  *
  * Returns 0, JPEG_OWN_GIVES_UP or -ENOMEM, like all of these functions.
  */
 int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, bool junk,
                   uint32_t *width, uint32_t *height);
 
-/** Use and find tiles from now until close(). `hint` (jpeg_tiles.h) has tiles that were found
- * earlier; `len` is 0 if there is none. */
+/** Use and find tiles until close(). `hint` (jpeg_tiles.h) has tiles that were found earlier; `len`
+ * is 0 if there is no hint. */
 int jpeg_own_use_hint(struct jpeg_own *own, const uint8_t *hint, size_t len);
 
-/** `region` must lie inside the image, and must not be empty. */
+/** Choose the region to read. It must lie inside the image, and must not be empty. */
 int jpeg_own_seek(struct jpeg_own *own, const struct rect *region);
 
-/** Read some further rows of the region. Must not be called after its last row. Once the decoder
- * has given up, only open() may be called. */
+/** Read the next rows of the region. It must not be called after the region's last row, and after
+ * the decoder has given up, only open() may be called. */
 int jpeg_own_read(struct jpeg_own *own, struct image_rows *ret);
 
 /** Call it after the last row. Returns the tiles known then, borrowed until open(), or NULL if

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_pack.c - rewrites a JPEG's coefficients as a baseline JPEG with restart markers, and proves
- * that they are the same.
+ * that the coefficients are equal.
  *
- * No pixel is computed: coefficients are read and entropy-coded with tables made for them. The
- * markers that determine the colour space are written as libjpeg does for the colour space that it
- * found (JFIF for YCbCr and grey, Adobe for RGB); of the rest of the header only EXIF's orientation
- * is kept. */
+ * No pixel is computed: coefficients are read, and entropy-coded with tables that are made for
+ * them. The markers that determine the colour space are written as libjpeg does for the colour
+ * space that it found (JFIF for YCbCr and grey, Adobe for RGB); of the rest of the header only
+ * EXIF's orientation is kept. */
 #include "config.h"
 
 #include "loader/image/pack/pack.h"
@@ -24,7 +24,7 @@
 #include "common/util/util.h"
 #include "loader/image/limits.h"
 
-/* The common part of libjpeg's objects: where errors arrive. */
+/* The error handler, which both kinds of libjpeg's objects share. */
 struct trap {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
@@ -59,9 +59,9 @@ static void on_error(j_common_ptr cinfo)
     leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
-/* A warning while coefficients are read: the file is damaged after the part that decoders of pixels
- * read. The caller decides whether bytes between its first segments are an error; they are never
- * written. */
+/* Handle a warning while coefficients are read: the file is damaged after the part that decoders of
+ * pixels read. The caller decides whether bytes between its first segments are an error; they are
+ * never written. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     if (level < 0 && !(trap_of(cinfo)->in_header && cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA))
@@ -73,8 +73,8 @@ static void on_output(j_common_ptr cinfo)
     (void)cinfo;
 }
 
-/* Called often while scans are read. A decoder of pixels stops after the scan that completes the
- * image; further ones would change it. */
+/* Check the scans; called often while they are read. A decoder of pixels stops after the scan that
+ * completes the image; further scans would change it. */
 static void on_progress(j_common_ptr cinfo)
 {
     j_decompress_ptr d = (j_decompress_ptr)cinfo;
@@ -147,7 +147,8 @@ struct transcoder {
     size_t room; /* allocated bytes of result.bytes */
 };
 
-/* libjpeg's own memory destination loses track of its buffer when an error occurs. */
+/* Provide the output buffer. We do not use libjpeg's own memory destination, because it loses track
+ * of its buffer when an error occurs. */
 static void make_room(struct transcoder *t, size_t used)
 {
     size_t room = t->room ? 2 * t->room : 1 << 16;
@@ -166,7 +167,7 @@ static void destination_begin(j_compress_ptr c)
     make_room(container_of(c->dest, struct transcoder, destination), 0);
 }
 
-/* Called when all of the buffer is used. */
+/* Grow the buffer, all of which is used. */
 static boolean destination_grow(j_compress_ptr c)
 {
     struct transcoder *t = container_of(c->dest, struct transcoder, destination);

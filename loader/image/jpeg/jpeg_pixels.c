@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_pixels.c - the loops of our JPEG decoder in plain C.
  *
- * The inverse DCT is the accurate one of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), with 11
- * multiplications and 12 in the form of rotations used here, constants of 13 bits, and two more
- * bits kept between the passes; columns first. This is the usual meaning of "accurate", and each
- * rounding is part of it. */
+ * The inverse DCT is the accurate one of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), which has
+ * 11 multiplications (12 in the form of rotations that is used here). Constants have 13 bits, two
+ * more bits are kept between the passes, and columns come first. This is the usual meaning of
+ * "accurate", and each rounding is part of it. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_idct.h"
@@ -41,7 +41,7 @@ static int16_t clamp16(int32_t x)
     return (int16_t)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x);
 }
 
-/* One pass of eight numbers that are `step` apart. The sums are not descaled yet. */
+/* Compute one pass of eight numbers that are `step` apart. The sums are not descaled yet. */
 static void transform(const int16_t *in, uint32_t step, int32_t out[8])
 {
     int32_t in1 = in[step], in2 = in[2 * step], in3 = in[3 * step];
@@ -146,8 +146,8 @@ static uint8_t clamp8(int32_t x)
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-/* JFIF's equations with constants of 16 bits. Each term of red and blue is rounded separately,
- * those of green together. */
+/* Convert YCbCr to RGB by JFIF's equations, with constants of 16 bits. The terms of red and blue
+ * are rounded separately, those of green together. */
 static void ycc(const uint8_t *const *planes, uint32_t count, uint8_t *out)
 {
     for (uint32_t i = 0; i < count; i++, out += 4) {

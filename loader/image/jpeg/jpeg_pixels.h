@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_pixels.h - from coefficients to pixels: the loops of our JPEG decoder, one set for each kind
- * of processor.
+/* jpeg_pixels.h - the loops of our JPEG decoder that turn coefficients into pixels, one set for
+ * each kind of processor.
  *
  * All sets produce the same bytes as libjpeg-turbo 2.1.5 with its vector instructions, even for
- * coefficients far beyond those that an encoder produces from pixels: its sums are then modulo 2^16
- * in some places and clamped to 16 bits in others, and so are those of all sets here. */
+ * coefficients far beyond those that an encoder produces from pixels: the sums of libjpeg-turbo are
+ * then modulo 2^16 in some places and clamped to 16 bits in others, and so are those of all sets
+ * here. */
 #ifndef LOADER_IMAGE_JPEG_PIXELS_H
 #define LOADER_IMAGE_JPEG_PIXELS_H
 
@@ -15,8 +16,9 @@
 #include "loader/image/jpeg/jpeg_huff.h"
 
 enum {
-    JPEG_COEF_ROOM = 80, /* per block: 64, and space for invalid ones of the entropy decoder */
-    JPEG_PAD = 64,       /* bytes that loops may read and write after a row's end */
+    /* Coefficients per block: 64, and space for invalid ones of the entropy decoder. */
+    JPEG_COEF_ROOM = 80,
+    JPEG_PAD = 64, /* bytes that loops may read and write after a row's end */
 };
 
 /** A block to transform. */
@@ -32,10 +34,10 @@ struct jpeg_kernels {
     bool (*usable)(void);
     bool bmi2; /* the entropy decoder may use these instructions */
     jpeg_huff_fill_fn *fill;
-    /** Dequantise and transform. */
+    /** Dequantise and transform blocks. */
     void (*idct)(const struct jpeg_block *blocks, uint32_t count);
-    /** Double the samples horizontally: `count` of them from in[0] on; in[-1] and in[count] are
-     * their outer neighbours. */
+    /** Double `count` samples horizontally, from in[0] on; in[-1] and in[count] are their outer
+     * neighbours. */
     void (*h2v1)(const uint8_t *in, uint32_t count, uint8_t *out);
     /** Double horizontally and vertically: write one of the two rows between `near` and `far`. */
     void (*h2v2)(const uint8_t *near, const uint8_t *far, uint32_t count, uint8_t *out);

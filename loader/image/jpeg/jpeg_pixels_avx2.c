@@ -2,12 +2,12 @@
 /* jpeg_pixels_avx2.c - the loops of our JPEG decoder for x86 processors with AVX2.
  *
  * Two blocks are transformed at once, one in each half of the registers; a register holds a row, or
- * a column, of both. vpmaddwd makes the rotations: words that are multiplied and added are
+ * a column, of both. vpmaddwd computes the rotations: words that are multiplied and added are
  * neighbours. See jpeg_pixels.c for the arithmetic.
  *
  * Colours: a constant c with 16 bits after the point is split into a whole number and a rest r that
- * fits into a word, and x * c = x * whole + ((2 * x * r >> 16) + 1 >> 1), which is rounded exactly
- * as (x * r + 2^15) >> 16 is. */
+ * fits into a word, and x * c = x * whole + ((2 * x * r >> 16) + 1 >> 1), which rounds exactly like
+ * (x * r + 2^15) >> 16. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_idct.h"
@@ -22,7 +22,7 @@ static bool usable(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
 }
 
-/* Returns two words, eight times. */
+/* Returns a register with these two words, eight times. */
 AVX2_INLINE __m256i words(int32_t first, int32_t second)
 {
     return _mm256_set1_epi32((int32_t)((uint32_t)second << 16 | (uint16_t)first));

@@ -3,8 +3,9 @@
  * NEON.
  *
  * A register holds a row, or a column, of a block; see jpeg_pixels.c for the arithmetic. Sums wrap
- * and are clamped where they are there, so that any coefficients come out alike. Colours: as in
- * jpeg_pixels_avx2.c; vqdmulh is 2 * x * r >> 16 there, and rounding shifts do the rest. */
+ * and are clamped at the same points as in that file, so that all coefficients give equal results.
+ * Colours: as in jpeg_pixels_avx2.c; vqdmulh computes its 2 * x * r >> 16, and rounding shifts do
+ * the rest. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_idct.h"
@@ -22,8 +23,8 @@
 
 #define NEON_INLINE static inline __attribute__((always_inline))
 
-/* Factors for the 16-bit values, in the lanes of registers: `even` and `z` take half of one each,
- * `odd` a whole one. */
+/* Factors for the 16-bit values, in the lanes of registers: `even` and `z` take half a register
+ * each, `odd` a whole one. */
 static const int16_t even_factors[4] = {F_0_541, F_0_541 - F_1_847, F_0_541 + F_0_765, 0};
 static const int16_t z_factors[4] = {F_1_175 - F_1_961, F_1_175, F_1_175 - F_0_390, 0};
 static const int16_t odd_factors[8] = {F_0_298 - F_0_899,
@@ -47,7 +48,7 @@ static bool usable(void)
 
 /* Four columns of a pass: 32-bit sums, even and odd parts, which are still to be added and
  * subtracted: output i is even[i] + odd[i], and output 7 - i is even[i] - odd[i]. One half of the
- * columns is finished before the other, so that all of it stays in registers. */
+ * columns is finished before the other, so that everything stays in registers. */
 struct half {
     int32x4_t even[4], odd[4];
 };
@@ -87,7 +88,7 @@ NEON_INLINE struct heads heads_of(const int16x8_t v[8])
 HALF_PASS(vget_low_s16, low_half)
 HALF_PASS(vget_high_s16, high_half)
 
-/* The first pass: round off 11 bits, and clamp to 16. */
+/* Compute the first pass: round off 11 bits, and clamp to 16. */
 NEON_INLINE void first_pass(int16x8_t v[8], const struct factors *f)
 {
     const struct heads s = heads_of(v);
@@ -105,9 +106,8 @@ NEON_INLINE void first_pass(int16x8_t v[8], const struct factors *f)
     }
 }
 
-/* The second pass: rounded by 18 bits, of which taking the upper halves of sums removes 16; the
- * rest was rounded together with them, so it is only shifted. The result must still be shifted by 2
- * and clamped to bytes. */
+/* Compute the second pass. Sums are rounded by 18 bits at once: taking their upper halves removes
+ * 16 of these, and the caller must still shift the result by 2 and clamp it to bytes. */
 NEON_INLINE void second_pass(int16x8_t v[8], const struct factors *f)
 {
     const int32x4_t round = vdupq_n_s32(1 << 17);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_planes.h - the samples of a JPEG's components under one region, and the rows of pixels that
- * are made of them.
+/* jpeg_planes.h - keeps the samples of a JPEG's components under one region, and makes rows of
+ * pixels from them.
  *
- * The samples of three MCU rows are in memory, in rings of rows: two MCU rows may be written at
- * once, and upsampling a row may need the row above or below it. */
+ * The samples of three MCU rows are in memory, in rings of rows, because two MCU rows may be
+ * written at once, and upsampling a row may need the row above or below it. */
 #ifndef LOADER_IMAGE_JPEG_PLANES_H
 #define LOADER_IMAGE_JPEG_PLANES_H
 
@@ -21,7 +21,7 @@ struct jpeg_plane {
     uint32_t top, bottom; /* range of blocks, vertically */
     uint32_t rows;        /* rows in memory: those of three MCU rows */
     size_t pitch;
-    uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and after each row */
+    uint8_t *samples; /* row 0 of block `left`; JPEG_PAD bytes before and after each row */
     uint8_t *wide;    /* room for one enlarged row */
 };
 
@@ -35,14 +35,16 @@ struct jpeg_planes {
 
 void jpeg_planes_fini(struct jpeg_planes *planes);
 
-/** Determine which blocks of each component a region needs. It must lie inside the image. */
+/** Determine which blocks of each component a region needs. The region must lie inside the
+ * image. */
 void jpeg_planes_locate(struct jpeg_planes *planes, const struct jpeg_frame *frame,
                         const struct rect *region);
 
 /** Reserve memory for the samples. Returns 0 or -ENOMEM. */
 int jpeg_planes_make_room(struct jpeg_planes *planes);
 
-/** Returns where the samples of a row of a component begin, which is within its blocks. */
+/** Returns the beginning of a component's row of samples. The row must be within the plane's
+ * blocks. */
 static inline uint8_t *jpeg_plane_row(const struct jpeg_plane *plane, uint32_t y)
 {
     return plane->samples + y % plane->rows * plane->pitch;

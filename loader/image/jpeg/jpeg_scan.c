@@ -72,7 +72,7 @@ static void fill(struct jpeg_scan *s)
     ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
     assert(back >= 0);
-    /* This moves the eight bytes before, too: some of them are in bits.word and unread. */
+    /* This also moves the eight bytes before them: some of these are in bits.word and unread. */
     if (back > 0) {
         if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
             tell(s, s->bits.at - sizeof(s->bits.word));
@@ -210,8 +210,8 @@ bool jpeg_scan_more(struct jpeg_scan *s)
     return !s->ended || bits_left(s) >= 0;
 }
 
-/* Returns whether everything was read up to the next marker. libjpeg warns about unused whole bytes
- * before it. */
+/* Returns whether everything was read up to the next marker: libjpeg warns about unused whole bytes
+ * before a marker. */
 static bool is_at_marker(const struct jpeg_scan *s)
 {
     ptrdiff_t left = bits_left(s);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_scan.h - the entropy-coded data of a JPEG, for our own decoder.
+/* jpeg_scan.h - reads the entropy-coded data of a JPEG, for our own decoder.
  *
  * Several thousand bytes at a time are unstuffed into a buffer, which has some padding after the
- * last one. So the loops over coefficients need no checks: only between two MCUs does the decoder
- * check that there are enough bytes for another MCU, and that the last MCU did not read more than
- * there were. An MCU that did is dropped. */
+ * last byte. So the loops over coefficients need no checks: only between two MCUs, the decoder
+ * checks that there are enough bytes for another MCU, and that the last MCU did not read beyond the
+ * bytes. If it did, it is dropped. */
 #ifndef LOADER_IMAGE_JPEG_SCAN_H
 #define LOADER_IMAGE_JPEG_SCAN_H
 
@@ -31,7 +31,7 @@ enum {
 
 struct jpeg_scan {
     struct jpeg_bits bits;
-    const uint8_t *limit;        /* when bits.at is beyond it, call jpeg_scan_more() */
+    const uint8_t *limit;        /* if bits.at is beyond this, call jpeg_scan_more() */
     int32_t dc[JPEG_COMPONENTS]; /* DC predictions */
 
     const uint8_t *bytes; /* bytes of the file */
@@ -42,8 +42,8 @@ struct jpeg_scan {
     uint8_t marker; /* the marker after the data; 0: the end of the file */
 
     uint32_t restart; /* MCUs between restart markers; 0: no markers */
-    uint32_t left;    /* MCUs until the next one */
-    uint32_t number;  /* number of the next one, 0 ... 7 */
+    uint32_t left;    /* MCUs until the next restart marker */
+    uint32_t number;  /* number of the next restart marker, 0 ... 7 */
 
     bool telling;        /* jpeg_scan_tell() will be called */
     const uint8_t *told; /* an unstuffed byte whose position is known */
@@ -60,25 +60,27 @@ void jpeg_scan_begin_until(struct jpeg_scan *scan, const struct image_file *file
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu);
 
-/** Begin with the first MCU of a scan whose entropy-coded data begin at byte `from`. */
+/** Begin with the first MCU of a scan whose entropy-coded data begins at byte `from`. */
 void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file, size_t from,
                            uint32_t restart);
 
-/** Between two MCUs: get the current position. */
+/** Get the current position. Call it between two MCUs. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
 /** Returns whether this is the current position. Call it between two MCUs, after
  * jpeg_scan_begin_until(). */
 bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
-/** Between two MCUs: unstuff more bytes. Returns false if more was read than there is. */
+/** Unstuff more bytes. Call it between two MCUs. Returns false if more bytes were read than there
+ * are. */
 bool jpeg_scan_more(struct jpeg_scan *scan);
 
-/** Between two MCUs: skip the restart marker that must be here. Returns false if it is missing. */
+/** Skip the restart marker that must be here. Call it between two MCUs. Returns false if the marker
+ * is missing. */
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
-/** Begin another scan with the restart interval after the one at whose beginning `before` is.
- * Returns false if the end of that interval is unknown, or if there is no restart marker. */
+/** Begin with the restart interval that follows the one at whose beginning `before` is. Returns
+ * false if the end of the latter is unknown, or if there is no restart marker. */
 bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
 
 /** Returns whether the whole entropy-coded segment was read, and nothing beyond it. */
@@ -88,8 +90,8 @@ bool jpeg_scan_complete(const struct jpeg_scan *scan);
  * after the scan's last MCU. */
 bool jpeg_scan_end(struct jpeg_scan *scan, size_t *ret);
 
-/** Between two MCUs of a segment: make sure that there are enough bytes for one. Returns false to
- * give up. */
+/** Make sure that there are enough bytes for an MCU. Call it between two MCUs of a segment. Returns
+ * false to give up. */
 static inline bool jpeg_scan_ready(struct jpeg_scan *scan)
 {
     return scan->bits.at <= scan->limit || jpeg_scan_more(scan);

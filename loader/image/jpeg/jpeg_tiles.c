@@ -128,7 +128,7 @@ size_t jpeg_tiles_hint(const struct jpeg_tiles *t, uint8_t *to)
             uint16_t few = (uint16_t)bits;
 
             if (bits != few)
-                goto out; /* it does not fit 16 bits: the hint ends here */
+                goto out; /* this does not fit into 16 bits, so the hint ends here */
             memcpy(at, &few, sizeof(few));
             memcpy(at + sizeof(few), tile->dc, t->components * sizeof(tile->dc[0]));
         }

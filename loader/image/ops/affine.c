@@ -26,8 +26,8 @@ static int64_t multiply(int64_t a, int64_t b)
     return (int64_t)(((i128)a * b) >> FINE);
 }
 
-/* Taylor's series, summed from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 - ...)
- * with n = `first`, `first` + 2, ... */
+/* Returns Taylor's series, summed from its end, for 0 <= u <= pi / 2: 1 - u^2 / (n (n + 1)) * (1 -
+ * ...) with n = `first`, `first` + 2, ... */
 static int64_t series(int64_t u, int64_t first)
 {
     int64_t z = multiply(u, u), y = one;
@@ -122,7 +122,7 @@ void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32
     affine_of_parts(ret, &parts, width, height);
 }
 
-/* A pixel's centre. Half a factor is added to it, rounded to an integer. */
+/* The centre of a pixel. Half a factor is added to it, rounded to an integer. */
 static const int64_t half = 1 << (AFFINE_BITS - 1);
 
 void affine_shear_x(struct affine *ret, int64_t factor)
@@ -172,8 +172,9 @@ static void shorten(const i128 rows[3][3], uint32_t width, uint32_t height, int6
         to[i / 3][i % 3] = (int64_t)(rows[i / 3][i % 3] >> shift);
 }
 
-/* Heckbert, "Fundamentals of texture mapping and image warping" (1989), 2.2.3: the map of a unit
- * square to the corners, times a common denominator; its adjugate is the inverse. */
+/* Compute the map by Heckbert, "Fundamentals of texture mapping and image warping" (1989), 2.2.3:
+ * the map of a unit square to the corners, times a common denominator. Its adjugate is the
+ * inverse. */
 bool affine_of_corners(struct affine *ret, const int64_t p[4][2], uint32_t width, uint32_t height)
 {
     int64_t x1 = p[1][0] - p[2][0], x2 = p[3][0] - p[2][0];

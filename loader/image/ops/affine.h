@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* affine.h - affine and perspective maps of a window, as inverse matrices in fixed point.
+/* affine.h - builds and applies affine and perspective maps of a window, as inverse matrices in
+ * fixed point.
  *
  * For each pixel of the result, a map gives its position in the source: docs/pixels.md, 10. */
 #ifndef LOADER_IMAGE_AFFINE_H
@@ -11,15 +12,15 @@
 
 enum { AFFINE_BITS = 16 }; /* fraction bits of a position, an angle in degrees and a factor */
 
-/** Pixel (i, j) of the result is at x[0] * i + x[1] * j + x[2] of the source, and y is computed the
- * same way; 0 is the left or upper edge of the first pixel. `divides`: both are divided by the
- * corresponding sum of d. */
+/** Pixel (i, j) of the result comes from the horizontal position x[0] * i + x[1] * j + x[2] in the
+ * source; its vertical position is computed in the same way from y. 0 is the left or upper edge of
+ * the first pixel. `divides`: both positions are divided by the corresponding sum of d. */
 struct affine {
     int64_t x[3], y[3];
     bool divides;
     int64_t d[3];
     bool mirror, upside_down; /* for maps that divide: the source is mirrored */
-    bool bilinear;            /* bilinear; otherwise the nearest pixel */
+    bool bilinear;            /* interpolate bilinearly; otherwise use the nearest pixel */
     uint8_t fill[3];          /* the colour outside of the source */
 };
 
@@ -37,21 +38,22 @@ struct affine_parts {
 
 /** Rotate around the centre, counterclockwise. */
 void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32_t height);
-/** A row `j` pixels below the upper edge comes from `factor * j` pixels further right. */
+/** Shear rows: a row `j` pixels below the upper edge comes from `factor * j` pixels further
+ * right. */
 void affine_shear_x(struct affine *ret, int64_t factor);
-/** A column `i` pixels right of the left edge comes from `factor * i` pixels further down. */
+/** Shear columns: a column `i` pixels right of the left edge comes from `factor * i` pixels further
+ * down. */
 void affine_shear_y(struct affine *ret, int64_t factor);
-/** The image moves right by dx and down by dy, at 2^AFFINE_BITS. */
+/** Move the image right by dx and down by dy, both at 2^AFFINE_BITS. */
 void affine_translate(struct affine *ret, int64_t dx, int64_t dy);
 void affine_of_parts(struct affine *ret, const struct affine_parts *parts, uint32_t width,
                      uint32_t height);
-/** The corners of the window (upper left, upper right, lower right, lower left) move to these
- * pixels. Returns false if three of them are on a line, so that nothing is visible. */
+/** Move the corners of the window (upper left, upper right, lower right, lower left) to these
+ * pixels. Returns false if three of the new corners are on a line, so that nothing is visible. */
 bool affine_of_corners(struct affine *ret, const int64_t corners[4][2], uint32_t width,
                        uint32_t height);
 
-/** Change a map to one that does exactly the same between a mirrored source and a mirrored
- * result. */
+/** Change a map so that it maps the mirrored source to the mirrored result. */
 void affine_mirror(struct affine *map, uint32_t width);
 void affine_turn_upside_down(struct affine *map, uint32_t height);
 
@@ -83,7 +85,8 @@ static inline uint32_t affine_part(uint32_t position)
     return (position >> 4 & 4094) | 1;
 }
 
-/** Blend four neighbours. The right and the lower ones are `right` and `below` bytes further on. */
+/** Blend four neighbours. The right ones are `right` bytes after the left ones, the lower ones
+ * `below` bytes after the upper ones. */
 static inline uint8_t affine_blend(const uint8_t *v, size_t right, size_t below,
                                    uint32_t right_part, uint32_t low_part)
 {

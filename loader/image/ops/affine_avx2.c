@@ -48,7 +48,7 @@ AVX2_INLINE __m256i gather(const uint8_t *from, __m256i at)
     return _mm256_i32gather_epi32((const int *)(const void *)from, at, 1);
 }
 
-/* Store eight pixels, each a lane with red lowest, then green and blue, to their planes. */
+/* Store eight pixels to their planes. Each is a lane with red lowest, then green and blue. */
 AVX2_INLINE void store(const struct affine_span *s, uint32_t i, __m256i pixels)
 {
     const __m256i planes = _mm256_broadcastsi128_si256(
@@ -97,7 +97,7 @@ AVX2 static void span_nearest(const struct affine_span *s)
     affine_portable.nearest(&rest);
 }
 
-/* affine_part() in the high word, and 4096 minus that in the low one. */
+/* Returns affine_part() in the high word, and 4096 minus that in the low one. */
 AVX2_INLINE __m256i parts(__m256i position)
 {
     const __m256i all = _mm256_set1_epi32(4096);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* affine_draw.c - draws the values of rotate, translate, shear, affine and perspective, as
- * torchvision's RandomRotation, RandomAffine and RandomPerspective do. */
+/* affine_draw.c - draws the values of rotate, translate, shear, affine and perspective, like
+ * torchvision's RandomRotation, RandomAffine and RandomPerspective. */
 #include "config.h"
 
 #include "loader/image/ops/affine_draw.h"

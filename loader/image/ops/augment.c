@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* augment.c - the operations after the crop.
+/* augment.c - applies the operations after the crop.
  *
  *     draw -> plan
  *     resize -> window (three planes) -> steps, in place -> stored, each byte once
  *
- * Steps that use each pixel alone, and the store, go through the window together, band by band: a
- * band stays in the processor's first-level cache from step to step. A contrast needs the mean of
- * the result of the steps before it, which is computed along with their bands.
+ * Pointwise steps and the store are applied band by band: a band stays in the processor's
+ * first-level cache from step to step. A contrast needs the mean of its input, which is computed
+ * together with the bands of the steps before it.
  *
  * Not here: drawing the operations (augment_draw.c). */
 #include "config.h"
@@ -28,7 +28,7 @@ struct augment {
     const struct augment_loops *loops;
     const struct blur_loops *blur;
     struct scratch window; /* [3][height][width] */
-    struct scratch other;  /* the same size, for operations that are not done in place */
+    struct scratch other;  /* a window for operations that are not done in place */
     struct scratch row;    /* a row of a blur, or of noise */
     struct scratch mixed;  /* windows to mix, the original first */
     uint32_t weights[AUGMENT_MIXED_MAX];
@@ -108,8 +108,8 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
     size_t i = 0;
 
     memset(counts, 0, 256 * sizeof(*counts));
-    /* Neighbours are often equal, and an increment waits for the previous one of the same
-     * counter. */
+    /* Four tables, because neighbours are often equal, and an increment waits for the previous one
+     * of its counter. */
     for (; i + 4 <= n; i += 4) {
         counts[v[i]]++;
         other[0][v[i + 1]]++;
@@ -156,7 +156,7 @@ static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256]
 
 /* Each step that needs the whole window has a function with these parameters. */
 
-/* Equalize and autocontrast. */
+/* Apply equalize or autocontrast. */
 static void remap(struct augment *a, const struct augment_step *step, uint8_t *planes,
                   uint32_t width, uint32_t height)
 {
@@ -205,7 +205,7 @@ static void blur(struct augment *a, const struct augment_step *step, uint8_t *pl
     struct blur_kernel kernel;
 
     blur_kernel_make(step->blur.size, step->blur.sigma, &kernel);
-    if (kernel.radius == 0) /* which changes nothing */
+    if (kernel.radius == 0) /* this changes nothing */
         return;
     for (size_t at = 0; at < 3 * n; at += n) {
         struct blur_plane plane = {planes + at, width, height};
@@ -255,7 +255,7 @@ static void erase(struct augment *a, const struct augment_step *step, uint8_t *p
         }
 }
 
-/* A step of augmix: each of the windows to mix is saved in turn. */
+/* Apply a step of augmix, which saves each of the windows to mix in turn. */
 static void mix(struct augment *a, const struct augment_step *step, uint8_t *planes, uint32_t width,
                 uint32_t height)
 {
@@ -276,8 +276,7 @@ static void mix(struct augment *a, const struct augment_step *step, uint8_t *pla
         memcpy(planes, kept, n); /* the original, for the next chain */
 }
 
-/* The steps that need the whole window. Those that use each pixel alone are in the loops'
- * `pointwise`. */
+/* The steps that need the whole window. Pointwise steps are in the loops' `pointwise`. */
 static void (*const windows[PIPELINE_OPS])(struct augment *a, const struct augment_step *step,
                                            uint8_t *planes, uint32_t width, uint32_t height) = {
     [PIPELINE_SHARPNESS] = sharpen,  [PIPELINE_BLUR] = blur,     [PIPELINE_EQUALIZE] = remap,
@@ -308,8 +307,8 @@ static void do_pixels(const struct augment *a, const struct augment_step *step, 
             loop->levels(v, n, step->number);
 }
 
-/* One pass through the window, band by band: some steps that use each pixel alone, then the
- * store, or the sum for the next contrast. */
+/* One pass through the window, band by band: some pointwise steps, then the store, or the sum for
+ * the next contrast. */
 struct pass {
     const struct augment_step *steps;
     uint32_t count;

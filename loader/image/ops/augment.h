@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* augment.h - the operations after the crop, from a resized window to the stored sample.
+/* augment.h - applies the operations after the crop to a resized window, and stores the sample.
  *
  * The rules (docs/pixels.md 10) use integers. The values drawn for a sample depend only on the
  * pipeline and the draw, so they are known before any pixel: a sample without operations takes the
@@ -20,11 +20,11 @@
 struct augment_step {
     enum pipeline_op_kind kind; /* for a jitter, one of its parts */
     union {
-        /** All others: a factor at 2^14, sixths of a turn at 2^13, a threshold, bits, levels to
-         * add, or a share at 2^16. */
+        /** For all other operations: a factor at 2^14, sixths of a turn at 2^13, a threshold, bits,
+         * levels to add, or a share at 2^16. */
         uint32_t number;
         struct {
-            uint32_t size;  /* of the kernel */
+            uint32_t size;  /* size of the kernel */
             uint32_t sigma; /* at 2^14 */
         } blur;
         struct affine map; /* PIPELINE_AFFINE: used for all operations that move pixels */
@@ -34,13 +34,13 @@ struct augment_step {
             uint8_t levels[3];
             bool mirror, upside_down; /* the orientation in which noise is written */
             uint32_t key[2];          /* for the noise */
-        } erase;                      /* and cutout */
+        } erase;                      /* also for cutout */
     };
 };
 
 enum {
-    AUGMENT_TURN = 6 << 13,                    /* a turn of the hue: sixths at 2^13 */
-    AUGMENT_MIXED_MAX = 6,                     /* windows: the original and five chains */
+    AUGMENT_TURN = 6 << 13,                    /* a full turn of the hue, in sixths at 2^13 */
+    AUGMENT_MIXED_MAX = 6,                     /* windows to mix: the original and five chains */
     AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
 };
 
@@ -58,7 +58,7 @@ struct augment_loops;
 /** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
 struct augment;
 
-/** Create it with the portable loops. Returns 0 or -ENOMEM. */
+/** Create an instance with the portable loops. Returns 0 or -ENOMEM. */
 int augment_create(struct augment **ret);
 /** NULL is ignored. */
 void augment_destroy(struct augment *augment);
@@ -70,7 +70,7 @@ void augment_use(struct augment *augment, const char *kernels);
 /** Returns the loops of this set of image_kernels(). */
 const struct augment_loops *augment_loops_of(const char *kernels);
 
-/** Draw the operations for a sample. `ratios`: kept from image to image. */
+/** Draw the operations for a sample. `ratios` are tables that are kept from image to image. */
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret);
 
@@ -86,8 +86,8 @@ void augment_trim(struct augment *augment, size_t keep);
 /** Returns the maximum number of bytes kept for a sample of this pipeline. */
 uint64_t augment_most_bytes(const struct pipeline *pipeline);
 
-/** Returns room for the window, [3][height][width], uint8, and reserves the other memory of this
- * plan; or NULL when out of memory. Borrowed until the next call. */
+/** Returns room for the window, uint8 [3][height][width], and reserves the other memory that this
+ * plan needs; or returns NULL when out of memory. Borrowed until the next call. */
 uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
                         uint32_t height);
 

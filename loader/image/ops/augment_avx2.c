@@ -5,9 +5,9 @@
  * vectorises. The others are written by hand, with 16-bit words where a compiler uses 32 bits; they
  * process groups of 32 values, and leave the rest to the plain loop.
  *
- * Factors have 14 fractional bits. A factor of 2 or more does not fit a signed word: read as one it
- * is 2^16 too small, so the other operand of the multiplication is added to the high half of the
- * product. */
+ * Factors have 14 fractional bits. A factor of 2 or more does not fit into a signed word:
+ * interpreted as one, it is 2^16 too small, so the other operand of the multiplication is added to
+ * the high half of the product. */
 #include "config.h"
 
 #ifdef __x86_64__
@@ -44,7 +44,7 @@ AVX2_INLINE void store(uint8_t *v, __m256i x)
     _mm256_storeu_si256((__m256i *)v, x);
 }
 
-/* 32 bytes as words, in an order that pack() undoes. */
+/* Widen 32 bytes to words, in an order that pack() undoes. */
 AVX2_INLINE struct noise_words widen(__m256i v)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -111,8 +111,8 @@ AVX2 static void blend_level_wide(uint8_t *v, size_t n, uint32_t level, uint32_t
     blend_level(v + done, n - done, level, factor);
 }
 
-/* The coefficients of grey sum to 2^16, so grey = G + ((19595 (R - G) + 7471 (B - G) + 2^15) >>
- * 16). */
+/* Returns grey levels. The coefficients of grey add up to 2^16, so grey = G + ((19595 (R - G) +
+ * 7471 (B - G) + 2^15) >> 16). */
 AVX2_INLINE __m256i gray_register(__m256i red, __m256i green, __m256i blue)
 {
     const __m256i coef = _mm256_set1_epi32(7471 << 16 | 19595), half = _mm256_set1_epi32(0x8000);
@@ -181,12 +181,12 @@ AVX2 static uint32_t sum_gray_wide(const uint8_t *v, size_t plane, size_t n)
     return parts[0] + parts[2] + parts[4] + parts[6] + sum_gray(v + i, plane, n - i);
 }
 
-/* A shuffle looks up one of 16 values by the low four bits of an index, or gives 0 if the highest
- * bit of the index is set. The table has rows of 16 values; `rows` has the first, and then the XOR
- * of each row and the one before it. Step k looks up x - 16 k: if that is negative, it adds
- * nothing; otherwise the XOR turns the value from row k - 1 into that of row k. So the value for x
- * is complete after the step of its own row. Bytes from 128 on look negative from the start: they
- * have steps of their own, with the top bit flipped. */
+/* Look up bytes in a table of 256 values. A shuffle looks up one of 16 values by the low four bits
+ * of an index, or gives 0 if the highest bit of the index is set. The table has rows of 16 values;
+ * `rows` has the first, and then the XOR of each row and the one before it. Step k looks up x - 16
+ * k: if that is negative, it adds nothing; otherwise the XOR turns the value from row k - 1 into
+ * that of row k. So the value for x is complete after the step of its own row. Bytes from 128 on
+ * look negative from the start, so they have separate steps, with the top bit flipped. */
 AVX2_INLINE __m256i look_up(const __m256i *rows, __m256i x)
 {
     const __m256i step = _mm256_set1_epi8(16);
@@ -233,7 +233,7 @@ AVX2_INLINE struct noise_words add_words(struct noise_words x, struct noise_word
     return (struct noise_words){_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)};
 }
 
-/* floor((2 sum + 13) / 26) = floor((sum + 6) / 13), sum <= 13 * 255. */
+/* Returns floor((2 sum + 13) / 26) = floor((sum + 6) / 13), for sum <= 13 * 255. */
 AVX2_INLINE __m256i smooth_register(__m256i sum)
 {
     return _mm256_mulhi_epu16(_mm256_add_epi16(sum, _mm256_set1_epi16(6)),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_draw.c - draws which operations are applied to a sample, their strengths and positions.
  *
- * Mirroring costs no pass: the resize swaps left and right, and storing rows in reverse order swaps
- * top and bottom. Most operations do not depend on it; an erased rectangle is placed where it will
- * be visible, and operations that move pixels use the direction that will be visible. */
+ * Mirroring takes no separate pass: the resize swaps left and right, and storing rows in reverse
+ * order swaps top and bottom. Most operations do not depend on it; an erased rectangle is placed
+ * where it will be visible, and operations that move pixels use the direction that will be
+ * visible. */
 #include "config.h"
 
 #include <assert.h>
@@ -41,7 +42,7 @@ static int32_t to_turn(struct rational_signed r)
     return r.num < 0 ? -v : v;
 }
 
-/* Draw a turn from a range, both ends included, as a non-negative one. */
+/* Draw a turn from a range, both ends included. Returns it as a non-negative number. */
 static uint32_t draw_turn(const struct pipeline_turns *range, uint32_t word)
 {
     int32_t from = to_turn(range->low), count = to_turn(range->high) - from + 1;
@@ -166,7 +167,8 @@ static struct augment_step *add_erased(const struct drawing *to, struct rect rec
     return step;
 }
 
-/* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
+/* Draw a rectangle like torchvision's RandomErasing, with up to ten tries for one that is smaller
+ * than the window. */
 static bool draw_rect(const struct drawing *to, struct rect *ret)
 {
     const uint32_t window_width = to->pipeline->width, window_height = to->pipeline->height;
@@ -205,7 +207,7 @@ static void draw_rectangle(const struct drawing *to)
             fill == PIPELINE_FILL_RANDOM ? (uint8_t)(d.word[c] >> 24) : to->op->erase.levels[c];
 }
 
-/* A square around a pixel, clipped to the window. */
+/* Draw a square around a pixel, clipped to the window. */
 static void draw_square(const struct drawing *to)
 {
     const struct pipeline *pipeline = to->pipeline;
@@ -251,7 +253,7 @@ static void (*const draws[PIPELINE_ARGUMENTS])(const struct drawing *to) = {
     [PIPELINE_POLICY] = draw_policy,
 };
 
-/* Is operation `at` of the text applied? */
+/* Begin operation `at` of the text. Returns whether it is applied. */
 static bool begin(struct drawing *to, uint32_t at)
 {
     to->at = at;

@@ -8,14 +8,14 @@
 #include "common/order/philox.h"
 #include "loader/image/ops/augment.h"
 
-enum { DRAWS = 16 }; /* per operation: its draws start at this many times its number in the text */
+enum { DRAWS = 16 }; /* draws per operation: operation i of the text uses draws from DRAWS * i on */
 
 static inline struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
 {
     return image_draw_words(d, DRAW_OPERATION, DRAWS * op + draw);
 }
 
-/* Returns the step, which may then be given other values than a number. */
+/* Add a step. Returns it, so that the caller can replace the number with other values. */
 static inline struct augment_step *add_step(struct augment_plan *plan, enum pipeline_op_kind kind,
                                             uint32_t number)
 {

@@ -17,10 +17,10 @@
 enum { AUGMENT_BITS = 14 };
 
 /** An operation that changes each pixel by a rule that depends only on that pixel and the step's
- * number: one of the two. */
+ * number. Only one of the two functions is set. */
 struct augment_pointwise {
-    void (*levels)(uint8_t *v, size_t n, uint32_t number); /* each channel alone */
-    /** n pixels of planes `plane` bytes apart. */
+    void (*levels)(uint8_t *v, size_t n, uint32_t number); /* process one channel */
+    /** Process n pixels, whose planes are `plane` bytes apart. */
     void (*pixels)(uint8_t *planes, size_t plane, size_t n, uint32_t number);
 };
 
@@ -28,9 +28,9 @@ struct augment_loops {
     const char *name;
     const struct affine_loops *affine;
     struct augment_pointwise pointwise[PIPELINE_OPS];
-    /** level + factor * (v - level). */
+    /** Replace each value v with level + factor * (v - level). */
     void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
-    /** The sum of the greys of n < 2^24 pixels. */
+    /** Returns the sum of the grey levels of n < 2^24 pixels. */
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
     /** Find the smallest and the largest of n > 0 values. */
     void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
@@ -48,8 +48,8 @@ struct augment_loops {
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);
     void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
-    /** one * share + other * (1 - share), share below 1 at 2^15, of bytes that were XORed with
-     * `flip`. */
+    /** Compute one * share + other * (1 - share) of bytes that were XORed with `flip`; `share` is
+     * below 1, at 2^15. */
     void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,
                 uint8_t *to);
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_text.c - describes the operations applied to a sample, for people.
+/* augment_text.c - describes the operations applied to a sample in words.
  *
  * It uses the words of a pipeline. Numbers are rounded, because they are only for display. */
 #include "config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* augment_text.h - describes the operations applied to a sample, for people. */
+/* augment_text.h - describes the operations applied to a sample, in words. */
 #ifndef LOADER_IMAGE_AUGMENT_TEXT_H
 #define LOADER_IMAGE_AUGMENT_TEXT_H
 
@@ -8,7 +8,7 @@
 #include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
 
-enum { AUGMENT_TEXT_MAX = 2048 }; /* bytes for any sample's words */
+enum { AUGMENT_TEXT_MAX = 2048 }; /* bytes that suffice for any sample */
 
 /** Write the values drawn for a sample after its crop, with their strengths, into `ret` [size > 0]:
  * "flip, brightness 1.31, erase 31x40"; "" if there are none. Words that do not fit are omitted. */

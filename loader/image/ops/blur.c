@@ -3,9 +3,8 @@
  *
  *     rows of bytes --down--> one row at 2^6, its ends mirrored --across--> one row of bytes
  *
- * The kernel is symmetric, so samples are added in pairs before they are multiplied; that is why
- * the row between the passes has only 14 bits. Coefficients of 0 at the kernel's ends are left
- * out. */
+ * The kernel is symmetric, so samples are added in pairs before they are multiplied; therefore the
+ * row between the passes has only 14 bits. Coefficients of 0 at the kernel's ends are left out. */
 #include "config.h"
 
 #include "loader/image/ops/blur.h"
@@ -15,7 +14,7 @@
 
 #include "common/util/util.h"
 
-/* 2^-f at 2^30, with f at 2^32: the series of exp(-f ln 2). */
+/* Returns 2^-f at 2^30, with f at 2^32, from the series of exp(-f ln 2). */
 static uint64_t exp2_minus(uint32_t f)
 {
     static const int64_t series[] = {1073741824, -744261118, 257941248, -59597083,
@@ -44,7 +43,7 @@ void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret)
     for (uint32_t d = 1; d <= size / 2; d++)
         sum += 2 * weight[d];
     ret->radius = 0;
-    for (uint32_t d = size / 2; d > 0; d--) { /* rounds sums: errors do not add up */
+    for (uint32_t d = size / 2; d > 0; d--) { /* round sums, so that errors do not add up */
         int32_t all;
 
         outside += weight[d];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* blur.h - Gaussian blur of a plane, in integers: docs/pixels.md, 10. */
+/* blur.h - blurs a plane with a Gaussian kernel, in integers: docs/pixels.md, 10. */
 #ifndef LOADER_IMAGE_BLUR_H
 #define LOADER_IMAGE_BLUR_H
 
@@ -51,7 +51,7 @@ struct blur_plane {
     size_t width, height;
 };
 
-/** Blur a plane into another one. The radius must be below both sides; `row` has room for
+/** Blur a plane into another one. The radius must be smaller than both sides; `row` has room for
  * blur_row_samples(). */
 void blur_plane(const struct blur_loops *loops, const struct blur_kernel *kernel,
                 const struct blur_plane *from, int16_t *row, uint8_t *to);

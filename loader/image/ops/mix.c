@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mix.c - mixup and cutmix.
+/* mix.c - draws and applies mixup and cutmix.
  *
  * H. Zhang and others: "mixup: beyond empirical risk minimization", ICLR 2018; S. Yun and others:
  * "CutMix: regularization strategy to train strong classifiers with localizable features", ICCV
@@ -52,8 +52,8 @@ static uint64_t log_of(uint64_t x)
     unsigned shift = (unsigned)__builtin_clzll(x);
     uint64_t log = (uint64_t)(shift - 30) << LOG_BITS;
 
-    /* x becomes 1 to 2 at 2^63. Each squaring doubles its logarithm, and so yields one more bit of
-     * it. */
+    /* x becomes a number from 1 to 2, at 2^63. Each squaring doubles its logarithm, and so yields
+     * one more bit of the logarithm. */
     x <<= shift;
     for (int k = LOG_BITS - 1; k >= 0; k--) {
         u128 square = (u128)x * x;
@@ -84,7 +84,7 @@ static uint64_t middle(uint32_t word)
     return 2 * (uint64_t)word + 1;
 }
 
-/* A try for alpha < 1. */
+/* Try to draw a share for alpha < 1. Returns false if the try is rejected. */
 static bool try_johnk(struct rational alpha, const struct philox_block *d, uint32_t *ret)
 {
     uint64_t x = log_of(middle(d->word[0])) * alpha.den / alpha.num;
@@ -99,7 +99,7 @@ static bool try_johnk(struct rational alpha, const struct philox_block *d, uint3
     return true;
 }
 
-/* A try for alpha >= 1. */
+/* Try to draw a share for alpha >= 1. Returns false if the try is rejected. */
 static bool try_uniform(struct rational alpha, const struct philox_block *d, uint32_t *ret)
 {
     uint64_t x = middle(d->word[0]), rest = (UINT64_C(1) << 33) - x;
@@ -200,7 +200,7 @@ void mix_store(const struct mix_plan *plan, const char *kernels, const struct mi
 
     assert(plan->mixed && (plan->cut || plan->share < 1 << MIX_SHARE_BITS));
     if (!plan->cut) {
-        /* This includes the channel of the zero point, which is equal in both. */
+        /* This includes the channel of the zero point, which is equal in both images. */
         augment_loops_of(kernels)->mix(own, partner, plane * store->channels, plan->share,
                                        image_store_flip(store), dst);
         return;

@@ -21,10 +21,10 @@ enum {
 /** The values drawn for one sample. */
 struct mix_plan {
     bool mixed;     /* if false, the other fields are not used */
-    bool cut;       /* pixels in `rect` are the partner's; false: all are blended */
+    bool cut;       /* pixels in `rect` are the partner's; otherwise all are blended */
     uint32_t share; /* share of the sample itself in a blend, below 2^15 */
     struct rect rect;
-    uint32_t weight; /* weight of its own label, at 2^24 */
+    uint32_t weight; /* weight of the sample's own label, at 2^24 */
 };
 
 void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);

@@ -41,7 +41,8 @@ struct target {
 
 /* ---- torchvision: a bin of an operation's range ---- */
 
-/* Ranges with this last bin; the first bin is 0 (for posterize: `bits`, for solarize: 255). */
+/* Ranges of strengths, given by the last bin; the first bin is 0 (for posterize: `bits`, for
+ * solarize: 255). */
 struct space {
     uint32_t last;             /* the last bin's number */
     uint32_t shear, enhance;   /* in hundredths */
@@ -93,7 +94,7 @@ static void add_geometry(const struct target *to, enum op op, int64_t amount)
     add_step(to->plan, PIPELINE_AFFINE, 0)->map = map;
 }
 
-/* Operations that move no pixels; IDENTITY has none. */
+/* The kinds of operations that do not move pixels; IDENTITY has none. */
 static const enum pipeline_op_kind kinds[] = {
     [BRIGHTNESS] = PIPELINE_BRIGHTNESS,
     [COLOR] = PIPELINE_SATURATION,
@@ -106,7 +107,7 @@ static const enum pipeline_op_kind kinds[] = {
 
 static void add_colour(const struct target *to, enum op op, int64_t factor)
 {
-    if (factor != 1 << AUGMENT_BITS) /* which changes nothing */
+    if (factor != 1 << AUGMENT_BITS) /* this changes nothing */
         add_step(to->plan, kinds[op], (uint32_t)factor);
 }
 

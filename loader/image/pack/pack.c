@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* pack.c - recognises packed JPEGs, creates them, and proves that a file may be packed.
  *
- * A file counts as packed if it has our segment, the checksum in it is right, and its header and
- * its markers are as required for a packed file. The checksum covers all bytes. So such a file is,
- * byte for byte, one that image_pack() has proved to decode completely without a warning, and a
- * decoder of a part of it makes the same decision and produces the same pixels as a decoder of the
- * whole file. Any other file is decoded as if it had no such segment.
+ * A file counts as packed if it has our segment, the checksum in that segment is correct, and its
+ * header and markers are as required for a packed file. The checksum covers all bytes. So such a
+ * file is, byte for byte, one that image_pack() has proved to decode completely without a warning,
+ * and a decoder of a part of it makes the same decision and produces the same pixels as a decoder
+ * of the whole file. Any other file is decoded as if it had no such segment.
  *
- * A checksum is not a signature, and anyone can construct a file with a right one. So nothing that
- * determines a pixel is taken from the segment: the positions of the intervals are read from the
- * markers, which a decoder of the whole file uses, too. A forged file can only have its own pixels,
- * or be bad; docs/packed.md describes the remaining risk.
+ * A checksum is not a signature: any writer can construct a file with a correct one. So nothing
+ * that determines a pixel is taken from the segment: the positions of the intervals are read from
+ * the markers, which a decoder of the whole file also uses. A forged file can only have its own
+ * pixels, or be bad; docs/packed.md describes the remaining risk.
  *
  * Why the whole file is read, which takes 10 us for a photograph: a checksum that covered less
  * would not cover the data above the crop, which decides whether a sample is bad; and markers are
- * numbered modulo 8, so that a single one does not identify its position. */
+ * numbered modulo 8, so a single marker does not identify its position. */
 #include "config.h"
 
 #include "loader/image/pack/pack.h"
@@ -41,7 +41,7 @@ enum {
     AT_CHECKSUM = 12, /* 8 bytes */
     SEGMENT_SIZE = 20,
     SEGMENT_VERSION = 1,
-    /* The shortest intervals that are chosen. A marker, the bits that pad a byte, and DC values
+    /* The shortest intervals that we choose. A marker, the bits that pad a byte, and DC values
      * without a prediction cost 5 bytes per interval; shorter intervals save more decoding. */
     INTERVAL_MIN = 2,         /* MCUs */
     INTERVAL_BYTES_MIN = 112, /* bytes of compressed data, on average */
@@ -100,7 +100,7 @@ static size_t segment_end(const struct header *h, size_t at)
     return size < 2 || size > h->len - at - 2 ? 0 : at + 2 + size;
 }
 
-/* Returns the position of Plenum's segment, or 0. Any file may be passed, so this is only a
+/* Returns the position of Plenum's segment, or 0. The file may be of any kind, so this is only a
  * guess. */
 static size_t find_segment(const struct header *h)
 {
@@ -215,7 +215,8 @@ static bool read_intervals(struct header *h)
         return false;
     l->across = mcus / l->interval;
     l->down = (l->height + l->mcu_height - 1) / l->mcu_height;
-    /* Each has at least one byte and a marker, because the caller reserves memory for them. */
+    /* Each interval has at least one byte and a marker. This limits the memory that the caller
+     * reserves. */
     return (uint64_t)l->across * l->down <= (h->len - l->data) / 3 && h->len <= UINT32_MAX;
 }
 
@@ -246,9 +247,9 @@ static uint64_t find_markers(const uint8_t *p)
 /* Record the ends of all markers that begin in [at, end). `ends` has room for `count` and some to
  * spare. Returns their number, unless there are more than `count`.
  *
- * The first two of a block are written whether they exist or not, because no processor can predict
- * this: the mispredictions at each of a photograph's markers would cost more than everything
- * else. */
+ * The first two markers of a block are written whether or not they exist, because no processor can
+ * predict that: the mispredictions at each of a photograph's markers would cost more than
+ * everything else. */
 static uint32_t list_markers(const uint8_t *bytes, size_t at, size_t end, uint32_t count,
                              uint32_t *ends)
 {
@@ -324,8 +325,8 @@ uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
     return mcus;
 }
 
-/* Put it after the first segments, so that programs that look for JFIF at the usual position still
- * find it. */
+/* Returns where to put our segment: after the first segments, so that programs that look for JFIF
+ * at the usual position still find it. */
 static size_t segment_offset(const uint8_t *bytes, size_t len)
 {
     size_t at = 2;
@@ -372,7 +373,7 @@ static void cut_fini(struct cut *c)
         scratch_free(&c->parts[i]);
 }
 
-/* Add the parts to the list. Returns 1, or the result of pack_read(); -ENOMEM. */
+/* Add the parts to the list. Returns 1, or a result of pack_read() below 1. */
 static int cut_all(struct cut *c, const uint8_t *bytes, size_t len, struct plenum_error *err)
 {
     const struct pack_layout *l = &c->layout;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* pack.h - packed JPEGs: ordinary files of which only the part under a crop is entropy-decoded.
+/* pack.h - reads and writes packed JPEGs: ordinary files in which only the part under a crop has to
+ * be entropy-decoded.
  *
- * A packed file is a baseline JPEG with restart markers, whose intervals between two markers divide
- * the rows of MCUs evenly, and an APP9 segment with its checksum. docs/packed.md describes the
- * layout and the guarantees. */
+ * A packed file is a baseline JPEG with restart markers, whose restart intervals divide the rows of
+ * MCUs evenly, and an APP9 segment with the file's checksum. docs/packed.md describes the layout
+ * and the guarantees. */
 #ifndef LOADER_IMAGE_PACK_H
 #define LOADER_IMAGE_PACK_H
 
@@ -26,8 +27,8 @@ struct pack_layout {
     size_t segment, segment_end;    /* the APP9 segment */
     size_t size_at;                 /* height and width in the frame header, 2 bytes each */
     size_t data;                    /* offset of the first entropy-coded byte */
-    /* The end of each interval, including its marker; [across * down]. In the scratch memory that
-     * was passed to pack_read(), valid until that is used for something else. */
+    /* [across * down]: the end of each interval, including its marker. Borrowed from the scratch
+     * memory that was passed to pack_read(). */
     const uint32_t *ends;
 };
 
@@ -45,12 +46,12 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
 
 /** The result of image_pack() for a file. */
 enum pack_outcome {
-    PACK_BASELINE,        /* packed; it was a JPEG with one scan */
-    PACK_CONVERTED,       /* packed; it was progressive, or had several scans */
-    PACK_RESIZED,         /* packed; it was resized first */
-    PACK_RAW,             /* raw pixels, those of the file */
-    PACK_RAW_RESIZED,     /* raw pixels; it was resized first */
-    PACK_KEPT_PACKED,     /* kept unchanged: it is packed already */
+    PACK_BASELINE,        /* packed; the original was a JPEG with one scan */
+    PACK_CONVERTED,       /* packed; the original was progressive, or had several scans */
+    PACK_RESIZED,         /* packed; the image was resized first */
+    PACK_RAW,             /* raw pixels of the original size */
+    PACK_RAW_RESIZED,     /* raw pixels; the image was resized first */
+    PACK_KEPT_PACKED,     /* kept unchanged: it is already packed */
     PACK_KEPT_PNG,        /* ... it is not a JPEG */
     PACK_KEPT_CMYK,       /* ... it has four components */
     PACK_KEPT_ARITHMETIC, /* ... it is arithmetic coded */
@@ -62,7 +63,7 @@ enum pack_outcome {
 struct pack_result {
     enum pack_outcome outcome;
     uint8_t *bytes; /* the packed or raw file; malloc, for the caller to free. NULL: kept */
-    size_t len;     /* of `bytes` */
+    size_t len;     /* length of `bytes` */
     /* Packed, but an interval is a whole row of MCUs, because their number has no suitable
      * divisor. */
     bool whole_row;
@@ -71,9 +72,9 @@ struct pack_result {
 /**
  * Pack a file, if that is possible without changing a pixel of any crop.
  *
- * Everything is proved for each file: that it decodes completely without a warning, that the packed
- * one has the same coefficients, quantisation tables and pixels, and everything that pack_prove()
- * proves. A file with junk (struct image_info) is bad.
+ * For each file, this proves that it decodes completely without a warning, that the packed file has
+ * the same coefficients, quantisation tables and pixels, and what pack_prove() proves. A file with
+ * junk (struct image_info) is bad.
  *
  * Returns 0 or -ENOMEM. If a file is kept unchanged, `err` has the reason.
  */
@@ -81,10 +82,9 @@ int image_pack(struct image_decoder *decoder, const struct image_file *file,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
- * Like image_pack(), but files selected by `resize` are resized first, and only the orientation of
- * their metadata is kept. Other files are packed as by image_pack(), and so are all files if
- * `resize` is NULL. Also returns -ENOTSUP, with a message, if this build has no decoder for the
- * file.
+ * Like image_pack(), but resizes files that `resize` selects first; of their metadata, only the
+ * orientation is kept. Other files are packed as by image_pack(), and so are all files if `resize`
+ * is NULL. Also returns -ENOTSUP, with a message, if this build has no decoder for the file.
  */
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
                        const struct image_file *file, struct pack_result *ret,
@@ -105,7 +105,7 @@ int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resi
 
 /**
  * Prove that the intervals of a packed file can be decoded alone: parts that are spliced as for a
- * crop have the same coefficients as the whole file there. Each interval is in one of the parts.
+ * crop have the coefficients that the whole file has there. These parts cover all intervals.
  *
  * Returns 1 if they can; 0 if the file is not packed; -EBADMSG if they cannot, or if pack_read()
  * rejects the file; -ENOMEM.
@@ -121,16 +121,16 @@ const char *pack_outcome_name(enum pack_outcome outcome);
  * `bytes` of compressed data. It divides the row. */
 uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes);
 
-/** A baseline JPEG with restart markers that has the same coefficients and orientation as a
- * file. */
+/** The result of jpeg_transcode(): a baseline JPEG with restart markers, and with the original's
+ * coefficients and orientation. */
 struct jpeg_transcoded {
     uint8_t *bytes; /* malloc */
     size_t len;
     bool converted; /* it was progressive, or had several scans */
 };
 
-/** Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file is kept
- * unchanged. */
+/** Convert a JPEG. Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file
+ * is kept unchanged. */
 int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
                    struct jpeg_transcoded *ret, enum pack_outcome *outcome,
                    struct plenum_error *err);
@@ -142,8 +142,9 @@ struct jpeg_part {
     uint32_t left, top; /* position in MCUs */
 };
 
-/** Check that each part has the coefficients, quantisation tables and colours of the whole file
- * there, and decodes without a warning. Returns 0; -ENOMEM; or -EBADMSG with a message. */
+/** Check that each part has the whole file's coefficients at its position, and its quantisation
+ * tables and colours, and decodes without a warning. Returns 0; -ENOMEM; or -EBADMSG with a
+ * message. */
 int jpeg_compare_parts(const uint8_t *bytes, size_t len, const struct jpeg_part *parts,
                        size_t count, struct plenum_error *err);
 

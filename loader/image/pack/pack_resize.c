@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_resize.c - plenumctl pack resizes like a pipeline does: resize(HxW) with Lanczos.
+/* pack_resize.c - resizes images for plenumctl pack like a pipeline: resize(HxW) with Lanczos.
  *
  * docs/pixels.md defines the result in integer arithmetic, so every machine produces the same
- * pixels from a file. Only the encoder comes from libjpeg, and its accurate forward DCT and
- * quantisation tables use integers too. Huffman tables are not optimised here, because packing
- * rebuilds them. */
+ * pixels from a file. Only the encoder is libjpeg's, and its accurate forward DCT and quantisation
+ * tables also use integers. Huffman tables are not optimised here, because packing rebuilds
+ * them. */
 #include "config.h"
 
 #include "loader/image/pack/pack_resize.h"

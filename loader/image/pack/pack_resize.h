@@ -52,8 +52,8 @@ struct pack_target {
 };
 
 /**
- * Decode all of an image, resize it as stored, regardless of its EXIF, and encode it without any
- * metadata. An image whose pixels are all grey becomes a grey JPEG, any other one YCbCr.
+ * Decode all of an image, resize it as stored, regardless of its EXIF, and encode it without
+ * metadata. If all pixels are grey, it becomes a grey JPEG, otherwise a YCbCr one.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */
@@ -62,8 +62,8 @@ int pack_resize_encode(struct image_decoder *decoder, const struct image_file *f
                        struct plenum_error *err);
 
 /**
- * Like pack_resize_encode(), but creates a PPM of the pixels (docs/packed.md) with these sides,
- * which may be the image's own. It records how EXIF turns the image.
+ * Like pack_resize_encode(), but creates a PPM (docs/packed.md) with the target's sides, which may
+ * be the image's own. The PPM records the EXIF orientation.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */

@@ -11,7 +11,7 @@
  * marker after it is renumbered.
  *
  * Why a copy: libjpeg could read the pieces in place, but the copy costs 1 % of the decoding that
- * follows, and a stream in one piece is a file that other programs read, too. */
+ * follows, and a stream in one piece is a file that other programs can read. */
 #include "config.h"
 
 #include "loader/image/pack/splice.h"
@@ -38,7 +38,8 @@ bool splice_plan(const struct pack_layout *layout, const struct rect *region, st
                        .top = region->top / height,
                        .bottom = (bottom + height - 1) / height};
     uint64_t wanted = (uint64_t)(s.right - s.left) * (s.bottom - s.top);
-    uint64_t before = (uint64_t)layout->across * s.bottom; /* decoded from the top */
+    /* intervals that are decoded from the top */
+    uint64_t before = (uint64_t)layout->across * s.bottom;
 
     assert(s.left < s.right && s.right <= layout->across);
     assert(s.top < s.bottom && s.bottom <= layout->down);

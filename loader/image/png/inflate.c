@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* inflate.c - builds tables of codes, and decodes with them.
+/* inflate.c - decompresses zlib streams, with tables of codes.
  *
  * The next bits of the input are in a 64-bit word, with the first one lowest. A table has an entry
  * for each value of the next 11 bits (8 for distances), whose low bits are a code:
  *
  *     31..16  length, distance, or first entry of a table for longer codes; or one or two literals
  *     15..12  literals, the table for longer codes, the end of a block, or no code at all
- *     11..8   bits of the code; of a table for longer codes: that it takes; or how many literals
- *      7..0   bits that are used up: the code, or both, and the extra bits of a length or distance
+ *     11..8   bits of the code; or of the index of a table for longer codes; or number of literals
+ *      7..0   bits to consume: the code or codes, and the extra bits of a length or distance
  *
- * The input is read up to eight bytes plus a word beyond the end, where there may be anything.
- * Using such bytes is detected at the end of a block or of a run. */
+ * The input is read up to eight bytes plus a word beyond its end, where the bytes may have any
+ * values. The use of such bytes is detected at the end of a block or of a run. */
 #include "config.h"
 
 #include "loader/image/png/inflate.h"
@@ -88,7 +88,7 @@ static uint32_t take(struct inflate *s, uint32_t count)
     return r;
 }
 
-/* Returns whether nothing was consumed beyond the end. */
+/* Returns whether no bits were consumed beyond the end. */
 static bool is_inside(const struct inflate *s)
 {
     return s->in <= s->end || (size_t)(s->in - s->end) <= s->count / 8;
@@ -197,8 +197,8 @@ static bool make_table(const uint8_t *bits, uint32_t symbols, bool distance, uin
     return true;
 }
 
-/* If two literals fit into the looked-up bits, let one entry have both. This goes from the last
- * entry to the first: the second literal's entry has a lower index, and is not paired yet. */
+/* Give an entry two literals if both fit into the looked-up bits. This goes from the last entry to
+ * the first: the second literal's entry has a lower index, and is not paired yet. */
 static void pair_literals(uint32_t *table)
 {
     for (uint32_t i = 1 << INFLATE_LITERAL_BITS; i-- > 0;) {
@@ -463,8 +463,8 @@ static bool decode_codes(struct inflate *s, const uint8_t *first, uint8_t **ret,
 
 bool inflate_start(struct inflate *s, const uint8_t *in, size_t len, uint64_t total)
 {
-    /* It must be deflate, without a dictionary, with a valid checksum, and with a window that
-     * contains every match. */
+    /* The stream must be deflate, without a dictionary, with a valid checksum, and with a window
+     * that contains every match. */
     if (len < 2 || (in[0] & 15) != 8 || in[0] >> 4 > 7 || in[1] & 32 ||
         (in[0] << 8 | in[1]) % 31 != 0 ||
         (UINT64_C(256) << (in[0] >> 4)) < min_u64(total, INFLATE_WINDOW))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* inflate.h - decompresses a zlib stream (RFC 1950, 1951) up to a requested position.
  *
- * It accepts only streams that zlib accepts. It rejects some that zlib accepts, because no encoder
- * writes them; the caller then uses zlib. */
+ * It accepts only streams that zlib accepts, and rejects some of these that no encoder writes; the
+ * caller then uses zlib. */
 #ifndef LOADER_IMAGE_INFLATE_H
 #define LOADER_IMAGE_INFLATE_H
 
@@ -14,9 +14,9 @@ enum {
     INFLATE_WINDOW = 32768, /* farthest distance of a match */
     INFLATE_BEHIND_IN = 64, /* readable bytes after the input */
     INFLATE_BEHIND_OUT = 512,
-    /* Bits that are looked up at once, and table entries including those of longer codes: as many
-     * as any complete code of up to 15 bits needs, with 288 symbols and with 32 (zlib's
-     * examples/enough.c). */
+    /* The number of bits that are looked up at once, and of table entries, including those of
+     * longer codes: what any complete code of up to 15 bits needs at most, with 288 symbols and
+     * with 32 (zlib's examples/enough.c). */
     INFLATE_LITERAL_BITS = 11,
     INFLATE_DISTANCE_BITS = 8,
     INFLATE_LITERALS = 2342,
@@ -34,16 +34,17 @@ struct inflate {
     uint32_t literals[INFLATE_LITERALS], distances[INFLATE_DISTANCES];
 };
 
-/** Begin with [len] bytes; INFLATE_BEHIND_IN more must be readable, with any values. `total`: the
- * number of bytes that will be produced. Returns false if the stream is rejected. */
+/** Begin a stream of [len] bytes. INFLATE_BEHIND_IN bytes after it must be readable, and may have
+ * any values. `total`: the number of bytes that it will produce. Returns false if the stream is
+ * rejected. */
 bool inflate_start(struct inflate *s, const uint8_t *in, size_t len, uint64_t total);
 
 /**
  * Decompress until there are bytes up to `target`, or the stream ends.
  *
  * @param first  Start of the earlier output, at least its last INFLATE_WINDOW bytes.
- * @param out    Where to write more; advanced. The output may go beyond `target`, and up to
- *               INFLATE_BEHIND_OUT bytes after `target` may be written.
+ * @param out    Where to write the next bytes; this is advanced. The output may go beyond `target`,
+ *               and up to INFLATE_BEHIND_OUT bytes after `target` may be written.
  *
  * Returns false if the stream is rejected.
  */

@@ -4,10 +4,10 @@
  * Most PNGs are decoded by our own decoder (png_own.h), to the same pixels. If it gives up, libpng
  * decodes the file from its beginning, and the result of libpng counts.
  *
- * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped
- * like by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from
- * the top: all rows above the region are read, those below are not. An interlaced one is read in
- * seven passes, with all rows in memory.
+ * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped,
+ * as by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
+ * top: all rows above the region are read, those below are not. An interlaced PNG is read in seven
+ * passes, with all rows in memory.
  *
  * libpng's warnings are not failures: it warns about colour profiles and similar chunks, which
  * change no pixel. Its errors leave by longjmp(). */
@@ -113,7 +113,7 @@ static void png_reader_close(struct image_reader *reader)
     png_own_close(p->own);
 }
 
-/* Return the error after longjmp(). */
+/* Set and return the error after longjmp(). */
 static int failed(const struct png_reader *p, struct plenum_error *err)
 {
     if (p->no_memory)
@@ -249,8 +249,8 @@ static int library_seek(struct png_reader *p, const struct rect *region, struct 
     return 0;
 }
 
-/* The numbers are at the end of a row of pixels. Starting with the first, they become R and G of
- * the pixels: none is overwritten before it is read. */
+/* Turn numbers at the end of a row of pixels into R and G of the pixels, from the first one on, so
+ * that no number is overwritten before it is read. */
 static void spread_numbers(uint8_t *row, uint32_t width, uint32_t item)
 {
     const uint8_t *from = row + (size_t)(4 - item) * width;
@@ -313,7 +313,8 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     return p->owned ? 0 : library_open(p, ret, err);
 }
 
-/* Plenum's decoder has given up: libpng reads the rest of the region. */
+/* Change over to libpng, which reads the rest of the region, because Plenum's decoder has given
+ * up. */
 static int change_over(struct png_reader *p, struct plenum_error *err)
 {
     struct rect rest = {p->region.left, p->region.top + p->rows_done, p->region.width,

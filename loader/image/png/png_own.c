@@ -8,14 +8,14 @@
  *
  * Rows of 8-bit RGB and RGBA become pixels of the strip directly, without `line`.
  *
- * The window slides: it keeps the last 32 KiB for matches, and the bytes that have not become rows.
- * So an image of any size takes little memory, and nothing below the last needed row is inflated.
- * But when a row is complete, zlib continues to the next code that produces a byte, and reports a
- * fault there, so we do the same.
+ * The window slides: it keeps the last 32 KiB for matches, and the bytes that have not become rows
+ * yet. So an image of any size takes little memory, and nothing below the last needed row is
+ * inflated. But when a row is complete, zlib continues to the next code that produces a byte, and
+ * reports a fault there, so we do the same.
  *
- * libpng is the reference: we give up on everything for which it might report an error, or which it
- * treats by a rule of its own. Ancillary chunks except tRNS and eXIf are skipped even if damaged,
- * because libpng only warns about them. */
+ * libpng is the reference: we give up on everything for which it might report an error, or has a
+ * special rule. Ancillary chunks except tRNS and eXIf are skipped even if they are damaged, because
+ * libpng only warns about them. */
 #include "config.h"
 
 #include "loader/image/png/png_own.h"
@@ -43,7 +43,7 @@ enum {
     /* Larger data is left to libpng: all IDATs together, or one ancillary chunk. */
     DATA_MAX = 64 << 20,
     IGNORED_MAX = 1 << 20,
-    IDAT_ALWAYS = 8000000, /* libpng's limit of any chunk is at least this */
+    IDAT_ALWAYS = 8000000, /* libpng's limit for any chunk is at least this */
 };
 
 /* Colour types. */
@@ -136,7 +136,7 @@ static bool read_ihdr(struct png_own *o)
     o->height = get_be32(c.data + 4);
     o->depth = c.data[8];
     o->colour = c.data[9];
-    /* There is one compression and one family of filters, and the image is not interlaced. */
+    /* Accept only the one defined compression and family of filters, and no interlacing. */
     if (c.data[10] != 0 || c.data[11] != 0 || c.data[12] != 0 ||
         !depth_is_valid(o->depth, o->colour))
         return false;

@@ -11,16 +11,16 @@
 
 struct png_own;
 
-/** Free `*ret` with png_own_destroy(). Returns 0 or -ENOMEM. */
+/** Create a decoder. Free it with png_own_destroy(). Returns 0 or -ENOMEM. */
 int png_own_create(struct png_own **ret);
 /** NULL is ignored. */
 void png_own_destroy(struct png_own *o);
 
-/** `mask` as in struct image_reader; `bytes` are borrowed until png_own_close(). Returns -ENOTSUP
- * if it gives up, like all of these functions. */
+/** Read the header. `mask`: as in struct image_reader; `bytes` are borrowed until png_own_close().
+ * Returns -ENOTSUP if the decoder gives up, like all of these functions. */
 int png_own_open(struct png_own *o, const uint8_t *bytes, size_t len, uint32_t mask,
                  struct image_header *ret);
-/** Returns 0, -ENOTSUP or -ENOMEM. */
+/** Choose the region to read. Returns 0, -ENOTSUP or -ENOMEM. */
 int png_own_seek(struct png_own *o, const struct rect *region);
 int png_own_read(struct png_own *o, struct image_rows *ret);
 void png_own_close(struct png_own *o);

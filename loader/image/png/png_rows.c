@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* png_rows.c - the five filters of PNG.
+/* png_rows.c - undoes the five filters of PNG.
  *
- * Filters of whole pixels proceed from pixel to pixel, because each needs the one on its left. The
- * four bytes of a pixel are processed at once, in vectors that gcc and clang support on any
+ * Whole pixels are processed one after the other, because each needs the one on its left. The four
+ * bytes of a pixel are processed at once, in vectors that gcc and clang support on any
  * processor. */
 #include "config.h"
 
@@ -22,7 +22,7 @@ enum { NONE, SUB, UP, AVERAGE, PAETH };
 
 /* --- pixels --- */
 
-/* The four bytes of a pixel, widened; and four lanes that are ignored. */
+/* The four bytes of a pixel, widened to words, and four lanes that are ignored. */
 typedef int16_t wide __attribute__((vector_size(16)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
@@ -125,10 +125,10 @@ static inline uint32_t mean(uint32_t a, uint32_t b)
     return (a & b) + (((a ^ b) & 0xFEFEFEFE) >> 1);
 }
 
-/* Returns which of a (left), b (above) and c (above on the left) is nearest to a + b - c; of
- * several, the first. With n = 3c - a - b, it is the smaller one of a and b if n is not below the
- * larger one, the larger one if n is not above the smaller one, and otherwise c. This takes fewer
- * steps from one pixel to the next than comparing distances. */
+/* Returns which of a (left), b (above) and c (above on the left) is nearest to a + b - c; if
+ * several are, the first of these. With n = 3c - a - b, it is the smaller one of a and b if n is
+ * not below the larger one, the larger one if n is not above the smaller one, and otherwise c. This
+ * takes fewer steps from one pixel to the next than comparing distances. */
 static inline wide paeth(wide a, wide b, wide c)
 {
     wide n = (3 * c - b) - a, low = least(a, b), high = most(a, b);

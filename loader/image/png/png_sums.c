@@ -54,9 +54,9 @@ CLMUL static inline __m128i fold(__m128i x, __m128i by, __m128i there)
     return _mm_xor_si128(_mm_xor_si128(low, high), there);
 }
 
-/* Carry-less products: Gopal and others, "Fast CRC computation for generic polynomials using
- * PCLMULQDQ instruction", Intel, 2009. The constants are the paper's powers of x, for 64 bytes and
- * for 16. The sums are reduced to 16 bytes with the same CRC. */
+/* Compute the CRC with carry-less products: Gopal and others, "Fast CRC computation for generic
+ * polynomials using PCLMULQDQ instruction", Intel, 2009. The constants are the paper's powers of x,
+ * for 64 bytes and for 16. The sums are reduced to 16 bytes with the same CRC. */
 CLMUL static uint32_t crc_clmul(uint32_t state, const uint8_t *bytes, size_t len)
 {
     const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
@@ -85,7 +85,7 @@ uint32_t png_crc32(const uint8_t *bytes, size_t len)
     return png_crc32_portable(bytes, len);
 }
 #elif defined(__aarch64__)
-/* See common/data/crc32c.c. */
+/* Compute the CRC with Arm's instructions, as in common/data/crc32c.c. */
 static uint32_t crc_arm(uint32_t state, const uint8_t *bytes, size_t len)
 {
     for (; len >= 8; bytes += 8, len -= 8) {
@@ -118,7 +118,7 @@ uint32_t png_crc32(const uint8_t *bytes, size_t len)
 
 enum { LANES = 16, STEPS = 128, PRIME = 65521 };
 
-/* For LANES * steps bytes: compute their sum, and the sum of those sums. */
+/* Add LANES * steps bytes to the sums, and the sums to the sums of sums. */
 static void add_steps(uint32_t *sum, uint32_t *sums, const uint8_t *bytes, uint32_t steps)
 {
     uint32_t c[LANES] = {0}, d[LANES] = {0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* crop.c - torchvision's geometry in integers.
+/* crop.c - computes torchvision's geometry in integers.
  *
  * RandomResizedCrop draws an area (uniform) and an aspect ratio (uniform in its logarithm) until a
  * rectangle of that area and ratio fits into the image. The published code (torchvision,
- * transforms.RandomResizedCrop.get_params) does this in double with log() and exp(), whose last
- * bits differ between C libraries. Here it is done in fixed point:
+ * transforms.RandomResizedCrop.get_params) does this in double precision with log() and exp(),
+ * whose last bits differ between C libraries. Here it is done in fixed point:
  *
  *     ratio(u) = low * (high / low)^u,   u = 0.b1 b2 ... b32 in binary
  *              = low * product over the set bits k of (high / low)^(2^-k)
@@ -99,7 +99,7 @@ static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *h
     *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
 }
 
-/* If no try fits, use the largest centred rectangle whose ratio is allowed. */
+/* Returns the largest centred rectangle whose ratio is allowed, for the case that no try fits. */
 static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
 {
     struct rational low = p->shape.ratio_min, high = p->shape.ratio_max;
@@ -248,7 +248,7 @@ static void locate_padded(const struct pipeline *p, struct crop *ret)
 }
 
 /* Choose a position for `count` samples, drawn by `word`. If the image is too small even with
- * padding, the missing samples are padded, too, like by torchvision's RandomCrop with
+ * padding, the missing samples are also padded, as by torchvision's RandomCrop with
  * pad_if_needed. */
 static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint32_t count,
                                   uint32_t word)
@@ -273,7 +273,8 @@ static void locate_random(const struct pipeline *p, const struct image_draw *dra
     locate_padded(p, ret);
 }
 
-/* Like Pillow's ImageOps.pad(): the largest image of the same proportions that fits, centred. */
+/* Show the largest image of the same proportions that fits, centred, like Pillow's
+ * ImageOps.pad(). */
 static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t height,
                              struct crop *ret)
 {

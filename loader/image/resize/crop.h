@@ -14,18 +14,18 @@
 #include "loader/image/image.h"
 #include "loader/image/rect.h"
 
-/** One axis of a sample that shows more than the image: output i shows position first + i of the
- * image padded by `pad` samples at both ends, and then by `more`. */
+/** One axis of a sample that shows more than the image. The image is padded at both ends by `pad`
+ * samples, and then by `more`; output i shows position first + i of the result. */
 struct crop_axis {
     uint32_t size; /* size of the resized image */
     uint32_t pad, more, first;
 };
 
-/** How an image is processed: `box` is resized to width x height, of which only `window` is
- * computed. */
+/** How an image is processed: `box` is resized to width x height, but only `window` of the result
+ * is computed. */
 struct crop {
     struct rect box;        /* in the image, in its orientation after EXIF */
-    uint32_t width, height; /* of the whole resized box; only the window is computed */
+    uint32_t width, height; /* size of the whole resized box */
     /* In the resized box: the sample, or the part of it that is visible there. */
     struct rect window;
     bool padded; /* `across` and `down` describe the sample: the window and padding */
@@ -41,9 +41,9 @@ struct crop_tables {
     uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
 };
 
-/** Draw the sides of a rectangle that covers a part of `area` pixels, using the first two words of
- * a draw: `width` is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest pixel. Either
- * may be too large, or 0. */
+/** Draw the sides of a rectangle that covers a random part of `area` pixels, using the first two
+ * words of a draw: `width` is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest
+ * pixel. Either may be too large, or 0. */
 void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
                      const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
                      uint64_t *height);
@@ -83,8 +83,8 @@ static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis
 void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
                  uint32_t count, int32_t *ret);
 
-/** Find the longest run begin ... end - 1 of positions that differ by `step` (1 or -1) from one to
- * the next; empty if all are padding. */
+/** Find the longest run begin ... end - 1 in which each position differs by `step` (1 or -1) from
+ * the previous one. It is empty if all are padding. */
 void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint32_t *begin,
                       uint32_t *end);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* filter.c - Pillow's BICUBIC (a = -1/2) and LANCZOS (3 lobes), in integers.
+/* filter.c - computes Pillow's BICUBIC (a = -1/2) and LANCZOS (3 lobes) in integers.
  *
  * R. Keys: "Cubic convolution interpolation for digital image processing", IEEE ASSP 29 (1981);
  * C. Duchon: "Lanczos filtering in one and two dimensions", J. Appl. Meteorology 18 (1979). */
@@ -31,7 +31,7 @@ bool filter_has_negative(enum pipeline_filter filter)
     return filter == PIPELINE_BICUBIC || filter == PIPELINE_LANCZOS;
 }
 
-/* (3 t^3 - 5 t^2 + 2) / 2 up to 1, (-t^3 + 5 t^2 - 8 t + 4) / 2 up to 2. */
+/* Returns (3 t^3 - 5 t^2 + 2) / 2 for t up to 1, (-t^3 + 5 t^2 - 8 t + 4) / 2 for t up to 2. */
 static int64_t cubic(int64_t t)
 {
     if (t < ONE)
@@ -54,7 +54,7 @@ static int64_t sinc(int64_t t)
     return negative ? -sum : sum;
 }
 
-/* sinc(t) sinc(t / 3). */
+/* Returns sinc(t) sinc(t / 3). */
 static int64_t lanczos(int64_t t)
 {
     if (t < 3) /* one third of it is 0 here; the weight is 1 to the last bit */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* filter.h - the weights of the filters that resize, in integers (docs/pixels.md, 5). */
+/* filter.h - computes the weights of the resize filters, in integers (docs/pixels.md, 5). */
 #ifndef LOADER_IMAGE_FILTER_H
 #define LOADER_IMAGE_FILTER_H
 
@@ -11,8 +11,8 @@
 /** Fraction bits of a distance and of a weight. */
 enum { FILTER_BITS = 18 };
 
-/** Returns how far a filter reaches, in samples of the source or of the output, whichever are
- * wider; 0: it uses only the nearest sample. */
+/** Returns a filter's support, in samples of the source or of the output, whichever are wider; 0:
+ * it uses only the nearest sample. */
 uint32_t filter_support(enum pipeline_filter filter);
 
 /** Returns whether some weights are below 0, so that a sum may leave 0 ... 255. */
@@ -24,7 +24,7 @@ bool filter_has_negative(enum pipeline_filter filter);
  */
 int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 
-/** The source samples under one output, in some unit of distance. */
+/** The source samples under one output. The unit of distance is arbitrary. */
 struct filter_window {
     int64_t first;  /* signed distance of the first one from the output's centre */
     int64_t apart;  /* distance between samples */

@@ -2,7 +2,7 @@
 /* pad.c - copies the visible part of an image to its position in the sample, and pads it.
  *
  * A row of the sample is a run of a row of the image, with padding before and after it: the run is
- * copied, the padding taken from a table. */
+ * copied, and the padding is taken from a table. */
 #include "config.h"
 
 #include "loader/image/resize/pad.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pad.h - a sample that shows more than the image: padding around it (docs/pixels.md, 3.5). */
+/* pad.h - adds padding to a sample that shows more than the image (docs/pixels.md, 3.5). */
 #ifndef LOADER_IMAGE_PAD_H
 #define LOADER_IMAGE_PAD_H
 
@@ -19,7 +19,7 @@ void pad_fini(struct pad *pad);
 /** Returns room for crop->window's pixels, mirrored if crop->mirror is set. NULL: out of memory. */
 uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop);
 
-/** Build the whole sample from them: planes[3][height][width]. */
+/** Build the whole sample, planes[3][height][width], from the window's pixels. */
 void pad_finish(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop,
                 uint8_t *planes);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* resize.c - an antialiased filter, defined in integers.
+/* resize.c - resizes with an antialiased filter, defined in integers.
  *
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
  * Each axis has a table: for each output, where its source samples begin, their number, and their
  * coefficients at 2^14. Mirroring costs nothing: the table across is written backwards. The table
- * down is in pairs of rows, with a coefficient of 0 where an output begins or ends in the middle of
- * one. The loops that multiply, add and store are in resize_*.c; this file builds the tables and
- * stores the rows.
+ * down counts pairs of rows, with a coefficient of 0 where an output begins or ends in the middle
+ * of a pair. The loops that multiply, add and store are in resize_*.c; this file builds the tables
+ * and stores the rows.
  *
  * Not here: which part of an image is resized (crop.c), and where rows come from (image.c). */
 #include "config.h"
@@ -54,7 +54,7 @@ struct resize {
     const struct resize_kernels *chosen;
 
     /* For the current sample. */
-    const struct resize_kernels *kernels; /* the chosen ones, or the portable ones */
+    const struct resize_kernels *kernels; /* the chosen loops, or the portable ones */
     struct axis_table across, down;
     struct resize_store store;
     uint8_t *dst;
@@ -74,8 +74,8 @@ struct resize {
     struct scratch wide;     /* [2] rows of a pair, with the fourth byte that `kernels` need */
 };
 
-/* Computes floor(at / unit) while `at` grows by a constant step, without a division for each
- * step. */
+/* The state of computing floor(at / unit) while `at` grows by a constant step, without a division
+ * for each step. */
 struct resize_walk {
     int64_t whole, rest; /* at = whole * unit + rest, 0 <= rest < unit */
     int64_t step_whole, step_rest, unit;
@@ -232,7 +232,7 @@ static bool same_request(const struct axis_request *a, const struct axis_request
            a->pixel == b->pixel;
 }
 
-/* Returns 0, 1 if the table is already there, or -ENOMEM. */
+/* Build the table of an axis. Returns 0, 1 if the table already exists, or -ENOMEM. */
 static int fill_table(struct axis_table *t, const struct axis_request *q)
 {
     int64_t n = q->n, m = q->m, unit = 2 * (n > m ? n : m);
@@ -289,7 +289,7 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     return 0;
 }
 
-/* All pairs of an output have arrived: compute and store its row. */
+/* Compute and store the row of an output, all of whose pairs have arrived. */
 static void finish_row(struct resize *r)
 {
     const struct resize_axis *down = &r->down.axis;
@@ -460,8 +460,8 @@ int resize_begin(struct resize *r, const struct crop *crop, uint32_t pixel,
     return 0;
 }
 
-/* Rows that are still in a file were not written just now, unlike those of a decoder: prefetch
- * those that are needed soon. */
+/* Prefetch rows that are needed soon. Unlike those that a decoder has just written, rows of a
+ * mapped or read file may not be in the cache. */
 static void fetch_pair(const uint8_t *row, size_t pitch, size_t row_bytes)
 {
     for (size_t i = 0; i < row_bytes + 63; i += 64) {

@@ -9,7 +9,7 @@
  *   of two neighbouring source pixels into words r0 r1 g0 g1 b0 b1 x0 x1, and the table has their
  *   coefficients c0 c1 four times.
  *   Pixels of three bytes are loaded in place by the same loads, with a different shuffle: sixteen
- *   bytes hold four of them, too. Bytes loaded after the last one are ignored.
+ *   bytes hold four of these pixels, too. Bytes loaded after the last one are ignored.
  * - down: the two rows of a pair are built together, and each 32 bits of the pair hold the sample
  *   of the first row in the low word and that of the second in the high one.
  *
@@ -41,7 +41,7 @@ enum { TAPS_MAX = 64, GROUP = 8 };
 struct avx2_table {
     uint32_t outputs;   /* a multiple of GROUP; those beyond the width are ignored */
     uint32_t tap_pairs; /* per output: 1, or an even number */
-    uint32_t *offset;   /* [outputs] in bytes: of x, of x + 4, of x + 1, of x + 5 ... */
+    uint32_t *offset;   /* [outputs] in bytes: that of x, of x + 4, of x + 1, of x + 5 ... */
     __m256i *coef;      /* [outputs / 2][tap_pairs] */
 };
 
@@ -112,7 +112,7 @@ AVX2 static void prepare(const struct resize_axis *axis, void *memory)
         const int16_t *coef = axis->coef + (size_t)from * axis->stride;
         int16_t padded[TAPS_MAX] = {0};
 
-        /* Never load beyond the end of a row: begin earlier, with coefficients of 0. */
+        /* So that loads stay within the row, begin earlier, with coefficients of 0. */
         for (uint32_t k = 0; k < axis->taps[from]; k++)
             padded[lead + k] = coef[k];
         t->offset[i] = (first - lead) * axis->pixel;
@@ -127,7 +127,7 @@ AVX2_INLINE __m256i load_halves(const uint8_t *low, const uint8_t *high)
     return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
 }
 
-/* Two pixels of 8 bytes, each twice in its half. */
+/* Load two groups of 8 bytes, each twice into its half. */
 AVX2_INLINE __m256i load_quarters(const uint8_t *low, const uint8_t *high)
 {
     long long a, b;
@@ -137,7 +137,8 @@ AVX2_INLINE __m256i load_quarters(const uint8_t *low, const uint8_t *high)
     return _mm256_blend_epi32(_mm256_set1_epi64x(a), _mm256_set1_epi64x(b), 0xF0);
 }
 
-/* In each half: words of pixel 0 and pixel 1, or of pixel 2 and pixel 3, channel by channel. */
+/* Returns, in each half, the words of pixels 0 and 1 (here) or of pixels 2 and 3, channel by
+ * channel. */
 AVX2_INLINE __m256i words_01(__m256i pixels)
 {
     return _mm256_shuffle_epi8(pixels, _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3,

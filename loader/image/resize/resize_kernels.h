@@ -20,7 +20,7 @@ struct resize_axis {
     uint32_t begin, end; /* source samples with any weight; first[] counts from `begin` */
     uint32_t *first;     /* [count] */
     uint32_t *taps;      /* [count], 1 ... stride */
-    int16_t *coef;       /* [count][stride], of which taps[i] are set; their sum is 2^14 */
+    int16_t *coef;       /* [count][stride], taps[i] of these are set, and sum up to 2^14 */
     bool negative;       /* some coefficients are below 0, so sums must be clamped to 0 ... 255 */
     uint32_t pixel;      /* bytes of a source pixel: 4, or 3 if the set supports that */
 };
@@ -51,7 +51,7 @@ struct resize_kernels {
     bool (*usable)(void); /* on this processor */
     /** Returns whether the set can process this sample. If not, the portable set does. */
     bool (*suits)(const struct resize_axis *across, const struct resize_axis *down);
-    /** Bytes of the set's own form of the table across, and bytes of a pair. */
+    /** Return the size in bytes of the set's own form of the horizontal table, and of a pair. */
     size_t (*table_bytes)(const struct resize_axis *across);
     size_t (*pair_bytes)(uint32_t width);
     void (*prepare)(const struct resize_axis *across, void *table);

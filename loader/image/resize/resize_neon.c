@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* resize_neon.c - the resize loops for 64-bit Arm processors, all of which have NEON.
  *
- * A pair is two rows of [outputs][4] words, one after the other: whole levels, which `down` need
- * not widen. A lane is a channel, both across and down, and a coefficient is multiplied by one lane
- * of a register of four: only the bytes to be stored must be reordered.
+ * A pair is two rows of [outputs][4] words, one after the other. The words are whole levels, so
+ * `down` need not widen them. A lane is a channel, both across and down, and a coefficient is
+ * multiplied by one lane of a register of four: only the bytes to be stored must be reordered.
  *
  * Up to 64 taps the triangle has no negative coefficient (resize_avx2.c explains why): sums stay
  * within 0 ... 255 * 2^14, and nothing must be clamped. Other filters clamp in both passes. */
@@ -83,7 +83,7 @@ static void prepare(const struct resize_axis *axis, void *memory)
         uint32_t first = axis->first[i], latest = width - t->taps;
         uint32_t lead = first > latest ? first - latest : 0;
 
-        /* Never load beyond the end of a row: begin earlier, with coefficients of 0. */
+        /* So that loads stay within the row, begin earlier, with coefficients of 0. */
         memcpy(t->coef + (size_t)i * t->taps + lead, axis->coef + (size_t)i * axis->stride,
                axis->taps[i] * sizeof(int16_t));
         t->offset[i] = (first - lead) * 4;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* unscaled.c - copies pixels that are not resized to their position in the sample.
  *
- * Which column of the image each column of the sample shows is the same for all rows, so it is
- * computed once and used for each row. An output row is written when the row that it shows is
- * pushed, and rows of padding together with the first one. */
+ * The column of the image that each column of the sample shows does not depend on the row, so it is
+ * computed once. An output row is written when the row that it shows is pushed, and rows of padding
+ * together with the first one. */
 #include "config.h"
 
 #include "loader/image/resize/unscaled.h"
@@ -203,7 +203,7 @@ static void write_row(struct unscaled *u, const uint8_t *row, uint32_t y)
     if (u->run_begin > 0)
         store_pixels(u, row, 0, u->run_begin, out);
     if (u->run_begin == u->run_end) {
-        /* There is only padding. */
+        /* The row is only padding. */
     } else if (u->pixel == 3 && !u->fourth && !u->back) {
         copy_run(u, row, out);
     } else {

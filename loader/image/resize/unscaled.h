@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unscaled.h - produces a sample without resizing: crops, pads, mirrors and stores the pixels of
- * the image.
+/* unscaled.h - produces a sample whose pixels need no resizing: crops, pads, mirrors and stores
+ * them.
  *
  * The resize would give the same bytes: if a side keeps its length, all weight of an output is on
  * the one sample at its centre. But building its tables takes longer than processing all pixels of
@@ -26,9 +26,9 @@ struct unscaled {
     /* For the current sample. */
     uint32_t width, height;
     uint32_t run_begin, run_end; /* columns[run_begin ... run_end - 1] are neighbours */
-    bool back;                   /* from right to left */
+    bool back;                   /* neighbours run from right to left */
     uint32_t pixel;              /* bytes of a pixel in the pushed rows */
-    uint32_t rows_in, rows_out;  /* number of rows pushed; of rows written */
+    uint32_t rows_in, rows_out;  /* number of rows pushed, and of rows written */
     uint32_t fill;               /* R, G, B and a fourth byte of the padding, lowest byte first */
     bool planes, fourth;
     uint8_t flip, zero;
@@ -37,8 +37,8 @@ struct unscaled {
 
 void unscaled_fini(struct unscaled *unscaled);
 
-/** For samples with more pixels than this, the resize writes planes faster, even including its
- * tables. */
+/** For samples with more pixels than this, the resize writes planes faster, even if it has to build
+ * its tables. */
 enum { UNSCALED_PLANES_MAX = 96 * 96 };
 
 /** Returns whether this crop uses the pixels unchanged, and copying them is worthwhile. */
@@ -64,7 +64,7 @@ static inline struct rect unscaled_region(const struct crop *crop)
 /**
  * Prepare for one sample, with its padding. Then push all rows of its unscaled_region().
  *
- * @param pixel   As for resize_begin(): RESIZE_BEHIND bytes after the end of a row may be read.
+ * @param pixel   As for resize_begin(). RESIZE_BEHIND bytes after the end of a row may be read.
  * @param dst     The sample's pixels as `store` says; unscaled_push() writes each byte once.
  *
  * Returns 0 or -ENOMEM.

@@ -111,7 +111,7 @@ Test(address, a_port_alone_means_this_host)
     cr_expect(eq(str, a.text, "tcp:127.0.0.1:0"));
     fd = address_listen(&a, 0, &err);
     cr_assert(ge(int, fd, 0), "%s", err.text);
-    (void)address_of_socket(fd, false, text, sizeof(text));
+    (void)address_of_socket(fd, text, sizeof(text));
     cr_assert(eq(int, address_parse(text, &b, &err), 0), "%s", err.text);
     peer = address_connect(&b, 3);
     cr_expect(ge(int, peer, 0));

@@ -169,17 +169,18 @@ Test(util, units_are_written_as_they_are_read)
     uint64_t back;
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++) {
-        cr_expect(eq(str, format_duration(times[i].ns, true, text, sizeof(text)),
-                     (char *)times[i].with_days));
-        cr_expect(eq(str, format_duration(times[i].ns, false, text, sizeof(text)),
-                     (char *)times[i].without));
+        cr_expect(
+            eq(str, format_duration(times[i].ns, text, sizeof(text)), (char *)times[i].with_days));
+        cr_expect(eq(str, format_hours(times[i].ns, text, sizeof(text)), (char *)times[i].without));
     }
     for (uint64_t i = 0; i < 20000; i++) {
         uint64_t ns = (i * i % 9973) * factors[i % 5] * NS_PER_MS;
         uint64_t bytes = (i * i % 9973) << (i % 45);
 
-        cr_assert(
-            eq(int, parse_duration(format_duration(ns, i & 1, text, sizeof(text)), &back), 0));
+        cr_assert(eq(
+            int,
+            parse_duration((i & 1 ? format_duration : format_hours)(ns, text, sizeof(text)), &back),
+            0));
         cr_assert(eq(u64, back, ns), "%s", text);
         cr_assert(eq(int, parse_bytes(format_exact_bytes(bytes, text, sizeof(text)), &back), 0));
         cr_assert(eq(u64, back, bytes), "%s", text);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A cache of samples on the disk changes no stream, whatever happens to its files, and saves requests."""
 
+import email.utils
 import glob
+import importlib.util
 import json
 import os
 import resource
@@ -9,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import unittest
 import urllib.request
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
@@ -23,6 +27,18 @@ from test_stores import CTL, SEED, run  # noqa: E402
 NAME = "tar:s3://data/sets/train-{000..002}.tar"
 SAMPLES = 120
 
+# Prints the number of samples of an epoch whose note is the name of their image.
+READ_NOTES = """
+import os, sys, pyplenum
+count = 0
+options = {"loader": sys.argv[2], "micro_batch": 8, "epochs": 1, "fields": ["note:note:bytes"]}
+with pyplenum.Stream(sys.argv[1], "rrc(32)", **options) as s:
+    for batch in s:
+        for name, note in zip(s.names(batch.samples), batch["note"]):
+            count += os.path.basename(name).encode() == note
+print(count)
+"""
+
 
 class Caches(test_stores.Stores):
     def setUp(self):
@@ -34,11 +50,11 @@ class Caches(test_stores.Stores):
     def local_hash(self, *options):
         return self.ctl_hash(f"tar:{self.shards}", os.environ, *options)
 
-    def start(self, size, *options, **more):
+    def start(self, size, *options, where="--cache-size", **more):
         """Start a loader with a cache; it ends with the test, or with stop()."""
         with open(self.log, "a", encoding="utf-8") as log:
             self.loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", f"unix:{self.socket}", "--root",
-                                            "s3://data/sets", "--cache-size", size, *options], env=self.env, stderr=log,
+                                            "s3://data/sets", where, size, *options], env=self.env, stderr=log,
                                            **more)
         self.addCleanup(self.stop)
         while not os.path.exists(self.socket):
@@ -94,6 +110,13 @@ class Caches(test_stores.Stores):
             self.stop()
             shutil.rmtree(os.path.join(self.cache, "samples-%u" % os.geteuid()), ignore_errors=True)
 
+    def test_forgotten_unit(self):
+        """a size in which not even one block fits is reported"""
+        self.start("200")
+        self.assertIn(self.local, self.feed())
+        self.assertIsNone(self.counts())
+        self.assertIn("samples are not cached: a cache of 200 bytes is too small for one", self.read_log())
+
     def test_hits(self):
         """what was read once is not fetched again, not even after the loader was killed"""
         self.start("1G")
@@ -110,6 +133,43 @@ class Caches(test_stores.Stores):
         self.assertIn(self.epochs, self.feed("--epochs", "3"))
         self.assertEqual(self.fetched(), before)
         self.assertEqual(self.counts()["misses"], 0)
+
+    def test_memory(self):
+        """a cache in memory has the same hits, leaves no files, and counts towards the budget"""
+        for size in ("100K", "1G"):
+            self.start(size, "--memory-budget", "3G", where="--cache-memory")
+            self.assertIn(self.epochs, self.feed("--epochs", "3"), size)
+            counts = self.wait_written()
+            self.assertTrue(counts["in_memory"])
+            self.assertLessEqual(counts["bytes"], counts["limit_bytes"])
+            self.assertEqual(counts["hits"] + counts["misses"], 3 * SAMPLES)
+            self.assertEqual(self.files(), [])
+            self.assertIn("in memory", run(CTL, "cache", f"unix:{self.socket}", env=self.env).stdout)
+            if size == "1G":
+                before = self.fetched()
+                self.assertIn(self.epochs, self.feed("--epochs", "3"))
+                self.assertEqual(self.fetched(), before)
+            self.stop()
+        budget = ("--memory-budget", "1100M", "--threads", "1", "--io-threads", "1", "--fetch-memory", "1M")
+        self.start("1M", *budget, where="--cache-memory")
+        self.assertIn(self.local, self.feed())
+        self.stop()
+        self.start("1099M", *budget, where="--cache-memory")
+        self.assertRegex(self.feed(), r"would exceed the .* that this loader may use, of which .* is taken "
+                         r"\(--memory-budget\)")
+
+    def test_restart(self):
+        """a new loader knows which samples a full cache has, and keeps those that a stream needs"""
+        self.start("200K")
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        kept = self.wait_written()["samples"]
+        self.assertLess(kept, SAMPLES)
+        self.stop(signal.SIGKILL)
+        self.start("200K")
+        self.assertEqual(self.counts()["samples"], kept)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        counts = self.counts()
+        self.assertEqual((counts["hits"], counts["evicted"]), (3 * kept, 0))
 
     def test_formats(self):
         """fields of archives, TFRecords and Parquet files are cached, too"""
@@ -132,6 +192,103 @@ class Caches(test_stores.Stores):
             self.assertIn(local, self.feed("--epochs", "2", name=f"{form}:s3://data/sets/{where}"), name)
             self.assertEqual(self.counts()["misses"], misses, name)
 
+    def put_list(self):
+        """Put a list of images with another file per image into the store: returns the hash of the same on the disk."""
+        made = os.path.join(self.cache, "made")
+        shutil.copytree(self.images, made)
+        folders = sorted(c for c in os.listdir(made) if os.path.isdir(os.path.join(made, c)))
+        with open(os.path.join(made, "train.csv"), "w", encoding="utf-8") as rows:
+            rows.write("path,label,note\n")
+            for label, folder in enumerate(folders):
+                for name in sorted(os.listdir(os.path.join(made, folder))):
+                    with open(os.path.join(made, folder, name + ".note"), "wb") as note:
+                        note.write(name.encode())
+                    rows.write(f"{folder}/{name},{label},{folder}/{name}.note\n")
+        self.store.put_folder("/data/sets/list", made)
+        return self.ctl_hash(f"list:{made}/train.csv", os.environ, "--epochs", "2")
+
+    def objects_fetched(self):
+        with self.store.lock:
+            return sum(1 for _, path, where in self.store.log
+                       if path.endswith((".jpg", ".note")) and where != "bytes=0-0")
+
+    def feed_list(self, where="s3://data/sets/list"):
+        return self.feed("--epochs", "2", name=f"list:{where}/train.csv")
+
+    def test_lists(self):
+        """images of a list are cached"""
+        local = self.put_list()
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.wait_written()
+        before = self.objects_fetched()
+        self.assertIn(local, self.feed_list())
+        self.stop(signal.SIGKILL)
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.assertEqual(self.objects_fetched(), before)
+        counts = self.counts()
+        self.assertEqual((counts["misses"], counts["hits"]), (0, 2 * SAMPLES))
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "no numpy")
+    def test_list_fields(self):
+        """files that a list names in other columns are cached, too"""
+        self.put_list()
+        self.start("1G")
+        fetched = []
+        for _ in range(2):
+            got = run(sys.executable, "-c", READ_NOTES, "list:s3://data/sets/list/train.csv", f"unix:{self.socket}",
+                      env=dict(os.environ, PLENUM_CACHE_DIR=self.cache, PYTHONPATH=os.path.join(SOURCE, "python")))
+            self.assertEqual((got.returncode, got.stdout.strip()), (0, str(SAMPLES)), got.stderr)
+            self.wait_written()
+            fetched.append(self.objects_fetched())
+        self.assertEqual(self.counts()["samples"], 2 * SAMPLES)
+        self.assertEqual(fetched[0], fetched[1])
+
+    def test_list_versions(self):
+        """another list with another version of an image does not get the old one from the cache"""
+        self.put_list()
+        self.start("1G")
+        self.assertRegex(self.feed_list(), "[0-9a-f]{16}")
+        self.wait_written()
+        name = next(n for n in self.store.objects if n.startswith("/data/sets/list") and n.endswith(".jpg"))
+        other = next(n for n in self.store.objects if n.endswith(".jpg") and n != name)
+        self.store.put(name, self.store.objects[other])
+        self.store.put("/data/sets/list/train.csv", self.store.objects["/data/sets/list/train.csv"] + b"\n")
+        made = os.path.join(self.cache, "made", os.path.relpath(name, "/data/sets/list"))
+        with open(made, "wb") as image:
+            image.write(self.store.objects[other])
+        local = self.ctl_hash(f"list:{self.cache}/made/train.csv", os.environ, "--epochs", "2")
+        before = self.counts()["misses"]
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if it is written in time for the second epoch
+
+    def test_racy(self):
+        """without ETags, objects that have only just changed are not cached: another change may look the same"""
+        when = email.utils.formatdate(time.time() + 1e6, usegmt=True)
+
+        def no_etag(request, path):
+            if "list-type" in request.path:
+                return False
+            self.store.check(request)
+            status, body, headers = self.store.get(path, request.headers.get("Range"))
+            del headers["ETag"]
+            headers["Last-Modified"] = when
+            request.send(status, body, headers)
+            return True
+
+        local = self.put_list()
+        self.store.fault, self.store.may_list = no_etag, False
+        self.start("1G")
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.local, self.feed())
+        self.assertEqual(self.counts()["misses"], 0)  # of the cache, which was not asked
+        when = email.utils.formatdate(time.time() - 100, usegmt=True)
+        self.assertIn(local, self.feed_list())
+        self.assertIn(self.local, self.feed())
+        counts = self.counts()
+        self.assertEqual(counts["hits"] + counts["misses"], (2 + 1) * SAMPLES)
+
     def test_damaged(self):
         """damaged records are fetched again, and damaged rows and files are dropped"""
         self.start("1G")
@@ -150,7 +307,7 @@ class Caches(test_stores.Stores):
         self.stop(signal.SIGKILL)
         with open(file, "r+b") as f:
             for row in range(0, SAMPLES, 3):
-                f.seek(4096 + row * 40 + row % 40)
+                f.seek(4096 + row * 48 + row % 48)
                 byte = f.read(1)[0]
                 f.seek(-1, os.SEEK_CUR)
                 f.write(bytes([byte ^ 255]))

@@ -110,6 +110,27 @@ Test(course, the_next_use_is_the_one_that_going_through_all_positions_finds)
     }
 }
 
+Test(course, the_next_use_of_a_sample_with_many_repetitions_is_found_in_short_time, .timeout = 60)
+{
+    struct course_order o = {.order = {.n = 3, .shuffle = ORDER_GLOBAL, .repeat = 1 << 30}};
+    struct course_stream stream = {.offset = 0, .local = 1};
+    struct order_place begin = {0, 0}, end = {0, 0};
+    struct course c;
+
+    o.steps = (struct order_steps){
+        .n = order_positions(&o.order), .per_step = 1 << 31, .last = ORDER_DROP};
+    course_init(&c, &o, 1);
+    course_add(&c, &stream);
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint32_t sample = order_sample(&o.order, 0, i << 21);
+
+        end.position = i << 21;
+        course_advance(&stream, begin, end, 1000 + i);
+        cr_assert(ge(u64, course_next(&c, sample), end.position));
+        cr_assert(le(u64, course_next(&c, sample), end.position + (1 << 30)));
+    }
+}
+
 /* ---- which sample goes ---- */
 
 struct simulation {
@@ -121,10 +142,12 @@ struct simulation {
     bool kept[SAMPLES];
 };
 
+/* A sample of set 0. */
 static struct keep_bytes bytes_of(uint32_t sample)
 {
     return (struct keep_bytes){.key = {{sample * UINT64_C(0x9E3779B97F4A7C15), sample}},
-                               .len = KEEP_BLOCK};
+                               .len = KEEP_BLOCK,
+                               .sample = {.number = sample}};
 }
 
 /* The epoch, or the position, that a stream of its own gives a sample; the larger goes first. */
@@ -138,20 +161,19 @@ static uint64_t rank_of(const struct simulation *s, uint32_t sample, bool whole_
 static void use(struct simulation *s, uint32_t sample)
 {
     struct keep_bytes bytes = bytes_of(sample);
-    struct keep_sample which = {.set = 0, .number = sample};
     uint32_t entry = keep_find(s->keep, &bytes.key), gone = KEEP_NONE;
     uint64_t farthest = 0;
 
     cr_assert(eq(int, entry != KEEP_NONE, s->kept[sample]));
     if (entry != KEEP_NONE) {
-        keep_use(s->keep, entry, &which, s->now_ns);
+        keep_use(s->keep, entry, &bytes.sample, s->now_ns);
         return;
     }
     for (uint32_t i = 0; i < SAMPLES; i++)
         if (s->kept[i])
             farthest = max_u64(farthest, rank_of(s, i, true));
     evicted = &gone;
-    entry = keep_admit(s->keep, &bytes, &which, s->now_ns, note_evicted, NULL);
+    entry = keep_admit(s->keep, &bytes, s->now_ns, note_evicted, NULL);
     if (entry == KEEP_NONE) {
         cr_assert(ge(u64, rank_of(s, sample, true), farthest), "it would be used before others");
         return;
@@ -202,18 +224,17 @@ Test(keep, one_stream_writes_nothing_after_its_first_epoch)
     evicted = &gone;
     for (uint32_t i = 0; i < SAMPLES * EPOCHS; i++) {
         struct order_place here = {i / SAMPLES, i % SAMPLES};
-        struct keep_sample which = {
-            .number = order_sample(&order.order, (uint32_t)here.epoch, (uint32_t)here.position)};
-        struct keep_bytes bytes = bytes_of(which.number);
+        struct keep_bytes bytes =
+            bytes_of(order_sample(&order.order, (uint32_t)here.epoch, (uint32_t)here.position));
         uint32_t entry = keep_find(keep, &bytes.key);
 
         course_advance(stream, here, (struct order_place){here.epoch, here.position + 1}, i);
         if (entry != KEEP_NONE) {
             hits++;
-            keep_use(keep, entry, &which, i);
+            keep_use(keep, entry, &bytes.sample, i);
             continue;
         }
-        entry = keep_admit(keep, &bytes, &which, i, note_evicted, NULL);
+        entry = keep_admit(keep, &bytes, i, note_evicted, NULL);
         cr_assert(eq(int, entry != KEEP_NONE, i < 20));
         if (entry != KEEP_NONE)
             keep_settle(keep, entry, 0, i);
@@ -225,12 +246,11 @@ Test(keep, one_stream_writes_nothing_after_its_first_epoch)
 }
 
 /* Fill `keep` with the samples [0, count). */
-static void fill(struct keep *keep, uint32_t count, uint32_t set)
+static void fill(struct keep *keep, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct keep_bytes bytes = bytes_of(i);
-        struct keep_sample which = {.set = set, .number = i};
-        uint32_t entry = keep_admit(keep, &bytes, &which, 1, note_evicted, NULL);
+        uint32_t entry = keep_admit(keep, &bytes, 1, note_evicted, NULL);
 
         cr_assert(ne(u32, entry, KEEP_NONE));
         keep_settle(keep, entry, 0, 1);
@@ -243,16 +263,17 @@ Test(keep, samples_without_a_known_use_stay_while_there_is_room_and_go_first)
     struct course_order order = {
         .set = 1, .order = {.seed = 3, .n = SAMPLES}, .steps = {.n = SAMPLES, .per_step = 1}};
     struct course_stream *stream;
-    struct keep_bytes bytes = bytes_of(50);
-    struct keep_sample unknown = {.set = KEEP_NONE}, known = {.set = 1, .number = 50};
+    struct keep_bytes unknown = bytes_of(50), known = bytes_of(50);
     struct keep_counts counts;
     uint32_t gone = KEEP_NONE;
 
     evicted = &gone;
-    fill(keep, 10, 0);
-    cr_assert(eq(u32, keep_admit(keep, &bytes, &unknown, 1, note_evicted, NULL), KEEP_NONE));
+    unknown.sample.set = KEEP_NO_SET;
+    known.sample.set = 1;
+    fill(keep, 10);
+    cr_assert(eq(u32, keep_admit(keep, &unknown, 1, note_evicted, NULL), KEEP_NONE));
     stream = keep_open_stream(keep, &order, 0, 1, 1);
-    cr_assert(ne(u32, keep_admit(keep, &bytes, &known, 1, note_evicted, NULL), KEEP_NONE));
+    cr_assert(ne(u32, keep_admit(keep, &known, 1, note_evicted, NULL), KEEP_NONE));
     cr_assert(ne(u32, gone, KEEP_NONE));
     keep_get_counts(keep, &counts);
     cr_assert(eq(u64, counts.entries, 10));
@@ -267,24 +288,23 @@ Test(keep, a_stream_that_opens_protects_samples_of_an_earlier_run)
     struct course_stream *stream;
     uint32_t gone[SAMPLES];
 
-    fill(keep, 30, KEEP_NONE);
     for (uint32_t i = 0; i < 30; i++) {
         struct keep_bytes bytes = bytes_of(i);
-        struct keep_sample which = {.set = 0, .number = i};
 
-        keep_tell(keep, &bytes.key, &which);
+        cr_assert(keep_restore(keep, i, &bytes));
     }
+    keep_restored(keep);
     stream = keep_open_stream(keep, &order, 0, 1, 1);
     /* Only samples 25 to 29 have no use. New ones that the stream uses later than all others stay
      * out. */
     for (uint32_t i = 40; i < SAMPLES; i++) {
         struct keep_bytes bytes = bytes_of(i);
-        struct keep_sample which = {.set = 0, .number = i % 25};
         uint32_t entry;
 
+        bytes.sample.number = i % 25;
         gone[i] = KEEP_NONE;
         evicted = &gone[i];
-        entry = keep_admit(keep, &bytes, &which, 1, note_evicted, NULL);
+        entry = keep_admit(keep, &bytes, 1, note_evicted, NULL);
         cr_assert(eq(int, entry != KEEP_NONE, i < 45), "%u", i);
         if (entry != KEEP_NONE)
             keep_settle(keep, entry, 0, 1);
@@ -308,10 +328,9 @@ Test(keep, the_larger_of_two_samples_of_an_epoch_goes_first)
     evicted = &gone;
     for (uint32_t i = 0; i < 3; i++) {
         struct keep_bytes bytes = bytes_of(i);
-        struct keep_sample which = {.number = i};
 
         bytes.len = i == 0 ? 3 * KEEP_BLOCK : KEEP_BLOCK;
-        entry[i] = keep_admit(keep, &bytes, &which, 1, note_evicted, NULL);
+        entry[i] = keep_admit(keep, &bytes, 1, note_evicted, NULL);
         cr_assert(ne(u32, entry[i], KEEP_NONE));
         keep_settle(keep, entry[i], 0, 1);
     }
@@ -334,8 +353,8 @@ Test(keep, any_sequence_of_calls_leaves_it_sound)
                                      .order = {.seed = which, .n = SAMPLES},
                                      .steps = {.n = SAMPLES, .per_step = 2}};
         struct keep_bytes bytes = bytes_of(number);
-        struct keep_sample sample = {.set = pick(4) ? pick(2) : KEEP_NONE, .number = number};
 
+        bytes.sample.set = pick(4) ? pick(2) : KEEP_NO_SET;
         now += pick(1000000000);
         bytes.len = 1 + pick(3 * KEEP_BLOCK);
         entry = keep_find(keep, &bytes.key);
@@ -352,13 +371,13 @@ Test(keep, any_sequence_of_calls_leaves_it_sound)
             course_advance(stream[which], (struct order_place){from / SAMPLES, from % SAMPLES},
                            (struct order_place){at[which] / SAMPLES, at[which] % SAMPLES}, now);
         } else if (entry == KEEP_NONE) {
-            entry = keep_admit(keep, &bytes, &sample, now, note_evicted, NULL);
+            entry = keep_admit(keep, &bytes, now, note_evicted, NULL);
             if (entry != KEEP_NONE)
                 keep_settle(keep, entry, 0, now);
         } else if (pick(10) == 0) {
             keep_remove(keep, entry);
         } else {
-            keep_use(keep, entry, &sample, now);
+            keep_use(keep, entry, &bytes.sample, now);
         }
         cr_assert(keep_is_sound(keep), "after %u calls", i);
     }

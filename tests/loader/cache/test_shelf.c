@@ -15,7 +15,7 @@
 #include "common/util/util.h"
 #include "loader/cache/shelf.h"
 
-enum { COUNT = 40, LEN = 5000 };
+enum { COUNT = 40, LEN = 5000, ROW = 48 };
 
 static char folder[64], file[128];
 static uint32_t found;
@@ -45,7 +45,7 @@ TestSuite(shelf, .init = set_up, .fini = tear_down);
 
 static struct keep_bytes make(uint32_t i)
 {
-    struct keep_bytes bytes = {.key = {{i + 1, i * 7}}, .len = LEN - i};
+    struct keep_bytes bytes = {.key = {{i + 1, i * 7}}, .len = LEN - i, .sample = {i * 5, i * 3}};
 
     memset(content, (int)i + 1, sizeof(content));
     bytes.hash = shelf_hash(&bytes.key, content, bytes.len);
@@ -61,6 +61,8 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     cr_assert(eq(u64, bytes->key.word[1], want.key.word[1]));
     cr_assert(eq(u64, bytes->hash, want.hash));
     cr_assert(eq(u32, bytes->len, want.len));
+    cr_assert(eq(u64, bytes->sample.set, want.sample.set));
+    cr_assert(eq(u32, bytes->sample.number, want.sample.number));
     found++;
     return true;
 }
@@ -143,7 +145,7 @@ Test(shelf, erasing_frees_space)
 Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
 {
     struct shelf *s = open_shelf(note_found);
-    uint8_t nothing[40] = {0};
+    uint8_t nothing[ROW] = {0};
     uint64_t full;
     int fd;
 
@@ -152,7 +154,7 @@ Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
     full = blocks();
     fd = open(file, O_RDWR);
     for (uint32_t i = 0; i < COUNT; i += 2) /* the writer was killed before it wrote the row */
-        cr_assert(eq(long, pwrite(fd, nothing, sizeof(nothing), 4096 + i * 40), 40));
+        cr_assert(eq(long, pwrite(fd, nothing, sizeof(nothing), 4096 + i * ROW), ROW));
     shelf_close(open_shelf(note_found));
     cr_assert(eq(u32, found, COUNT / 2));
     cr_assert(le(u64, blocks(), full - (uint64_t)COUNT / 2 * 4096));
@@ -165,19 +167,41 @@ Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
 Test(shelf, a_row_is_bound_to_its_place)
 {
     struct shelf *s = open_shelf(note_found);
-    uint8_t row[40];
+    uint8_t row[ROW];
     int fd;
 
     write_all(s);
     shelf_close(s);
     fd = open(file, O_RDWR);
-    cr_assert(eq(long, pread(fd, row, sizeof(row), 4096 + 3 * 40), 40));
-    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 9 * 40), 40));
+    cr_assert(eq(long, pread(fd, row, sizeof(row), 4096 + 3 * ROW), ROW));
+    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 9 * ROW), ROW));
     row[5] ^= 1;
-    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 3 * 40), 40));
+    cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 3 * ROW), ROW));
     (void)close(fd);
     shelf_close(open_shelf(note_found));
     cr_assert(eq(u32, found, COUNT - 2));
+}
+
+Test(shelf, in_memory_records_are_read_erased_and_freed)
+{
+    struct plenum_error err = {""};
+    struct shelf *s, *other;
+
+    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &s, &err), 0), "%s", err.text);
+    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &other, &err), 0), "each has its own");
+    write_all(s);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct keep_bytes bytes = make(i);
+
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), 0));
+        cr_assert(eq(int, memcmp(got, content, bytes.len), 0));
+        cr_assert(eq(int, shelf_read(other, i, &bytes, got), -EBADMSG));
+        cr_assert(eq(int, shelf_erase(s, i), 0));
+        cr_assert(eq(int, shelf_read(s, i, &bytes, got), -EBADMSG));
+    }
+    shelf_close(s);
+    shelf_close(other);
+    cr_assert(lt(int, access(file, F_OK), 0));
 }
 
 Test(shelf, numbers_of_other_files)
@@ -213,4 +237,50 @@ Test(shelf, a_folder_that_others_can_write_to_is_refused)
     cr_assert(eq(int, chmod(folder, 0777), 0));
     cr_assert(eq(int, shelf_open(folder, note_found, NULL, &s, &err), -EPERM));
     cr_assert(strstr(err.text, "other users can write to it") != NULL);
+}
+
+Test(shelf, a_file_that_others_can_have_changed_is_replaced)
+{
+    struct shelf *s = open_shelf(note_found);
+
+    write_all(s);
+    shelf_close(s);
+    cr_assert(eq(int, chmod(file, 0620), 0));
+    s = open_shelf(note_found);
+    cr_assert(eq(u32, found, 0));
+    write_all(s);
+    shelf_close(s);
+    s = open_shelf(note_found);
+    cr_assert(eq(u32, found, COUNT));
+    shelf_close(s);
+}
+
+/* The sentence with which the folder is refused. */
+static const char *refusal(void)
+{
+    static struct plenum_error err;
+    struct shelf *s;
+
+    cr_assert(lt(int, shelf_open(folder, note_found, NULL, &s, &err), 0));
+    return err.text;
+}
+
+Test(shelf, what_is_in_the_way_is_named)
+{
+    char target[80];
+
+    cr_assert(eq(int, symlink("/dev/null", file), 0));
+    cr_assert(strstr(refusal(), "/0000.samples: ") != NULL, "%s", refusal());
+    (void)unlink(file);
+    (void)snprintf(target, sizeof(target), "%s/lock", folder);
+    (void)unlink(target);
+    cr_assert(eq(int, mkdir(target, 0700), 0));
+    cr_assert(strstr(refusal(), "/lock: ") != NULL, "%s", refusal());
+    cr_assert(eq(int, rmdir(target), 0));
+    (void)snprintf(target, sizeof(target), "%s-moved", folder);
+    cr_assert(eq(int, rename(folder, target), 0));
+    cr_assert(eq(int, symlink(target, folder), 0));
+    cr_assert(strstr(refusal(), "is a symbolic link") != NULL, "%s", refusal());
+    (void)unlink(folder);
+    cr_assert(eq(int, rename(target, folder), 0));
 }

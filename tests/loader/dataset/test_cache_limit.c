@@ -112,7 +112,7 @@ Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
             of_user -= mine ? units[i] : 0;
         }
         (void)snprintf(path, sizeof(path), "%s/last", folder);
-        cr_assert(eq(int, io_write_file(path, "", 0, true), 0));
+        cr_assert(eq(int, io_write_file(path, "", 0), 0));
         kept = cache_trim(path, &limits, "1");
         cr_expect(eq(int, kept, exists(path)));
         cr_expect(eq(int, exists(path),
@@ -159,10 +159,10 @@ Test(cache_limit, an_index_is_removed_with_its_companions)
     (void)name_of(0, path, sizeof(path));
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         (void)snprintf(other, sizeof(other), "%s%s", path, suffixes[i]);
-        cr_assert(eq(int, io_write_file(other, "x", 1, true), 0));
+        cr_assert(eq(int, io_write_file(other, "x", 1), 0));
     }
     (void)snprintf(other, sizeof(other), "%s/list.bad", folder);
-    cr_assert(eq(int, io_write_file(other, "x", 1, true), 0));
+    cr_assert(eq(int, io_write_file(other, "x", 1), 0));
     (void)cache_trim(other, &limits, NULL);
     cr_expect(exists(other), "lists of bad samples stay");
     cr_expect(not(exists(path)));
@@ -198,7 +198,7 @@ Test(cache_limit, files_without_an_index_are_removed)
                                        {.tv_sec = time(NULL) - (time_t)files[i].age_s}};
 
             (void)snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
-            cr_assert(eq(int, io_write_file(path, "x", 1, true), 0));
+            cr_assert(eq(int, io_write_file(path, "x", 1), 0));
             cr_assert(eq(int, utimensat(AT_FDCWD, path, times, 0), 0));
         }
         if (locked) { /* it is being built */
@@ -236,7 +236,7 @@ Test(cache_limit, an_index_over_the_limit_leaves_nothing)
         void *bytes = calloc(1, UNIT);
 
         (void)snprintf(path, sizeof(path), "%s/a/%d.jpg", images, i);
-        cr_assert(bytes && io_write_file(path, bytes, UNIT, true) == 0);
+        cr_assert(bytes && io_write_file(path, bytes, UNIT) == 0);
         free(bytes);
     }
     cr_assert(eq(int, dataset_open(images, &options, &d, &err), 0), "%s", err.text);

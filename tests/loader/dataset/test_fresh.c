@@ -207,7 +207,7 @@ static struct {
     unsigned classes;                                          /* of classes.txt; 0: none */
 } m;
 
-/* Bytes of an image: 0 is empty, odd ones are bad. */
+/* Returns the size in bytes of an image: 0 is empty, odd ones are bad. */
 static size_t image_bytes(unsigned number, char *ret)
 {
     size_t at = m.long_files && number ? PREFIX : 0;

@@ -53,7 +53,7 @@ static struct hint_cache *opened(void)
 {
     struct hint_cache *n = NULL;
 
-    cr_assert(eq(int, hint_cache_open(path, &subject, true, &n), 0));
+    cr_assert(eq(int, hint_cache_make(path, &subject, &n), 0));
     return n;
 }
 
@@ -88,7 +88,7 @@ static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
     return put_from(n, sample, version, hint_cache_get(n, sample, &buffer, &bytes, &len) ? len : 0);
 }
 
-/* The version that is stored; -1: none. Fails the test if it is anything else. */
+/* Returns the version that is stored; -1: none. Fails the test if it is anything else. */
 static int version_of(struct hint_cache *n, uint32_t sample)
 {
     static __thread struct dataset_buffer buffer;
@@ -164,15 +164,15 @@ Test(hints, of_another_index_are_deleted)
     cr_assert(eq(int, put(n, 1, 1), 0));
     hint_cache_close(n);
     other.fingerprint[3] ^= 1;
-    cr_expect(eq(int, hint_cache_open(path, &other, false, &n), -ESTALE));
-    cr_assert(eq(int, hint_cache_open(path, &other, true, &n), 0));
+    cr_expect(eq(int, hint_cache_open(path, &other, &n), -ESTALE));
+    cr_assert(eq(int, hint_cache_make(path, &other, &n), 0));
     cr_expect(eq(int, version_of(n, 1), -1));
     hint_cache_close(n);
-    cr_expect(eq(int, hint_cache_open(path, &subject, false, &n), -ESTALE));
+    cr_expect(eq(int, hint_cache_open(path, &subject, &n), -ESTALE));
     cr_assert(eq(int, unlink(path), 0));
-    cr_expect(eq(int, hint_cache_open(path, &subject, false, &n), -ENOENT));
+    cr_expect(eq(int, hint_cache_open(path, &subject, &n), -ENOENT));
     other.bytes = SAMPLES * 8 * 25;
-    cr_expect(eq(int, hint_cache_open(path, &other, true, &n), -EFBIG));
+    cr_expect(eq(int, hint_cache_make(path, &other, &n), -EFBIG));
 }
 
 /* Whatever is stored, the file stays below a 25th of the data, and existing hints may grow. */
@@ -325,11 +325,11 @@ Test(hints, of_another_user_are_only_read)
     if (fork() == 0) {
         int ok = geteuid() != 0 || setresuid(65534, 65534, 65534) == 0;
 
-        ok = ok && hint_cache_open(path, &subject, true, &n) == 0 && version_of(n, 7) == 1 &&
+        ok = ok && hint_cache_make(path, &subject, &n) == 0 && version_of(n, 7) == 1 &&
              version_of(n, 8) == -1 && hint_cache_state(n) == -EROFS && put(n, 8, 1) == -EROFS &&
              version_of(n, 8) == -1;
         subject.fingerprint[0] ^= 1;
-        ok = ok && hint_cache_open(path, &subject, true, &n) < 0;
+        ok = ok && hint_cache_make(path, &subject, &n) < 0;
         _exit(ok ? 0 : 1);
     } else {
         int status;

@@ -450,9 +450,9 @@ Test(cache, leftovers_of_a_killed_process_do_no_harm, .init = setup, .fini = tea
         (void)snprintf(left, sizeof(left), i ? "file.%d" : "file.%d.tmp", (int)getpid());
         tree_write_text(&tree, left, "left");
     }
-    cr_expect(eq(int, io_write_file(tree_path(&tree, "file"), "new", 3, true), 0));
+    cr_expect(eq(int, io_write_file(tree_path(&tree, "file"), "new", 3), 0));
     cr_expect(eq(int, cache_write(tree_path(&tree, "file"), "newer", 5), 0));
-    fd = cache_open(tree_path(&tree, "file"), false);
+    fd = cache_open(tree_path(&tree, "file"));
     cr_expect(ge(int, fd, 0));
     io_close(&fd);
 }
@@ -489,7 +489,7 @@ Test(cache, leftovers_of_killed_processes_are_removed, .init = setup, .fini = te
         }
         cr_expect(eq(int,
                      by_cache ? cache_write(tree_path(&tree, "file"), "new", 3)
-                              : io_write_file(tree_path(&tree, "file"), "new", 3, true),
+                              : io_write_file(tree_path(&tree, "file"), "new", 3),
                      0));
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
             cr_expect(is_there(files[i].name) == files[i].stays, "%s, %s", files[i].name,
@@ -513,7 +513,7 @@ Test(index, leftovers_are_removed_by_the_builder)
     (void)snprintf(left[1], sizeof(left[1]), "%s.notes.0123456789abcdef.tmp", path);
     (void)snprintf(left[2], sizeof(left[2]), "%s.other", path);
     for (int i = 0; i < 3; i++)
-        cr_assert(eq(int, io_write_file(left[i], "left", 4, false), 0));
+        cr_assert(eq(int, io_write_new_file(left[i], "left", 4), 0));
     d = opened("data");
     for (int i = 0; i < 3; i++)
         cr_expect(eq(int, access(left[i], F_OK), i < 2 ? -1 : 0), "%s", left[i]);

@@ -108,7 +108,7 @@ static void expect_samples(const char *name, const char *const *want)
     dataset_unref(d);
 }
 
-/* The least memory, in KiB, with which an archive can be indexed. */
+/* Returns the least memory, in KiB, with which an archive can be indexed. */
 static size_t least_memory(const char *name)
 {
     size_t too_little = 1, enough = 8192;
@@ -720,7 +720,7 @@ Test(tar, more_archives_than_descriptors)
     dataset_unref(d);
 }
 
-/* The number of open archives below a folder. */
+/* Returns the number of open archives below a folder. */
 static unsigned kept_of(const char *folder)
 {
     char path[64], target[512];
@@ -845,8 +845,8 @@ static struct dataset *open_bytes(const char *bytes, size_t len)
     return d;
 }
 
-/* The next length to truncate to. `last`, the largest truncated length, is always tried, and so is
- * the next. */
+/* Returns the next length to truncate to. `last`, the largest truncated length, is always tried,
+ * and so is the next. */
 static size_t next_length(size_t len, size_t last)
 {
     if (len < last && len + stride() > last)

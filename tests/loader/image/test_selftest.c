@@ -91,8 +91,8 @@ static struct pipeline with_policy(const char *policy)
     return p;
 }
 
-/* The hash of six renderings of each built-in image, at positions of its own. The oracle, which is
- * given the interpolation by hand, agrees with each of them. */
+/* Returns the hash of six renderings of each built-in image, at positions of its own. The oracle,
+ * which is given the interpolation by hand, agrees with each of them. */
 static uint64_t hash_policy(struct image_decoder *decoder, size_t policy)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Operations that Pillow does not define in integers, against torchvision's on uint8 tensors: 1 level apart at most.
+"""Compare the operations for which Pillow has no integer definition with torchvision's on uint8 tensors.
+
+At least 99.9 % of the values must differ by at most 1 level.
 
 PLENUM_TEST_TORCHVISION_PYTHON names an interpreter that has torchvision. Without one, the formulas of
-torchvision.transforms.v2.functional (0.29) are computed in NumPy's float32. Speaks TAP.
+torchvision.transforms.v2.functional (0.29) are computed with NumPy, in float32. Prints TAP.
 """
 
 import os

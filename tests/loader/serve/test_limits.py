@@ -298,7 +298,7 @@ class LimitsTest(ServiceCase):
         wait_for("six streams", samples)
         wait_for("slots that were all used once, which costs more than later", lambda: sum(samples()) > 1000)
         before = samples()
-        wait_for("some hundred samples", lambda: sum(samples()) > sum(before) + 400)
+        wait_for("a few hundred samples", lambda: sum(samples()) > sum(before) + 400)
         few, many = (now - then for now, then in zip(samples(), before))
         self.assertTrue(0.7 < few / many < 1.4, f"{few} and {many}")
 

@@ -230,7 +230,7 @@ static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t posit
         abort();
 }
 
-/* The next request to finish. */
+/* Returns the next request to finish. */
 static struct queue_request *take(struct queue *q)
 {
     for (int i = 0; i < 300000; i++) { /* only a hang takes five minutes */
@@ -761,7 +761,7 @@ static void a_slow_sample_is_not_waited_for_by_others(void)
     tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "and the others are read once");
 }
 
-/* A data set of images, some of them damaged: the first of every `period` is valid. */
+/* Returns a data set of images, some of them damaged: the first of every `period` is valid. */
 static struct dataset *open_damaged(const char *name, unsigned period)
 {
     struct plenum_error err;
@@ -780,8 +780,8 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Whichever thread reads them, substitutes equal those of render_position(), and are always found,
- * even in large batches, of which a thread takes many samples at once. */
+/* Substitutes equal those of render_position(), whichever thread reads them. They are always found,
+ * even in large batches, where a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };

@@ -55,6 +55,16 @@ class SettingsTest(ServiceCase):
             else:
                 self.assertEqual((code, err), (0, ""), name)
 
+    def test_cache_memory(self):
+        """a cache in memory must leave memory for the rest, and there is one cache"""
+        self.assertEqual(self.check("cache-memory = 1M", "memory-budget = 1G")[0], 0)
+        for lines, message in ((("cache-memory = 1G", "memory-budget = 1G"), "leaves nothing of --memory-budget"),
+                               (("cache-memory = 900T",), "is not less than the memory of this host"),
+                               (("cache-memory = 1G", "cache-size = 1G"), "cannot be combined")):
+            code, _, err = self.check(*lines)
+            self.assertEqual(code, 1)
+            self.assertIn(message, err)
+
     def test_documented(self):
         """plenumd.conf(5) and the installed file have every key, and no other"""
         keys = set(options()) - COMMAND_LINE_ONLY

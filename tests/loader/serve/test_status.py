@@ -106,12 +106,12 @@ class StatusTest(ServiceCase):
         self.assertGreater(json.loads(self.ctl("--json"))["loader"]["failed_batches"], 0)
 
     def test_trainer(self):
-        """a program slower than the loader hardly waits: it limits the rate itself"""
+        """a program that is slower than the loader hardly waits: bound_by is 'trainer'"""
         self.start()
         self.feed("--epochs", "10000", "--pause", "100")
         seen = []
 
-        def verdict():  # a busy machine makes it wait now and then
+        def verdict():  # on a busy machine, the program waits now and then
             seen.append(self.stream())
             return seen[-1] and seen[-1]["age_seconds"] > 4 and seen[-1]["bound_by"] == "trainer"
 

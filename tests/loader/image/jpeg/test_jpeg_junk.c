@@ -475,7 +475,8 @@ Test(jpeg_junk, tiles_are_found_after_it)
     tiles = (struct image_tiles){.hint = hint, .len = tiles.found_len};
     image_decoder_use_tiles(decoder, &tiles);
     cr_expect(eq(u64, hash_renderings(decoder, "exif junk", &m), want));
-    cr_expect(eq(ptr, (void *)(uintptr_t)tiles.found, NULL), "there is no more to be said");
+    cr_expect(eq(ptr, (void *)(uintptr_t)tiles.found, NULL),
+              "no new hint is returned when one was supplied");
     cr_assert(eq(int, pipeline_parse("rrc(32)", &without, &err), 0));
     cr_expect(
         eq(int,

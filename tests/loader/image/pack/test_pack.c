@@ -76,7 +76,7 @@ static struct pack_result pack(const struct made *m, enum pack_outcome want, con
     cr_assert(result.outcome == want, "%s: %s instead of %s: %s", what,
               pack_outcome_name(result.outcome), pack_outcome_name(want), err.text);
     cr_assert(eq(int, result.bytes != NULL, want <= PACK_RESIZED));
-    cr_assert(result.bytes || err.text[0], "%s is kept without a sentence", what);
+    cr_assert(result.bytes || err.text[0], "%s is kept unchanged without a reason", what);
     return result;
 }
 

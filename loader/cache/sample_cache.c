@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* diskcache.c - joins the choice of samples (keep.h), their files (shelf.h), and a writing thread.
+/* sample_cache.c - combines the choice of samples (keep.h), their files (shelf.h), and a thread
+ * that writes.
  *
- * Readers decide under the lock and read without it: a record that is erased meanwhile has a wrong
- * checksum, and its entry is gone. A fetched range is copied and written later, by one thread, in
- * the order of decisions; so the place of a removed record is erased before it is written again. If
- * the disk cannot keep up, ranges are not added.
+ * A reader finds an entry under the lock, and reads its record without it: if the record is erased
+ * meanwhile, its checksum is wrong and its entry is gone. A fetched range is copied and written
+ * later, by one thread, in the order of decisions; so a removed record is erased before its place
+ * is written again. If the disk cannot keep up, ranges are not added.
  *
  * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
  * hour. */
 #include "config.h"
 
-#include "loader/cache/diskcache.h"
+#include "loader/cache/sample_cache.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,9 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "common/util/error_set.h"
 #include "common/util/list.h"
@@ -30,14 +28,13 @@
 
 enum {
     QUEUE_MAX = 64 << 20, /* bytes that wait to be written */
-    SETS_MAX = 4096,
     PAUSE_MIN_S = 60,
     PAUSE_MAX_S = 3600,
     SLOW_MS = 500, /* mean time of a read */
     READS_MEAN = 32,
 };
 
-/* Something to write, or, without bytes, to erase. */
+/* A record to write; or, without bytes, one to erase. */
 struct shelf_job {
     struct list link;
     uint32_t entry;
@@ -49,20 +46,20 @@ static struct {
     atomic_bool open;
     /* Constant while it is open. */
     struct shelf *shelf;
-    char *folder;
+    char *folder; /* or NULL */
     pthread_t writer;
-    /* Holding mu. Innermost lock. */
+    /* Protected by mu, the innermost lock. */
     struct lock mu;
     pthread_cond_t work;
     struct keep *keep;
     struct list jobs;
     uint64_t queued; /* bytes */
     bool stop;
-    struct keep_key *sets;
-    size_t num_sets, sets_cap;
-    struct diskcache_counts counts;
-    uint64_t paused_until_ns, pause_s, read_ns;
-    bool only_writes; /* a disk that is full can be read */
+    struct sample_cache_counts counts;
+    uint64_t paused_until_ns, pause_s;
+    uint64_t read_ns; /* moving mean of the time of a read */
+    unsigned reads;
+    bool only_writes; /* the disk is full, and can only be read */
     struct plenum_error news;
     bool has_news;
 } cache = {.mu = LOCK_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
@@ -76,44 +73,50 @@ static bool is_paused(void)
 
 static bool is_full(int code)
 {
-    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -ENOMEM;
+}
+
+static const char *where(void)
+{
+    return cache.folder ? cache.folder : "memory";
 }
 
 static void pause_use(int code)
 {
-    bool told = cache.pause_s > 0;
+    bool told = cache.pause_s > 0 && cache.only_writes == is_full(code);
 
     assert(lock_is_held(&cache.mu));
-    if (is_paused())
+    if (is_paused() && (told || !cache.only_writes))
         return;
-    cache.pause_s = told ? min_u64(2 * cache.pause_s, PAUSE_MAX_S) : PAUSE_MIN_S;
+    cache.pause_s =
+        cache.pause_s > 0 ? min_u64(2 * cache.pause_s, PAUSE_MAX_S) : (uint64_t)PAUSE_MIN_S;
     cache.paused_until_ns = time_now_ns() + cache.pause_s * NS_PER_SEC;
     cache.only_writes = is_full(code);
+    cache.read_ns = cache.reads = 0;
     if (told)
         return;
     (void)error_set(
         &cache.news, code,
         "%s: no samples are added to the cache at present: %s; they are read from their store",
-        cache.folder,
+        where(),
         code == -ETIMEDOUT ? "reading them takes longer than 500 ms"
         : code == -ENOSPC  ? "less than a twentieth of the file system is free"
                            : strerror(-code));
     cache.has_news = true;
 }
 
-/* The disk works. */
+/* Note that the disk works again. */
 static void resume_use(void)
 {
     assert(lock_is_held(&cache.mu));
     if (cache.pause_s == 0 || is_paused())
         return;
     cache.pause_s = 0;
-    cache.read_ns = 0;
-    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", cache.folder);
+    (void)error_set(&cache.news, 0, "%s: samples are added to the cache again", where());
     cache.has_news = true;
 }
 
-bool diskcache_get_news(struct plenum_error *ret)
+bool sample_cache_get_news(struct plenum_error *ret)
 {
     bool has;
 
@@ -128,7 +131,7 @@ bool diskcache_get_news(struct plenum_error *ret)
 
 /* ---- the writer ---- */
 
-/* Queue a job; `content` NULL: to erase the entry. Returns 0 or -ENOMEM. */
+/* Queue a job that writes an entry, or erases it if `content` is NULL. Returns 0 or -ENOMEM. */
 static int add_job(uint32_t entry, const struct keep_bytes *bytes, const void *content)
 {
     size_t len = content ? bytes->len : 0;
@@ -148,7 +151,8 @@ static int add_job(uint32_t entry, const struct keep_bytes *bytes, const void *c
     return 0;
 }
 
-/* If there is no memory, the record stays on disk until its place is used again. */
+/* Queue the erasure of an entry. If there is no memory, its record stays on the disk until its
+ * place is reused. */
 static void erase_later(void *arg, uint32_t entry)
 {
     (void)arg;
@@ -161,7 +165,7 @@ static void evict(void *arg, uint32_t entry)
     erase_later(arg, entry);
 }
 
-/* Not holding mu. */
+/* Write or erase a record. Call it without mu. */
 static int run_job(struct shelf_job *job)
 {
     if (job->bytes.len == 0)
@@ -214,21 +218,20 @@ static void *writer_main(void *arg)
 
 /* ---- ranges ---- */
 
-static struct keep_key key_of(const struct diskcache_range *r)
+static struct keep_key key_of(const struct sample_cache_range *r)
 {
     uint64_t all[] = {r->object.word[0], r->object.word[1], r->offset, r->len};
-    XXH128_hash_t hash = XXH3_128bits(all, sizeof(all));
 
-    return (struct keep_key){{hash.low64, hash.high64}};
+    return keep_hash(all, sizeof(all));
 }
 
-static bool is_cacheable(const struct diskcache_range *r)
+static bool is_cacheable(const struct sample_cache_range *r)
 {
-    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NONE &&
+    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
            atomic_load(&cache.open);
 }
 
-/* Find an entry that can be read, or KEEP_NONE. */
+/* Find an entry that can be read. Returns KEEP_NONE if there is none. */
 static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
 {
     uint32_t entry;
@@ -238,13 +241,15 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
     return entry != KEEP_NONE && keep_get(cache.keep, entry, ret) ? entry : KEEP_NONE;
 }
 
-/* Find a range that can be read: its entry with the entry's bytes, or KEEP_NONE. */
-static uint32_t find_range(const struct diskcache_range *range, struct keep_bytes *ret)
+/* Find the entry of a range that can be read, and get its bytes. Returns KEEP_NONE if there is
+ * none. */
+static uint32_t find_range(const struct sample_cache_range *range, struct keep_bytes *ret)
 {
     struct keep_key key;
     uint32_t entry;
 
-    if (!is_cacheable(range)) /* first: without a cache, a read must not cost a hash */
+    if (!is_cacheable(
+            range)) /* checked first, so that a read without a cache does not cost a hash */
         return KEEP_NONE;
     key = key_of(range);
     lock_acquire(&cache.mu);
@@ -253,7 +258,7 @@ static uint32_t find_range(const struct diskcache_range *range, struct keep_byte
     return entry;
 }
 
-bool diskcache_has(const struct diskcache_range *range)
+bool sample_cache_has(const struct sample_cache_range *range)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -264,14 +269,30 @@ bool diskcache_has(const struct diskcache_range *range)
     return true;
 }
 
-/* A record has been read, or could not be. */
-static void note_read(const struct diskcache_range *range, const struct keep_key *key,
-                      uint32_t entry, int code, uint64_t ns)
+/* Decide from a read whether the disk works. */
+static void note_disk(int code, uint64_t begin_ns)
+{
+    assert(lock_is_held(&cache.mu));
+    if (code < 0 && code != -EBADMSG)
+        pause_use(code);
+    if (begin_ns < cache.paused_until_ns)
+        return; /* such a read says nothing about the disk after the pause */
+    cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + time_now_ns() - begin_ns) / READS_MEAN;
+    cache.reads++;
+    if (cache.read_ns > SLOW_MS * NS_PER_MS)
+        pause_use(-ETIMEDOUT);
+    else if (cache.reads >= READS_MEAN && cache.read_ns < SLOW_MS * NS_PER_MS / 2 &&
+             !cache.only_writes) /* a full disk can be read */
+        resume_use();
+}
+
+/* Handle the result of reading a record. */
+static void note_read(const struct sample_cache_range *range, const struct keep_key *key,
+                      uint32_t entry, int code, uint64_t begin_ns)
 {
     struct keep_bytes bytes;
     bool there = find_ready(key, &bytes) == entry; /* otherwise it was removed while it was read */
 
-    cache.read_ns = (cache.read_ns * (READS_MEAN - 1) + ns) / READS_MEAN;
     if (code == 0) {
         cache.counts.hits++;
         cache.counts.hit_bytes += range->len;
@@ -282,13 +303,10 @@ static void note_read(const struct diskcache_range *range, const struct keep_key
         keep_remove(cache.keep, entry);
         erase_later(NULL, entry);
     }
-    if (code < 0 && code != -EBADMSG)
-        pause_use(code);
-    else if (cache.read_ns > SLOW_MS * NS_PER_MS)
-        pause_use(-ETIMEDOUT);
+    note_disk(code, begin_ns);
 }
 
-bool diskcache_read(const struct diskcache_range *range, void *dst)
+bool sample_cache_read(const struct sample_cache_range *range, void *dst)
 {
     struct keep_bytes bytes;
     uint32_t entry = find_range(range, &bytes);
@@ -300,15 +318,16 @@ bool diskcache_read(const struct diskcache_range *range, void *dst)
     begin = time_now_ns();
     r = bytes.len == range->len ? shelf_read(cache.shelf, entry, &bytes, dst) : -EBADMSG;
     lock_acquire(&cache.mu);
-    note_read(range, &bytes.key, entry, r, time_now_ns() - begin);
+    note_read(range, &bytes.key, entry, r, begin);
     lock_release(&cache.mu);
     return r == 0;
 }
 
 /* Decide whether to add a range, and queue it. */
-static void add_range(const struct diskcache_range *range, const void *content)
+static void add_range(const struct sample_cache_range *range, const void *content)
 {
-    struct keep_bytes bytes = {.key = key_of(range), .len = (uint32_t)range->len};
+    struct keep_bytes bytes = {
+        .key = key_of(range), .len = (uint32_t)range->len, .sample = range->sample};
     uint32_t entry;
 
     assert(lock_is_held(&cache.mu));
@@ -318,12 +337,12 @@ static void add_range(const struct diskcache_range *range, const void *content)
         cache.counts.dropped++;
         return;
     }
-    entry = keep_admit(cache.keep, &bytes, &range->sample, time_now_ns(), evict, NULL);
+    entry = keep_admit(cache.keep, &bytes, time_now_ns(), evict, NULL);
     if (entry != KEEP_NONE && add_job(entry, &bytes, content) < 0)
         keep_remove(cache.keep, entry);
 }
 
-void diskcache_keep(const struct diskcache_range *range, const void *bytes)
+void sample_cache_keep(const struct sample_cache_range *range, const void *bytes)
 {
     if (!is_cacheable(range))
         return;
@@ -334,46 +353,14 @@ void diskcache_keep(const struct diskcache_range *range, const void *bytes)
     lock_release(&cache.mu);
 }
 
-/* ---- sets and streams ---- */
+/* ---- streams ---- */
 
-uint32_t diskcache_get_set(const struct keep_key *id)
-{
-    uint32_t set = 0;
-
-    if (!atomic_load(&cache.open))
-        return KEEP_NONE;
-    lock_acquire(&cache.mu);
-    while (set < cache.num_sets && memcmp(&cache.sets[set], id, sizeof(*id)) != 0)
-        set++;
-    if (set == cache.num_sets) {
-        if (set < SETS_MAX &&
-            array_grow(&cache.sets, &cache.sets_cap, set, sizeof(*cache.sets)) == 0)
-            cache.sets[cache.num_sets++] = *id;
-        else
-            set = KEEP_NONE;
-    }
-    lock_release(&cache.mu);
-    return set;
-}
-
-void diskcache_tell(const struct diskcache_range *range)
-{
-    struct keep_key key;
-
-    if (!is_cacheable(range))
-        return;
-    key = key_of(range);
-    lock_acquire(&cache.mu);
-    keep_tell(cache.keep, &key, &range->sample);
-    lock_release(&cache.mu);
-}
-
-struct course_stream *diskcache_open_stream(const struct course_order *order, uint32_t offset,
-                                            uint32_t local)
+struct course_stream *sample_cache_open_stream(const struct course_order *order, uint32_t offset,
+                                               uint32_t local)
 {
     struct course_stream *stream;
 
-    if (order->set == KEEP_NONE || order->order.mixture || !atomic_load(&cache.open))
+    if (order->set == KEEP_NO_SET || order->order.mixture || !atomic_load(&cache.open))
         return NULL;
     lock_acquire(&cache.mu);
     stream = keep_open_stream(cache.keep, order, offset, local, time_now_ns());
@@ -381,8 +368,8 @@ struct course_stream *diskcache_open_stream(const struct course_order *order, ui
     return stream;
 }
 
-void diskcache_advance(struct course_stream *stream, struct order_place begin,
-                       struct order_place end)
+void sample_cache_advance(struct course_stream *stream, struct order_place begin,
+                          struct order_place end)
 {
     if (!stream)
         return;
@@ -391,7 +378,7 @@ void diskcache_advance(struct course_stream *stream, struct order_place begin,
     lock_release(&cache.mu);
 }
 
-void diskcache_close_stream(struct course_stream *stream)
+void sample_cache_close_stream(struct course_stream *stream)
 {
     if (!stream)
         return;
@@ -417,32 +404,30 @@ static void free_all(void)
     keep_destroy(cache.keep);
     shelf_close(cache.shelf);
     free(cache.folder);
-    free(cache.sets);
     cache.keep = NULL;
     cache.shelf = NULL;
     cache.folder = NULL;
-    cache.sets = NULL;
-    cache.num_sets = cache.sets_cap = 0;
-    cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = 0;
-    cache.counts = (struct diskcache_counts){0};
+    cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = cache.reads = 0;
+    cache.counts = (struct sample_cache_counts){0};
 }
 
-int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
+int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err)
 {
     int r;
 
     assert(!atomic_load(&cache.open) && !cache.keep);
     list_init(&cache.jobs);
     cache.stop = false;
-    cache.folder = strdup(folder);
+    cache.folder = folder ? strdup(folder) : NULL;
     cache.keep = keep_create(limit);
-    r = cache.folder && cache.keep ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
-                                   : error_set(err, -ENOMEM, "out of memory");
+    r = cache.keep && (cache.folder || !folder)
+            ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
+            : error_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
         keep_restored(cache.keep);
         r = thread_start(&cache.writer, writer_main, NULL);
         if (r < 0)
-            (void)error_set(err, r, "%s: cannot start a thread: %s", folder, strerror(-r));
+            (void)error_set(err, r, "%s: cannot start a thread: %s", where(), strerror(-r));
     }
     if (r < 0)
         free_all();
@@ -451,7 +436,7 @@ int diskcache_open(const char *folder, uint64_t limit, struct plenum_error *err)
     return r;
 }
 
-void diskcache_close(void)
+void sample_cache_close(void)
 {
     if (!atomic_load(&cache.open))
         return;
@@ -464,15 +449,16 @@ void diskcache_close(void)
     free_all();
 }
 
-void diskcache_get_counts(struct diskcache_counts *ret)
+void sample_cache_get_counts(struct sample_cache_counts *ret)
 {
-    *ret = (struct diskcache_counts){0};
+    *ret = (struct sample_cache_counts){0};
     if (!atomic_load(&cache.open))
         return;
     lock_acquire(&cache.mu);
     *ret = cache.counts;
     keep_get_counts(cache.keep, &ret->kept);
     ret->open = true;
+    ret->in_memory = !cache.folder;
     ret->paused = cache.pause_s > 0;
     lock_release(&cache.mu);
 }
