@@ -8,15 +8,16 @@
 #include "common/net/wire.h"
 #include "common/util/message.h"
 
-/** The global position of the stream's cursor. Hold the lock, here and below. */
+/** Returns the global position of the stream's cursor. Hold the lock, here and below. */
 uint64_t amended_position(const struct plenum_stream *s);
 
-/** A loader is the first to have opened an amended plan: check that what was shown stays the same.
- *  Errors: -ESTALE a data set has changed; -EINVAL new weights would begin too early. */
+/** Check, in the answer of the first loader that has opened an amended plan, that what was shown
+ * stays the same. Errors: -ESTALE a data set has changed; -EINVAL new weights would begin too
+ * early. */
 int amended_describe(struct plenum_stream *s, const struct wire_opened *m,
                      struct plenum_error *err);
 
-/** All loaders have refused an amended plan, for this reason. */
+/** Note that all loaders have refused an amended plan, for this reason. */
 MESSAGE void amended_refuse(struct plenum_stream *s, int code, const char *text);
 
 #endif

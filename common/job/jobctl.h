@@ -47,7 +47,7 @@ struct jobctl_job {
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;
     uint64_t asked;  /* 1 + the latest step that a program has asked about; 0: none */
-    uint64_t halted; /* 1 + the step at which programs were told to stop; 0: none */
+    uint64_t halted; /* 1 + the step at which programs stop, as they have learned; 0: none */
 };
 
 struct jobctl_instance {
@@ -59,8 +59,8 @@ struct jobctl_instance {
     uint64_t heard_ns;  /* time since its last sign of life; UINT64_MAX: it is gone */
 };
 
-/** The address of a job's socket, "unix:@plenumrun-job-1000-ID"; "" as the id: what the addresses
- * of all jobs of this user begin with. Returns `ret`. */
+/** Writes the address of a job's socket, "unix:@plenumrun-job-1000-ID"; "" as the id: what the
+ * addresses of all jobs of this user begin with. Returns `ret`. */
 char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 
 /* Each of these appends one frame: 0 or -ENOMEM. Texts that are too long are cut. */

@@ -36,7 +36,7 @@ struct stop_page {
     /* Written by the program. */
     _Atomic int32_t owner;    /* the process that asks; 0: none */
     _Atomic uint64_t asked;   /* 1 + the step that it last asked about */
-    _Atomic uint64_t halted;  /* 1 + the step that it was told not to begin */
+    _Atomic uint64_t halted;  /* 1 + the step that it has learned not to begin */
     _Atomic uint32_t noticed; /* it has received a signal that asks it to stop */
     /* Written by the shim. */
     _Atomic uint32_t changes; /* futex: counts changes of the limit */
@@ -70,9 +70,9 @@ int stop_keeper_create(uint32_t instance, uint32_t instances, struct stop_keeper
                        char path[STOP_PATH_MAX]);
 /** NULL is ignored. */
 void stop_keeper_destroy(struct stop_keeper *keeper);
-/** A descriptor that is readable when the program has rung; -1 if `keeper` is NULL. */
+/** Returns a descriptor that is readable when the program has rung; -1 if `keeper` is NULL. */
 int stop_keeper_get_fd(const struct stop_keeper *keeper);
-/** The program has rung: read what the bell holds. */
+/** Read what the bell holds, after the program has rung. */
 void stop_keeper_clear(const struct stop_keeper *keeper);
 
 /** Forbid steps from `step` on until further notice, or allow all (STOP_NO_LIMIT), and wake the
@@ -87,9 +87,9 @@ uint64_t stop_page_get_asked(const struct stop_page *page);
  * @param asked  receives stop_page_get_asked()
  */
 bool stop_page_promise(struct stop_page *page, uint64_t step, uint64_t *asked);
-/** The second half of stop_page_promise(), after stop_page_set_limit(). */
+/** Do the second half of stop_page_promise(), after stop_page_set_limit(). */
 bool stop_page_keep(struct stop_page *page, uint64_t step, uint64_t *asked);
-/** It is decided: the program stops at `step`, for which it has promised. */
+/** Decide that the program stops at `step`, for which it has promised. */
 void stop_page_decide(struct stop_page *page, uint64_t step);
 
 /* ---- the program ---- */
@@ -104,7 +104,7 @@ void stop_page_ring(const struct stop_page *page);
 /** Report that the program has received a signal that asks it to stop. */
 void stop_page_note(struct stop_page *page);
 
-/** The two halves of stop_page_ask(), in this order. */
+/** Do the first half of stop_page_ask(); stop_page_check() is the second. */
 static inline void stop_page_enter(struct stop_page *page, uint64_t step)
 {
     atomic_store(&page->asked, step + 1);

@@ -245,7 +245,7 @@ const struct sampler_table *sampler_table_at(const struct sampler_table *table, 
     return i > 0 ? table->later[i - 1].table : table;
 }
 
-/* The sampler with the table for a pass. */
+/* Returns the sampler with the table for a pass. */
 static struct sampler sampler_for(const struct sampler *s, uint64_t pass)
 {
     struct sampler made = *s;

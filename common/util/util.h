@@ -117,7 +117,7 @@ int io_open_signals(const int *signals, size_t count);
 /** Write everything, despite EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/** Write a file: 0 or -errno. If it is replaced, readers see the old file or the complete new one. */
+/** Write a file: 0 or -errno. If it exists, readers see the old or the complete new file. */
 int io_write_file(const char *path, const void *bytes, size_t len);
 /** Write a file that does not exist: 0 or -errno (-EEXIST). */
 int io_write_new_file(const char *path, const void *bytes, size_t len);

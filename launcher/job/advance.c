@@ -19,7 +19,7 @@
 
 enum { FIRST_MS = 1000, LAST_MS = 60000, SPREAD_PERCENT = 25 };
 
-/* A number that changes when the file is written or replaced; 0: there is none. */
+/* Returns a number that changes when the file is written or replaced; 0 if there is none. */
 static uint64_t stamp_of(int folder, const char *name)
 {
     struct stat st;
@@ -43,7 +43,8 @@ static bool is_checkpoint(const char *name, const char *file)
                                  name[len + 1 + strspn(name + len + 1, "0123456789")] == '\0');
 }
 
-/* The sum does not depend on the order in which the folder lists them. */
+/* Returns a sum over the checkpoints in the file's folder. It does not depend on the order in which
+ * the folder lists them. */
 static uint64_t stamp_all(const char *path)
 {
     const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;

@@ -46,7 +46,7 @@ enum agree_action agree_begin(struct agreement *a)
     return propose(a);
 }
 
-/* The next action, if all have answered. */
+/* Returns the next action, if all have answered. */
 static enum agree_action conclude(struct agreement *a)
 {
     bool refused = false;

@@ -45,7 +45,7 @@ struct agreement {
     uint64_t margin;   /* distance to the latest step */
 };
 
-/** An instance is about to begin a step (`asked` is 1 + its number). */
+/** Note that an instance is about to begin a step (`asked` is 1 + its number). */
 void agree_note_step(struct agreement *a, uint32_t rank, uint64_t asked);
 
 /** Has any instance asked about a step? Otherwise, there is nothing to agree on. */
@@ -54,11 +54,12 @@ bool agree_is_possible(const struct agreement *a);
 /** Begin: make the first proposal. Only if idle, and possible. */
 enum agree_action agree_begin(struct agreement *a);
 
-/** An instance has promised to keep the proposal with this number, or has refused. */
+/** Note that an instance has promised to keep the proposal with this number, or has refused. */
 enum agree_action agree_answer(struct agreement *a, uint32_t rank, uint64_t proposal,
                                bool promised);
 
-/** An instance's program has ended: it keeps every promise for steps that it has not begun. */
+/** Note that an instance's program has ended: it keeps every promise for steps that it has not
+ * begun. */
 enum agree_action agree_finish(struct agreement *a, uint32_t rank, uint64_t asked);
 
 #endif

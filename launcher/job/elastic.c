@@ -441,7 +441,8 @@ static int plan_ready(const struct elastic *e, uint32_t *chosen, size_t *count, 
     return r == -EINVAL ? STATUS_USAGE : STATUS_LAUNCH;
 }
 
-/* The host that does not answer and whose programs may run for longest; NULL: none. */
+/* Returns the host that does not answer and whose programs may run for longest; NULL if there is
+ * none. */
 static const struct roster_host *find_alive(const struct roster *roster, uint64_t now)
 {
     const struct roster_host *found = NULL;

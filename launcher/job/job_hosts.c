@@ -49,7 +49,7 @@ static int remove_others(const struct cmdline *options, bool allocated, struct h
     return 0;
 }
 
-/* The hosts of the batch system, if there is one. */
+/* Get the hosts of the batch system, if there is one. */
 static int read_allocation(struct cmdline *options, struct hostlist *ret, struct plenum_error *err)
 {
     struct allocation allocation;

@@ -37,7 +37,8 @@ int job_hosts_read_again(const struct cmdline *options, struct job_hosts *ret,
 int job_hosts_plan(const struct cmdline *options, const struct job_hosts *hosts, struct plan *ret,
                    struct plenum_error *err);
 
-/** The job's loader: --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
+/** Returns the job's loader: --loader overrides PLENUM_LOADER, which overrides a loader of our
+ * own. */
 const char *job_hosts_get_loader(const struct cmdline *options);
 
 #endif

@@ -370,7 +370,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     return choose(all, err);
 }
 
-/* The user has ended the job before an attempt. */
+/* Report that the user has ended the job before an attempt. Returns the exit status. */
 static int end_between(const struct attempts *all, int signal)
 {
     int status = STATUS_SIGNAL + signal;
@@ -485,7 +485,7 @@ static enum advance_made note_progress(struct attempts *all)
     return made;
 }
 
-/* The job has started too often without progress. */
+/* Report that the job has started too often without progress. Returns the exit status. */
 static int give_up(const struct attempts *all)
 {
     const char *file = all->advance.file;

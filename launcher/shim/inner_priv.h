@@ -130,7 +130,7 @@ void inner_make_stop_page(struct inner *in);
 bool inner_asks_to_stop(const struct inner *in);
 /** Report what the program has written to the page. */
 void inner_look_at_stop(struct inner *in, bool beat);
-/** The shim was sent a signal that asks the program to stop. */
+/** Handle a signal to the shim that asks the program to stop. */
 void inner_notice_stop(struct inner *in);
 /** PROPOSE has arrived: 0 or -errno. */
 int inner_handle_propose(struct inner *in, struct frame_reader *payload);

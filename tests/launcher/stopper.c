@@ -93,7 +93,7 @@ static int ask(uint64_t step)
     exit(6);
 }
 
-/* What another process of this instance is told. */
+/* Checks the answers that another process of this instance gets. */
 static void ask_in_child(bool inherited)
 {
     struct plenum_job *own = job;

@@ -52,7 +52,7 @@ struct world {
     struct agreement agreement;
 };
 
-/* What is explored. */
+/* The explored case. */
 static struct {
     uint32_t ranks;
     uint64_t totals[RANKS_MAX]; /* steps of each program */
@@ -211,7 +211,7 @@ static bool shim_acts(struct world *w, uint32_t r)
     return true;
 }
 
-/* A heartbeat, with the step at that moment. */
+/* Reports a heartbeat, with the step at that moment. */
 static bool shim_reports(struct world *w, uint32_t r)
 {
     struct rank *rank = &w->ranks[r];
@@ -277,7 +277,7 @@ static const char *find_wrong(const struct world *w)
         if (a->state == AGREE_DECIDED && rank->begun > a->step)
             return "a program has begun a step that was decided not to begin";
         if (rank->state == HALTED && (a->state != AGREE_DECIDED || rank->step != a->step))
-            return "a program has stopped at another step than the decided one";
+            return "a program has not stopped at the decided step";
     }
     return NULL;
 }
@@ -314,7 +314,7 @@ static void explore(const struct world *w, uint32_t depth)
         for (uint32_t r = 0; r < law.ranks && !wrong; r++) {
             struct world next;
 
-            memcpy(&next, w, sizeof(next)); /* also what is between the members */
+            memcpy(&next, w, sizeof(next)); /* also the padding between the members */
             next.agreement.ranks = next.known;
             if (!all[i](&next, r))
                 continue;

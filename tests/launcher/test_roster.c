@@ -23,7 +23,7 @@ static void set(struct roster *roster, const char *text)
     hostlist_fini(&list);
 }
 
-/* The hosts chosen, "a c"; "" if none are. */
+/* Returns the chosen hosts, as "a c"; "" if there are none. */
 static const char *choice(struct roster *roster, bool start)
 {
     static char text[400];
@@ -101,7 +101,8 @@ static bool is_better(const struct state *s, int i, int k)
     return s[i].failures != s[k].failures ? s[i].failures < s[k].failures : i < k;
 }
 
-/* A usable host is taken exactly if fewer than `most` usable hosts are better. */
+/* Chooses hosts by the model: a usable host is taken exactly if fewer than `most` usable hosts are
+ * better. */
 static unsigned choose_by_model(const struct state *s, int count,
                                 const struct roster_limits *limits)
 {

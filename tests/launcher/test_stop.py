@@ -305,7 +305,7 @@ class Stop(unittest.TestCase):
         self.assertTrue(any(re.match("child: -10: .*open it again after fork", line) for line in lines), lines)
 
     def test_torchrun(self):
-        """several instances of another launcher cannot agree, and are told"""
+        """several instances of another launcher cannot agree, and get an error"""
         status, lines = self.alone("9", RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
         self.assertEqual(status, 6)
         self.assertRegex(lines[-1], "error -95: .*2 instances started by torchrun cannot agree on a step: start them")
