@@ -583,10 +583,8 @@ static int get_code(struct frame_reader *r)
 {
     int32_t code = (int32_t)frame_get_u32(r);
 
-    if (code <= 0 && code >= -4095)
-        return code;
-    r->bad = true;
-    return 0;
+    r->bad |= code > 0 || code < -4095;
+    return r->bad ? 0 : code;
 }
 
 /* The text of an error, or its code's text if there is none. */
