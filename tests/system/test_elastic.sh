@@ -144,8 +144,8 @@ ok "options that cannot be kept are refused" all \
     'refused "only-output-from-instance, with 1 host: 1 in" --host v1,v2 --min-hosts 1 --only-output-from-instance 0,1'
 # ---- random losses and joins ----
 # The program checkpoints all samples that it has shown. However often hosts are lost and join, the samples of the
-# whole run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5); ELASTIC_SEED=N
-# and ELASTIC_RUNS=1 repeat one.
+# whole run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5);
+# ELASTIC_SEED=N and ELASTIC_RUNS=1 repeat one.
 plenumctl=$top_builddir/plenumctl
 export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so
 # changes with each checkpoint
