@@ -583,10 +583,8 @@ static int get_code(struct frame_reader *r)
 {
     int32_t code = (int32_t)frame_get_u32(r);
 
-    if (code <= 0 && code >= -4095)
-        return code;
-    r->bad = true;
-    return 0;
+    r->bad |= code > 0 || code < -4095;
+    return r->bad ? 0 : code;
 }
 
 /* Read the text of an error; if it is empty, use the text of the code. */

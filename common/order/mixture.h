@@ -62,7 +62,7 @@ struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
 /** Find the global position that shows this turn. Returns UINT64_MAX if none does, because the
  * set's weight stays 0. */
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
-/** Returns the first global position at which a pass of a set may be shown: its first block's start.
+/** Returns the first global position at which a pass of a set may be shown: where a block begins.
  *  UINT64_MAX: it is never shown. */
 uint64_t mixture_pass_start(const struct mixture *mixture, uint32_t set, uint64_t pass);
 /** Count the samples of a set that positions below g show; g is a multiple of the block. */

@@ -495,9 +495,9 @@ static int give_up(const struct attempts *all)
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
     if (file)
-        log_error("%s: %s has not changed; the job is not started again", why, file);
+        log_error("%s: %s has not changed; the job is not restarted", why, file);
     else
-        log_error("%s: no step was taken for the first time; the job is not started again", why);
+        log_error("%s: no step was taken for the first time; the job is not restarted", why);
     supervise_not_started(&all->job, STATUS_STUCK, why);
     return STATUS_STUCK;
 }

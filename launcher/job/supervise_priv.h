@@ -67,7 +67,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
-    uint64_t halted;    /* 1 + the step that it knows it must not begin; 0: none */
+    uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
     char *tail;         /* last lines of its program's standard error */
 };
 
@@ -279,7 +279,7 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
-/** Returns 1 + the step at which programs have learned that they must stop; 0: none. */
+/** 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
 /* ---- job_socket.c ---- */

@@ -93,7 +93,7 @@ static int ask(uint64_t step)
     exit(6);
 }
 
-/* Checks the answers that another process of this instance gets. */
+/* Print the answer that another process of this instance receives. */
 static void ask_in_child(bool inherited)
 {
     struct plenum_job *own = job;

@@ -52,7 +52,7 @@ struct world {
     struct agreement agreement;
 };
 
-/* The explored case. */
+/* The states to explore. */
 static struct {
     uint32_t ranks;
     uint64_t totals[RANKS_MAX]; /* steps of each program */
@@ -277,7 +277,7 @@ static const char *find_wrong(const struct world *w)
         if (a->state == AGREE_DECIDED && rank->begun > a->step)
             return "a program has begun a step that was decided not to begin";
         if (rank->state == HALTED && (a->state != AGREE_DECIDED || rank->step != a->step))
-            return "a program has not stopped at the decided step";
+            return "a program has stopped at a step other than the decided one";
     }
     return NULL;
 }
@@ -314,7 +314,7 @@ static void explore(const struct world *w, uint32_t depth)
         for (uint32_t r = 0; r < law.ranks && !wrong; r++) {
             struct world next;
 
-            memcpy(&next, w, sizeof(next)); /* also the padding between the members */
+            memcpy(&next, w, sizeof(next)); /* the padding, too */
             next.agreement.ranks = next.known;
             if (!all[i](&next, r))
                 continue;

@@ -123,7 +123,7 @@ job -n 1 --max-restarts 50 --max-restarts-without-progress 3 --progress-file run
     echo >>steps; [ "$(wc -l <steps)" != 3 ] || echo x >run.pt.1; exit 5'
 ok "a job that makes no progress ends: two starts, one with progress, three more" all 'same $code 93' \
     'same "$(wc -l <steps)" 6' \
-    'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not started again"'
+    'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not restarted"'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 false
 ok "... but not if it is unknown: there is one warning" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep -c "has no effect: the program does not report its steps" err)" 1'

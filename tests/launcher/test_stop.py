@@ -25,7 +25,8 @@ SEED = int(os.environ.get("PLENUM_STOP_SEED") or random.SystemRandom().randrange
 ROUNDS = int(os.environ.get("PLENUM_STOPS", "2"))  # for each number of instances
 MPIRUN = subprocess.run(["mpirun", "--version"], capture_output=True).returncode == 0 if any(
     os.access(os.path.join(p, "mpirun"), os.X_OK) for p in os.environ["PATH"].split(":")) else False
-NO_RANK = {name: value for name, value in os.environ.items() if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
+NO_RANK = {name: value for name, value in os.environ.items()
+           if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
 
 
 class Job:
