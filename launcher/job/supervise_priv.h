@@ -122,7 +122,7 @@ struct supervisor {
     struct instance *instances; /* [num_instances] */
     struct shim_peer **peers;
     size_t num_peers, peers_cap;
-    struct pollfd *fds; /* of one turn */
+    struct pollfd *fds; /* for one turn of the loop */
     size_t fds_cap;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
@@ -305,9 +305,9 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result: 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
-/** An instance's state, as one word. */
+/** Returns an instance's state, as one word. */
 const char *result_state(const struct instance *inst);
-/** A table of all instances and their states, for users. The caller frees it; NULL if out of
+/** Format a table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */
 char *result_table(const struct supervisor *s);
 
