@@ -181,7 +181,7 @@ struct control_exited {
     uint64_t traceback_ns; /* time since its last traceback began; UINT64_MAX: there was none */
     uint64_t memory_kills; /* kills by the kernel for lack of memory since then (memory.h) */
     uint64_t reached;      /* reported by the program (common/job/departed.h) */
-    /* 1 + the last step that it asked about, and 1 + the step that it was told to stop at; 0: none
+    /* 1 + the last step that it asked about, and 1 + the step at which it stopped; 0: none
      * (common/job/stop_page.h) */
     uint64_t asked, halted;
 };

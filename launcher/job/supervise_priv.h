@@ -66,7 +66,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
-    uint64_t halted;    /* 1 + the step at which it was told to stop; 0: it was not */
+    uint64_t halted;    /* 1 + the step at which its program stops; 0: not known */
     char *tail;         /* last lines of its program's standard error */
 };
 
@@ -278,7 +278,7 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
-/** 1 + the step at which programs were told to stop; 0: none was. */
+/** 1 + the step at which programs stop; 0: none does. */
 uint64_t stop_get_step(const struct supervisor *s);
 
 /* ---- job_socket.c ---- */

@@ -14,6 +14,7 @@
 #include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/json.h"
+#include "common/util/message.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
@@ -382,7 +383,7 @@ static int top(struct address *address, uint64_t interval_ns, struct plenum_erro
     return screen_run(draw, address, interval_ns, err);
 }
 
-static int refuse(const char *why)
+MESSAGE static int refuse(const char *why)
 {
     fprintf(stderr, "%s: %s; see --help\n", program.name, why);
     return 2;

@@ -93,7 +93,7 @@ static int ask(uint64_t step)
     exit(6);
 }
 
-/* What another process of this instance is told. */
+/* Ask in another process of this instance, too. */
 static void ask_in_child(bool inherited)
 {
     struct plenum_job *own = job;

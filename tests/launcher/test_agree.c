@@ -52,7 +52,7 @@ struct world {
     struct agreement agreement;
 };
 
-/* What is explored. */
+/* The jobs that are explored. */
 static struct {
     uint32_t ranks;
     uint64_t totals[RANKS_MAX]; /* steps of each program */
@@ -277,7 +277,7 @@ static const char *find_wrong(const struct world *w)
         if (a->state == AGREE_DECIDED && rank->begun > a->step)
             return "a program has begun a step that was decided not to begin";
         if (rank->state == HALTED && (a->state != AGREE_DECIDED || rank->step != a->step))
-            return "a program has stopped at another step than the decided one";
+            return "a program has stopped, but not at the decided step";
     }
     return NULL;
 }
@@ -326,7 +326,7 @@ static void explore(const struct world *w, uint32_t depth)
         wrong = find_wrong_end(w);
 }
 
-/* Explore all orders; `wrong` is what was found. */
+/* Explore all orders, and set `wrong`. */
 static void run(void)
 {
     static struct world w;
