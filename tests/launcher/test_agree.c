@@ -314,7 +314,7 @@ static void explore(const struct world *w, uint32_t depth)
         for (uint32_t r = 0; r < law.ranks && !wrong; r++) {
             struct world next;
 
-            memcpy(&next, w, sizeof(next)); /* also what is between the members */
+            memcpy(&next, w, sizeof(next)); /* also the padding */
             next.agreement.ranks = next.known;
             if (!all[i](&next, r))
                 continue;
