@@ -11,6 +11,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/data/png_depth.h \
 	%D%/data/text_mode.c %D%/data/text_mode.h \
 	%D%/job/departed.c %D%/job/departed.h \
+	%D%/job/jobctl.c %D%/job/jobctl.h \
 	%D%/job/jobloader.c %D%/job/jobloader.h \
 	%D%/job/jobloader_clients.c \
 	%D%/job/jobloader_find.c \
@@ -19,6 +20,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
 	%D%/job/meeting_server.c \
+	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \
 	%D%/net/address.c %D%/net/address.h \
 	%D%/net/frame.c %D%/net/frame.h \
@@ -35,6 +37,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/order/orderplan.c %D%/order/orderplan.h \
 	%D%/order/orderplan_pieces.c \
 	%D%/order/orderplan_priv.h \
+	%D%/order/orderplan_amend.c \
 	%D%/order/orderplan_set.c \
 	%D%/order/orderplan_words.c \
 	%D%/order/sampler.c %D%/order/sampler.h \

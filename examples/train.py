@@ -16,7 +16,8 @@ samples on any number of processes, and the same loss, up to rounding.
 A checkpoint holds weights, optimizer and the position in the stream. A run that is killed and resumes from it repeats
 the uninterrupted run: it has the same samples in every step and, with one or two processes, the same weights to the
 last bit. (With more processes, DistributedDataParallel adds up in a different order in its first step.) The number of
-processes may change.
+processes may change. When plenumrun receives SIGTERM or SIGUSR1, because the hosts are taken away, all processes stop
+before the same step, write a checkpoint and end, and plenumrun exits with status 75.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
@@ -29,6 +30,7 @@ import hashlib
 import os
 import sys
 import time
+from typing import Optional
 
 import numpy as np
 import torch
@@ -51,7 +53,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--double", action="store_true", help="compute in float64")
     p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step to FILE")
     p.add_argument("--checkpoint", metavar="FILE",
-                   help="write a checkpoint to FILE at the end")
+                   help="write a checkpoint to FILE.N at the end; N is the number of the start")
     p.add_argument("--checkpoint-every", type=int, metavar="N", help="also write one every N steps")
     p.add_argument("--resume", action="store_true", help="resume from the checkpoint, if it exists")
     p.add_argument("--evaluate", metavar="DATASET", help="evaluate on this folder after training")
@@ -105,11 +107,19 @@ class Run:
     """The state that a checkpoint holds."""
 
     def __init__(self, job: pyplenum.Job, loader: pyplenum.torch.Loader, model: nn.Module,
-                 optimizer: torch.optim.Optimizer):
+                 optimizer: torch.optim.Optimizer, checkpoint: Optional[str]):
         self.job, self.loader, self.model, self.optimizer = job, loader, model, optimizer
+        self.checkpoint = pyplenum.Checkpoint(checkpoint) if checkpoint and job.instance_index == 0 else None
         self.step = 0
         self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
         self.delivered = 0  # of those delivered to this process since then
+        self.stopped = False
+
+    def stops(self) -> bool:
+        """Should all processes stop before the next step, to resume later? With torchrun, they cannot agree on one."""
+        agree = self.job.num_instances == 1 or self.job.launcher == "plenumrun"
+        self.stopped = agree and self.job.should_stop(self.step)
+        return self.stopped
 
     def total_hash(self) -> int:
         """Return the hash of all batches delivered to all processes. A collective."""
@@ -117,22 +127,19 @@ class Run:
         self.delivered = 0
         return self.hash
 
-    def save(self, path: str) -> None:
-        """Write a checkpoint. A collective; the first process writes, and renames the file once it is complete."""
+    def save(self) -> None:
+        """Write a checkpoint. A collective; only the first process writes."""
         self.total_hash()
-        if self.job.instance_index == 0:
-            with open(path + ".new", "wb") as file:
+        if self.checkpoint:
+            with self.checkpoint.replace() as path:
                 torch.save({"step": self.step, "hash": f"{self.hash:016x}", "loader": self.loader.state_dict(),
-                            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(path + ".new", path)
+                            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
 
-    def load(self, path: str) -> None:
-        """Read a checkpoint. A collective; only the first process reads, so the other hosts do not need the file."""
+    def load(self) -> None:
+        """Read the newest checkpoint. A collective; only the first process reads: the other hosts need no file."""
         state = None
-        if self.job.instance_index == 0 and os.path.exists(path):
-            state = torch.load(path, map_location="cpu")
+        if self.checkpoint and self.checkpoint.newest:
+            state = torch.load(self.checkpoint.newest, map_location="cpu")
             self.model.load_state_dict(state.pop("model"))
             self.optimizer.load_state_dict(state.pop("optimizer"))
         state = self.job.broadcast_object(state)
@@ -142,8 +149,8 @@ class Run:
         pyplenum.torch.broadcast_optimizer_state(self.optimizer)
         self.step, self.hash = state["step"], int(state["hash"], 16)
         self.loader.load_state_dict(state["loader"])
-        if self.job.instance_index == 0:
-            print(f"resuming from step {self.step} of {path}", flush=True)
+        if self.checkpoint:
+            print(f"resuming from step {self.step} of {self.checkpoint.newest}", flush=True)
 
 
 def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dtype) -> None:
@@ -151,7 +158,7 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
     log = open(args.log, "a" if run.step else "w", buffering=1) if args.log and first else None
     exchange = None
     begin, first_step = time.monotonic(), run.step
-    while run.step < args.steps:
+    while run.step < args.steps and not run.stops():
         for images, labels, samples, hash_of_batch in run.loader:  # to the end of an epoch
             run.optimizer.zero_grad()
             output = model(images.to(dtype))
@@ -171,8 +178,8 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
             if first and (run.step % 10 == 0 or run.step == args.steps):
                 print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
             if args.checkpoint_every and run.step % args.checkpoint_every == 0:
-                run.save(args.checkpoint)
-            if run.step >= args.steps:
+                run.save()
+            if run.step >= args.steps or run.stops():  # before the next batch is taken
                 break
     elapsed, stats = time.monotonic() - begin, run.loader.stats
     if first and run.step > first_step:
@@ -231,18 +238,20 @@ def main() -> int:
     model = make_model(loader.stream.num_classes, args.seed).to(dtype)
     pyplenum.torch.broadcast_parameters(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    run = Run(job, loader, model, optimizer)
+    run = Run(job, loader, model, optimizer, args.checkpoint)
     if args.resume:
-        run.load(args.checkpoint)
+        run.load()
     parallel = nn.parallel.DistributedDataParallel(model) if job.num_instances > 1 else model
     train(args, run, parallel, dtype)
     pyplenum.torch.check_same(model)  # raises an error that names tensor and instance if weights differ
     if args.checkpoint:
-        run.save(args.checkpoint)
+        run.save()
     total = run.total_hash()
     if job.instance_index == 0:
         print(f"hash {total:016x}  weights {digest(model)}")
-    if args.evaluate:
+    if run.stopped and job.instance_index == 0:
+        print(f"stopped before step {run.step}")
+    elif args.evaluate and not run.stopped:
         evaluate(args, run, model, dtype)
     loader.close()
     if dist.is_initialized():

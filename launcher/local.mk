@@ -9,16 +9,22 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/control/handover.c %D%/control/handover.h \
 	%D%/control/lines.c %D%/control/lines.h \
 	%D%/host/host.c %D%/host/host.h \
+	%D%/host/leftover.c %D%/host/leftover.h \
 	%D%/host/network.c %D%/host/network.h \
 	%D%/host/proctree.c %D%/host/proctree.h \
 	%D%/host/script.c %D%/host/script.h \
 	%D%/host/signals.c %D%/host/signals.h \
 	%D%/host/sweep.c %D%/host/sweep.h \
+	%D%/job/advance.c %D%/job/advance.h \
+	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
+	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/instance_plans.c \
 	%D%/job/instances.c \
+	%D%/job/job_hosts.c %D%/job/job_hosts.h \
+	%D%/job/job_socket.c \
 	%D%/job/launch.c %D%/job/launch.h \
 	%D%/job/local.c %D%/job/local.h \
 	%D%/job/mpirun.c %D%/job/mpirun.h \
@@ -28,6 +34,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
+	%D%/job/stop.c \
+	%D%/job/stop_command.c %D%/job/stop_command.h \
 	%D%/job/supervise.c %D%/job/supervise.h \
 	%D%/job/supervise_priv.h \
 	%D%/job/supervise_start.c \
@@ -41,6 +49,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/job_settings.h \
 	%D%/plan/place.c %D%/plan/place.h \
 	%D%/plan/plan.c %D%/plan/plan.h \
+	%D%/plan/roster.c %D%/plan/roster.h \
 	%D%/plan/table.c %D%/plan/table.h \
 	%D%/plan/tag.c %D%/plan/tag.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
@@ -57,6 +66,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/shim/inner_output.c \
 	%D%/shim/inner_priv.h \
 	%D%/shim/inner_start.c \
+	%D%/shim/inner_stop.c \
 	%D%/shim/shim.c %D%/shim/shim.h \
 	%D%/values/numa.c %D%/values/numa.h \
 	%D%/values/ports.c %D%/values/ports.h \

@@ -83,17 +83,17 @@ int plenum_batch_get_sets(const struct plenum_batch *batch, uint8_t *ret)
     const struct plenum_lease *slot = batch->lease;
     const struct plenum_stream *s = slot ? slot->set->stream : NULL;
 
-    if (!s || !s->plan)
+    if (!s || !s->first_plan)
         return 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         uint64_t end = s->sets[0].samples;
         uint32_t set = 0;
 
-        while (batch->samples[i] >= end && set + 1 < s->plan->num_sets)
+        while (batch->samples[i] >= end && set + 1 < s->first_plan->num_sets)
             end += s->sets[++set].samples;
         ret[i] = (uint8_t)set;
     }
-    return (int)s->plan->num_sets;
+    return (int)s->first_plan->num_sets;
 }
 
 int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret)

@@ -537,6 +537,7 @@ void session_retry_at(struct loader_session *se, uint64_t when_ns)
     assert(lock_is_held(se->setup->lock));
     assert(se->state == SESSION_DOWN);
     se->retry_ns = when_ns;
+    se->refused = 0; /* that was another request */
 }
 
 void session_forgive(struct loader_session *se, uint64_t now_ns)

@@ -45,6 +45,8 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "views";
     if (minor < WIRE_MINOR_PLAN && open->plan[0])
         return "mixtures, weights and selections of samples";
+    if (minor < WIRE_MINOR_REWEIGH && strstr(open->plan, "\nweights "))
+        return "weights of samples that change";
     if (minor < WIRE_MINOR_JUNK && strstr(open->pipeline, " junk "))
         return "the word junk in pipelines";
     if (minor < WIRE_MINOR_BOXES && open->height == 0)

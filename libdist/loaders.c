@@ -23,6 +23,7 @@
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "libdist/amended.h"
 #include "libdist/io.h"
 #include "libdist/loader_table.h"
 #include "libdist/lookup.h"
@@ -151,24 +152,12 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
         /* The name may still resolve to a loader. */
         if (s->loaders->named[i].error.text[0] && !has_loader(s, i))
             return;
-    if (first)
+    if (first && s->amended)
+        amended_refuse(s, session_refusal(first->session), session_error(first->session));
+    else if (first)
         stream_fail(s, session_refusal(first->session), session_error(first->session));
     else
         no_loader(s, now);
-}
-
-/* The first loader that has opened an amended plan: its sets must be the same as before. */
-static int described_again(struct plenum_stream *s, const struct wire_opened *m,
-                           struct plenum_error *err)
-{
-    if (m->sets != s->plan->num_sets || m->positions != s->steps.n ||
-        m->samples != s->num_samples || memcmp(m->set, s->sets, m->sets * sizeof(m->set[0])) != 0)
-        return error_set(err, -ESTALE, "a data set of %s has changed since the stream was opened",
-                         s->open.dataset);
-    s->sum = m->sum;
-    memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
-    s->amended = false;
-    return 0;
 }
 
 /* The first OPENED describes the data set; every later one must describe the same. */
@@ -179,7 +168,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
 
     assert(lock_is_held(&s->mu));
     if (s->amended)
-        return described_again(s, m, err);
+        return amended_describe(s, m, err);
     if (s->opened) {
         char difference[200];
 
@@ -189,7 +178,8 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
                          s->open.dataset,
                          datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
     }
-    if (m->sets != (s->plan ? s->plan->num_sets : 0))
+    if (m->sets != (s->plan ? s->plan->num_sets : 0) ||
+        m->reweighs != (s->plan ? s->plan->num_reweighs : 0))
         return error_set(err, -EPROTO, "%u data sets were requested, but %u were described",
                          s->plan ? s->plan->num_sets : 0, m->sets);
     r = wire_order(&s->open, s->plan ? m->positions : m->samples, &s->order, &s->steps, err);
@@ -197,6 +187,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
         return r;
     if (s->plan) {
         memcpy(s->sets, m->set, m->sets * sizeof(m->set[0]));
+        memcpy(s->reweighs, m->reweigh, m->reweighs * sizeof(m->reweigh[0]));
         s->steps.gaps = s->plan->skips;
         s->steps.num_gaps = s->plan->num_skips;
     }
@@ -212,6 +203,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     else
         identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
     s->opened = true;
+    schedule_begin(s);
     return 0;
 }
 
@@ -337,6 +329,8 @@ static int greeted(struct loader *l, const struct wire_open *open, struct slot_s
  * is (-ETIMEDOUT, handle_error() of loader_session_input.c). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
+    if (s->amended && code == -ENOMEM) /* the tables of an amended plan */
+        return false;
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||
                          code == -ENFILE || code == -EAGAIN || code == -ENOEXEC);
 }

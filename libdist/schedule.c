@@ -155,6 +155,13 @@ int schedule_create(struct plenum_stream *s, struct plenum_error *err)
     return s->schedule ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
+void schedule_begin(struct plenum_stream *s)
+{
+    assert(!s->schedule->first);
+    if (order_has_steps(&s->steps)) /* otherwise nothing is requested */
+        s->schedule->next_place = order_place_settle(&s->steps, (struct order_place){0});
+}
+
 void schedule_free(struct plenum_stream *s)
 {
     assert(!s->schedule || !s->schedule->first);

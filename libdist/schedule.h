@@ -20,6 +20,8 @@ struct loader_session;
 
 /** 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
+/** The stream's order is known: begin with its first step. */
+void schedule_begin(struct plenum_stream *s);
 /** After schedule_drop(). NULL is ignored. */
 void schedule_free(struct plenum_stream *s);
 /** Request as many batches as free slots and the depth allow. */

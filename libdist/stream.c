@@ -26,6 +26,7 @@
 #include "common/pipeline/identity.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
+#include "libdist/amend.h"
 #include "libdist/batch.h"
 #include "libdist/io.h"
 #include "libdist/job_priv.h"
@@ -419,14 +420,13 @@ void plenum_batch_release(struct plenum_batch *batch)
 void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_stream_info *ret)
 {
     const struct plenum_stream *s = stream;
-    struct order_place begin = {0};
     bool here = s->pid == getpid(); /* otherwise the lock may have been held during the fork */
 
     if (here)
         lock_acquire((struct lock *)&s->mu); /* plenum_stream_reshape() changes steps */
     *ret = (struct plenum_stream_info){.num_samples = s->plan ? s->num_samples : s->order.n,
                                        .num_positions = s->steps.n,
-                                       .steps_per_epoch = order_steps_left(&s->steps, begin),
+                                       .steps_per_epoch = order_steps_whole(&s->steps),
                                        .num_classes = s->num_classes,
                                        .height = s->open.height,
                                        .width = s->open.width,
@@ -437,7 +437,7 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
                                        .slots = s->open.slots,
                                        .batch_bytes = wire_batch_count(&s->open) *
                                                       wire_sample_bytes(&s->open)};
-    ret->batches = (ret->steps_per_epoch * s->epochs + s->open.steps - 1) / s->open.steps;
+    ret->batches = (order_steps_total(&s->steps, s->epochs) + s->open.steps - 1) / s->open.steps;
     if (here)
         lock_release((struct lock *)&s->mu);
     memcpy(ret->fingerprint, s->fingerprint, sizeof(ret->fingerprint));
@@ -452,15 +452,15 @@ const char *plenum_stream_get_dataset(const struct plenum_stream *stream)
 uint32_t plenum_stream_get_sets(const struct plenum_stream *stream,
                                 struct plenum_set ret[PLENUM_SETS_MAX])
 {
-    const struct plenum_stream *s = stream;
+    const struct orderplan *plan = stream->first_plan;
     uint64_t first = 0;
 
-    for (uint32_t i = 0; s->plan && i < s->plan->num_sets; i++) {
+    for (uint32_t i = 0; plan && i < plan->num_sets; i++) {
         ret[i] = (struct plenum_set){
-            .name = s->plan->sets[i].name, .first = first, .num_samples = s->sets[i].samples};
-        first += s->sets[i].samples;
+            .name = plan->sets[i].name, .first = first, .num_samples = stream->sets[i].samples};
+        first += stream->sets[i].samples;
     }
-    return s->plan ? s->plan->num_sets : 0;
+    return plan ? plan->num_sets : 0;
 }
 
 int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
@@ -573,60 +573,13 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
                      s->open.dataset);
 }
 
-/* Use an amended plan, which is the same up to the stream's position. */
-static void use_plan(struct plenum_stream *s, struct orderplan *plan)
-{
-    uint8_t before[16], after[16];
-
-    stream_identity(s, s->cursor, before);
-    orderplan_free(s->plan);
-    s->plan = plan;
-    stream_identity(s, s->cursor, after);
-    assert(memcmp(before, after, sizeof(before)) == 0);
-    memcpy(s->open.plan, plan->text, sizeof(s->open.plan));
-    s->steps.gaps = plan->skips;
-    s->steps.num_gaps = plan->num_skips;
-    s->amended = true;
-    loaders_reopen(s); /* first: nothing is requested from the old sessions */
-    schedule_seek(s, order_place_settle(&s->steps, s->cursor));
-    stream_update_fd(s);
-}
-
-/* Check and use new lines, from the stream's position on. */
-static int amend(struct plenum_stream *s, const char *lines, struct plenum_error *err)
-{
-    uint64_t now = s->cursor.epoch * s->steps.n + s->cursor.position, from;
-    struct orderplan *plan;
-    int r;
-
-    assert(lock_is_held(&s->mu));
-    if (s->error_code < 0)
-        return stream_over(s, err);
-    if (!s->plan || s->plan->num_sets < 2)
-        return error_set(err, -EINVAL,
-                         "amend: the stream has no plan of several sets, whose weights could "
-                         "change");
-    r = orderplan_amend(s->plan, lines, &plan, &from, err);
-    if (r < 0)
-        return r;
-    if (from < now) {
-        orderplan_free(plan);
-        return error_set(err, -EINVAL,
-                         "amend: position %llu has been shown: the stream is at position %llu",
-                         (unsigned long long)from, (unsigned long long)now);
-    }
-    use_plan(s, plan);
-    io_poke();
-    return 0;
-}
-
 int plenum_stream_amend(struct plenum_stream *stream, const char *lines, struct plenum_error *err)
 {
     int r = enter(stream, err);
 
     if (r < 0)
         return r;
-    r = amend(stream, lines, err);
+    r = amend_stream(stream, lines, err);
     leave(stream);
     return r;
 }
@@ -706,7 +659,7 @@ static int check_share(const struct plenum_stream *s, const struct plenum_share 
     if (r < 0)
         return r;
     steps->per_step = (uint32_t)per_step;
-    if (order_steps_left(steps, (struct order_place){0}) == 0)
+    if (!order_has_steps(steps))
         return error_set(err, -EINVAL,
                          "an epoch of %u samples has no step of %u: with last=drop no step is "
                          "left; use last=pad",

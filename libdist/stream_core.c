@@ -45,7 +45,9 @@ void stream_unref(struct plenum_stream *s)
     s->calls->free(s);
     io_close(&s->ready_fd);
     trace_close(s->trace);
-    orderplan_free(s->plan);
+    if (s->plan != s->first_plan)
+        orderplan_free(s->plan);
+    orderplan_free(s->first_plan);
     (void)pthread_cond_destroy(&s->changed);
     lock_fini(&s->mu);
     free(s);
@@ -87,10 +89,12 @@ int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error
 void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16])
 {
     if (s->plan)
-        identity_of_plan(
-            &(struct identity_plan){
-                .plan = s->plan, .sets = s->sets, .positions = s->steps.n, .open = &s->open},
-            place, ret);
+        identity_of_plan(&(struct identity_plan){.plan = s->plan,
+                                                 .sets = s->sets,
+                                                 .reweighs = s->reweighs,
+                                                 .positions = s->steps.n,
+                                                 .open = &s->open},
+                         place, ret);
     else
         memcpy(ret, s->identity, sizeof(s->identity));
 }

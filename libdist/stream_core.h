@@ -40,8 +40,8 @@ struct plenum_stream {
     struct wire_open open;
     struct wire_slot layout; /* of its slots */
     struct views views;
-    struct fields fields;   /* names of the fields in open.field */
-    struct orderplan *plan; /* what open.plan says, or NULL; owned */
+    struct fields fields;         /* names of the fields in open.field */
+    struct orderplan *first_plan; /* that the stream was opened with, or NULL; owned */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -62,14 +62,18 @@ struct plenum_stream {
     pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has occurred */
 
     /* Delivery. */
-    bool opened;  /* the first OPENED has arrived: the data set is known */
-    bool amended; /* no loader has opened the plan since plenum_stream_amend() */
-    bool held;    /* nothing is requested yet: plenum_stream_open_all() is in progress */
+    bool opened;            /* the first OPENED has arrived: the data set is known */
+    struct orderplan *plan; /* what open.plan says, or NULL: first_plan, or a later one, owned */
+    bool amended;           /* no loader has opened the plan since plenum_stream_amend() */
+    struct plenum_error *amend_error; /* of amend.c: set if all loaders refuse the plan, or NULL */
+    int amend_code;
+    bool held; /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
     struct order_steps steps;
     uint32_t num_samples, num_classes;   /* of the data set */
     uint32_t num_class_names;            /* number of classes with names: all or 0 */
     struct wire_set sets[WIRE_SETS_MAX]; /* of the plan, as the first loader described them */
+    struct wire_reweigh reweighs[WIRE_REWEIGHS_MAX]; /* of the plan; unknown ones never start */
     uint8_t fingerprint[16], identity[16];
     uint8_t fields_hash[16]; /* once open.num_fields is known */
     struct datasum sum;

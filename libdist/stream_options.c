@@ -168,6 +168,7 @@ static int set_plan(struct plenum_stream *s, const struct wanted *w, const char 
         r = orderplan_parse(text, here, &s->plan, err);
     if (r < 0)
         return r;
+    s->first_plan = s->plan;
     memcpy(s->open.plan, s->plan->text, sizeof(s->open.plan));
     (void)orderplan_describe(s->plan, s->open.dataset, sizeof(s->open.dataset));
     return 0;

@@ -32,10 +32,12 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
         return;
     }
     memcpy(t->choices, s->choices, sizeof(t->choices));
+    if (s->plan) /* with the weights of samples, which only loaders know */
+        stream_identity(s, (struct order_place){.position = UINT64_MAX}, t->choices);
     t->split = s->split;
     t->per_step = s->open.per_step;
     t->deal = s->open.deal;
-    t->steps = order_steps_left(&s->steps, (struct order_place){0});
+    t->steps = order_steps_whole(&s->steps);
     t->last = s->open.last;
     t->epochs = s->epochs;
     t->sum = s->sum;
@@ -69,7 +71,7 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
         a->epochs != b->epochs)
         return error_set(err, -EINVAL,
                          "%s and %s request different streams: pipeline, seed, shuffle, last, "
-                         "subset, repeat, split or epochs differ",
+                         "subset, repeat, split, epochs or plans differ",
                          one, two);
     if (a->split == PLENUM_SPLIT_FILE) {
         if (a->sum.class_names != b->sum.class_names)

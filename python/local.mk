@@ -6,6 +6,7 @@ pyplenum_files = \
 	%D%/pyplenum/_lib.py \
 	%D%/pyplenum/_torch_carrier.py \
 	%D%/pyplenum/_torch_device.py \
+	%D%/pyplenum/checkpoint.py \
 	%D%/pyplenum/job.py \
 	%D%/pyplenum/normalise.py \
 	%D%/pyplenum/mix.py \

@@ -482,6 +482,11 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
         frame_put_u32(b, m->set[i].samples);
         frame_put_bytes(b, m->set[i].hash, sizeof(m->set[i].hash));
     }
+    frame_put_u32(b, m->reweighs);
+    for (uint32_t i = 0; i < m->reweighs; i++) {
+        frame_put_u64(b, m->reweigh[i].start);
+        frame_put_u64(b, m->reweigh[i].hash);
+    }
     return frame_end(b, begin);
 }
 
@@ -511,7 +516,7 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->sum = (struct datasum){0};
     ret->class_names = 0;
     ret->warning[0] = '\0';
-    ret->positions = ret->sets = 0;
+    ret->positions = ret->sets = ret->reweighs = 0;
     if (!r->bad && r->at == r->end) /* from a loader older than WIRE_MINOR_SUBSET */
         return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
@@ -523,6 +528,12 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     }
     if (!r->bad && r->at < r->end) /* since WIRE_MINOR_PLAN */
         get_sets(r, ret);
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_REWEIGH */
+        ret->reweighs = frame_get_choice(r, WIRE_REWEIGHS_MAX + 1);
+    for (uint32_t i = 0; i < ret->reweighs; i++) {
+        ret->reweigh[i].start = frame_get_u64(r);
+        ret->reweigh[i].hash = frame_get_u64(r);
+    }
     return frame_got(r);
 }
 

@@ -45,13 +45,14 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 14,
+    WIRE_MINOR = 15,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
     WIRE_NAME_MAX = 256,
     WIRE_PLAN_MAX = 16384, /* bytes of a plan with its NUL */
     WIRE_SETS_MAX = 64,
+    WIRE_REWEIGHS_MAX = 256,
     WIRE_TEXT_MAX = 512,
 };
 
@@ -93,6 +94,7 @@ enum {
     WIRE_MINOR_PLAN = 13,    /* plan of OPEN and FIELDS; positions and sets of OPENED */
     WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
     WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
+    WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -186,6 +188,12 @@ struct wire_set {
     uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
 };
 
+/** New weights of the samples of a plan's set. */
+struct wire_reweigh {
+    uint64_t start; /* the global position from which on they may be shown; UINT64_MAX: never */
+    uint64_t hash;  /* of the order that follows from them */
+};
+
 struct wire_opened {
     uint32_t samples; /* N */
     uint32_t classes;
@@ -198,6 +206,9 @@ struct wire_opened {
     /* since 1.13: of a plan, the positions of an epoch, and its sets in the order of the text */
     uint32_t positions, sets;
     struct wire_set set[WIRE_SETS_MAX];
+    /* since 1.15: of a plan, the new weights of its sets' samples, in the order of the text */
+    uint32_t reweighs;
+    struct wire_reweigh reweigh[WIRE_REWEIGHS_MAX];
 };
 
 struct wire_render {

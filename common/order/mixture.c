@@ -208,6 +208,23 @@ uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *
                                               (uint32_t)block, m->block, x);
 }
 
+uint64_t mixture_pass_start(const struct mixture *mixture, uint32_t set, uint64_t pass)
+{
+    const struct mixture *m = mixture;
+    struct mixture_turn turn = {.set = set, .t = pass * m->samplers[set].table->positions};
+    const struct piece *last = &m->pieces[m->num_pieces - 1];
+    uint64_t quota = last->shares.edges[set + 1] - last->shares.edges[set], g;
+
+    if (is_single(m))
+        return turn.t;
+    if (turn.t >= last->told[set] &&
+        (quota == 0 || ((unsigned __int128)(turn.t - last->told[set]) << 32) / quota >=
+                           (UINT64_C(1) << 62) / m->block)) /* beyond what a run may reach */
+        return UINT64_MAX;
+    g = mixture_find(m, &turn);
+    return g - g % m->block;
+}
+
 /* A sampler with its pass and position. */
 struct spot {
     uint32_t set, position;

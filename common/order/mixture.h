@@ -62,6 +62,9 @@ struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
 /** The inverse: find the global position that shows this turn. UINT64_MAX if none does, because the
  *  set's weight stays 0. */
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
+/** The global position from which on a pass of a set may be shown: the begin of its first block.
+ *  UINT64_MAX: it is never shown. */
+uint64_t mixture_pass_start(const struct mixture *mixture, uint32_t set, uint64_t pass);
 /** Count the samples of a set that positions below g show; g is a multiple of the block. */
 uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g);
 

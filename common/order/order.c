@@ -486,6 +486,47 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
     }
 }
 
+uint64_t order_steps_whole(const struct order_steps *steps)
+{
+    return steps_in(steps, span_of(steps));
+}
+
+/* Whole epochs from `epoch` on until a gap begins, at most `most`. */
+static uint64_t epochs_to_gap(const struct order_steps *steps, uint64_t epoch, uint64_t most)
+{
+    const struct order_gap *gap = gap_after(steps, epoch * steps->n);
+
+    return gap ? min_u64(gap->begin / steps->n - min_u64(gap->begin / steps->n, epoch), most)
+               : most;
+}
+
+uint64_t order_steps_total(const struct order_steps *steps, uint64_t epochs)
+{
+    uint64_t total = 0;
+
+    for (uint64_t epoch = 0; epoch < epochs;) {
+        struct order_place place = leave_gap(steps, (struct order_place){epoch, 0});
+        uint64_t count = epochs_to_gap(steps, epoch, epochs - epoch);
+
+        if (place.epoch > epoch) { /* all of it is skipped, maybe like others after it */
+            epoch = place.epoch;
+        } else if (count > 0) {
+            total += count * order_steps_whole(steps);
+            epoch += count;
+        } else {
+            total += order_steps_left(steps, (struct order_place){epoch, 0});
+            epoch++;
+        }
+    }
+    return total;
+}
+
+bool order_has_steps(const struct order_steps *steps)
+{
+    return order_steps_whole(steps) > 0 &&
+           order_place_settle(steps, (struct order_place){0}).epoch < UINT32_MAX;
+}
+
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count)
 {
@@ -497,7 +538,7 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
             place = order_place_settle(steps, order_place_after(steps, place));
         return place;
     }
-    whole = order_steps_left(steps, (struct order_place){0});
+    whole = order_steps_whole(steps);
     /* skip the rest of an epoch if it is smaller than a step */
     left = max_u64(order_steps_left(steps, place), 1);
     assert(whole > 0);

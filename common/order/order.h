@@ -188,8 +188,14 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 
-/** Steps left in the epoch from `place` on (from position 0: steps per epoch). */
+/** Steps left in the epoch from `place` on. */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);
+/** Steps of an epoch in which nothing is skipped. */
+uint64_t order_steps_whole(const struct order_steps *steps);
+/** Steps of the first `epochs` epochs. */
+uint64_t order_steps_total(const struct order_steps *steps, uint64_t epochs);
+/** Is there a step at all? A stream must have one, or it would be searched for without end. */
+bool order_has_steps(const struct order_steps *steps);
 
 /** A client's share of each step: consecutive indices from `offset` on. */
 struct order_share {

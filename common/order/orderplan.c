@@ -212,7 +212,7 @@ static const struct {
     {"epoch", ROUND_SETTINGS, parse_epoch},     {"labels", ROUND_SETTINGS, parse_labels},
     {"skip", ROUND_SETTINGS, parse_skip},       {"stratify", ROUND_SETTINGS, parse_stratify},
     {"balance", ROUND_SETTINGS, parse_balance}, {"at", ROUND_PIECES, plan_parse_at},
-    {"ramp", ROUND_PIECES, plan_parse_ramp},
+    {"ramp", ROUND_PIECES, plan_parse_ramp},    {"weights", ROUND_SETTINGS, plan_parse_reweigh},
 };
 
 static int refuse_line(const struct plan_parser *p, const char *word)
@@ -223,8 +223,8 @@ static int refuse_line(const struct plan_parser *p, const char *word)
         str_nearest_try(&near, line_kinds[i].word);
     return plan_fail(
         p,
-        "a line begins with set, block, epoch, labels, at, ramp, skip, stratify or balance, "
-        "not '%s'%s%s%s",
+        "a line begins with set, block, epoch, labels, at, ramp, weights, skip, stratify or "
+        "balance, not '%s'%s%s%s",
         word, near.name ? ": did you mean '" : "", near.name ? near.name : "",
         near.name ? "'?" : "");
 }
@@ -280,7 +280,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct plan_parser *p, con
 
 static void put_quoted(struct plan_parser *p, const char *key, const char *value)
 {
-    put(p, " %s=\"", key);
+    put(p, " %s\"", key);
     for (; *value; value++)
         put(p, "%s%c", *value == '"' || *value == '\\' ? "\\" : "", *value);
     put(p, "\"");
@@ -296,11 +296,11 @@ static void put_set(struct plan_parser *p, const struct orderplan_set *set, uint
     if (set->repeat > 1)
         put(p, " repeat=%u", set->repeat);
     if (set->select)
-        put_quoted(p, "select", set->select);
+        put_quoted(p, "select=", set->select);
     if (set->weights)
-        put_quoted(p, "weights", set->weights);
+        put_quoted(p, "weights=", set->weights);
     if (set->relabel)
-        put_quoted(p, "relabel", set->relabel);
+        put_quoted(p, "relabel=", set->relabel);
     if (set->drawn)
         put(p, " draw=independent");
     if (set->epoch > 0)
@@ -342,6 +342,11 @@ static int put_plan(struct plan_parser *p)
     else if (plan->order != ORDERPLAN_MIX)
         put(p, "%s\n", order_lines[plan->order]);
     put_pieces(p);
+    for (uint32_t i = 0; i < plan->num_reweighs; i++) {
+        put(p, "weights %u %s", plan->reweighs[i].pass, plan->sets[plan->reweighs[i].set].name);
+        put_quoted(p, "", plan->reweighs[i].weights);
+        put(p, "\n");
+    }
     for (uint32_t i = 0; i < plan->num_skips; i++)
         put(p, "skip %llu %llu\n", (unsigned long long)plan->skips[i].begin,
             (unsigned long long)plan->skips[i].end);
@@ -352,11 +357,14 @@ static int put_plan(struct plan_parser *p)
 }
 
 /* Check one set for options that exclude each other. */
-static int check_set(struct plan_parser *p, const struct orderplan_set *set)
+static int check_set(struct plan_parser *p, uint32_t i)
 {
-    if ((set->drawn || set->epoch > 0) && !set->weights)
+    const struct orderplan_set *set = &p->plan->sets[i];
+    bool weighed = set->weights || orderplan_count_reweighs(p->plan, i) > 0;
+
+    if ((set->drawn && !weighed) || (set->epoch > 0 && !set->weights))
         return error_set(p->err, -EINVAL, "set '%s': draw= and epoch= need weights=", set->name);
-    if (set->weights && (set->repeat > 1 || set->shuffle != ORDER_GLOBAL))
+    if (weighed && (set->repeat > 1 || set->shuffle != ORDER_GLOBAL))
         return error_set(
             p->err, -EINVAL,
             "set '%s': weights= says how often samples are shown and in which order, so "
@@ -364,7 +372,7 @@ static int check_set(struct plan_parser *p, const struct orderplan_set *set)
             set->name);
     if (p->plan->order == ORDERPLAN_MIX)
         return 0;
-    if (set->weights)
+    if (weighed)
         return error_set(p->err, -EINVAL,
                          "set '%s': weights= cannot be used with stratify and balance", set->name);
     if (set->repeat > 1 || set->shuffle != ORDER_GLOBAL)
@@ -439,7 +447,7 @@ static int check_plan(struct plan_parser *p)
     int r = 0;
 
     for (uint32_t i = 0; i < plan->num_sets && r == 0; i++)
-        r = check_set(p, &plan->sets[i]);
+        r = check_set(p, i);
     if (r == 0 && plan->order != ORDERPLAN_MIX)
         return check_order(p);
     if (r < 0)
@@ -499,65 +507,9 @@ void orderplan_free(struct orderplan *plan)
         free(plan->sets[i].weights);
         free(plan->sets[i].relabel);
     }
+    for (uint32_t i = 0; i < plan->num_reweighs; i++)
+        free(plan->reweighs[i].weights);
     free(plan);
-}
-
-/* The first position of lines that begin with "at" or "ramp"; -EINVAL: there are other lines, or
- * none. */
-static int first_change(const char *lines, uint64_t *ret, struct plenum_error *err)
-{
-    bool found = false;
-
-    for (const char *at = lines; *at; at += *at != '\0') {
-        const char *line = at + strspn(at, " \t\r"), *after = str_after(line, "at ");
-        uint64_t from = 0;
-
-        at = line + strcspn(line, "\n");
-        if (line == at || *line == '#')
-            continue;
-        after = after ? after : str_after(line, "ramp ");
-        if (after)
-            after += strspn(after, " \t");
-        if (!after || parse_next_u64(&after, INT64_MAX, &from) < 0)
-            return error_set(
-                err, -EINVAL,
-                "amend: lines must begin with 'at POSITION' or 'ramp FROM', not '%.*s'",
-                (int)min_u64((uint64_t)(at - line), 60), line);
-        *ret = found ? min_u64(*ret, from) : from;
-        found = true;
-    }
-    return found ? 0 : error_set(err, -EINVAL, "amend: no new weights are given");
-}
-
-int orderplan_amend(const struct orderplan *plan, const char *lines, struct orderplan **ret,
-                    uint64_t *ret_from, struct plenum_error *err)
-{
-    size_t len = strlen(lines), n = 0;
-    char *text;
-    int r = first_change(lines, ret_from, err);
-
-    if (r < 0)
-        return r;
-    if (len > ORDERPLAN_TEXT_MAX)
-        return error_set(err, -EINVAL, "the plan is longer than %d bytes", ORDERPLAN_TEXT_MAX - 2);
-    text = malloc(sizeof(plan->text) + len + 2);
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (const char *at = plan->text; *at;) {
-        const char *position = str_after(at, "at ");
-        size_t line = strcspn(at, "\n") + 1;
-        uint64_t start;
-
-        if (!position || parse_next_u64(&position, INT64_MAX, &start) < 0 || start < *ret_from) {
-            memcpy(text + n, at, line);
-            n += line;
-        }
-        at += line;
-    }
-    memcpy(text + n, lines, len + 1);
-    r = orderplan_parse(text, NULL, ret, err);
-    free(text);
-    return r;
 }
 
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err)

@@ -12,7 +12,8 @@
  *     labels names, numbers or stack
  *     skip FROM TO
  *     stratify label or set
- *     balance label [classes=P each=K] */
+ *     balance label [classes=P each=K]
+ *     weights PASS NAME RULE */
 #ifndef COMMON_ORDERPLAN_H
 #define COMMON_ORDERPLAN_H
 
@@ -29,6 +30,7 @@ enum {
     ORDERPLAN_TEXT_MAX = 16384, /* bytes of a plan with its NUL */
     ORDERPLAN_NAME_MAX = 64,    /* bytes of a set's name with its NUL */
     ORDERPLAN_SKIPS_MAX = 64,
+    ORDERPLAN_REWEIGHS_MAX = 256,
 };
 
 /** How a plan numbers the classes of its sets. */
@@ -60,6 +62,13 @@ struct orderplan_set {
     uint32_t repeat; /* at least 1 */
 };
 
+/** New weights of a set's samples, from one of its passes on. */
+struct orderplan_reweigh {
+    uint32_t set;
+    uint32_t pass; /* at least 1 */
+    char *weights; /* a rule, like that of the set */
+};
+
 /** A parsed plan. */
 struct orderplan {
     char text[ORDERPLAN_TEXT_MAX]; /* in canonical form */
@@ -76,6 +85,8 @@ struct orderplan {
     uint32_t num_pieces;
     struct order_gap skips[ORDERPLAN_SKIPS_MAX]; /* global positions that are not shown */
     uint32_t num_skips;
+    struct orderplan_reweigh reweighs[ORDERPLAN_REWEIGHS_MAX]; /* by set and pass, ascending */
+    uint32_t num_reweighs;
     uint32_t weights[MIXTURE_WEIGHTS_MAX]; /* [pieces][sets] */
 };
 
@@ -100,11 +111,13 @@ int orderplan_parse(const char *text, const char *folder, struct orderplan **ret
 void orderplan_free(struct orderplan *plan);
 
 /**
- * Replace the changes of a plan's weights from the first position of `lines` on, which are lines
- * that begin with "at" or "ramp". `ret_from` is that position. Errors: those of orderplan_parse().
+ * Change a plan by `lines` that begin with "at", "ramp" or "weights". Those of the first two kinds
+ * replace all changes from the first of their positions on, and `ret_from` is that position;
+ * UINT64_MAX: there are none. Those of the third kind replace the weights of their set's samples
+ * from the first of its passes on. `folder` is that of orderplan_parse(), and so are the errors.
  */
-int orderplan_amend(const struct orderplan *plan, const char *lines, struct orderplan **ret,
-                    uint64_t *ret_from, struct plenum_error *err);
+int orderplan_amend(const struct orderplan *plan, const char *lines, const char *folder,
+                    struct orderplan **ret, uint64_t *ret_from, struct plenum_error *err);
 
 /** Make every data set "generated:" instead of reading it (PLENUM_SOURCE=generated). */
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err);
@@ -126,6 +139,16 @@ static inline unsigned long long orderplan_last_start(const struct orderplan *pl
  * as large as the text. Returns what follows the word and its blanks; `open` says whether a closing
  * quote is missing. */
 const char *orderplan_select_word(const char *at, char *ret, bool *open);
+
+/** The number of new weights that the samples of a set get. */
+static inline uint32_t orderplan_count_reweighs(const struct orderplan *plan, uint32_t set)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->num_reweighs; i++)
+        count += plan->reweighs[i].set == set;
+    return count;
+}
 
 /** The number of the set with this name, or UINT32_MAX. */
 uint32_t orderplan_find(const struct orderplan *plan, const char *name, size_t len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* orderplan_priv.h - the parser of plans, shared by orderplan.c (lines and the canonical form),
- * orderplan_words.c (words of a line), orderplan_pieces.c (weights, at, ramp) and orderplan_set.c
- * (the line of a set). */
+ * orderplan_words.c (words of a line), orderplan_pieces.c (weights of sets, at, ramp),
+ * orderplan_set.c (the line of a set, and weights) and orderplan_amend.c. */
 #ifndef COMMON_ORDERPLAN_PRIV_H
 #define COMMON_ORDERPLAN_PRIV_H
 
@@ -63,5 +63,7 @@ int plan_parse_ramp(struct plan_parser *p);
 /* ---- orderplan_set.c ---- */
 
 int plan_parse_set(struct plan_parser *p);
+/** Parse "weights PASS NAME RULE", after the first word. */
+int plan_parse_reweigh(struct plan_parser *p);
 
 #endif

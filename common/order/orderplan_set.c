@@ -111,7 +111,8 @@ static int set_select(struct plan_parser *p, struct orderplan_set *set, const ch
     return set->select ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }
 
-static int set_weights(struct plan_parser *p, struct orderplan_set *set, const char *value)
+/* Copy a rule of weights, whose path becomes absolute. */
+static int make_rule(struct plan_parser *p, const char *value, char **ret)
 {
     const char *repeat = str_after(value, "repeat:"), *rule = repeat ? repeat : value,
                *file = str_after(rule, "file:");
@@ -121,15 +122,20 @@ static int set_weights(struct plan_parser *p, struct orderplan_set *set, const c
     if (!*value)
         return plan_fail(p, "weights= is empty");
     if (!file) {
-        set->weights = strdup(value);
-        return set->weights ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+        *ret = strdup(value);
+        return *ret ? 0 : error_set(p->err, -ENOMEM, "out of memory");
     }
     r = make_path(p, file, &path);
     if (r < 0)
         return r;
-    set->weights = str_format("%sfile:%s", repeat ? "repeat:" : "", path);
+    *ret = str_format("%sfile:%s", repeat ? "repeat:" : "", path);
     free(path);
-    return set->weights ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+    return *ret ? 0 : error_set(p->err, -ENOMEM, "out of memory");
+}
+
+static int set_weights(struct plan_parser *p, struct orderplan_set *set, const char *value)
+{
+    return make_rule(p, value, &set->weights);
 }
 
 static int set_relabel(struct plan_parser *p, struct orderplan_set *set, const char *value)
@@ -269,5 +275,56 @@ int plan_parse_set(struct plan_parser *p)
     if (r == 0)
         r = parse_dataset(p, set);
     plan->num_sets += r == 0;
+    return r;
+}
+
+/* Insert new weights behind those of the same set, which have smaller passes. */
+static int add_reweigh(struct plan_parser *p, uint32_t set, uint64_t pass, char *rule)
+{
+    struct orderplan *plan = p->plan;
+    uint32_t at = plan->num_reweighs;
+
+    while (at > 0 && plan->reweighs[at - 1].set > set)
+        at--;
+    if (at > 0 && plan->reweighs[at - 1].set == set && plan->reweighs[at - 1].pass >= pass)
+        return plan_fail(p, "the weights of set '%s' must be in the order of passes, each once",
+                         plan->sets[set].name);
+    memmove(&plan->reweighs[at + 1], &plan->reweighs[at],
+            (plan->num_reweighs - at) * sizeof(plan->reweighs[0]));
+    plan->reweighs[at] =
+        (struct orderplan_reweigh){.set = set, .pass = (uint32_t)pass, .weights = rule};
+    plan->num_reweighs++;
+    return 0;
+}
+
+int plan_parse_reweigh(struct plan_parser *p)
+{
+    char word[PLAN_WORD_MAX], *rule;
+    uint64_t pass;
+    uint32_t set;
+    int r = plan_need_number(p, "the pass", UINT32_MAX - 1, &pass);
+
+    if (r == 0)
+        r = plan_need_word(p, "the name of a set", word);
+    if (r < 0)
+        return r;
+    set = orderplan_find(p->plan, word, strlen(word));
+    if (set == UINT32_MAX)
+        return plan_fail(p, "there is no set named '%s'", word);
+    if (pass == 0)
+        return plan_fail(p, "weights of pass 0 are in the line of the set: weights=RULE");
+    if (p->plan->num_reweighs == ORDERPLAN_REWEIGHS_MAX)
+        return plan_fail(p, "a plan changes the weights of samples at most %d times",
+                         ORDERPLAN_REWEIGHS_MAX);
+    r = plan_need_word(p, "a rule", word);
+    if (r == 0)
+        r = plan_need_end(p);
+    if (r == 0)
+        r = make_rule(p, word, &rule);
+    if (r < 0)
+        return r;
+    r = add_reweigh(p, set, pass, rule);
+    if (r < 0)
+        free(rule);
     return r;
 }

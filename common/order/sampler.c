@@ -10,6 +10,7 @@
 
 #include "common/order/philox.h"
 #include "common/order/shares.h"
+#include "common/util/util.h"
 
 enum { GUIDE_MAX = 1 << 18 };
 
@@ -203,7 +204,10 @@ int sampler_init(struct sampler *sampler, const struct sampler_table *table, uin
 {
     assert(table->n > 0 && table->positions > 0);
     *sampler = (struct sampler){.table = table, .seed = seed};
-    sampler->shift = philox_draw(seed, 0, 0, DRAW_PHASE, table->kind == SAMPLER_QUOTA).word[0];
+    /* plain orders and independent draws use no phase */
+    sampler->shift =
+        philox_draw(seed, 0, 0, DRAW_PHASE, table->kind == SAMPLER_QUOTA || table->num_later > 0)
+            .word[0];
     if (table->kind != SAMPLER_BALANCED)
         return 0;
     sampler->edges = malloc(((size_t)table->classes + 1) * sizeof(*sampler->edges));
@@ -232,9 +236,28 @@ static uint32_t plain_at(const struct sampler *s, uint32_t pass, uint32_t positi
     return order_sample(&order, pass, position);
 }
 
+const struct sampler_table *sampler_table_at(const struct sampler_table *table, uint64_t pass)
+{
+    uint32_t i = table->num_later;
+
+    while (i > 0 && table->later[i - 1].pass > pass)
+        i--;
+    return i > 0 ? table->later[i - 1].table : table;
+}
+
+/* The sampler with the table for a pass. */
+static struct sampler sampler_for(const struct sampler *s, uint64_t pass)
+{
+    struct sampler made = *s;
+
+    made.table = sampler_table_at(s->table, pass);
+    assert(made.table->positions == s->table->positions);
+    return made;
+}
+
 uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position)
 {
-    const struct sampler *s = sampler;
+    const struct sampler of_pass = sampler_for(sampler, pass), *s = &of_pass;
     const struct sampler_table *t = s->table;
     uint32_t epoch = (uint32_t)pass, i = 0;
     struct philox_block block;
@@ -276,12 +299,13 @@ static uint32_t class_at(const struct sampler *s, uint64_t pass, uint32_t positi
 uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
                             const struct philox_block *block)
 {
-    const struct sampler_table *t = sampler->table;
+    const struct sampler of_pass = sampler_for(sampler, pass), *s = &of_pass;
+    const struct sampler_table *t = s->table;
     uint32_t i, class;
 
     switch (t->kind) {
     case SAMPLER_QUOTA:
-        i = quota_unit(sampler, pass, philox_below(block->word[0], t->positions));
+        i = quota_unit(s, pass, philox_below(block->word[0], t->positions));
         break;
     case SAMPLER_DRAWN:
         i = drawn(t, block);
@@ -290,7 +314,7 @@ uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32
         i = philox_below(block->word[0], t->n);
         break;
     default:
-        class = class_at(sampler, pass, position);
+        class = class_at(s, pass, position);
         i = t->start[class] + philox_below(block->word[0], class_size(t, class));
         break;
     }
@@ -348,7 +372,7 @@ static void find_plain(const struct sampler *s, uint32_t pass, uint32_t i, sampl
 void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
                   sampler_found *found, void *arg)
 {
-    const struct sampler *s = sampler;
+    const struct sampler of_pass = sampler_for(sampler, pass), *s = &of_pass;
     const struct sampler_table *t = s->table;
     uint32_t i;
 
@@ -426,11 +450,12 @@ uint32_t sampler_guide_entries(const struct sampler_table *table)
 
 uint32_t *sampler_make_guide(struct sampler_table *table)
 {
-    uint64_t sum = table->sums[table->n - 1], entries;
+    uint64_t sum = table->sums[table->n - 1], most = min_u64(2 * (uint64_t)table->n, GUIDE_MAX);
+    uint64_t entries;
     unsigned shift = 0;
     uint32_t *guide, i = 0;
 
-    while ((sum - 1) >> shift >= GUIDE_MAX)
+    while ((sum - 1) >> shift >= most)
         shift++;
     table->guide_shift = shift;
     entries = sampler_guide_entries(table);

@@ -25,6 +25,14 @@ struct sampler_column {
     uint32_t other;     /* the column itself if it is never replaced */
 };
 
+struct sampler_table;
+
+/** The table that is used from a pass on. */
+struct sampler_reweigh {
+    uint64_t pass;
+    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN, with as many positions */
+};
+
 /** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are
  *  borrowed. */
 struct sampler_table {
@@ -41,6 +49,8 @@ struct sampler_table {
     const uint32_t *start;                /* [classes + 1] of each class, in `member` */
     uint32_t block;                       /* STRATA, BALANCED: positions of a block, G */
     uint32_t per_block, each;             /* CLASSES: P and k */
+    const struct sampler_reweigh *later;  /* [num_later] by pass, ascending */
+    uint32_t num_later;
 };
 
 /** A table with a seed. */
@@ -54,6 +64,9 @@ struct sampler {
 /** Returns 0 or -ENOMEM. */
 int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
+
+/** The table for a pass: this one, or one of those that replace it. */
+const struct sampler_table *sampler_table_at(const struct sampler_table *table, uint64_t pass);
 
 /** The sample at a position, 0 ... N - 1, of a pass. Threads: any. */
 uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position);

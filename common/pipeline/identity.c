@@ -81,6 +81,21 @@ static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
     }
 }
 
+/* New weights of samples that were shown before g. */
+static void add_reweighs(XXH3_state_t *state, const struct identity_plan *of, uint64_t g)
+{
+    for (uint32_t i = 0; i < of->plan->num_reweighs; i++) {
+        const struct orderplan_reweigh *plan = &of->plan->reweighs[i];
+        const char *name = of->plan->sets[plan->set].name;
+
+        if (of->reweighs[i].start >= g)
+            continue;
+        (void)XXH3_64bits_update(state, name, strlen(name) + 1);
+        (void)XXH3_64bits_update(state, &plan->pass, sizeof(plan->pass));
+        (void)XXH3_64bits_update(state, &of->reweighs[i].hash, sizeof(of->reweighs[i].hash));
+    }
+}
+
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16])
 {
     const struct orderplan *plan = of->plan;
@@ -114,6 +129,7 @@ void identity_of_plan(const struct identity_plan *of, struct order_place place, 
         (void)XXH3_64bits_update(&sets, plan->sets[i].name, strlen(plan->sets[i].name) + 1);
         (void)XXH3_64bits_update(&sets, of->sets[i].hash, sizeof(of->sets[i].hash));
     }
+    add_reweighs(&sets, of, g);
     hash[0] = XXH3_64bits_digest(&base);
     hash[1] = XXH3_64bits_digest(&weights);
     hash[2] = XXH3_64bits_digest(&sets);

@@ -25,8 +25,9 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
 /** The parts of the identity of a stream with a plan; all borrowed. */
 struct identity_plan {
     const struct orderplan *plan;
-    const struct wire_set *sets; /* [plan->num_sets] */
-    uint32_t positions;          /* of an epoch */
+    const struct wire_set *sets;         /* [plan->num_sets] */
+    const struct wire_reweigh *reweighs; /* [plan->num_reweighs] */
+    uint32_t positions;                  /* of an epoch */
     const struct wire_open *open;
 };
 

@@ -9,6 +9,25 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/util/util.h"
+
+enum { CHUNK = 3 * 1024 };
+
+/* Add the bytes of pixels as they are stored, with each bit of `flip` inverted. */
+static void add_bytes(XXH3_state_t *state, const uint8_t *pixels, size_t len, uint8_t flip)
+{
+    uint64_t chunk[CHUNK / sizeof(uint64_t)], mask = flip * UINT64_C(0x0101010101010101);
+
+    for (size_t at = 0, n; at < len; at += n) {
+        n = min_u64(len - at, CHUNK);
+        chunk[(n - 1) / sizeof(mask)] = 0; /* which may not be filled */
+        memcpy(chunk, pixels + at, n);
+        for (size_t i = 0; i < (n + sizeof(mask) - 1) / sizeof(mask); i++)
+            chunk[i] ^= mask;
+        (void)XXH3_64bits_update(state, chunk, n);
+    }
+}
+
 static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
                       const uint8_t *pixels)
 {
@@ -16,10 +35,14 @@ static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
     uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* u8 - 128 as int8 differs in one bit */
     size_t next_channel = image->layout == PLENUM_NCHW ? area : 1;
     size_t next_pixel = image->layout == PLENUM_NCHW ? 1 : image->channels;
-    uint8_t chunk[3 * 1024];
+    uint8_t chunk[CHUNK];
     size_t n = 0;
 
     assert(image->channels >= 3);
+    if (next_pixel == 3) { /* as they are hashed */
+        add_bytes(state, pixels, 3 * area, flip);
+        return;
+    }
     for (size_t i = 0; i < area; i++) {
         const uint8_t *p = pixels + i * next_pixel;
 

@@ -103,6 +103,50 @@ PLENUM_API void plenum_job_close(struct plenum_job *job);
 /** This process's position in the job. Borrowed: valid until the job's last close. Threads: any. */
 PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job);
 
+/**
+ * Should the program stop before this step, so that it can continue later? Call it once per step,
+ * before the step begins:
+ *
+ *     for (uint64_t step = first; step < steps; step++) {
+ *         if (plenum_job_should_stop(job, step, &err) != 0)
+ *             break;
+ *         ...
+ *     }
+ *     save a checkpoint, exit with status 0
+ *
+ * Under plenumrun, it returns 1 for the same step in all instances, after plenumrun has been asked
+ * to stop the job: by SIGTERM or SIGUSR1, by its --stop-command, or by plenumctl job stop. The
+ * first call changes what these mean: until then, plenumrun passes both signals on to the programs.
+ * All instances must therefore call this function, for the same steps in the same order, but not
+ * after their last step. Steps may be left out, by all instances alike. When all programs have
+ * ended with status 0, plenumrun exits with status 75.
+ *
+ * A process without plenumrun that is the only instance of its job stops at its next call after it
+ * has received SIGTERM or SIGUSR1.
+ *
+ * The first call handles SIGUSR1 (without plenumrun, also SIGTERM) if the program has neither
+ * handled nor ignored it. A handler that the program installs itself remains, and this function
+ * then does not learn of that signal.
+ *
+ * Cost: some nanoseconds: it writes the step to memory shared with plenumrun's process on this
+ * host, and reads a word. It waits only while a stop is being agreed on, and only before the step
+ * at which the program may have to stop: for a message to each host and back, at most for
+ * plenumrun's --stop-timeout.
+ *
+ * @param step  0 ... 2^62 - 1. The step that is about to begin.
+ *
+ * Returns 1: stop; every later call returns 1, too. 0: continue.
+ * Errors:
+ *   -EINVAL   the step is above 2^62 - 1;
+ *   -ENOTSUP  the job has several instances, and cannot agree on a step: plenumrun has not started
+ *             it, or its memory cannot be reached from this process;
+ *   -EBUSY    another running process of this instance calls this function;
+ *   -ECHILD   this process has inherited the job from its parent: open it again.
+ * Threads: any, but only one at a time.
+ */
+PLENUM_API int plenum_job_should_stop(struct plenum_job *job, uint64_t step,
+                                      struct plenum_error *err);
+
 #ifdef __cplusplus
 }
 #endif

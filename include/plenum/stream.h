@@ -168,7 +168,7 @@ struct plenum_stream_options {
 struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
     uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
-    uint64_t steps_per_epoch; /**< The same in all instances. */
+    uint64_t steps_per_epoch; /**< The same in all instances; if nothing is skipped. */
     uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
     uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */
     /** Size of one image; with several views, the first view's. */
@@ -687,19 +687,26 @@ PLENUM_API int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous
                                  const struct plenum_cursor *at, uint64_t *ret);
 
 /**
- * Change the weights of the sets of the stream's plan, from a position on that has not been shown
- * yet: for weights that the program computes. Changes that the plan has at or after the first of
- * these positions are dropped. Prefetched batches are dropped, too; leased ones stay valid.
+ * Change the weights of the stream's plan, for weights that the program computes: those of sets,
+ * from a position on that has not been shown yet, and those of a set's samples, from a pass on that
+ * has not begun. Changes that the plan has at or after the first of these positions, or in the same
+ * set at or after the first of these passes, are dropped. Prefetched batches are dropped, too;
+ * leased ones stay valid.
  *
- * All instances must make the same call between the same two batches. Cursors fit any stream whose
- * plan has the same weights before their position; plenum_stream_get_dataset() returns the plan
- * with the changes.
+ * Returns once a loader has opened the changed plan. If all loaders refuse it, the stream continues
+ * with the old plan. All instances must make the same call between the same two batches. Cursors
+ * fit any stream whose plan has the same weights before their position; plenum_stream_get_dataset()
+ * returns the plan with the changes.
  *
- * @param lines  lines of a plan that begin with "at" or "ramp": "at 128000 photos 5 art 2"
+ * @param lines  lines of a plan that begin with "at", "ramp" or "weights": "at 128000 photos 5 art
+ *               2", "weights 3 photos file:w3.npy"
  * Errors:
- *   -EINVAL            the stream has no plan of several sets, a line is not understood, or the
- *                      position has been shown;
- *   -ENOMEM; -ECHILD, -EBADF as in plenum_stream_next().
+ *   -EINVAL            the stream has no plan, a line is not understood, or the position or pass
+ *                      has begun;
+ *   -ESTALE            a data set or weights of samples have changed since the stream was opened;
+ *   -EBUSY             another thread is in this call;
+ *   -ENOMEM, and those of the file system and of loaders; -ECHILD, -EBADF as in
+ *   plenum_stream_next().
  * Threads: as in plenum_stream_next().
  */
 PLENUM_API int plenum_stream_amend(struct plenum_stream *stream, const char *lines,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/job/stop_page.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "launcher/values/numa.h"
@@ -138,6 +139,7 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
 
     frame_put_u64(b, m->grace_ns);
     frame_put_u64(b, m->silence_ns);
+    frame_put_u32(b, m->instances);
     frame_put_u32(b, m->window);
     frame_put_u8(b, m->input);
     frame_put_u8(b, m->quiet);
@@ -256,6 +258,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     };
 
     plan.silence_ns = frame_get_u64(r);
+    plan.instances = frame_get_u32(r);
     plan.window = frame_get_u32(r);
     plan.input = frame_get_u8(r);
     plan.quiet = frame_get_u8(r);
@@ -393,6 +396,8 @@ int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
     frame_put_u64(b, m->traceback_ns);
     frame_put_u64(b, m->memory_kills);
     frame_put_u64(b, m->reached);
+    frame_put_u64(b, m->asked);
+    frame_put_u64(b, m->halted);
     return frame_end(b, begin);
 }
 
@@ -407,6 +412,8 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret)
     ret->traceback_ns = frame_get_u64(r);
     ret->memory_kills = frame_get_u64(r);
     ret->reached = frame_get_u64(r);
+    ret->asked = frame_get_u64(r);
+    ret->halted = frame_get_u64(r);
     return frame_got(r);
 }
 
@@ -423,6 +430,25 @@ int control_get_departed(struct frame_reader *r, struct control_departed *ret)
 {
     ret->instance = frame_get_u32(r);
     ret->reached = frame_get_u64(r);
+    return frame_got(r);
+}
+
+int control_put_stop(struct frame_buffer *b, enum control_type type, const struct control_stop *m)
+{
+    size_t begin = frame_begin(b, (uint16_t)type, 0);
+
+    frame_put_u64(b, m->proposal);
+    frame_put_u64(b, m->step);
+    frame_put_u8(b, m->promised);
+    return frame_end(b, begin);
+}
+
+int control_get_stop(struct frame_reader *r, struct control_stop *ret)
+{
+    ret->proposal = frame_get_u64(r);
+    ret->step = frame_get_u64(r);
+    ret->promised = frame_get_u8(r);
+    r->bad |= ret->step > STOP_STEP_MAX + 1 || ret->promised > 1;
     return frame_got(r);
 }
 

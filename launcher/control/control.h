@@ -16,6 +16,12 @@
  *                                          <-       SIGNAL, TERMINATE, SUSPEND
  *     TOLD (mpirun wants the end, or is gone) ->
  *     STOPPED (signal), and again when it continues ->
+ *     STEP (1 + the step that it has asked about) ->  the first at once, then with a beat
+ *     NOTICE                               ->       the program was asked to stop, by a signal
+ *                                          <-       PROPOSE (a step to stop at)
+ *     ANSWER (does it promise?)            ->       at once
+ *                                          <-       PROPOSE (a later step) ..., DECIDE
+ *     HALTED (the step)                    ->       the program knows that it stops there
  *     EXITED (status, usage)               ->       at once, though output may still be pending
  *                                          <-       DEPARTED (of another instance)
  *     DRAINED (last lines)                 ->       all output is sent
@@ -79,6 +85,12 @@ enum control_type {
     CONTROL_KEEP,
     CONTROL_DEPARTED,
     CONTROL_LEAVE,
+    CONTROL_STEP,
+    CONTROL_NOTICE,
+    CONTROL_PROPOSE,
+    CONTROL_ANSWER,
+    CONTROL_DECIDE,
+    CONTROL_HALTED,
 };
 
 struct control_hello {
@@ -98,6 +110,7 @@ struct control_hello {
 struct control_plan {
     uint64_t grace_ns;   /* for ending its program if plenumrun cannot be reached */
     uint64_t silence_ns; /* silence after which plenumrun counts as lost */
+    uint32_t instances;  /* of the job */
     uint32_t window;     /* bytes of output in flight */
     uint8_t input;       /* INPUT will follow */
     uint8_t quiet;       /* output is not wanted */
@@ -168,12 +181,22 @@ struct control_exited {
     uint64_t traceback_ns; /* time since its last traceback began; UINT64_MAX: there was none */
     uint64_t memory_kills; /* kills by the kernel for lack of memory since then (memory.h) */
     uint64_t reached;      /* reported by the program (common/job/departed.h) */
+    /* 1 + the last step that it asked about, and 1 + the step that it was told to stop at; 0: none
+     * (common/job/stop_page.h) */
+    uint64_t asked, halted;
 };
 
 /** DEPARTED: an instance has ended, which others may be waiting for. */
 struct control_departed {
     uint32_t instance;
     uint64_t reached;
+};
+
+/** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
+struct control_stop {
+    uint64_t proposal; /* its number */
+    uint64_t step;    /* the first step that must not begin; ANSWER: 1 + the last one asked about */
+    uint8_t promised; /* ANSWER: the program will not begin it */
 };
 
 /* Each of these appends one frame: 0 or -ENOMEM. */
@@ -184,6 +207,7 @@ int control_put_started(struct frame_buffer *b, const struct control_started *m)
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
 int control_put_departed(struct frame_buffer *b, const struct control_departed *m);
+int control_put_stop(struct frame_buffer *b, enum control_type type, const struct control_stop *m);
 int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                          size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
@@ -197,9 +221,9 @@ int control_put_bytes(struct frame_buffer *b, enum control_type type, const char
  * (number), TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats
  * will be missing; 0: they have resumed), TOLD (0: mpirun has requested the end; 1: the Open MPI
  * process that started the shim is gone), STOPPED (the signal that stopped it; 0: continued),
- * UNREAD (errno). */
+ * UNREAD (errno), STEP, HALTED (1 + the step). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
-/** Append a frame without a payload: BEAT, LEAVE, END. */
+/** Append a frame without a payload: BEAT, LEAVE, NOTICE, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
 /* Each of these reads one payload: 0, -EPROTO (cut short, or a field out of bounds) or -ENOMEM. */
@@ -210,6 +234,7 @@ int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
 int control_get_departed(struct frame_reader *r, struct control_departed *ret);
+int control_get_stop(struct frame_reader *r, struct control_stop *ret);
 /** Read OUTPUT or PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);

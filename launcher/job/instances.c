@@ -368,6 +368,8 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
     tell_departed(s, inst);
+    if (inst->exited.status == 0)
+        stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              instance_index(s, inst), instance_host(s, inst)->name, status,
@@ -487,6 +489,11 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
             log_warn("instance %u on host %s continues", instance_index(s, inst),
                      instance_host(s, inst)->name);
         return 0;
+    case CONTROL_STEP:
+    case CONTROL_NOTICE:
+    case CONTROL_ANSWER:
+    case CONTROL_HALTED:
+        return stop_handle(s, inst, (enum control_type)header->type, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
@@ -730,6 +737,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
             continue;
         (void)snprintf(why, sizeof(why), "host %s has been silent for %.1f s (--heartbeat-timeout)",
                        instance_host(s, inst)->name, (double)(now - inst->heard_ns) / 1e9);
+        inst->silent = true;
         lose(s, inst, why);
     }
     for (size_t i = s->num_peers; i-- > 0;)

@@ -11,193 +11,37 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/environ.h"
 #include "launcher/host/host.h"
+#include "launcher/job/advance.h"
+#include "launcher/job/elastic.h"
+#include "launcher/job/job_hosts.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/pause.h"
 #include "launcher/job/report.h"
 #include "launcher/job/supervise.h"
 #include "launcher/job/variables.h"
 #include "launcher/job/version.h"
-#include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
-#include "launcher/host/signals.h"
 #include "launcher/control/exit_status.h"
 #include "launcher/values/topology.h"
 
-/* --loader overrides PLENUM_LOADER, which overrides a loader of our own. */
-static const char *choose_loader(const struct cmdline *options)
-{
-    const char *named = getenv("PLENUM_LOADER");
-
-    if (options->loader)
-        return options->loader;
-    return named && *named ? named : "auto";
-}
-
-/* The hosts that the job may use: those that the user named, otherwise the batch system's. */
-static int choose_hosts(struct cmdline *options, struct plenum_error *err)
-{
-    struct allocation allocation;
-    bool allocated = options->hosts.count == 0;
-    int r = 0;
-
-    if (options->hosts.count == 0 && options->topologies.count == 0) {
-        r = allocation_read(&allocation, err);
-        if (r < 0)
-            return r;
-        if (allocation.name)
-            log_info("%zu host%s, from %s", allocation.hosts.count,
-                     allocation.hosts.count == 1 ? "" : "s", allocation.name);
-        options->hosts = allocation.hosts;
-        if (options->num_instances == 0 && options->excluded.count == 0 &&
-            options->loader_hosts.count == 0)
-            options->num_instances = allocation.tasks;
-    }
-    if (options->hosts.count == 0)
-        return 0;
-    if (allocated) /* some of them run only a loader */
-        for (size_t i = 0; i < options->loader_hosts.count; i++) {
-            r = hostlist_remove_text(&options->hosts, options->loader_hosts.hosts[i].name, err);
-            if (r < 0)
-                return r;
-        }
-    for (size_t i = 0; i < options->excluded.count; i++) {
-        r = hostlist_remove_text(&options->hosts, options->excluded.items[i], err);
-        if (r < 0)
-            return r;
-    }
-    if (options->hosts.count == 0)
-        return error_set(err, -EINVAL, "%s leaves no host",
-                         options->excluded.count > 0 ? "--exclude" : "--loader-host");
-    return 0;
-}
-
-/* If this host is named several times, merge its slots into one entry. */
-static void merge_this_host(struct hostlist *hosts, bool *local)
-{
-    size_t first = SIZE_MAX, kept = 0;
-
-    for (size_t i = 0; i < hosts->count; i++) {
-        struct hostlist_host *host = &hosts->hosts[i];
-
-        if (local[i] && first != SIZE_MAX) {
-            struct hostlist_host *to = &hosts->hosts[first];
-
-            log_info("%s and %s are both this host", to->name, host->name);
-            to->slots = (to->slots ? to->slots : 1) + (host->slots ? host->slots : 1);
-            free(host->name);
-            free(host->user);
-            continue;
-        }
-        if (local[i])
-            first = kept;
-        local[kept] = local[i];
-        hosts->hosts[kept++] = *host;
-    }
-    hosts->count = kept;
-}
-
-/* A program has one key. The job's own loaders use the job's key, so loaders with other keys cannot
- * be used at the same time. */
-static int check_loaders(const struct cmdline *options, struct plenum_error *err)
-{
-    struct address list[ADDRESS_LIST_MAX];
-    const char *named = choose_loader(options);
-    int count;
-
-    if (options->status_port != SETTINGS_NO_PORT && strcmp(named, "auto") != 0)
-        return error_set(err, -EINVAL,
-                         "--status-port is for a loader that the job starts itself, but this job "
-                         "starts none (loader: %s): leave it out, or give plenumd --http-port",
-                         named);
-#ifndef HAVE_MICROHTTPD
-    if (options->status_port != SETTINGS_NO_PORT)
-        return error_set(err, -EINVAL,
-                         "--status-port: this Plenum was built without libmicrohttpd, and its "
-                         "loader has no status page: leave it out");
-#endif
-    if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 ||
-        strcmp(named, "none") == 0)
-        return 0;
-    count = address_parse_list(named, list, err);
-    if (count < 0)
-        return error_prefix(err, count, "PLENUM_LOADER");
-    if (count == ADDRESS_LIST_MAX)
-        return error_set(
-            err, -EINVAL,
-            "--loader-host: a program uses at most %d loaders, and that many are already named",
-            ADDRESS_LIST_MAX);
-    for (int i = 0; i < count; i++)
-        if (list[i].tcp)
-            return error_set(err, -EINVAL,
-                             "--loader-host gives the programs a key of the job's own, with which "
-                             "loader %s cannot be used: name that host with --loader-host, too, or "
-                             "leave one of the two out",
-                             list[i].text);
-    return 0;
-}
-
-static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_error *err)
-{
-    char name[HOST_NAME_MAX_BYTES];
-    struct plan_request request = {
-        .hosts = &options->hosts,
-        .loader_hosts = &options->loader_hosts,
-        .this_host = name,
-        .num_instances = options->num_instances,
-        .num_replicas = options->num_replicas,
-        .devices_per_replica = options->devices_per_replica,
-        .allow_uneven = options->allow_uneven,
-        .place = {.policy = options->numa_aware ? options->placement : PLACE_DISABLED,
-                  .memory = options->memory,
-                  .cpus = options->cpus,
-                  .first_threads = options->first_threads,
-                  .reserve_cores = options->reserve_cores},
-        .pool = options->pool.variable ? &options->pool : NULL,
-    };
-    bool *local, *loader_local;
-    int r;
-
-    if (request.place.policy == PLACE_DEVICE && !request.pool &&
-        (r = devices_check_visible(err)) < 0)
-        return r;
-    if ((r = choose_hosts(options, err)) < 0 || (r = check_loaders(options, err)) < 0)
-        return r;
-    host_get_name(name, sizeof(name));
-    local = calloc(options->hosts.count + options->loader_hosts.count + 1, sizeof(*local));
-    if (!local)
-        return error_set(err, -ENOMEM, "out of memory");
-    loader_local = local + options->hosts.count;
-    if (options->topologies.count == 0) { /* with given topologies, the hosts need not exist */
-        host_find_this(&options->loader_hosts, loader_local);
-        host_find_this(&options->hosts, local);
-        merge_this_host(&options->hosts, local);
-    }
-    request.local = local;
-    request.loader_local = loader_local;
-    r = plan_create(&request, ret, err);
-    free(local);
-    return r;
-}
+enum { MS_PER_S = 1000 };
 
 /* Place all hosts on the given topologies: one for all, or one each. */
 static int place_on_given(const struct cmdline *options, struct plan *plan,
@@ -350,9 +194,9 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
                      plan->hosts[i].name);
     starter = tell_starter(options, plan);
     if (options->output.table == TABLE_JSON)
-        table_print_json(stdout, plan, choose_loader(options), starter);
+        table_print_json(stdout, plan, job_hosts_get_loader(options), starter);
     else
-        table_print_text(stdout, plan, choose_loader(options), starter);
+        table_print_text(stdout, plan, job_hosts_get_loader(options), starter);
     if (fflush(stdout) != 0) {
         log_error("cannot write the table to standard output: %s", strerror(errno));
         return STATUS_LAUNCH;
@@ -393,42 +237,19 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
-/* Wait until `end`: 0, or the signal with which the user ends the job. Other signals are ignored,
- * because there is no program to pass them to. */
-static int wait_until(uint64_t end)
-{
-    int fd = signals_open(), signal = 0;
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    struct signalfd_siginfo info;
-
-    for (uint64_t now; signal == 0 && (now = time_now_ns()) < end;) {
-        (void)poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1);
-        while (signal == 0 && fd >= 0 && read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-            if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
-                info.ssi_signo == SIGQUIT)
-                signal = (int)info.ssi_signo;
-            else if (info.ssi_signo == SIGTSTP)
-                (void)raise(SIGSTOP);
-        }
-    }
-    io_close(&fd);
-    return signal;
-}
-
 /* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
  * once does not help a program that fails at once. 0, or the signal that ended the job. */
-static int rest(const struct supervise_job *job, bool ran, struct pause *pause)
+static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
-    unsigned seconds = pause_next(pause, ran, now > job->attempt_ns ? now - job->attempt_ns : 0);
 
-    left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
-    left = min_u64(seconds, left);
-    if (left == 0)
+    left = left > now ? (left - now) / NS_PER_MS + MS_PER_S : 0;
+    ms = min_u64(ms, left);
+    if (ms == 0)
         return 0;
-    log_warn("not yet: trying again in %u s", (unsigned)left);
-    return wait_until(now + left * NS_PER_SEC);
+    log_warn("not yet: trying again in %u s", (unsigned)((ms + MS_PER_S / 2) / MS_PER_S));
+    return pause_until(now + ms * NS_PER_MS);
 }
 
 static void tell_replaced(const struct plan *plan, const char *why)
@@ -446,18 +267,23 @@ struct attempts {
     struct ready ready;
     struct mpirun_program mpirun;
     struct pause pause;
-    sigset_t mask; /* the signal mask before anything changed it */
+    struct advance advance;
+    sigset_t mask;           /* the signal mask before anything changed it */
+    struct elastic *elastic; /* borrowed; NULL: all hosts are needed, in every attempt */
+    bool replaced;           /* plenumrun's own starter has replaced mpirun */
     struct supervise_job job;
     struct supervise_result result;
 };
 
 /* Set everything that stays the same in all attempts. The members of `all` refer to each other. */
-static void attempts_init(struct attempts *all, const struct cmdline *options, struct plan *plan)
+static void attempts_init(struct attempts *all, const struct cmdline *options,
+                          struct elastic *elastic, struct plan *plan)
 {
     struct rlimit descriptors;
 
     *all = (struct attempts){
         .options = options,
+        .elastic = elastic,
         .agent = {.mpi_args = &options->mpi.global_args,
                   .start_timeout_ns = options->limits.start_timeout_ns,
                   .heartbeat_timeout_ns = options->limits.heartbeat_timeout_ns},
@@ -471,17 +297,19 @@ static void attempts_init(struct attempts *all, const struct cmdline *options, s
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
                 .limits = &options->limits,
+                .stop = &options->stop,
                 .output = &options->output,
                 .mpi = &options->mpi,
                 .agent = &all->agent,
                 .exports = &options->exports,
                 .verify = options->verify,
                 .strict_binding = options->strict_binding,
+                .elastic = elastic != NULL,
                 .plan = plan,
                 .ready = &all->ready,
                 .ports = &options->ports,
                 .directory = all->directory,
-                .loader = choose_loader(options),
+                .loader = job_hosts_get_loader(options),
                 .status_port = options->status_port,
                 .id = all->id,
                 .begun_ns = time_now_ns(),
@@ -489,7 +317,19 @@ static void attempts_init(struct attempts *all, const struct cmdline *options, s
                     getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
                 .umask = get_umask()},
     };
+    advance_begin(&all->advance, options->progress_file);
     (void)sigprocmask(SIG_SETMASK, NULL, &all->mask);
+}
+
+/* Choose what starts the instances of the present plan. */
+static int choose_again(struct attempts *all, struct plenum_error *err)
+{
+    const struct cmdline *options = all->options;
+    struct supervise_job *job = &all->job;
+
+    job->may_replace = options->mpi.starter == STARTER_AUTO && plan_is_local(job->plan) &&
+                       !find_mpirun_option(options);
+    return choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
 }
 
 /* Choose what starts the instances. */
@@ -497,12 +337,10 @@ static int choose(struct attempts *all, struct plenum_error *err)
 {
     const struct cmdline *options = all->options;
     struct supervise_job *job = &all->job;
-    int r = choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
+    int r = choose_again(all, err);
 
     if (r < 0)
         return r;
-    job->may_replace = options->mpi.starter == STARTER_AUTO && plan_is_local(job->plan) &&
-                       !find_mpirun_option(options);
     if (job->mpirun)
         log_info("the instances are started by %s", all->mpirun.path);
     else
@@ -531,6 +369,61 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     return choose(all, err);
 }
 
+/* The user has ended the job before an attempt. */
+static int end_between(const struct attempts *all, int signal)
+{
+    int status = STATUS_SIGNAL + signal;
+    char why[80];
+
+    (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started%s",
+                   sigabbrev_np(signal), all->job.restart_count > 0 ? " again" : "");
+    log_error("%s", why);
+    supervise_not_started(&all->job, status, why);
+    return status;
+}
+
+/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+static int get_elastic_ready(struct attempts *all)
+{
+    const struct limits *limits = all->job.limits;
+    uint64_t end = limits->timeout_ns ? all->job.begun_ns + limits->timeout_ns : UINT64_MAX;
+    struct plenum_error err;
+    int signal, status;
+
+    all->request.earlier = all->job.restart_count > 0 ? all->id : NULL;
+    status = elastic_prepare(all->elastic, &all->request, end, all->job.plan, &all->ready, &signal);
+    if (signal)
+        return end_between(all, signal);
+    if (status == 0 && choose_again(all, &err) < 0) {
+        log_error("%s", err.text);
+        status = STATUS_LAUNCH;
+    }
+    if (status != 0)
+        supervise_not_started(&all->job, status,
+                              status == STATUS_HOSTS ? "too few hosts are ready"
+                                                     : "a host is not ready");
+    all->job.attempt_ns = time_now_ns();
+    return status;
+}
+
+/* Check the hosts of the next attempt: 0, or an exit status. */
+static int get_ready(struct attempts *all)
+{
+    struct supervise_job *job = &all->job;
+    int status;
+
+    if (all->elastic)
+        return get_elastic_ready(all);
+    job->attempt_ns = time_now_ns();
+    status = ready_check(&all->request, job->plan, &all->ready);
+    job->attempt_ns += all->ready.stopped_ns;
+    if (status == 0)
+        return 0;
+    supervise_not_started(job, status, "a host is not ready");
+    all->result.again = job->restart_count > 0; /* everything was ready before */
+    return status;
+}
+
 /* Try once to run the job; twice if mpirun turns out to be useless before anything has started,
  * which does not count as a restart. */
 static int attempt(struct attempts *all)
@@ -540,39 +433,76 @@ static int attempt(struct attempts *all)
 
     for (;;) {
         all->result = (struct supervise_result){.again = false};
-        job->attempt_ns = time_now_ns();
-        status = ready_check(&all->request, job->plan, &all->ready);
-        job->attempt_ns += all->ready.stopped_ns;
-        if (status != 0) {
-            supervise_not_started(job, status, "a host is not ready");
-            all->result.again = job->restart_count > 0; /* everything was ready before */
+        status = get_ready(all);
+        if (status != 0)
             return status;
-        }
+        if (all->replaced)
+            job->mpirun = NULL;
         status = supervise_run(job, &all->result);
         job->attempts++;
+        if (all->elastic)
+            elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])
             return status;
         assert(job->mpirun && job->may_replace);
         tell_replaced(job->plan, all->result.why_not);
-        job->mpirun = NULL;
+        all->replaced = true;
     }
 }
 
-/* The user has ended the job between two attempts. */
-static int end_between(const struct attempts *all, int signal)
+/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
+ * at all if it has, and otherwise by its duration. */
+static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
 {
-    int status = STATUS_SIGNAL + signal;
-    char why[80];
+    const struct supervise_job *job = &all->job;
+    uint64_t now = time_now_ns(), draw = 0;
 
-    (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
-                   sigabbrev_np(signal));
-    log_error("%s", why);
-    supervise_not_started(&all->job, status, why);
-    return status;
+    if (!all->result.ran || made == ADVANCE_UNKNOWN)
+        return (uint64_t)MS_PER_S * pause_next(&all->pause, all->result.ran,
+                                               now > job->attempt_ns ? now - job->attempt_ns : 0);
+    all->pause = (struct pause){.failures = 0};
+    if (made == ADVANCE_MADE)
+        return 0;
+    (void)random_bytes(&draw, sizeof(draw));
+    return advance_pause_ms(all->advance.idle, draw);
+}
+
+/* Find out whether an attempt has made progress, if the user wants to know. */
+static enum advance_made note_progress(struct attempts *all)
+{
+    const struct cmdline *options = all->options;
+    enum advance_made made;
+
+    if (!all->result.ran || (options->max_idle_restarts == 0 && !options->progress_file))
+        return ADVANCE_UNKNOWN;
+    made = advance_note(&all->advance, all->result.step);
+    if (made == ADVANCE_UNKNOWN && !all->advance.warned) {
+        all->advance.warned = true;
+        log_warn("--max-restarts-without-progress has no effect: the program does not report its "
+                 "steps, so name its checkpoint with --progress-file");
+    }
+    return made;
+}
+
+/* The job has started too often without progress. */
+static int give_up(const struct attempts *all)
+{
+    const char *file = all->advance.file;
+    char why[200];
+
+    (void)snprintf(why, sizeof(why),
+                   "%u start%s in a row made no progress (--max-restarts-without-progress)",
+                   all->advance.idle, all->advance.idle == 1 ? "" : "s");
+    if (file)
+        log_error("%s: %s has not changed; the job is not started again", why, file);
+    else
+        log_error("%s: no step was taken for the first time; the job is not started again", why);
+    supervise_not_started(&all->job, STATUS_STUCK, why);
+    return STATUS_STUCK;
 }
 
 /* Run the job, and restart it if it has failed and may be restarted. */
-static int run_job(const struct cmdline *options, struct plan *plan)
+static int run_job(const struct cmdline *options, struct elastic *elastic, struct plan *plan)
 {
     struct plenum_error err;
     struct attempts all;
@@ -581,18 +511,23 @@ static int run_job(const struct cmdline *options, struct plan *plan)
 
     if (status != 0)
         return status;
-    attempts_init(&all, options, plan);
+    attempts_init(&all, options, elastic, plan);
     if (prepare(&all, &err) < 0) {
         log_error("%s", err.text);
         return STATUS_LAUNCH;
     }
     for (;;) {
+        enum advance_made made;
         int signal;
 
         status = attempt(&all);
         if (!all.result.again || job->restart_count >= options->max_restarts)
             return status;
-        signal = rest(job, all.result.ran, &all.pause);
+        made = note_progress(&all);
+        if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
+            all.advance.idle >= options->max_idle_restarts)
+            return give_up(&all);
+        signal = rest(job, get_pause_ms(&all, made));
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until its handler is installed */
@@ -601,10 +536,36 @@ static int run_job(const struct cmdline *options, struct plan *plan)
     }
 }
 
+/* Plan the first attempt, or the table. `*ret_elastic` is NULL unless hosts may change. */
+static int plan_first(struct cmdline *options, struct elastic **ret_elastic, struct plan *ret,
+                      struct plenum_error *err)
+{
+    struct job_hosts hosts;
+    int r = job_hosts_init(options, &hosts, err);
+
+    *ret_elastic = NULL;
+    if (r < 0)
+        return r;
+    if (!cmdline_is_elastic(options)) {
+        r = job_hosts_plan(options, &hosts, ret, err);
+        job_hosts_fini(&hosts);
+        return r;
+    }
+    r = elastic_create(options, &hosts, ret_elastic, err);
+    if (r == 0)
+        r = elastic_plan(*ret_elastic, ret, err);
+    if (r < 0) {
+        elastic_destroy(*ret_elastic);
+        *ret_elastic = NULL;
+    }
+    return r;
+}
+
 /* Everything after the command line. Returns an exit status. */
 static int launch(struct cmdline *options)
 {
     struct plenum_error err;
+    struct elastic *elastic;
     struct plan plan;
     int status;
 
@@ -621,12 +582,13 @@ static int launch(struct cmdline *options)
     }
     if (!options->program[0] && !options->dry_run)
         return 0;
-    if (make_plan(options, &plan, &err) < 0) {
+    if (plan_first(options, &elastic, &plan, &err) < 0) {
         log_error("%s", err.text);
         return STATUS_USAGE;
     }
-    status = options->dry_run ? dry_run(options, &plan) : run_job(options, &plan);
+    status = options->dry_run ? dry_run(options, &plan) : run_job(options, elastic, &plan);
     plan_fini(&plan);
+    elastic_destroy(elastic);
     return status;
 }
 

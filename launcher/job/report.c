@@ -43,6 +43,7 @@ int report_exit_status(const struct report *report)
     case REPORT_FAILED:
         return failed_code(&report->failed);
     case REPORT_TIMED_OUT:
+    case REPORT_UNSTOPPED:
         return STATUS_TIMEOUT;
     case REPORT_CLOSED:
         return STATUS_SIGNAL + 13; /* like SIGPIPE */
@@ -165,6 +166,11 @@ void report_sentence(const struct report *report, const struct plan *plan, const
         break;
     case REPORT_TIMED_OUT:
         (void)snprintf(ret, size, "the job was ended after %s (--timeout)%s",
+                       format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
+        break;
+    case REPORT_UNSTOPPED:
+        (void)snprintf(ret, size,
+                       "the programs did not stop at the same step within %s (--stop-timeout): %s",
                        format_time_limit(report->limit_ns, limit, sizeof(limit)), report->text);
         break;
     case REPORT_CLOSED:

@@ -21,8 +21,9 @@ enum report_kind {
     REPORT_MPIRUN, /* mpirun or plenumrun's own starter exited, was killed, or ended the job */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
-    REPORT_CLOSED, /* our output has no reader: `text` names the stream */
-    REPORT_OTHER,  /* described by `text` */
+    REPORT_UNSTOPPED, /* programs did not stop at the same step in time */
+    REPORT_CLOSED,    /* our output has no reader: `text` names the stream */
+    REPORT_OTHER,     /* described by `text` */
 };
 
 struct report {
@@ -34,8 +35,9 @@ struct report {
     bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal that ended the job before that; 0: none */
-    uint64_t limit_ns;            /* LATE, TIMED_OUT */
-    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the message; TIMED_OUT: more */
+    uint64_t limit_ns;            /* LATE, TIMED_OUT, UNSTOPPED */
+    /* OTHER, LOST, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: more */
+    char text[CONTROL_TEXT_MAX];
 };
 
 int report_exit_status(const struct report *report);

@@ -24,7 +24,7 @@
 enum { READER_MS = 5000 };
 
 /* The instance's state in one word, for both reports. */
-static const char *state_of(const struct instance *inst)
+const char *result_state(const struct instance *inst)
 {
     if (inst->has_failed)
         return "not started";
@@ -84,7 +84,7 @@ static void put_instance(struct json *j, const struct supervisor *s, uint32_t in
     json_number(j, "index", index);
     json_text(j, "host", instance_host(s, inst)->name);
     json_number(j, "local_index", s->plan->instances[index].local_index);
-    json_text(j, "state", state_of(inst));
+    json_text(j, "state", result_state(inst));
     if (inst->pid)
         json_number(j, "pid", inst->pid);
     else
@@ -115,6 +115,10 @@ static void put_all(struct json *j, const struct supervisor *s)
         json_number(j, "first_failed_instance", s->report.instance);
     else
         json_null(j, "first_failed_instance");
+    if (stop_get_step(s) > 0)
+        json_number(j, "stopped_at_step", stop_get_step(s) - 1);
+    else
+        json_null(j, "stopped_at_step");
     json_number(j, "restarts", s->job->restart_count);
     json_text(j, "started", date);
     json_seconds(j, "elapsed_seconds", elapsed);
@@ -220,7 +224,7 @@ char *result_table(const struct supervisor *s)
         grid_take(&grid, str_format("%u", i));
         grid_add(&grid, instance_host(s, inst)->name);
         grid_take(&grid, inst->pid ? str_format("%u", inst->pid) : str_format("-"));
-        grid_add(&grid, state_of(inst));
+        grid_add(&grid, result_state(inst));
         grid_take(&grid, seconds_ago(now, inst->started_ns));
         grid_take(&grid, seconds_ago(now, inst->output_ns));
         grid_take(&grid, seconds_ago(now, inst->state == INSTANCE_DONE ? 0 : inst->heard_ns));

@@ -109,7 +109,7 @@ void supervise_fail(struct supervisor *s, const struct report *report)
     s->report = *report;
     s->report.signal = signal;
     enter(s, JOB_ENDING);
-    s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
+    s->start_at = s->timeout_at = s->reason_at = s->stop.by = SUPERVISE_NEVER;
     terminate_all(s, s->job->limits->grace_ns);
 }
 
@@ -137,6 +137,7 @@ static void begin_close(struct supervisor *s)
 
     assert(s->phase == JOB_RUNNING || s->phase == JOB_ENDING);
     enter(s, JOB_CLOSING);
+    s->stop.by = SUPERVISE_NEVER;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     instances_send_empty(s, CONTROL_END);
     remote_loaders_end(s->loaders);
@@ -171,8 +172,8 @@ static void suspend_all(struct supervisor *s, bool suspend)
  * postpone all deadlines except --timeout, which is wall-clock time. */
 static void forgive(struct supervisor *s)
 {
-    uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
-                               &s->close_at, &s->end_starter_at, &s->abandon_at};
+    uint64_t *const times[] = {&s->start_at,       &s->kill_at,    &s->reason_at, &s->close_at,
+                               &s->end_starter_at, &s->abandon_at, &s->stop.by};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), SUPERVISE_BEAT_MS * NS_PER_MS);
 
     if (gap == 0)
@@ -206,7 +207,7 @@ static void show_state(struct supervisor *s)
 }
 
 /* The user wants the job to end. The first time, the programs get the same signal as we did. */
-static void interrupt(struct supervisor *s, int signal)
+void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
@@ -245,12 +246,14 @@ static void handle_signals(struct supervisor *s)
         case SIGTERM:
         case SIGHUP:
         case SIGQUIT:
-            interrupt(s, (int)info.ssi_signo);
+            if (!stop_take_signal(s, (int)info.ssi_signo))
+                supervise_interrupt(s, (int)info.ssi_signo);
             break;
         case SIGUSR1:
         case SIGUSR2:
         case SIGCONT:
-            instances_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
+            if (!stop_take_signal(s, (int)info.ssi_signo))
+                instances_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
             break;
         case SIGTSTP:
             stop_and_continue(s);
@@ -268,7 +271,8 @@ static void reap_strangers(const struct supervisor *s)
     siginfo_t info = {.si_pid = 0};
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
-           info.si_pid != s->starter.guard && !remote_loaders_own(s->loaders, info.si_pid)) {
+           info.si_pid != s->starter.guard && info.si_pid != s->stop.command.pid &&
+           !remote_loaders_own(s->loaders, info.si_pid)) {
         (void)waitpid(info.si_pid, NULL, 0);
         info.si_pid = 0;
     }
@@ -440,6 +444,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         be_late(s);
     if (now >= s->timeout_at)
         time_out(s);
+    stop_do_what_is_due(s, now);
     if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);
@@ -468,7 +473,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = SUPERVISE_NEVER;
+    uint64_t next = stop_next_due(s);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
@@ -546,7 +551,8 @@ enum {
     FD_OUTPUT,
     FD_LOADERS,
     FD_PLACE,
-    FD_INPUT,
+    FD_SOCKET,
+    FD_INPUT = FD_SOCKET + 1 + JOB_CLIENTS_MAX,
     FD_PEERS = FD_INPUT + INPUT_FDS
 };
 
@@ -562,6 +568,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
                &fds[FD_INPUT]);
     fds[FD_LOADERS] = (struct pollfd){.fd = remote_loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
+    job_socket_fill(s, &fds[FD_SOCKET]);
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -609,6 +616,7 @@ static int turn(struct supervisor *s)
         read_status(s);
     if (fds[FD_OUTPUT].revents)
         instances_send_credit(s);
+    job_socket_dispatch(s, &fds[FD_SOCKET]);
     read_input(s, &fds[FD_INPUT]);
     remote_loaders_dispatch(s->loaders);
     if (fds[FD_PLACE].revents)
@@ -644,7 +652,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry)
+    if (s->report.signal || s->hurry || s->stop.noticed)
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
@@ -653,7 +661,35 @@ static bool may_start_again(const struct supervisor *s)
         return false;
     return kind == REPORT_EXITED || kind == REPORT_LOST ||
            (kind == REPORT_MPIRUN && s->plans_sent) ||
-           (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
+           ((s->job->restart_count > 0 || s->job->elastic) &&
+            (kind == REPORT_MPIRUN || kind == REPORT_LATE));
+}
+
+/* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
+ * neither is the end of a connection after the first failure, which may be a consequence. */
+static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
+{
+    const struct instance *inst = &s->instances[instance];
+
+    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+           (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
+}
+
+/* Mark the hosts that have failed, and those whose programs may still be running: the shim of a
+ * host that is cut off ends its program after the same silence. */
+static void mark_hosts(const struct supervisor *s)
+{
+    const struct limits *limits = s->job->limits;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+        struct plan_host *host = instance_host(s, inst);
+
+        host->lost |= is_hosts_fault(s, i);
+        if (s->plans_sent && !inst->has_exited && !inst->has_failed)
+            host->dead_ns = max_u64(host->dead_ns, inst->heard_ns + limits->heartbeat_timeout_ns +
+                                                       limits->grace_ns + SWEEP_MS * NS_PER_MS);
+    }
 }
 
 /* Returns whether mpirun ended by itself before any shim connected, in a job that does not need
@@ -681,6 +717,8 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].tail);
         free(s->instances[i].loader);
     }
+    job_socket_close(s);
+    stop_fini(s);
     free(s->instances);
     free(s->shown);
     free(s->fds);
@@ -697,7 +735,8 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
-/* Lost output is a failure, even if the programs succeed. */
+/* Lost output is a failure, even if the programs succeed. But a job that has stopped continues
+ * later. */
 static int exit_status(struct supervisor *s)
 {
     const char *stream;
@@ -705,11 +744,25 @@ static int exit_status(struct supervisor *s)
 
     instances_send_credit(s); /* the limit that the last writes reached */
     r = output_get_failure(s->output, &stream);
+    if (status == 0 && stop_get_step(s) > 0)
+        return STATUS_STOPPED;
     if (status == 0 && r == -EPIPE)
         return STATUS_SIGNAL + SIGPIPE;
     return status == 0 && (r < 0 || output_lost_files(s->output) || s->output_unread)
                ? STATUS_OUTPUT
                : status;
+}
+
+static void tell_stopped(const struct supervisor *s)
+{
+    uint64_t step = stop_get_step(s);
+
+    if (s->report.kind == REPORT_SUCCESS && step > 0)
+        log_about(
+            LOG_LEVEL_NOTICE, NULL,
+            "the programs have stopped before step %llu, as requested: start the job again to "
+            "continue (exit status %d)",
+            (unsigned long long)step - 1, STATUS_STOPPED);
 }
 
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
@@ -719,6 +772,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .plan = job->plan,
         .listener = -1,
         .signal_fd = -1,
+        .socket = {.listener = -1},
         .starter = {.status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
@@ -733,7 +787,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     int status;
 
     s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
-    if (!s.instances) {
+    if (!s.instances || stop_init(&s) < 0) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
         goto out;
@@ -766,10 +820,13 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     supervise_log_last_words();
     failure_find_cause(&s);
     failure_print(&s);
+    tell_stopped(&s);
     finish_output(&s);
     status = s.status = exit_status(&s);
     if (result_write(&s) < 0 && status == 0)
         status = STATUS_OUTPUT;
+    mark_hosts(&s);
+    report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->ran = s.plans_sent;
 out:

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "launcher/control/control.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/job_settings.h"
@@ -20,14 +21,16 @@ struct supervise_job {
     /* From the user's command line. */
     char *const *program; /* program and arguments, terminated by NULL */
     const struct limits *limits;
+    const struct stop_settings *stop;
     const struct output_settings *output;
     const struct mpi_settings *mpi;
     const struct agent_settings *agent;
     const struct texts *exports; /* NAME, NAME=value or PREFIX* */
     const char *verify;          /* percentage of batches; NULL: use the environment's */
     bool strict_binding;
+    bool elastic; /* a restart may use other hosts */
 
-    struct plan *plan; /* hosts that are not known yet are filled in */
+    struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
     const struct ports *ports; /* ports on which the job listens to other hosts */
     /* NULL: plenumrun itself starts all instances, on this host */
@@ -46,8 +49,10 @@ struct supervise_job {
 };
 
 struct supervise_result {
-    bool again; /* the job may be restarted */
-    bool ran;   /* its programs started */
+    bool again;    /* the job may be restarted */
+    bool ran;      /* its programs started */
+    uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
+    char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
      * starter may replace it. */
     char why_not[SUPERVISE_REASON_MAX];

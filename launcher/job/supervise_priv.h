@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
  * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
- * shims), and failure.c and result.c (the reports at the end). */
+ * shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
 #include <assert.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/job/meeting.h"
+#include "common/job/stop_page.h"
 #include "common/net/frame.h"
 #include "common/util/message.h"
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
+#include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
+#include "launcher/job/stop_command.h"
 #include "launcher/job/supervise.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/remote_loaders.h"
@@ -54,6 +58,7 @@ struct instance {
     uint32_t pid;       /* its program's; 0: not started */
     uint64_t started_ns;
     bool lost;
+    bool silent;    /* lost because its shim was silent for too long */
     bool asked;     /* mpirun or its daemon has requested its end */
     int stopped_by; /* the signal that stopped its program; 0: it is running */
     struct control_failed failed;
@@ -62,6 +67,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
+    uint64_t halted;    /* 1 + the step at which it was told to stop; 0: it was not */
     char *tail;         /* last lines of its program's standard error */
 };
 
@@ -83,6 +89,28 @@ struct strangers {
     uint64_t dropped;       /* dropped because there were too many */
     uint64_t refused;       /* refused processes of this host's other users */
     struct dial_peer worst; /* host with the most when the last was dropped; last one refused */
+};
+
+/* The agreed stop (stop.c). */
+struct stop {
+    struct agreement agreement;
+    bool noticed;    /* the programs were asked to stop */
+    bool terminated; /* SIGTERM was such a request: the next one ends the job */
+    uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
+    struct stop_command command;
+};
+
+enum { JOB_CLIENTS_MAX = 8 };
+
+/* plenumctl job, connected (job_socket.c). */
+struct job_socket {
+    int listener; /* -1: none */
+    struct job_client {
+        struct frame_conn conn;
+        uint64_t until; /* when it is dropped */
+        bool answered;
+    } clients[JOB_CLIENTS_MAX];
+    size_t count;
 };
 
 struct supervisor {
@@ -126,6 +154,8 @@ struct supervisor {
     bool input_ended;
     uint64_t input_in_flight;
 
+    struct stop stop;
+    struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
     int interrupts; /* how often the user has interrupted the job */
@@ -179,6 +209,9 @@ MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
+/** The user wants the job to end: the first time, the programs get this signal. */
+void supervise_interrupt(struct supervisor *s, int signal);
+
 /** The starter has ended or wants to end: blame it unless a better reason arrives very soon. */
 void supervise_expect_reason(struct supervisor *s);
 
@@ -231,6 +264,33 @@ void instances_send_credit(struct supervisor *s);
 /** Send all instances the plan, if all hosts are known. All shims are connected. */
 void instances_send_plans(struct supervisor *s);
 
+/* ---- stop.c ---- */
+
+int stop_init(struct supervisor *s);
+void stop_fini(struct supervisor *s);
+/** plenumrun was sent a signal: returns whether it asks programs to stop that can do so. */
+bool stop_take_signal(struct supervisor *s, int signal);
+/** Ask the programs to stop; those that cannot get SIGTERM. */
+MESSAGE void stop_request(struct supervisor *s, const char *why);
+/** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
+int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
+                struct frame_reader *payload);
+/** The instance's program has ended. */
+void stop_note_exit(struct supervisor *s, struct instance *inst);
+void stop_do_what_is_due(struct supervisor *s, uint64_t now);
+uint64_t stop_next_due(const struct supervisor *s);
+/** 1 + the step at which programs were told to stop; 0: none was. */
+uint64_t stop_get_step(const struct supervisor *s);
+
+/* ---- job_socket.c ---- */
+
+/** Begin to answer plenumctl job. Without the socket, the job runs all the same. */
+void job_socket_open(struct supervisor *s);
+void job_socket_close(struct supervisor *s);
+/** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
+void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
+void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
+
 /* ---- failure.c ---- */
 
 /** Find the program that failed first: of several that failed in a row, the one with the earliest
@@ -245,6 +305,8 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result: 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
+/** An instance's state, as one word. */
+const char *result_state(const struct instance *inst);
 /** A table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */
 char *result_table(const struct supervisor *s);

@@ -244,5 +244,9 @@ int supervise_start(struct supervisor *s, struct plenum_error *err)
         r = open_signals(s, err);
     if (r == 0)
         r = open_output(s, err);
-    return r < 0 ? r : start_job(s, err);
+    if (r == 0)
+        r = start_job(s, err);
+    if (r == 0)
+        job_socket_open(s);
+    return r;
 }

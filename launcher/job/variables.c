@@ -206,6 +206,7 @@ static int put_identity(struct environ_list *list, const struct variables_job *j
         {"PLENUM_REPLICA_OFFSET", instance->replica_offset},
         {"PLENUM_DEVICES_PER_REPLICA", plan->devices_per_replica},
         {"PLENUM_RESTART_COUNT", job->restart_count},
+        {"PLENUM_GENERATION", job->restart_count + 1},
         {"RANK", index},
         {"WORLD_SIZE", plan->num_instances},
         {"LOCAL_RANK", instance->local_index},

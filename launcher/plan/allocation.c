@@ -320,6 +320,19 @@ int allocation_read(struct allocation *ret, struct plenum_error *err)
     return r;
 }
 
+int allocation_read_again(struct allocation *ret, struct plenum_error *err)
+{
+    int r;
+
+    *ret = (struct allocation){0};
+    r = read_file(ret, err);
+    if (r == 0 && !ret->name)
+        r = -ENODATA;
+    if (r < 0)
+        allocation_fini(ret);
+    return r;
+}
+
 void allocation_fini(struct allocation *allocation)
 {
     hostlist_fini(&allocation->hosts);

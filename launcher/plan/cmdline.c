@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/net/address.h"
 #include "common/util/error_set.h"
@@ -455,12 +456,20 @@ static const struct option_def defs[] = {
     {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file,
      .help = "run on the hosts in a file, one per line: NAME [slots=N] [user=NAME] [port=N]"},
     {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "leave these hosts out"},
+    {"num-hosts", 0, "N", OPTION_U32, FIELD(num_hosts), 1, HOSTLIST_MAX,
+     .help = "run on N of the hosts; the others are spares, which replace hosts that fail "
+             "(default: all)"},
+    {"min-hosts", 0, "N", OPTION_U32, FIELD(min_hosts), 1, HOSTLIST_MAX,
+     .help = "start with fewer hosts, but at least N, if the others are not ready (default: "
+             "--num-hosts, or all)"},
     {"num-instances", 'n', "N", OPTION_U32, FIELD(num_instances), 1, COUNT_MAX,
      .help = "start N processes, spread evenly over the hosts (default: as many as a host has "
              "slots, or one)"},
     {"np", 0, "N", OPTION_U32, FIELD(num_instances), 1, COUNT_MAX, .help = NULL},
     {"num-replicas", 0, "N", OPTION_U32, FIELD(num_replicas), 1, COUNT_MAX,
      .help = "run N copies of the model, spread evenly over the instances (default: one each)"},
+    {"replicas-per-host", 0, "N", OPTION_U32, FIELD(replicas_per_host), 1, COUNT_MAX,
+     .help = "run N copies of the model on each host, however many hosts there are"},
     {"allow-uneven", 0, NULL, OPTION_FLAG, FIELD(allow_uneven),
      .help = "allow replicas that do not divide evenly: the first instances run one more"},
     {"devices-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
@@ -558,6 +567,27 @@ static const struct option_def defs[] = {
      .help = "restart the job at most N times if an instance fails or a host is lost (default: "
              "0)"},
 
+    {"max-restarts-without-progress", 0, "N", OPTION_U32, FIELD(max_idle_restarts), 1, COUNT_MAX,
+     .help = "end the job after N starts in a row without progress (default: no limit)"},
+    {"progress-file", 0, "FILE", OPTION_TEXT, FIELD(progress_file),
+     .help = "the program's checkpoint: a start that has written it has made progress"},
+    {"wait-hosts", 0, "TIME", OPTION_DURATION, FIELD(wait_hosts_ns), 0, LIMIT_MAX,
+     .help = "with --num-hosts or --min-hosts: wait at most this long until enough hosts are ready "
+             "(default: 0 for the first start, 10m for a restart)"},
+    {"max-host-failures", 0, "N", OPTION_U32, FIELD(max_host_failures), 1, COUNT_MAX,
+     .help = "with --num-hosts or --min-hosts: leave out a host that has failed N times (default: "
+             "3)"},
+
+    {.help = "Preemption"},
+    {"stop-command", 0, "COMMAND", OPTION_TEXT, FIELD(stop.command),
+     .help = "run this shell command now and then; when it ends with status 0, stop the programs "
+             "at the same step, as after SIGTERM or SIGUSR1"},
+    {"stop-poll", 0, "TIME", OPTION_DURATION, FIELD(stop.poll_ns), 100 * NS_PER_MS, LIMIT_MAX,
+     .help = "time from one start of --stop-command to the next (default: 5)"},
+    {"stop-timeout", 0, "TIME", OPTION_DURATION, FIELD(stop.timeout_ns), NS_PER_SEC, LIMIT_MAX,
+     .help = "end the job if programs that were asked to stop have not reached a common step "
+             "within this time (default: 30)"},
+
     {.help = "Open MPI"},
     {"starter", 0, "auto|mpirun|own", OPTION_CALL, .call = set_starter,
      .help = "start instances with mpirun, or with plenumrun's own starter, which is for a single "
@@ -608,9 +638,11 @@ const struct options_program cmdline_program = {
     .summary = "Start the replicas of a training job on this host or on several, supervise them, "
                "and leave nothing behind.",
     .footer = "Exit status: that of the instance that failed first, or 128 plus the number of\n"
-              "the signal that ended it; 2 usage error; 123 output or the result was lost;\n"
-              "124 --timeout; 125 the job could not be started or a host was lost; 126 the\n"
-              "program cannot be executed; 127 there is no such program.",
+              "the signal that ended it; 2 usage error; 75 stopped as requested, start it\n"
+              "again to continue; 93 no progress; 96 too few hosts are ready; 123 output or\n"
+              "the result was lost; 124 --timeout or --stop-timeout; 125 the job could not be\n"
+              "started or a host was lost; 126 the program cannot be executed; 127 there is no\n"
+              "such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
@@ -625,9 +657,11 @@ void cmdline_init(struct cmdline *cmdline)
         .placement = PLACE_SPREADNUMA,
         .status_port = SETTINGS_NO_PORT,
         .memory = NUMA_BIND,
+        .wait_hosts_ns = CMDLINE_NO_WAIT,
         .limits = {.grace_ns = 10 * NS_PER_SEC,
                    .start_timeout_ns = 60 * NS_PER_SEC,
                    .heartbeat_timeout_ns = 30 * NS_PER_SEC},
+        .stop = {.poll_ns = 5 * NS_PER_SEC, .timeout_ns = 30 * NS_PER_SEC},
     };
 }
 
@@ -658,6 +692,41 @@ static const char *setting_of(const struct options_settings *settings, const cha
     return value;
 }
 
+bool cmdline_is_elastic(const struct cmdline *cmdline)
+{
+    return cmdline->num_hosts > 0 || cmdline->min_hosts > 0;
+}
+
+int cmdline_read_hosts(const struct cmdline *cmdline, struct hostlist *ret,
+                       struct plenum_error *err)
+{
+    const struct options_settings *all = &cmdline->settings;
+    bool file = false, any = false;
+    struct cmdline again = {.num_hosts = 0};
+    int r = 0;
+
+    for (size_t i = 0; i < all->count && r == 0; i++) {
+        const struct option_def *def = all->list[i].def;
+        struct stat st;
+
+        if (def->call != add_hosts && def->call != add_host_file)
+            continue;
+        any = true;
+        file |= def->call == add_host_file;
+        if (def->call == add_host_file && stat(all->list[i].value, &st) == 0 &&
+            !S_ISREG(st.st_mode))
+            r = -ENODATA;
+        else
+            r = def->call(&again, all->list[i].value, err);
+    }
+    if (r == 0 && any && !file)
+        r = -ENODATA;
+    if (r < 0)
+        hostlist_fini(&again.hosts);
+    *ret = again.hosts;
+    return r;
+}
+
 /* Apply the configuration file's settings, then the command line's. */
 static int apply(struct cmdline *cmdline, const struct options_settings *own,
                  struct plenum_error *err)
@@ -682,10 +751,29 @@ static int apply(struct cmdline *cmdline, const struct options_settings *own,
     return 0;
 }
 
+/* Check options for hosts that come and go, as far as the hosts do not matter. */
+static int check_elastic(const struct cmdline *c, struct plenum_error *err)
+{
+    if (!cmdline_is_elastic(c) && (c->wait_hosts_ns != CMDLINE_NO_WAIT || c->max_host_failures > 0))
+        return error_set(err, -EINVAL,
+                         "%s needs --num-hosts or --min-hosts: without them, the job always needs "
+                         "all of its hosts",
+                         c->max_host_failures > 0 ? "--max-host-failures" : "--wait-hosts");
+    if (c->num_hosts > 0 && c->min_hosts > c->num_hosts)
+        return error_set(err, -EINVAL,
+                         "--min-hosts %u is more than --num-hosts %u: lower it, or leave it out",
+                         c->min_hosts, c->num_hosts);
+    return 0;
+}
+
 /* Check combinations of options. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
     bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;
+    int r = check_elastic(c, err);
+
+    if (r < 0)
+        return r;
 
     if (c->topologies.count > 0)
         idle = c->dry_run = true;

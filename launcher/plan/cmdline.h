@@ -23,13 +23,18 @@ enum cmdline_version {
     CMDLINE_VERSION_FULL_JSON
 };
 
+#define CMDLINE_NO_WAIT UINT64_MAX
+
 /** Plain data. Zero means "not given", apart from what cmdline_init() sets. Strings are borrowed
  * from argv or from `imported`, unless noted otherwise. */
 struct cmdline {
     struct hostlist hosts;
     struct texts excluded; /* lists of hosts */
+    uint32_t num_hosts;    /* further hosts are spares */
+    uint32_t min_hosts;
     uint32_t num_instances;
     uint32_t num_replicas;
+    uint32_t replicas_per_host;
     bool allow_uneven;
     uint32_t devices_per_replica;
     struct device_pool pool; /* variable NULL: no pool */
@@ -58,7 +63,12 @@ struct cmdline {
     struct texts exports; /* NAME, NAME=value or PREFIX* */
 
     struct limits limits;
+    struct stop_settings stop;
     uint32_t max_restarts;
+    uint32_t max_idle_restarts; /* --max-restarts-without-progress; 0: no limit */
+    const char *progress_file;
+    uint32_t max_host_failures;
+    uint64_t wait_hosts_ns; /* CMDLINE_NO_WAIT: not given */
 
     struct mpi_settings mpi;
 
@@ -87,6 +97,18 @@ extern const struct options_program cmdline_program;
  * Returns options_parse()'s result.
  */
 int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_error *err);
+
+/** May the hosts of the job change between its starts? */
+bool cmdline_is_elastic(const struct cmdline *cmdline);
+
+/**
+ * Read --host and --hostfile again, because files may have changed.
+ *
+ * Errors: as in hostlist_add_file(); -ENODATA without a message if no file was named, or one that
+ * can be read only once (a pipe). `*ret` is empty if neither option was given.
+ */
+int cmdline_read_hosts(const struct cmdline *cmdline, struct hostlist *ret,
+                       struct plenum_error *err);
 
 /** Remove the quotes from the value of NAME="value" or NAME='value', in place: 0, or -EINVAL if it
  * is not NAME=value. */

@@ -22,6 +22,13 @@ struct limits {
     uint64_t heartbeat_timeout_ns;
 };
 
+/** How to stop programs that can continue later. */
+struct stop_settings {
+    const char *command; /* ends with status 0 when they must stop; NULL: none */
+    uint64_t poll_ns;    /* how often to run it */
+    uint64_t timeout_ns; /* until all know that they stop */
+};
+
 /** What starts the instances. */
 enum starter_choice {
     STARTER_AUTO,   /* mpirun; or plenumrun itself, on one host without a working mpirun */

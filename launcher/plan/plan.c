@@ -16,7 +16,7 @@
 #include "common/util/error_set.h"
 #include "launcher/values/ranges.h"
 
-static void free_host(struct plan_host *host)
+void plan_host_fini(struct plan_host *host)
 {
     free(host->name);
     free(host->user);
@@ -27,9 +27,9 @@ static void free_host(struct plan_host *host)
 void plan_fini(struct plan *plan)
 {
     for (uint32_t i = 0; plan->hosts && i < plan->num_hosts; i++)
-        free_host(&plan->hosts[i]);
+        plan_host_fini(&plan->hosts[i]);
     for (uint32_t i = 0; plan->loader_hosts && i < plan->num_loader_hosts; i++)
-        free_host(&plan->loader_hosts[i]);
+        plan_host_fini(&plan->loader_hosts[i]);
     for (uint32_t i = 0; plan->instances && i < plan->num_instances; i++) {
         free(plan->instances[i].cpus);
         free(plan->instances[i].nodes);
@@ -41,13 +41,20 @@ void plan_fini(struct plan *plan)
     *plan = (struct plan){0};
 }
 
-static int copy_host(struct plan_host *host, const struct hostlist_host *named, bool local)
+int plan_host_init(struct plan_host *host, const struct hostlist_host *named, bool local)
 {
-    host->local = local;
-    host->port = named->port;
-    host->name = strdup(named->name);
-    host->user = named->user ? strdup(named->user) : NULL;
+    *host = (struct plan_host){.local = local,
+                               .port = named->port,
+                               .name = strdup(named->name),
+                               .user = named->user ? strdup(named->user) : NULL};
     return host->name && (host->user || !named->user) ? 0 : -ENOMEM;
+}
+
+bool plan_host_is(const struct plan_host *host, const struct hostlist_host *named)
+{
+    return strcasecmp(host->name, named->name) == 0 && host->port == named->port &&
+           (host->user && named->user ? strcmp(host->user, named->user) == 0
+                                      : host->user == named->user);
 }
 
 static int copy_hosts(const struct hostlist *list, const bool *local, struct plan_host **ret,
@@ -58,7 +65,7 @@ static int copy_hosts(const struct hostlist *list, const bool *local, struct pla
         return -ENOMEM;
     *num = (uint32_t)list->count;
     for (uint32_t i = 0; i < *num; i++)
-        if (copy_host(&(*ret)[i], &list->hosts[i], local && local[i]) < 0)
+        if (plan_host_init(&(*ret)[i], &list->hosts[i], local && local[i]) < 0)
             return -ENOMEM;
     return 0;
 }
@@ -145,29 +152,79 @@ static int add_instances(struct plan *plan)
     return 0;
 }
 
-static int split_replicas(struct plan *plan, const struct plan_request *request,
+/* Check that `total` replicas can be divided over `count` instances, on one host or all. */
+static int check_replicas(const struct plan_request *request, uint32_t total, uint32_t count,
                           struct plenum_error *err)
 {
-    uint32_t count = plan->num_instances, offset = 0;
-    uint32_t total = request->num_replicas ? request->num_replicas : count;
+    const char *option = request->replicas_per_host ? "--replicas-per-host" : "--num-replicas";
+    const char *where = request->replicas_per_host ? " of a host" : "";
 
     if (total < count)
         return error_set(err, -EINVAL,
-                         "%u replicas are fewer than %u instances, each of which needs one: raise "
-                         "--num-replicas or lower --num-instances",
-                         total, count);
+                         "%u replicas are fewer than %u instances%s, each of which needs one: "
+                         "raise %s or lower --num-instances",
+                         total, count, where, option);
     if (total % count != 0 && !request->allow_uneven)
         return error_set(err, -EINVAL,
-                         "%u replicas cannot be split evenly over %u instances: make "
-                         "--num-replicas a multiple of --num-instances, or use --allow-uneven",
-                         total, count);
-    plan->num_replicas = total;
+                         "%u replicas cannot be split evenly over %u instances%s: make %s a "
+                         "multiple of %s, or use --allow-uneven",
+                         total, count, where, option,
+                         request->replicas_per_host ? "that" : "--num-instances");
+    return 0;
+}
+
+/* Divide `total` replicas over instances `first` ... `first + count - 1`. */
+static void divide_replicas(struct plan *plan, uint32_t first, uint32_t count, uint32_t total)
+{
     for (uint32_t i = 0; i < count; i++) {
-        plan->instances[i].num_replicas = total / count + (i < total % count);
-        plan->instances[i].replica_offset = offset;
-        offset += plan->instances[i].num_replicas;
+        plan->instances[first + i].num_replicas = total / count + (i < total % count);
+        plan->instances[first + i].replica_offset = plan->num_replicas;
+        plan->num_replicas += plan->instances[first + i].num_replicas;
     }
-    assert(offset == total);
+}
+
+/* Give each host the same number of replicas. */
+static int split_replicas_by_host(struct plan *plan, const struct plan_request *request,
+                                  struct plenum_error *err)
+{
+    uint32_t each = request->replicas_per_host;
+
+    for (uint32_t h = 0; h < plan->num_hosts; h++) {
+        const struct plan_host *host = &plan->hosts[h];
+        int r = check_replicas(request, each, host->count, err);
+
+        if (r < 0)
+            return r;
+        if (host->count != plan->hosts[0].count && !request->allow_uneven)
+            return error_set(err, -EINVAL,
+                             "--replicas-per-host: hosts %s and %s have %u and %u instances, whose "
+                             "numbers of replicas would differ: give the hosts the same number of "
+                             "slots, or use --allow-uneven",
+                             plan->hosts[0].name, host->name, plan->hosts[0].count, host->count);
+        divide_replicas(plan, host->first, host->count, each);
+    }
+    return 0;
+}
+
+static int split_replicas(struct plan *plan, const struct plan_request *request,
+                          struct plenum_error *err)
+{
+    uint32_t count = plan->num_instances;
+    uint32_t total = request->num_replicas ? request->num_replicas : count;
+    int r;
+
+    assert(plan->num_replicas == 0);
+    if (request->num_replicas && request->replicas_per_host)
+        return error_set(err, -EINVAL,
+                         "--num-replicas and --replicas-per-host contradict each other: leave one "
+                         "of them out");
+    if (request->replicas_per_host)
+        return split_replicas_by_host(plan, request, err);
+    r = check_replicas(request, total, count, err);
+    if (r < 0)
+        return r;
+    divide_replicas(plan, 0, count, total);
+    assert(plan->num_replicas == total);
     return 0;
 }
 
@@ -222,7 +279,7 @@ static void drop_idle_hosts(struct plan *plan)
         if (plan->hosts[h].count > 0)
             plan->hosts[kept++] = plan->hosts[h];
         else
-            free_host(&plan->hosts[h]);
+            plan_host_fini(&plan->hosts[h]);
     }
     assert(kept > 0); /* there is an instance */
     plan->num_hosts = kept;

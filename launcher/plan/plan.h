@@ -26,7 +26,15 @@ struct plan_host {
     char *loader_cpus;       /* the loader's CPUs; "" or NULL: any */
     uint32_t loader_cores;   /* reserved for the loader */
     bool blind;              /* accelerator locality was requested but is unknown */
+    bool lost;               /* the job lost it, which is its own fault */
+    uint64_t dead_ns;        /* its programs have ended by then, even if it is cut off */
 };
+
+/** Copy a host from a list: 0 or -ENOMEM. plan_host_fini() follows in any case. */
+int plan_host_init(struct plan_host *host, const struct hostlist_host *named, bool local);
+void plan_host_fini(struct plan_host *host);
+/** Is it the host that the list names, with the same user and port? */
+bool plan_host_is(const struct plan_host *host, const struct hostlist_host *named);
 
 struct plan_instance {
     uint32_t host; /* index in the plan's hosts */
@@ -66,6 +74,7 @@ struct plan_request {
     const bool *loader_local; /* like `local`, for the loader hosts */
     const char *this_host;    /* this host's name, used if no host is given */
     uint32_t num_instances, num_replicas, devices_per_replica;
+    uint32_t replicas_per_host;     /* instead of num_replicas */
     bool allow_uneven;              /* replicas need not divide evenly */
     struct place_request place;     /* policy and related settings */
     const struct device_pool *pool; /* NULL: devices are not assigned */
@@ -76,7 +85,8 @@ struct plan_request {
  *
  * Instances are consecutive on a host; each host gets one, then each a second, until all are
  * placed, but no host gets more than its slots. Replicas are consecutive in an instance; if uneven
- * numbers are allowed, they differ by at most one, the first instances having more. A host's
+ * numbers are allowed, they differ by at most one (on each host, with `replicas_per_host`), the
+ * first instances having more. A host's
  * devices are assigned in the order of its replicas.
  *
  * Errors: -EINVAL with a message (not enough slots or devices, replicas do not divide evenly);

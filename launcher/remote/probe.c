@@ -15,6 +15,7 @@
  *     tls 0                           0, or why it is not available
  *     back 10.1.2.254 0               0, or why plenumrun's port cannot be reached at that address
  *     address eth0 10.1.2.3/16 reached
+ *     earlier 0                       processes of the job's earlier start that cannot be killed
  *     end
  *
  * The login may print any amount of text before the first line. Unknown lines are ignored, so that
@@ -42,6 +43,7 @@
 #include "common/util/util.h"
 #include "launcher/control/dial.h"
 #include "launcher/host/host.h"
+#include "launcher/host/leftover.h"
 #include "launcher/host/script.h"
 #include "launcher/plan/grid.h"
 #include "launcher/remote/answer.h"
@@ -56,6 +58,7 @@ enum {
     BACK_PART = 3,       /* it gets at most this fraction of the time for the answer */
     BACK_MORE_MS = 1500, /* for the other addresses, once one has connected */
     ACCEPTS = 64,
+    EARLIER_MS = 3000, /* for processes of an earlier start to end */
 };
 
 static const char first_line[] = "plenumrun-probe\n";
@@ -108,7 +111,8 @@ static char *make_script(const struct probe_question *q, bool loader)
                                  q->program && !loader ? q->program : "",
                                  q->path ? q->path : "",
                                  back ? q->back : "",
-                                 limit};
+                                 limit,
+                                 q->job ? q->job : ""};
 
     (void)snprintf(limit, sizeof(limit), "%u",
                    (unsigned)min_u64((uint64_t)q->limit_ms / BACK_PART, BACK_MS));
@@ -214,6 +218,9 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         p->not_executable = strcmp(value, "0") == 0;
     else if (strcmp(key, "folder") == 0 && strcmp(value, "0") != 0 && !p->loader)
         probe_fail(p, "folder", "Open MPI's files cannot be written there: %s", value);
+    else if (strcmp(key, "earlier") == 0 && strcmp(value, "0") != 0)
+        probe_fail(p, "earlier start",
+                   "processes of the job's earlier start cannot be ended there (%s)", value);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0)
@@ -507,6 +514,16 @@ static void answer_folder(void)
         printf("folder 0\n");
 }
 
+static void answer_earlier(const char *job)
+{
+    int left = leftover_kill(job, EARLIER_MS * NS_PER_MS);
+
+    if (left < 0)
+        printf("earlier unknown: %s\n", strerror(-left));
+    else
+        printf("earlier %d\n", left);
+}
+
 static void answer_back(void *arg, const char *address, int r)
 {
     (void)arg;
@@ -561,6 +578,8 @@ int probe_answer(int argc, char **argv)
     answer_addresses();
     if (argc > 7 && *argv[6] && parse_u64(argv[7], BACK_MS, &limit_ms) == 0)
         dial_try_all(argv[6], (int)limit_ms, BACK_MORE_MS, answer_back, NULL);
+    if (argc > 8 && *argv[8])
+        answer_earlier(argv[8]);
     printf("end\n");
     return fflush(stdout) == 0 ? 0 : 1;
 }

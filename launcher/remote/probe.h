@@ -23,6 +23,7 @@ struct probe_question {
     const char *path;      /* search path for programs; NULL: the host's own */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* the programs' working directory */
+    const char *job;       /* end processes of this job, which has failed there; NULL: of none */
     /* plenumrun's address (dial_listen()), and the descriptor on which it listens and closes
      * incoming connections at once; NULL: hosts do not try to connect */
     const char *back;
@@ -75,8 +76,8 @@ char *probe_table(const struct probe *probes, uint32_t count, char *title, size_
 /** Parse as much of one host's output as possible into `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
-/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS]" on the other host: prints
- * the answer. */
+/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS [JOB]]" on the other host:
+ * prints the answer. */
 int probe_answer(int argc, char **argv);
 
 #endif

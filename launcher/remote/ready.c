@@ -63,19 +63,13 @@ static int check_here(const struct ready_request *request, const struct plan *pl
 
 /* ---- the other hosts ---- */
 
-struct hosts {
-    struct probe *probes; /* [count]: one per host of the plan other than this one */
-    uint32_t count;
-    unsigned port; /* to which they tried to connect */
-    struct network own;
-};
-
-static void hosts_fini(struct hosts *h)
+void ready_survey_fini(struct ready_survey *h)
 {
     for (uint32_t i = 0; h->probes && i < h->count; i++)
         probe_fini(&h->probes[i]);
     free(h->probes);
     network_fini(&h->own);
+    *h = (struct ready_survey){0};
 }
 
 /* Warn of conditions that are not failures but may explain trouble later. */
@@ -97,26 +91,9 @@ static void warn_of(const struct probe *p)
              format_bytes(p->memory_total, all, sizeof(all)));
 }
 
-static int ask_hosts(const struct ready_request *request, const struct plan *plan, struct hosts *h,
-                     uint64_t *ret_stopped_ns)
+/* Prepare a query to each host of the plan other than this one: 0, or an exit status. */
+static int add_probes(const struct plan *plan, struct ready_survey *h)
 {
-    char self[4096], back[DIAL_TEXT_MAX];
-    struct plenum_error err;
-    struct probe_question question = {
-        .agent = request->agent,
-        .program = request->program,
-        .path = request->path,
-        .self = self,
-        .directory = request->directory,
-        .listener = -1,
-        .limit_ms = (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
-
-    int r;
-
-    if (host_get_self(self, sizeof(self), &err) < 0) {
-        log_error("%s", err.text);
-        return STATUS_LAUNCH;
-    }
     h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
     if (!h->probes) {
         log_error("out of memory");
@@ -128,7 +105,36 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
         if (!plan->loader_hosts[i].local)
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
-    if (!plan_is_local(plan)) {
+    return 0;
+}
+
+bool ready_can_ask(const struct ready_request *request)
+{
+    return !request->no_host_check && agent_is_used(request->agent);
+}
+
+int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *h,
+              uint64_t *ret_stopped_ns)
+{
+    char self[4096], back[DIAL_TEXT_MAX];
+    struct plenum_error err;
+    struct probe_question question = {
+        .agent = request->agent,
+        .program = request->program,
+        .path = request->path,
+        .self = self,
+        .directory = request->directory,
+        .job = request->earlier,
+        .listener = -1,
+        .limit_ms = (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
+
+    int r;
+
+    if (host_get_self(self, sizeof(self), &err) < 0) {
+        log_error("%s", err.text);
+        return STATUS_LAUNCH;
+    }
+    if (connect) {
         question.listener = dial_listen(NULL, request->ports, back, sizeof(back), &err);
         if (question.listener < 0) {
             log_error("%s", err.text);
@@ -147,7 +153,7 @@ static int ask_hosts(const struct ready_request *request, const struct plan *pla
 }
 
 /* If this host can encrypt, each of the others must be able to. */
-static void check_tls(const struct hosts *h)
+static void check_tls(const struct ready_survey *h)
 {
     if (tls_is_installed(NULL) < 0)
         return;
@@ -157,7 +163,8 @@ static void check_tls(const struct hosts *h)
 }
 
 /* Each host must be on the network that was named. */
-static void check_subnet(const struct hosts *h, const struct subnet *subnet, const char *text)
+static void check_subnet(const struct ready_survey *h, const struct subnet *subnet,
+                         const char *text)
 {
     for (uint32_t i = 0; i < h->count; i++) {
         struct probe *p = &h->probes[i];
@@ -179,7 +186,7 @@ static void check_subnet(const struct hosts *h, const struct subnet *subnet, con
 }
 
 /* Each host with instances must be able to reach the address on which we will listen. */
-static void check_back(const struct hosts *h, const char *network)
+static void check_back(const struct ready_survey *h, const char *network)
 {
     char own[INET6_ADDRSTRLEN];
     bool known = dial_find_own(network, own);
@@ -189,8 +196,7 @@ static void check_back(const struct hosts *h, const char *network)
             probe_check_back(&h->probes[i], known ? own : NULL, h->port);
 }
 
-/* Print the table, if it has any rows: 0, or an exit status. */
-static int report(const struct hosts *h)
+int ready_report(const struct ready_survey *h)
 {
     bool failed = false, programs = true, missing = false;
     char *table, title[64];
@@ -253,12 +259,19 @@ static void mark_own(struct network *own, const struct network *other)
     }
 }
 
-static const struct network *network_of(const struct hosts *h, const struct plan_host *host)
+/* The hosts that were queried may be copies of the plan's. */
+static bool is_same(const struct plan_host *a, const struct plan_host *b)
+{
+    return a == b || plan_host_is(a, &(struct hostlist_host){
+                                         .name = b->name, .user = b->user, .port = b->port});
+}
+
+static const struct network *network_of(const struct ready_survey *h, const struct plan_host *host)
 {
     if (host->local)
         return &h->own;
     for (uint32_t i = 0; i < h->count; i++)
-        if (h->probes[i].host == host)
+        if (is_same(h->probes[i].host, host))
             return &h->probes[i].network;
     return NULL;
 }
@@ -292,8 +305,8 @@ static int note_interface(struct plan_host *host, const struct network_address *
     return host->interface ? 0 : -ENOMEM;
 }
 
-static int note_interfaces(struct plan *plan, const struct hosts *h, const struct subnet *subnet,
-                           struct ready *ret)
+static int note_interfaces(struct plan *plan, const struct ready_survey *h,
+                           const struct subnet *subnet, struct ready *ret)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct network *network = network_of(h, &plan->hosts[i]);
@@ -334,7 +347,7 @@ static void describe_include(const struct network *const *list, size_t count,
 
 /* Choose the addresses at which instances reach loaders on separate hosts: those on a network that
  * all of them share, or, if there is none, those that we use ourselves. */
-static int choose_loader_network(struct plan *plan, const struct hosts *h,
+static int choose_loader_network(struct plan *plan, const struct ready_survey *h,
                                  const struct subnet *named)
 {
     uint32_t count = 0, all = plan->num_hosts + plan->num_loader_hosts;
@@ -368,7 +381,7 @@ static int choose_loader_network(struct plan *plan, const struct hosts *h,
     return 0;
 }
 
-static int choose_network(struct plan *plan, struct hosts *h, const struct subnet *named,
+static int choose_network(struct plan *plan, struct ready_survey *h, const struct subnet *named,
                           struct ready *ret)
 {
     const struct network **list = calloc((size_t)plan->num_hosts + 1, sizeof(*list));
@@ -405,7 +418,7 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
     return r;
 }
 
-static int choose_networks(struct plan *plan, struct hosts *h, const struct subnet *named,
+static int choose_networks(struct plan *plan, struct ready_survey *h, const struct subnet *named,
                            struct ready *ret)
 {
     for (uint32_t i = 0; i < h->count; i++)
@@ -418,33 +431,55 @@ static int choose_networks(struct plan *plan, struct hosts *h, const struct subn
     return 0;
 }
 
-int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret)
+int ready_settle(const struct ready_request *request, struct plan *plan, struct ready_survey *h,
+                 struct ready *ret)
 {
-    struct hosts h = {0};
     struct subnet subnet = {0};
     const struct subnet *named = request->host_subnet ? &subnet : NULL;
+    int status;
+
+    *ret = (struct ready){.stopped_ns = ret->stopped_ns};
+    status = check_here(request, plan);
+    if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
+        return status;
+    if (request->host_subnet)
+        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* checked before */
+    if (h->own.count == 0)
+        (void)network_read(&h->own);
+    status = choose_networks(plan, h, named, ret);
+    if (status != 0)
+        return status;
+    check_tls(h);
+    if (request->host_subnet)
+        check_subnet(h, &subnet, request->host_subnet);
+    if (!plan_is_local(plan))
+        check_back(h, ret->daemon_include);
+    return 0;
+}
+
+void ready_tell(const struct ready *ready)
+{
+    if (ready->subnet[0])
+        log_info("the hosts communicate over %s", ready->subnet);
+}
+
+int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret)
+{
+    struct ready_survey h = {0};
     int status;
 
     *ret = (struct ready){0};
     status = check_here(request, plan);
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
-    if (request->host_subnet)
-        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* checked before */
-    (void)network_read(&h.own);
-    if (!request->no_host_check && agent_is_used(request->agent))
-        status = ask_hosts(request, plan, &h, &ret->stopped_ns);
+    if (ready_can_ask(request) && (status = add_probes(plan, &h)) == 0)
+        status = ready_ask(request, !plan_is_local(plan), &h, &ret->stopped_ns);
     if (status == 0)
-        status = choose_networks(plan, &h, named, ret);
-    if (status == 0) {
-        check_tls(&h);
-        if (request->host_subnet)
-            check_subnet(&h, &subnet, request->host_subnet);
-        check_back(&h, ret->daemon_include);
-        status = report(&h);
-    }
-    if (status == 0 && ret->subnet[0])
-        log_info("the hosts communicate over %s", ret->subnet);
-    hosts_fini(&h);
+        status = ready_settle(request, plan, &h, ret);
+    if (status == 0)
+        status = ready_report(&h);
+    if (status == 0)
+        ready_tell(ret);
+    ready_survey_fini(&h);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "launcher/host/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
+#include "launcher/remote/probe.h"
 
 /** What a job needs of its hosts. Borrowed. */
 struct ready_request {
@@ -14,6 +15,7 @@ struct ready_request {
     const char *path;                /* search path for programs; NULL: the host's own */
     const char *host_subnet;         /* the network that the user named; NULL: none */
     const struct ports *ports;       /* ports on which plenumrun may listen */
+    const char *earlier;             /* end processes of this job's earlier starts; NULL: of none */
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };
@@ -37,5 +39,41 @@ struct ready {
  * Prints any problems. 0, or the exit status.
  */
 int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret);
+
+/* ---- ready_check() in steps, for jobs that choose among the hosts that answer ---- */
+
+/** Hosts and their answers. The caller allocates the probes and sets `host` and `loader` of each.
+ * Otherwise zero-initialised. */
+struct ready_survey {
+    struct probe *probes;
+    uint32_t count;
+    unsigned port; /* to which they tried to connect */
+    struct network own;
+};
+
+/** Can hosts be queried? Not with --no-host-check, and not if srun starts processes. */
+bool ready_can_ask(const struct ready_request *request);
+
+/**
+ * Query the hosts of the survey.
+ *
+ * @param connect  let them try to connect to this host, too
+ * @param ret_stopped_ns  how long we were stopped meanwhile
+ *
+ * 0, or an exit status, after an error message.
+ */
+int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *survey,
+              uint64_t *ret_stopped_ns);
+/** Check this host, choose the network of the plan's hosts, and mark the hosts of the survey that
+ * cannot use it as failed: 0, or an exit status, after an error message. Call it again with another
+ * plan after hosts have failed. */
+int ready_settle(const struct ready_request *request, struct plan *plan,
+                 struct ready_survey *survey, struct ready *ret);
+/** Print warnings about hosts, and a table of those that failed: 0, or the exit status for a job
+ * that needs all of them. */
+int ready_report(const struct ready_survey *survey);
+/** Log the network that was chosen. */
+void ready_tell(const struct ready *ready);
+void ready_survey_fini(struct ready_survey *survey);
 
 #endif

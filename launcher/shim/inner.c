@@ -37,6 +37,7 @@
 
 #include "common/job/departed.h"
 #include "common/job/jobloader.h"
+#include "common/job/stop_page.h"
 #include "common/net/tls.h"
 #include "common/util/error_set.h"
 #include "common/util/log.h"
@@ -157,6 +158,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
     };
 
     assert(inner_is_running(in));
+    inner_end_stop(in, &m);
     in->kill_at = now; /* its leftover processes */
     inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);
     io_close(&in->child.input);
@@ -244,6 +246,16 @@ static void hand_on(struct inner *in, int signal, pid_t from)
         child_signal(&in->child, signal);
 }
 
+/* A program that asks whether to stop does not get the signal: plenumrun arranges that all stop at
+ * the same step. */
+static void pass_on(struct inner *in, int signal, pid_t from)
+{
+    if (signal == SIGUSR1 && inner_asks_to_stop(in))
+        inner_notice_stop(in);
+    else
+        hand_on(in, signal, from);
+}
+
 static void handle_departed(struct inner *in, struct frame_reader *payload)
 {
     struct control_departed m;
@@ -291,6 +303,14 @@ static void handle_frame(struct inner *in, const struct frame_header *header,
         break;
     case CONTROL_DEPARTED:
         handle_departed(in, payload);
+        break;
+    case CONTROL_PROPOSE:
+        if (inner_handle_propose(in, payload) < 0)
+            lose_control(in);
+        break;
+    case CONTROL_DECIDE:
+        if (inner_handle_decide(in, payload) < 0)
+            lose_control(in);
         break;
     case CONTROL_LEAVE:
         if (getppid() == in->outer)
@@ -372,7 +392,7 @@ static void handle_signals(struct inner *in)
         if (info.ssi_signo == SIGCHLD)
             continue; /* reap() is called in any case */
         if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
-            hand_on(in, (int)info.ssi_signo, (pid_t)info.ssi_pid);
+            pass_on(in, (int)info.ssi_signo, (pid_t)info.ssi_pid);
             continue;
         }
         if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
@@ -467,8 +487,10 @@ static void do_what_is_due(struct inner *in, uint64_t now)
     }
     if (inner_is_connected(in) && now >= in->beat_at) {
         in->beat_at = now + BEAT_MS * NS_PER_MS;
-        if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES)
+        if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES) {
+            inner_look_at_stop(in, true);
             (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
+        }
     }
     sweep(in, now);
 }
@@ -491,7 +513,16 @@ static bool is_done(const struct inner *in)
     return (in->end || in->link == LINK_LOST) && (in->state == INNER_WAITING || inner_is_swept(in));
 }
 
-enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
+enum {
+    FD_SIGNAL,
+    FD_CONTROL,
+    FD_REPORT,
+    FD_INPUT,
+    FD_LOADER,
+    FD_STOP,
+    FD_STREAMS,
+    FDS = FD_STREAMS + CONTROL_STREAMS
+};
 
 static void fill_fds(struct inner *in, struct pollfd fds[FDS])
 {
@@ -507,6 +538,7 @@ static void fill_fds(struct inner *in, struct pollfd fds[FDS])
      * until our plan brings the loader's environment. */
     fds[FD_LOADER] = (struct pollfd){
         .fd = in->loader && in->environment ? jobloader_get_fd(in->loader) : -1, .events = POLLIN};
+    fds[FD_STOP] = (struct pollfd){.fd = stop_keeper_get_fd(in->stop), .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
             .fd = lines_has_room(&in->lines[s]) ? *inner_pipe(in, s) : -1, .events = POLLIN};
@@ -536,6 +568,10 @@ static void run(struct inner *in)
             handle_signals(in);
         if (fds[FD_REPORT].revents)
             inner_read_report(in);
+        if (fds[FD_STOP].revents) {
+            stop_keeper_clear(in->stop);
+            inner_look_at_stop(in, false);
+        }
         reap(in);
         watch_stops(in);
         if (fds[FD_CONTROL].revents && inner_is_connected(in))
@@ -647,6 +683,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     close_loader(in);
     environ_free(in->environment);
     departed_destroy(in->departed);
+    stop_keeper_destroy(in->stop);
     io_close(&in->key_fd);
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);

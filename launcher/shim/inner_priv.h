@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* inner_priv.h - the inner shim, shared by inner.c (the loop), inner_start.c (the start of the
- * program) and inner_output.c (its pipes). */
+ * program), inner_stop.c (its agreed end) and inner_output.c (its pipes). */
 #ifndef LAUNCHER_INNER_PRIV_H
 #define LAUNCHER_INNER_PRIV_H
 
@@ -84,6 +84,10 @@ struct inner {
     char **environment;        /* environment of the program, and of the loader */
     struct departed *departed; /* page from which the program learns of other instances' ends;
                                   NULL: not needed */
+    struct stop_keeper *stop;  /* page through which the program asks whether to stop; or NULL */
+    uint64_t step_told;        /* the last STEP that was sent; 0: none */
+    bool halt_told;            /* HALTED was sent */
+    bool notice_told;          /* NOTICE was sent */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
@@ -118,6 +122,23 @@ void inner_handle_plan(struct inner *in, struct frame_reader *payload);
 void inner_read_report(struct inner *in);
 /** Send this host's topology; empty if it is not available: then nothing is bound here. */
 void inner_send_topology(struct inner *in, bool devices);
+
+/* ---- inner_stop.c ---- */
+
+/** Create the page, and name it for the program. Without it, the program only stops by signals. */
+void inner_make_stop_page(struct inner *in);
+/** Has the program asked whether to stop? Then requests to stop do not reach it as signals. */
+bool inner_asks_to_stop(const struct inner *in);
+/** Report what the program has written to the page. */
+void inner_look_at_stop(struct inner *in, bool beat);
+/** The shim was sent a signal that asks the program to stop. */
+void inner_notice_stop(struct inner *in);
+/** PROPOSE has arrived: 0 or -errno. */
+int inner_handle_propose(struct inner *in, struct frame_reader *payload);
+/** DECIDE has arrived: 0 or -errno. */
+int inner_handle_decide(struct inner *in, struct frame_reader *payload);
+/** Report the program's last steps with its end. */
+void inner_end_stop(const struct inner *in, struct control_exited *exited);
 
 /* ---- inner_output.c ---- */
 

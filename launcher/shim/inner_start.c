@@ -135,6 +135,7 @@ static void start_program(struct inner *in)
     }
     options.inherit = in->key_fd > 0 ? in->key_fd : 0;
     make_departed(in);
+    inner_make_stop_page(in);
     (void)environ_list_put(&in->plan.environment, ENVIRON_SET, "PWD", in->plan.directory);
     in->environment = environ_apply(environ, &in->plan.environment);
     options.bind = &bind;

@@ -492,7 +492,7 @@ static int walk_whole(const char *name, struct run *run, struct plenum_error *er
     if (r < 0)
         return r;
     note_sets(&stream, run);
-    run->steps = order_steps_left(&stream.steps, (struct order_place){0});
+    run->steps = order_steps_left(&stream.steps, (struct order_place){.epoch = a->epoch});
     walk(&stream, run, run->steps, 0, a->instances);
     ctl_stream_close(&stream);
     return 0;

@@ -5,12 +5,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "common/job/jobloader.h"
@@ -20,6 +18,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
+#include "loader/ctl/screen.h"
 
 enum { ANSWER_MS = 5000, STREAMS_MAX = 65536 };
 
@@ -48,14 +47,6 @@ static const struct options_program program = {
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signum)
-{
-    (void)signum;
-    interrupted = 1;
-}
 
 /* The answer received so far. */
 struct status_answer {
@@ -132,7 +123,7 @@ static int talk(struct frame_conn *c, struct status_answer *a, const char *addre
             return error_set(err, -ETIMEDOUT,
                              "%s: no answer for %d s: is the loader stopped or overloaded?",
                              address, ANSWER_MS / 1000);
-        if (poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) < 0 && interrupted)
+        if (poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) < 0 && screen_is_interrupted())
             return error_set(err, -EINTR, "interrupted");
         n = frame_conn_fill(c);
         if (n == -EAGAIN)
@@ -191,68 +182,26 @@ static int add_address(struct loaders *l, const struct address *address, struct 
     return 0;
 }
 
-/* Draw one frame of --watch, written in one go so that it does not flicker. */
-static void draw(const struct loaders *l)
+static int draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err)
 {
-    struct winsize size = {.ws_col = 80, .ws_row = 24};
-    struct plenum_error err;
+    const struct loaders *l = arg;
+    struct winsize size = {.ws_col = 80};
+    struct plenum_error failure;
     struct status_answer a;
-    char *text = NULL;
-    size_t len = 0;
     unsigned each; /* lines per loader; 0 would mean no limit */
-    FILE *file = open_memstream(&text, &len);
 
-    if (!file)
-        return;
+    (void)err;
     assert(l->count > 0); /* find_loaders() */
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-    each = (unsigned)max_u64((size.ws_row > 2 ? size.ws_row - 1u : 23) / l->count, 1);
-    (void)fputs("\033[H", file);
+    each = (unsigned)max_u64(rows / l->count, 1);
     for (unsigned i = 0; i < l->count; i++) {
-        if (ask(&l->list[i], &a, &err) < 0)
-            (void)fprintf(file, "%s\033[K\n", err.text);
+        if (ask(&l->list[i], &a, &failure) < 0)
+            (void)fprintf(file, "%s\033[K\n", failure.text);
         else
             status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80, each, "\033[K");
         free(a.status.streams);
     }
-    (void)fputs("\033[J", file);
-    (void)fclose(file);
-    (void)io_write_all(STDOUT_FILENO, text, len);
-    free(text);
-}
-
-/* Run until q, control-C or the end of the terminal. */
-static void watch(const struct loaders *l, uint64_t interval_ns)
-{
-    /* Alternate screen, no cursor, and lines that are cut off at the edge of the terminal. */
-    static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
-    static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct termios before, raw;
-    bool keys = tcgetattr(STDIN_FILENO, &before) == 0;
-
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
-    if (keys) {
-        raw = before;
-        raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    }
-    (void)io_write_all(STDOUT_FILENO, enter, sizeof(enter) - 1);
-    while (!interrupted) {
-        struct pollfd p = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
-        char key = 0;
-
-        draw(l);
-        if (poll(&p, 1, (int)(interval_ns / NS_PER_MS)) <= 0)
-            continue;
-        if (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q')
-            break;
-    }
-    (void)io_write_all(STDOUT_FILENO, leave, sizeof(leave) - 1);
-    if (keys)
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    return 0;
 }
 
 /* Add a loader that was found. Names that are not addresses are not loaders. */
@@ -409,7 +358,7 @@ static int watch_named(const char *named, uint64_t interval_ns, struct plenum_er
     int r = choose_loaders(named, &loaders, err);
 
     if (r >= 0)
-        watch(&loaders, interval_ns);
+        r = screen_run(draw, &loaders, interval_ns, err);
     free(loaders.list);
     return r;
 }

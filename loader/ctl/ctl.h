@@ -21,8 +21,9 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_cache, ctl_hash, ctl_index, ctl_key, ctl_make_sample,
-    ctl_order, ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
+extern const struct ctl_command ctl_bench, ctl_cache, ctl_hash, ctl_index, ctl_job, ctl_key,
+    ctl_make_sample, ctl_order, ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace,
+    ctl_verify;
 
 /** The options that determine pixels, for all subcommands that render. */
 struct ctl_stream_args {

@@ -13,6 +13,7 @@ plenumctl_SOURCES = \
 	%D%/font.c %D%/font.h \
 	%D%/cmd_hash.c \
 	%D%/cmd_index.c \
+	%D%/cmd_job.c \
 	%D%/cmd_key.c \
 	%D%/plenumctl.c \
 	%D%/cmd_make_sample.c \
@@ -27,6 +28,7 @@ plenumctl_SOURCES = \
 	%D%/cmd_preview.c \
 	%D%/preview_fields.c %D%/preview_fields.h \
 	%D%/cmd_sample.c \
+	%D%/screen.c %D%/screen.h \
 	%D%/cmd_status.c \
 	%D%/cmd_trace.c \
 	%D%/cmd_verify.c

@@ -23,7 +23,7 @@ static uint64_t joined(const struct order *order, uint64_t mean)
     uint64_t most = max_u64(REQUEST_MAX / max_u64(mean, 1), 1);
     uint64_t ahead = min_u64(AHEAD, max_u64(AHEAD_BYTES / max_u64(mean, 1), 1));
 
-    if (order->mixture || order->shuffle == ORDER_GLOBAL)
+    if (order->shuffle == ORDER_GLOBAL)
         return 1;
     if (order->shuffle == ORDER_NONE)
         return min_u64(most, ahead);
@@ -36,7 +36,8 @@ void plan_fetch_init(const struct ctl_stream *s, struct plan_fetch *ret)
     uint64_t mean, each;
 
     *ret = (struct plan_fetch){0};
-    if (!dataset_is_remote(s->dataset) || !dataset_has_images(s->dataset))
+    if (!dataset_is_remote(s->dataset) || !dataset_has_images(s->dataset) ||
+        s->spec.order.mixture) /* a plan shows some samples more often, and others not at all */
         return;
     ret->samples = dataset_get_samples(s->dataset);
     ret->bytes = dataset_get_bytes(s->dataset);

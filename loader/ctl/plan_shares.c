@@ -50,7 +50,8 @@ static void add_part(struct plan_shares *s, const char *name, const struct sampl
     part->table_bytes =
         (uint64_t)t->n * ((t->member ? sizeof(*t->member) : 0) + (t->sums ? sizeof(*t->sums) : 0) +
                           (t->columns ? sizeof(*t->columns) : 0)) +
-        (t->start ? ((uint64_t)t->classes + 1) * sizeof(*t->start) : 0);
+        (t->start ? ((uint64_t)t->classes + 1) * sizeof(*t->start) : 0) +
+        (uint64_t)t->num_later * t->n * sizeof(*t->sums);
 }
 
 /* Count the positions of the epoch that show each set. */
@@ -63,6 +64,8 @@ static void count_shown(const struct mixture *mixture, struct plan_shares *s)
     (void)mixture_count(mixture, begin + s->epoch_positions, after);
     for (uint32_t i = 0; i < s->num_parts; i++)
         s->parts[i].shown = sets == 0 ? s->epoch_positions : after[i] - before[i];
+    for (uint32_t i = 0; i < s->num_parts; i++)
+        s->parts[i].first_pass = sets == 0 ? s->epoch : before[i] / s->parts[i].positions;
 }
 
 static uint64_t count_skipped(const struct plan_shares *s)
@@ -103,7 +106,8 @@ int plan_shares_find(const struct dataset *dataset, uint64_t seed, uint64_t epoc
         add_part(ret, sets[i].name, sets[i].table, dataset_get_samples(sets[i].dataset));
     count_shown(order.mixture, ret);
     for (uint32_t i = 0; i < ret->num_parts; i++)
-        find_times(joined ? joined : sets[i].table, &ret->parts[i]);
+        find_times(joined ? joined : sampler_table_at(sets[i].table, ret->parts[i].first_pass),
+                   &ret->parts[i]);
     ret->skipped = count_skipped(ret);
     return 0;
 }
@@ -143,6 +147,18 @@ static void print_pieces(const struct plan_shares *s)
         printf("and %u changes more\n", plan->num_pieces - PIECES_PRINTED);
 }
 
+/* The passes from which on samples have other weights. */
+static void print_reweighs(const struct plan_shares *s)
+{
+    const struct orderplan *plan = s->plan;
+
+    for (uint32_t i = 0; i < plan->num_reweighs && i < PIECES_PRINTED; i++)
+        printf("from pass %-7u  samples of %s by %s\n", plan->reweighs[i].pass,
+               plan->sets[plan->reweighs[i].set].name, plan->reweighs[i].weights);
+    if (plan->num_reweighs > PIECES_PRINTED)
+        printf("and %u changes more\n", plan->num_reweighs - PIECES_PRINTED);
+}
+
 static void print_part(const struct plan_shares *s, const struct plan_part *part)
 {
     char times[64];
@@ -173,8 +189,10 @@ void plan_shares_print(const struct plan_shares *s)
         printf("\nwarning      %s", s->warning);
     printf("\n\n");
     print_pieces(s);
-    printf("%s%-16s %10s %10s %10s %8s %8s  %s\n", s->num_parts > 1 ? "\n" : "", "set", "samples",
-           "selected", "positions", "share", "passes", "times each sample is shown");
+    print_reweighs(s);
+    printf("%s%-16s %10s %10s %10s %8s %8s  %s\n",
+           s->num_parts > 1 || s->plan->num_reweighs > 0 ? "\n" : "", "set", "samples", "selected",
+           "positions", "share", "passes", "times each sample is shown");
     for (uint32_t i = 0; i < s->num_parts; i++) {
         print_part(s, &s->parts[i]);
         bytes += s->parts[i].table_bytes;
@@ -199,6 +217,21 @@ static void print_json_pieces(struct json *j, const struct plan_shares *s)
     json_end_array(j);
 }
 
+static void print_json_reweighs(struct json *j, const struct plan_shares *s)
+{
+    const struct orderplan *plan = s->plan;
+
+    json_begin_array(j, "weights", JSON_LINES);
+    for (uint32_t i = 0; i < plan->num_reweighs; i++) {
+        json_begin_object(j, NULL, JSON_FLAT);
+        json_text(j, "set", plan->sets[plan->reweighs[i].set].name);
+        json_number(j, "pass", plan->reweighs[i].pass);
+        json_text(j, "rule", plan->reweighs[i].weights);
+        json_end_object(j);
+    }
+    json_end_array(j);
+}
+
 void plan_shares_print_json(struct json *j, const struct plan_shares *s)
 {
     json_text(j, "plan", s->name);
@@ -208,6 +241,7 @@ void plan_shares_print_json(struct json *j, const struct plan_shares *s)
     json_number(j, "block", s->block);
     json_number(j, "skipped", s->skipped);
     print_json_pieces(j, s);
+    print_json_reweighs(j, s);
     json_begin_array(j, "sets", JSON_LINES);
     for (uint32_t i = 0; i < s->num_parts; i++) {
         const struct plan_part *part = &s->parts[i];

@@ -12,8 +12,9 @@
 #include "loader/ctl/ctl.h"
 
 static const struct ctl_command *const commands[] = {
-    &ctl_bench, &ctl_cache, &ctl_hash,    &ctl_index,  &ctl_key,    &ctl_make_sample, &ctl_order,
-    &ctl_pack,  &ctl_plan,  &ctl_preview, &ctl_sample, &ctl_status, &ctl_trace,       &ctl_verify,
+    &ctl_bench,   &ctl_cache,       &ctl_hash,   &ctl_index, &ctl_job,
+    &ctl_key,     &ctl_make_sample, &ctl_order,  &ctl_pack,  &ctl_plan,
+    &ctl_preview, &ctl_sample,      &ctl_status, &ctl_trace, &ctl_verify,
 };
 
 static void print_help(void)

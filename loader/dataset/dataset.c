@@ -470,7 +470,7 @@ uint64_t dataset_get_cached_set(const struct dataset *dataset)
 
 bool dataset_is_remote(const struct dataset *dataset)
 {
-    return dataset->remote != NULL;
+    return dataset->remote != NULL || dataset->has_remote_sets;
 }
 
 bool dataset_has_images(const struct dataset *dataset)
@@ -525,4 +525,14 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample)
     s = sample_at(dataset, sample);
     if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
         dataset->format->announce(dataset, s);
+}
+
+void dataset_forget_announced(const struct dataset *dataset)
+{
+    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset->has_remote_sets ? dataset_get_sets(dataset, sets) : 0;
+
+    remote_forget_announced(dataset);
+    for (uint32_t i = 0; i < count; i++)
+        remote_forget_announced(sets[i].dataset);
 }

@@ -137,6 +137,17 @@ struct dataset_set {
     uint8_t hash[16]; /* hash of its fingerprint and of everything that its order depends on */
 };
 
+/** New weights of the samples of a plan's set. */
+struct dataset_reweigh {
+    uint64_t start; /* see mixture_pass_start() */
+    uint64_t hash;  /* of the order that follows from them */
+};
+
+/** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
+ *  dataset_set_order() has filled in, and return their number. */
+uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
+                              struct dataset_reweigh *ret);
+
 /** List the data sets of a plan in `ret` [MIXTURE_SETS_MAX] and return their number, or 0. */
 uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret);
 /** Returns the plan, or NULL if the data set is not a plan's. Borrowed. */
@@ -155,8 +166,8 @@ uint32_t dataset_get_skips(const struct dataset *dataset, const struct order_gap
 int dataset_set_order(const struct dataset *dataset, struct order *order, struct plenum_error *err);
 /** Returns whether the data set is generated (generated:), and has no files. */
 bool dataset_is_generated(const struct dataset *dataset);
-/** Returns whether the data set is in a store; if so, samples that are needed soon should be
- * announced. */
+/** Returns whether the data set, or a set of a plan, is in a store; if so, samples that are needed
+ * soon should be announced. */
 bool dataset_is_remote(const struct dataset *dataset);
 /** Returns the set of the data set's samples in the cache of samples (loader/cache/sample_cache.h);
  * KEEP_NO_SET: they are not cached, or the data set is a plan's. */
@@ -259,6 +270,9 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  * when the sample is read.
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
+/** Announced samples will not be read, because their stream has moved or ended. Other streams that
+ *  share this object may have to fetch theirs again. */
+void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
 /** Returns the data set's hint cache, or NULL if it has none. Each set of a plan has its own.

@@ -58,6 +58,7 @@ struct dataset {
     struct datasum sum;                 /* the index's checksum, with bad samples and fields */
     uint8_t fingerprint[16];            /* hash of sum */
     struct index_header generated;      /* if it is generated, index.header points to this */
+    bool has_remote_sets;               /* whether a set of a plan is in a store */
     struct dataset *inner; /* if it is generated, the data set that labels come from, or NULL */
     struct mixed *mixed;   /* the data sets of a plan (format is NULL), or NULL */
     struct fields fields;  /* requested when it was opened */

@@ -23,8 +23,9 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/set_table.h"
 
-/* The most memory that is used while tables are made: for each sample, and for each class. */
-enum { MEMBER_BYTES = 48, CLASS_BYTES = 40 };
+/* The most memory that is used while tables are made: for each sample, for each class, and for each
+ * sample and new weights. */
+enum { MEMBER_BYTES = 48, CLASS_BYTES = 40, REWEIGH_BYTES = 8 };
 
 /* The order of the sets under one seed. */
 struct seeded {
@@ -42,6 +43,9 @@ struct mixed_set {
     uint32_t first, first_container;
     int64_t *labels; /* [classes_of()]: its classes' numbers among those of all sets; or NULL */
     struct set_table table;
+    struct set_table *later;          /* [num_later]: tables that replace it from a pass on */
+    struct sampler_reweigh *reweighs; /* [num_later] */
+    uint32_t num_later;
     uint8_t hash[16]; /* see struct dataset_set */
 };
 
@@ -382,6 +386,11 @@ static void set_sum(struct dataset *d)
         segment->names = XXH3_64bits(sum, sizeof(*sum));
         set_hash(d->mixed, i);
         (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
+        for (uint32_t k = 0; k < m->set[i].num_later; k++) {
+            uint64_t later = set_table_hash(&m->set[i].later[k]);
+
+            (void)XXH3_128bits_update(&state, &later, sizeof(later));
+        }
     }
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
     memcpy(d->fingerprint, hash.digest, 16);
@@ -398,6 +407,7 @@ static int open_set(struct dataset *d, uint32_t i, const struct dataset_options 
     if (r < 0)
         return error_prefix(err, r, "set '%s'", plan->name);
     m->count++;
+    d->has_remote_sets = d->has_remote_sets || dataset_is_remote(set->dataset);
     if (dataset_get_warning(set->dataset)[0]) {
         char name[ORDERPLAN_NAME_MAX + 2];
 
@@ -480,9 +490,11 @@ static int check_memory(const struct mixed *m, const struct dataset_options *opt
 
     for (uint32_t i = 0; i < m->count; i++) {
         const struct dataset *set = m->set[i].dataset;
+        uint32_t later = orderplan_count_reweighs(plan, i);
         bool members = plan->sets[i].select || plan->sets[i].weights || plan->sets[i].relabel ||
-                       plan->order != ORDERPLAN_MIX;
+                       later > 0 || plan->order != ORDERPLAN_MIX;
 
+        bytes += (uint64_t)later * REWEIGH_BYTES * dataset_get_samples(set);
         if (members)
             bytes += (uint64_t)MEMBER_BYTES * dataset_get_samples(set);
         if (plan->sets[i].relabel)
@@ -531,6 +543,37 @@ static void warn_of_absent(void *arg, const struct orderplan_set *plan,
     dataset_add_warning(arg, text, selection->absent_name);
 }
 
+/* Make the tables that replace a set's from a pass on. */
+static int make_later(struct mixed *m, uint32_t i, const struct set_table_source *source,
+                      struct plenum_error *err)
+{
+    struct mixed_set *set = &m->set[i];
+    uint32_t count = orderplan_count_reweighs(m->plan, i);
+    int r = 0;
+
+    if (count == 0)
+        return 0;
+    set->later = calloc(count, sizeof(*set->later));
+    set->reweighs = calloc(count, sizeof(*set->reweighs));
+    if (!set->later || !set->reweighs)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t k = 0; k < m->plan->num_reweighs && r == 0; k++) {
+        const struct orderplan_reweigh *plan = &m->plan->reweighs[k];
+        struct set_table *table = &set->later[set->num_later];
+
+        if (plan->set != i)
+            continue;
+        set->reweighs[set->num_later++] =
+            (struct sampler_reweigh){.pass = plan->pass, .table = &table->table};
+        r = set_table_reweigh(source, &set->table, plan->weights, table, err);
+        if (r < 0)
+            r = error_prefix(err, r, "weights from pass %u on", plan->pass);
+    }
+    set->table.table.later = set->reweighs;
+    set->table.table.num_later = set->num_later;
+    return r;
+}
+
 /* Make the tables of all sets that are shown at any time. */
 static int make_tables(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
@@ -539,13 +582,16 @@ static int make_tables(struct dataset *d, const struct dataset_options *options,
     int r = 0;
 
     for (uint32_t i = 0; i < m->count && r == 0; i++) {
-        r = set_table_make(&(struct set_table_source){.plan = &m->plan->sets[i],
-                                                      .dataset = m->set[i].dataset,
-                                                      .relabel = m->set[i].relabel,
-                                                      .options = options,
-                                                      .warn = warn_of_absent,
-                                                      .arg = d},
-                           &m->set[i].table, err);
+        struct set_table_source source = {.plan = &m->plan->sets[i],
+                                          .dataset = m->set[i].dataset,
+                                          .relabel = m->set[i].relabel,
+                                          .options = options,
+                                          .warn = warn_of_absent,
+                                          .arg = d};
+
+        r = set_table_make(&source, &m->set[i].table, err);
+        if (r == 0)
+            r = make_later(m, i, &source, err);
         if (r < 0)
             r = error_prefix(err, r, "set '%s'", m->plan->sets[i].name);
     }
@@ -604,6 +650,10 @@ void mixed_close(struct mixed *mixed)
         dataset_unref(m->set[i].dataset);
         free(m->set[i].labels);
         relabel_close(m->set[i].relabel);
+        for (uint32_t k = 0; k < m->set[i].num_later; k++)
+            set_table_fini(&m->set[i].later[k]);
+        free(m->set[i].later);
+        free(m->set[i].reweighs);
         set_table_fini(&m->set[i].table);
     }
     set_table_fini(&m->whole);
@@ -725,4 +775,18 @@ uint32_t dataset_get_sets(const struct dataset *dataset, struct dataset_set *ret
         memcpy(ret[i].hash, m->set[i].hash, 16);
     }
     return m ? m->count : 0;
+}
+
+uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
+                              struct dataset_reweigh *ret)
+{
+    const struct mixed *m = dataset->mixed;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; m && i < m->count; i++)
+        for (uint32_t k = 0; k < m->set[i].num_later; k++)
+            ret[count++] = (struct dataset_reweigh){
+                .start = mixture_pass_start(order->mixture, i, m->set[i].reweighs[k].pass),
+                .hash = set_table_hash(&m->set[i].later[k])};
+    return count;
 }

@@ -561,6 +561,12 @@ void remote_announce(const struct dataset *d, const char *path, const struct obj
     store_close(object);
 }
 
+void remote_forget_announced(const struct dataset *d)
+{
+    if (d->remote)
+        store_forget(d);
+}
+
 /* ---- the cache of samples ---- */
 
 void remote_begin_caching(struct dataset *d)

@@ -175,6 +175,30 @@ int set_table_make(const struct set_table_source *source, struct set_table *ret,
                                      : make_table(source, ret, err);
 }
 
+int set_table_reweigh(const struct set_table_source *source, const struct set_table *base,
+                      const char *rule, struct set_table *ret, struct plenum_error *err)
+{
+    struct orderplan_set plan = *source->plan;
+    struct weighing of = {.dataset = source->dataset,
+                          .member = base->table.member,
+                          .n = base->table.n,
+                          .relabel = source->relabel,
+                          .options = source->options};
+    int r;
+
+    plan.weights = (char *)rule;
+    *ret = (struct set_table){.table = {.member = base->table.member, .n = base->table.n}};
+    r = weigh_members(&plan, &of, ret, err);
+    if (r < 0)
+        return r;
+    return ret->table.positions != base->table.positions
+               ? error_set(err, -EINVAL,
+                           "a pass with weights=%s would have %u positions, and earlier ones have "
+                           "%u: all passes need the same number, which epoch= can set",
+                           rule, ret->table.positions, base->table.positions)
+               : 0;
+}
+
 /* ---- classes ---- */
 
 /* Sort the members by class, and leave out classes without members. */

@@ -36,6 +36,14 @@ struct set_table_source {
 int set_table_make(const struct set_table_source *source, struct set_table *ret,
                    struct plenum_error *err);
 
+/**
+ * Make the table that a set uses from a pass on: that of `base`, with the members weighed by
+ * `rule`. `base` must outlive it. Errors: those of weighing_make(); -EINVAL a pass would have
+ * another number of positions.
+ */
+int set_table_reweigh(const struct set_table_source *source, const struct set_table *base,
+                      const char *rule, struct set_table *ret, struct plenum_error *err);
+
 /** Returns the class of a sample, 0 ... classes - 1, or -1 if it has none. */
 typedef int64_t set_table_class(void *arg, uint32_t sample);
 

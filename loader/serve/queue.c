@@ -738,6 +738,8 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
+    if (readahead_leaves(stream, r))
+        dataset_forget_announced(stream->spec->dataset);
     if (!order_share_is_same(&stream->share, share)) /* only this function writes it */
         queue_users_follow(stream, share);
     if (stream->course)

@@ -153,6 +153,7 @@ void queue_stream_close(struct queue_stream *stream)
     q = stream->queue;
     sample_cache_close_stream(stream->course);
     stream->course = NULL;
+    dataset_forget_announced(stream->spec->dataset);
     lock_acquire(&q->mu);
     assert(!stream->closed && list_is_empty(&stream->requests));
     stream->closed = true;

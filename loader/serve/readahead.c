@@ -167,6 +167,26 @@ static bool is_expected(const struct queue_stream *s, const struct queue_request
            order_share_is_same(&r->share, &s->share);
 }
 
+/* Positions from the beginning on. */
+static uint64_t global_of(const struct order_steps *steps, struct order_place place)
+{
+    return place.epoch * max_u64(steps->n, steps->span) + place.position;
+}
+
+bool readahead_leaves(const struct queue_stream *s, const struct queue_request *r)
+{
+    uint64_t ahead, from, to;
+
+    if (s->expected.epoch == UINT64_MAX) /* the first request */
+        return false;
+    if (!order_share_is_same(&r->share, &s->share))
+        return true;
+    ahead = (AHEAD_SAMPLES / s->open->local + 1) * (uint64_t)s->share.steps.per_step;
+    from = global_of(&s->share.steps, s->expected);
+    to = global_of(&s->share.steps, r->place);
+    return max_u64(from, to) - min_u64(from, to) > ahead;
+}
+
 void readahead_track_request(struct queue_stream *s, const struct queue_request *r)
 {
     assert(lock_is_held(&s->queue->mu) && r->count > 0);

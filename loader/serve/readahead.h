@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* readahead.h - announces the next samples of slow streams to the kernel, and marks streams whose
- * storage hangs. All functions are called with the queue's lock held. */
+ * storage hangs. The queue's lock is held where nothing else is said. */
 #ifndef LOADER_SERVE_READAHEAD_H
 #define LOADER_SERVE_READAHEAD_H
 
@@ -12,6 +12,9 @@
 
 enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces between reads */
 
+/** Is a new request so far from the last one that what was announced will not be read? Called
+ * without the lock, by the thread that submits requests. */
+bool readahead_leaves(const struct queue_stream *s, const struct queue_request *r);
 /** Account for a new request of `count` samples. If it does not follow the last one, announcing
  * restarts at its position. */
 void readahead_track_request(struct queue_stream *s, const struct queue_request *r);

@@ -97,7 +97,7 @@ static int change_share(struct session *s, const struct wire_render *m, struct p
     if (r < 0)
         return r;
     steps.per_step = m->per_step;
-    if (order_steps_left(&steps, (struct order_place){0}) == 0)
+    if (!order_has_steps(&steps))
         return error_set(err, -EINVAL, "an epoch has no step of %u samples", m->per_step);
     s->steps = steps;
     s->open.per_step = m->per_step;

@@ -152,7 +152,10 @@ static int start_stream(struct session *s, struct plenum_error *err)
     r = set_order(s, err);
     if (r < 0)
         return r;
-    if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
+    if (order_steps_whole(&s->steps) > 0 && !order_has_steps(&s->steps))
+        return error_set(err, -EINVAL, "%s: all positions are skipped",
+                         dataset_get_name(s->dataset));
+    if (!order_has_steps(&s->steps))
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",
@@ -209,9 +212,12 @@ static void tell_about_index(struct session *s)
               dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
+_Static_assert(WIRE_REWEIGHS_MAX == (int)ORDERPLAN_REWEIGHS_MAX, "all of them fit into OPENED");
+
 /* Send the client the plan's positions and sets, because it does not compute the order. */
 static void tell_sets(const struct session *s, struct wire_opened *m)
 {
+    struct dataset_reweigh reweighs[ORDERPLAN_REWEIGHS_MAX];
     struct dataset_set sets[MIXTURE_SETS_MAX];
 
     m->sets = dataset_get_sets(s->dataset, sets);
@@ -220,6 +226,9 @@ static void tell_sets(const struct session *s, struct wire_opened *m)
         m->set[i].samples = dataset_get_samples(sets[i].dataset);
         memcpy(m->set[i].hash, sets[i].hash, sizeof(m->set[i].hash));
     }
+    m->reweighs = dataset_get_reweighs(s->dataset, &s->spec.order, reweighs);
+    for (uint32_t i = 0; i < m->reweighs; i++)
+        m->reweigh[i] = (struct wire_reweigh){reweighs[i].start, reweighs[i].hash};
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,

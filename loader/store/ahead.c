@@ -335,18 +335,19 @@ static void pump(size_t hold)
 /* Drop ranges that were not read for long, the oldest first. */
 static void drop_abandoned(uint64_t now_ns)
 {
-    struct list *next;
+    struct list *lists[] = {&ahead.queue, &ahead.started}, *next;
 
     assert(lock_is_held(&ahead.mu));
-    for (struct list *at = list_first(&ahead.started); at; at = next) {
-        struct ahead_entry *e = container_of(at, struct ahead_entry, link);
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (struct list *at = list_first(lists[i]); at; at = next) {
+            struct ahead_entry *e = container_of(at, struct ahead_entry, link);
 
-        next = list_next(&ahead.started, at);
-        if (now_ns - e->added_ns < ABANDONED_S * NS_PER_SEC)
-            return;
-        if (e->readers == 0)
-            remove_entry(e);
-    }
+            next = list_next(lists[i], at);
+            if (now_ns - e->added_ns < ABANDONED_S * NS_PER_SEC)
+                break;
+            if (e->readers == 0)
+                remove_entry(e);
+        }
 }
 
 /* Update the mean number of ranges that have a neighbour in the queue. */
@@ -487,7 +488,7 @@ void ahead_forget(const void *owner)
             struct ahead_entry *e = container_of(at, struct ahead_entry, link);
 
             next = list_next(lists[i], at);
-            if (e->owner == owner)
+            if (e->owner == owner && e->readers == 0)
                 remove_entry(e);
         }
     lock_release(&ahead.mu);

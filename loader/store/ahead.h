@@ -27,7 +27,7 @@ void ahead_announce(const struct ahead_range *range);
  */
 bool ahead_take(const struct ahead_range *range, uint8_t *dst, const atomic_bool *cancel);
 
-/** Drop all announced ranges of an owner. */
+/** Drop all announced ranges of an owner, apart from those that are being read. */
 void ahead_forget(const void *owner);
 
 enum { AHEAD_BYTES = 256 << 20 }; /* the default of ahead_set_memory() */

@@ -445,20 +445,49 @@ static void *engine_main(void *arg)
     return NULL;
 }
 
+/* Was libcurl built without knowing where the system's authorities are, like that of the wheel? */
+static bool has_no_authorities(void)
+{
+#if LIBCURL_VERSION_NUM >= 0x074600
+    const curl_version_info_data *info = curl_version_info(CURLVERSION_NOW);
+
+    return info->age >= CURLVERSION_SEVENTH && !info->cainfo && !info->capath;
+#else
+    return false;
+#endif
+}
+
+/* Find a file with authorities: the user's, or the system's if libcurl has none; or NULL. */
+static const char *find_authorities(void)
+{
+    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    static const char *const files[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* RHEL, Fedora */
+        "/etc/ssl/ca-bundle.pem",             /* SUSE */
+        "/etc/ssl/cert.pem",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value)
+            return value;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(files) && has_no_authorities(); i++)
+        if (access(files[i], R_OK) == 0)
+            return files[i];
+    return NULL;
+}
+
 /* Start the thread. Call it with engine.mu held. */
 static int run_engine(void)
 {
-    static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};
-
     if (engine.running)
         return 0;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -ENOMEM;
-    for (size_t i = 0; i < ARRAY_LEN(names) && !engine.authorities; i++) {
-        const char *value = getenv(names[i]);
-
-        engine.authorities = value && *value ? value : NULL;
-    }
+    engine.authorities = find_authorities();
     engine.multi = curl_multi_init();
     if (!engine.multi)
         return -ENOMEM;

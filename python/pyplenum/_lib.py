@@ -258,6 +258,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_job_close": (None, [c_void_p]),
     "plenum_job_get_info": (POINTER(CJobInfo), [c_void_p]),
     "plenum_job_set_timeout": (None, [c_void_p, c_uint64]),
+    "plenum_job_should_stop": (c_int, [c_void_p, c_uint64, _ERR]),
     "plenum_broadcast": (c_int, [c_void_p, c_void_p, c_size_t, c_uint32, _ERR]),
     "plenum_allreduce": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _ERR]),
     "plenum_allgather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),

@@ -23,6 +23,7 @@ _TYPES = {"int32": 0, "int64": 1, "float32": 2, "float64": 3}
 _OPS = {"sum": 0, "min": 1, "max": 2, "mean": 3}
 _LAUNCHERS = ("none", "plenumrun", "torchrun", "mpirun", "srun", "program")
 _MOST = 2**32 - 1
+_STEP_MOST = 2**62 - 1
 _OTHERS_S = 60.0  # how long ranks without LOCAL_RANK wait for each other to announce their hosts
 
 
@@ -348,6 +349,30 @@ class Job:
         lib.plenum_job_set_timeout(self._open_handle(), 0
                                    if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
+    def should_stop(self, step: int) -> bool:
+        """Should the program stop before this step, so that it can continue later?
+
+        Call it once per step, before the step begins, in all instances. When it returns True, save a checkpoint and
+        exit with status 0::
+
+            for step in range(first, steps):
+                if job.should_stop(step):
+                    break
+                ...
+
+        Under plenumrun, it returns True for the same step in all instances, after plenumrun was asked to stop the job:
+        by SIGTERM or SIGUSR1, by its ``--stop-command``, or by ``plenumctl job stop``. Until the first call, plenumrun
+        passes both signals on to the programs. Without plenumrun, a program with a single instance stops at its next
+        call after it has received one of these signals, unless it handles that signal itself; several instances raise
+        ``ENOTSUP``.
+
+        A call takes about a microsecond, and waits only before the step at which the program may have to stop.
+        """
+        error = CError()
+        code: int = lib.plenum_job_should_stop(self._open_handle(), whole(step, "step", 0, _STEP_MOST), byref(error))
+        check(code, error)
+        return code == 1
+
     def broadcast(self, x: Any, root: int = 0) -> Any:
         """Copy ``x`` of instance ``root`` to every instance, in place; returns ``x``.
 
@@ -414,6 +439,10 @@ class Job:
         """
         memory, error = _memory_of(x, "same", False), CError()
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
+
+    def _same_bytes(self, data: bytes) -> None:
+        error = CError()
+        check(lib.plenum_same(self._for_collective(), data, len(data), byref(error)), error)
 
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
         """Agree on one seed for the whole job: instance 0's ``seed``, or a number from the system's random source if

@@ -72,11 +72,28 @@ def _word(value: Any, what: str) -> str:
     return text
 
 
+def _rules(weights: Any) -> Dict[int, Any]:
+    """The rule of weights from each pass on."""
+    if not isinstance(weights, Mapping):
+        return {0: weights}
+    for at in weights:
+        if isinstance(at, bool) or not isinstance(at, int) or at < 0:
+            raise TypeError(f"weights={weights!r}: the rules of weights need the numbers of passes, from 0 on, "
+                            f"not {at!r}")
+    return {at: rule for at, rule in sorted(weights.items()) if rule is not None}
+
+
 def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) -> str:
     if "\n" in dataset:
         raise ValueError(f"the data set {dataset!r} contains a line feed")
-    words = [f"{key}={_quoted(value)}" for key, value in options.items() if value is not None]
+    words = [f"{key}={_quoted(value)}" for key, value in
+             {**options, "weights": _rules(options.get("weights")).get(0)}.items() if value is not None]
     return " ".join(["set", _word(name, "set"), _weight(weight), *words, dataset])
+
+
+def _rule_lines(name: str, weights: Any) -> Iterable[str]:
+    """The weights of a set's samples from later passes on."""
+    return [f"weights {at} {_word(name, 'set')} {_quoted(rule)}" for at, rule in _rules(weights).items() if at > 0]
 
 
 def _weights_line(begin: str, weights: Mapping[str, Any]) -> str:
@@ -112,13 +129,26 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
     elif each is not None or classes is not None:
         raise ValueError("each= and a number of classes belong to balance=")
     lines.extend(_piece_lines(at or {}))
+    for name, (_, _, options) in sets.items():
+        lines.extend(_rule_lines(name, options.get("weights")))
     lines.extend(f"skip {begin} {end}" for begin, end in sorted(skip or ()))
     return "".join(line + "\n" for line in lines)
 
 
-def piece_text(at: Mapping[Any, Mapping[str, Any]]) -> str:
-    """Lines of a plan that change weights at these positions."""
-    return "".join(line + "\n" for line in _piece_lines(at))
+def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
+               weights: Optional[Mapping[Any, Any]]) -> str:
+    """Lines of a plan that change weights of its sets at these positions, and of samples at these passes."""
+    by_set = weights or {}
+    if any(not isinstance(key, str) for key in by_set):
+        if len(names) != 1:
+            raise TypeError("weights of samples belong to one set of the mixture: its name is missing")
+        by_set = {names[0]: by_set}
+    lines = list(_piece_lines(at or {}))
+    for name, rules in by_set.items():
+        if 0 in _rules(rules):
+            raise ValueError(f"set {name!r}: pass 0 has begun with the stream")
+        lines.extend(_rule_lines(name, rules))
+    return "".join(line + "\n" for line in lines)
 
 
 def labels_plan(text: str) -> str:

@@ -20,7 +20,7 @@ from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, 
                    CRingCall, CSet, CShare, CStats, CView, FIELDS_MAX, FIELD_TYPES, PlenumError, SETS_MAX, VIEWS_MAX,
                    byref, c_void_p, caller, check, dtype_name, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
-from .mix import Mix, labels_plan, piece_text, plan_of
+from .mix import Mix, amend_text, labels_plan, plan_of
 
 __all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
@@ -701,7 +701,8 @@ class Stream:
           new class. Classes without a line are left out;
         - ``weights="class"``, ``"class:1/2"``, ``"lvis:0.001"``, ``"file:w.npy"``, ``"column:NAME"`` or
           ``"json.NAME"`` shows samples by weight: each the floor or ceiling of its expected number in each epoch of
-          ``epoch`` positions. ``draw="independent"`` draws each position by itself;
+          ``epoch`` positions. ``draw="independent"`` draws each position by itself. ``weights={0: RULE, 3: RULE}``
+          has other weights from epoch 3 on, and ``{}`` none until :meth:`amend` sets them;
         - ``stratify="label", block=B``: each sample once per epoch, and each class by its share in each B samples;
         - ``balance="label", block=B``: equal classes in each B samples; ``balance="label", classes=P, each=K``: blocks
           of K samples of each of P classes;
@@ -742,7 +743,7 @@ class Stream:
                  fields: Union[str, Iterable[str], None] = None,
                  classes: "Union[str, os.PathLike[str], Iterable[str], int, None]" = None,
                  select: Optional[str] = None, relabel: "Union[str, os.PathLike[str], None]" = None,
-                 weights: Optional[str] = None, draw: Optional[str] = None,
+                 weights: "Union[str, Mapping[int, Optional[str]], None]" = None, draw: Optional[str] = None,
                  stratify: Optional[str] = None, balance: Optional[str] = None, each: Optional[int] = None,
                  block: Optional[int] = None, epoch: Union[int, str, None] = None,
                  at: "Optional[Mapping[Any, Mapping[str, Any]]]" = None, labels: Optional[str] = None,
@@ -838,6 +839,7 @@ class Stream:
         #: the names of the sets of a mixture, in the order of ``batch.sets``
         self.sets: List[str] = [s.name.decode() for s in found[:lib.plenum_stream_get_sets(self._handle, found)]]
         self._batches: int = info.batches
+        self._is_endless = epochs is None
         self._reopened: Dict[str, Any] = {"loader": loader, "loader_timeout": loader_timeout, "silence": silence}
         self._first = int((subset or "").partition(":")[0] or 0)  # index of the subset's first sample
         # The data set's name as the library opened it. Its paths are absolute, so it stays valid after os.chdir().
@@ -1041,7 +1043,7 @@ class Stream:
 
     def __len__(self) -> int:
         """Batches of the whole stream, from epoch 0 on."""
-        if self._batches == 0:
+        if self._is_endless:
             raise TypeError("an endless stream has no length")
         return self._batches
 
@@ -1138,25 +1140,51 @@ class Stream:
                                     byref(where), byref(found)), CError())
         return found.value
 
-    def amend(self, at: "Mapping[Any, Mapping[str, Any]]") -> None:
-        """Change the weights of a :class:`Mix` during the run: ``{position: {set: weight}}``, like the option ``at``.
-        The positions, counted since the beginning of the run, must not have been shown yet. Changes that were planned
-        at or after the first of them are dropped, and so are prefetched batches.
+    def amend(self, at: "Optional[Mapping[Any, Mapping[str, Any]]]" = None, *,
+              weights: "Optional[Mapping[Any, Any]]" = None) -> None:
+        """Change weights during the run. Prefetched batches are dropped.
+
+        ``at`` changes the weights of the sets of a :class:`Mix`: ``{position: {set: weight}}``, like the option. The
+        positions are counted since the beginning of the run, and must not have been shown yet. Changes that were
+        planned at or after the first of them are dropped.
+
+        ``weights`` changes the weights of the samples: ``{epoch: rule}``, like the option. The stream must have been
+        opened with ``weights``, at least ``{}``. The epoch must not have begun, and later changes are dropped. In a
+        mixture, a set has passes of its own: ``{set: {pass: rule}}``.
+
+        If the new weights are not valid, this raises, and the stream continues with the old ones.
 
         All instances must make the same call between the same two batches; for a stream of a :class:`Job`, this is
-        checked. To resume later, open the stream with the same weights up to the cursor (``at``).
+        checked. To resume later, open the stream with the same ``at`` and ``weights`` up to the cursor.
         """
-        lines, handle, error = piece_text(at).encode(), self._open_handle(), CError()
-        if self._of_job is not None and self._of_job.num_instances > 1:
-            self._of_job.same(lines)
+        lines = amend_text(self.sets, at, weights).encode(errors="surrogateescape")
+        handle, error = self._open_handle(), CError()
+        several = self._of_job if self._of_job is not None and self._of_job.num_instances > 1 else None
+        if several is not None:
+            several._same_bytes(lines)
         with self._lock:
             code = lib.plenum_stream_amend(handle, lines, byref(error))
             coming = self._undelivered()
             if code == -errno.EINVAL and coming is not None:  # it may be about a batch that was only prepared
                 self.seek(coming.cursor)
                 code = lib.plenum_stream_amend(handle, lines, byref(error))
-            check(code, error)
             self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(handle))
+        if several is not None:
+            self._check_amended(several, handle, code)
+        check(code, error)
+
+    def _check_amended(self, job: Job, handle: int, code: int) -> None:
+        """Compare what the instances will show: a file may be missing, or different, on one of the hosts."""
+        last = CCursor()
+        check(lib.plenum_stream_cursor_at(handle, 2**32 - 1, 0, byref(last)), CError())
+        try:
+            job._same_bytes(bytes(last))
+        except PlenumError as problem:
+            if code == 0 and problem.errno == errno.EBADMSG:
+                raise PlenumError(errno.EBADMSG, "amend: the weights are no longer the same in all instances, so amend "
+                                  f"them again: {problem.strerror}") from None
+            if problem.errno != errno.EBADMSG:
+                raise
 
     @property
     def classes(self) -> Optional[List[str]]:

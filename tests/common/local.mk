@@ -24,6 +24,7 @@ common_tests = \
 	%D%/order/test_order_small \
 	%D%/order/test_philox \
 	%D%/pipeline/test_pipeline \
+	%D%/pipeline/test_streamhash \
 	%D%/util/test_cgroup \
 	%D%/util/test_list \
 	%D%/util/test_lock \
@@ -64,6 +65,8 @@ TESTS += $(common_tests)
 %C%_order_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_pipeline_test_pipeline_CFLAGS = $(test_cflags)
 %C%_pipeline_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_pipeline_test_streamhash_CFLAGS = $(test_cflags)
+%C%_pipeline_test_streamhash_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_options_test_program_CFLAGS = $(test_cflags)
 %C%_options_test_program_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_util_test_state_CFLAGS = $(test_cflags)

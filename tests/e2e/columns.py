@@ -235,9 +235,10 @@ def schema(columns):
 
 def empty_group(columns):
     """A row group without rows; pyarrow stores 0 as the place of its chunks."""
-    meta = [Struct({1: c.form, 2: [PLAIN], 3: c.path, 4: CODECS[c.codec][0], 5: I64(0), 6: I64(0), 7: I64(0), 9: I64(0)})
+    zero = I64(0)
+    meta = [Struct({1: c.form, 2: [PLAIN], 3: c.path, 4: CODECS[c.codec][0], 5: zero, 6: zero, 7: zero, 9: zero})
             for c in columns]
-    return Struct({1: [Struct({2: I64(0), 3: m}) for m in meta], 2: I64(0), 3: I64(0)})
+    return Struct({1: [Struct({2: zero, 3: m}) for m in meta], 2: zero, 3: zero})
 
 
 def parquet(path, columns, version=1, group_rows=10, page_rows=4, keys=None, empty=()):

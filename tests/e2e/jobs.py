@@ -144,6 +144,18 @@ def run_and_kill(words, program, log, at, victim):
     return err
 
 
+def run_and_stop(words, log, at):
+    """Start a job, and ask it to stop when its log has reached step `at`; returns its exit status and its output."""
+    with tempfile.TemporaryFile("w+") as out:
+        job = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
+        log.until(job, at)
+        job.send_signal(signal.SIGTERM)
+        log.until(job, 2**63)
+        log.drain()
+        out.seek(0)
+        return job.returncode, out.read()
+
+
 def run_paced(words, log):
     """Run a job to its end, reading its log; returns its output."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

@@ -130,6 +130,23 @@ class TrainTest(unittest.TestCase):
             self.assertEqual(line, steps[step])
 
 
+    def test_stops(self):
+        """stopped at a step and resumed: the same samples, losses, hash and weights, each step once"""
+        more = ("--steps", "160")  # it must not have finished when it is stopped
+        log, checkpoint = jobs.PacedLog(os.path.join(T, "log-stops")), os.path.join(T, "stopped.pt")
+        whole = os.path.join(T, "log-uninterrupted")
+        want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole, *more)))
+        words = command(by_plenumrun(2, 2), 2, log.path, *more, "--checkpoint", checkpoint, "--resume")
+        for at in (12, 50):
+            status, out = jobs.run_and_stop(words, log, at)
+            self.assertEqual(status, 75, out)
+            self.assertIn(f"stopped before step {len(log.steps)}\n", out)
+        out = jobs.run_paced(words, log)
+        log.close()
+        self.assertEqual(jobs.result_of(out), want)
+        self.assertEqual(log.steps, jobs.steps_of(whole))
+
+
 class NumpyTest(unittest.TestCase):
     def run_it(self, launcher, micro_batch, *options):
         out = jobs.run([*launcher, *jobs.python_program("numpy_feed.py")[-1:], os.path.join(T, "data"), "--epochs", "5",

@@ -143,6 +143,7 @@ static void text_seeds(void)
         "shuffle=block:8 /y\nblock 8\nepoch a\nlabels stack\nat 16 a 1\n"
         "ramp 24 80 3 b 1\nskip 3 5\n",
         "set a 1 weights=file:w.npy draw=independent epoch=9 generated:5\n",
+        "set a 1 draw=independent generated:5\nweights 2 a file:w.npy\nweights 9 a class\n",
         "set a 1 /x\nbalance label classes=4 each=2\nstratify set\n",
         "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
         "generated:folder:/data/{a,b{1..3}}",

@@ -5,9 +5,11 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/util/util.h"
@@ -53,6 +55,91 @@ Test(cmdline, defaults)
     cr_expect(eq(u64, o.limits.grace_ns, 10 * NS_PER_SEC));
     cr_expect(eq(u64, o.limits.timeout_ns, 0));
     cmdline_fini(&o);
+}
+
+Test(cmdline, hosts_that_come_and_go)
+{
+    static const struct {
+        const char *text, *error; /* NULL: accepted */
+    } cases[] = {
+        {"--num-hosts 3 --min-hosts 2 --wait-hosts 1m --max-host-failures 2", NULL},
+        {"--num-hosts 3 --min-hosts 3", NULL},
+        {"--min-hosts 1", NULL},
+        {"--replicas-per-host 4", NULL},
+        {"--num-hosts 2 --min-hosts 3", "--min-hosts 3 is more than --num-hosts 2"},
+        {"--wait-hosts 0", "--wait-hosts needs --num-hosts or --min-hosts"},
+        {"--max-host-failures 2", "--max-host-failures needs --num-hosts or"},
+        {"--num-hosts 0", "must be 1 to"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct plenum_error err = {""};
+        struct cmdline o;
+        struct line l;
+        char text[200];
+
+        snprintf(text, sizeof(text), "plenumrun %s prog", cases[i].text);
+        cr_expect(eq(int, parse(&o, &l, text, &err), cases[i].error ? -EINVAL : 0), "%s: %s", text,
+                  err.text);
+        cr_expect(cases[i].error == NULL || strstr(err.text, cases[i].error), "%s: %s", text,
+                  err.text);
+        cmdline_fini(&o);
+    }
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    cr_assert(ne(ptr, f, NULL));
+    fputs(text, f);
+    fclose(f);
+}
+
+Test(cmdline, reads_host_files_again)
+{
+    char path[] = "/tmp/plenum-hosts-XXXXXX", text[200];
+    struct plenum_error err = {""};
+    struct hostlist list;
+    struct cmdline o;
+    struct line l;
+
+    close(mkstemp(path));
+    write_file(path, "b slots=2\n");
+    snprintf(text, sizeof(text), "plenumrun --host a --hostfile %s --host c prog", path);
+    cr_assert(eq(int, parse(&o, &l, text, NULL), 0));
+    cr_assert(eq(sz, o.hosts.count, 3));
+    write_file(path, "d\nb slots=3\n");
+    cr_assert(eq(int, cmdline_read_hosts(&o, &list, NULL), 0));
+    cr_assert(eq(sz, list.count, 4));
+    cr_expect(eq(str, list.hosts[1].name, (char *)"d"));
+    cr_expect(eq(str, list.hosts[3].name, (char *)"c"));
+    cr_expect(eq(u32, list.hosts[2].slots, 3));
+    hostlist_fini(&list);
+    write_file(path, "d:x\n");
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, &err), -EINVAL));
+    unlink(path);
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, &err), -ENOENT));
+    cmdline_fini(&o);
+
+    cr_assert(eq(int, parse(&o, &l, "plenumrun --host a prog", NULL), 0));
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA), "nothing could have changed");
+    cmdline_fini(&o);
+    cr_assert(eq(int, parse(&o, &l, "plenumrun prog", NULL), 0));
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), 0));
+    cr_expect(eq(sz, list.count, 0), "the batch system's hosts");
+    cmdline_fini(&o);
+    close(mkstemp(strcpy(path, "/tmp/plenum-hosts-XXXXXX")));
+    unlink(path);
+    cr_assert(eq(int, mkfifo(path, 0600), 0));
+    close(open(path, O_RDWR | O_CLOEXEC));
+    cr_assert(eq(int, parse(&o, &l, "plenumrun --host a prog", NULL), 0));
+    cr_assert(
+        eq(int, options_settings_add(&o.settings, options_find(&cmdline_program, "hostfile"), path),
+           0));
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA), "a pipe has been read");
+    cmdline_fini(&o);
+    unlink(path);
 }
 
 Test(cmdline, everything_at_once)

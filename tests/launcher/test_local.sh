@@ -118,6 +118,17 @@ done
 job -n 1 --max-restarts 2 false
 ok "there is a pause before the second restart" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep "trying again" err)" "plenumrun: warning: not yet: trying again in 1 s"'
+rm -f steps run.pt*
+job -n 1 --max-restarts 50 --max-restarts-without-progress 3 --progress-file run.pt sh -c '
+    echo >>steps; [ "$(wc -l <steps)" != 3 ] || echo x >run.pt.1; exit 5'
+ok "a job that makes no progress ends: two starts, one with progress, three more" all 'same $code 93' \
+    'same "$(wc -l <steps)" 6' \
+    'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not started again"'
+job -n 1 --max-restarts 2 --max-restarts-without-progress 1 false
+ok "... but not if it is unknown: there is one warning" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
+    'same "$(grep -c "has no effect: the program does not report its steps" err)" 1'
+job -n 1 --max-restarts 2 --max-restarts-without-progress 1 --progress-file run.pt sh -c 'exit 126'
+ok "... and not if there is no restart anyway" same $code 126
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout ends the job" all 'same $code 124' 'sleeping 1004.$id 0'
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda \

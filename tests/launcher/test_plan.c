@@ -90,6 +90,58 @@ ParameterizedTest(struct plan_case *c, plan, split)
     plan_fini(&plan);
 }
 
+static int make_by_host(const char *hosts, uint32_t each, bool uneven, struct plan *ret,
+                        struct plenum_error *err)
+{
+    return make_with((struct plan_request){.replicas_per_host = each, .allow_uneven = uneven},
+                     hosts, 0, 0, ret, err);
+}
+
+Test(plan, each_host_gets_its_replicas)
+{
+    struct plenum_error err = {""};
+    struct plan plan;
+
+    for (uint32_t hosts = 1; hosts <= 4; hosts++) {
+        char text[20];
+
+        snprintf(text, sizeof(text), "h[1-%u]:3", hosts);
+        cr_assert(eq(int, make_by_host(text, 6, false, &plan, NULL), 0));
+        cr_expect(eq(u32, plan.num_replicas, 6 * hosts));
+        for (uint32_t i = 0; i < plan.num_instances; i++) {
+            cr_expect(eq(u32, plan.instances[i].num_replicas, 2));
+            cr_expect(eq(u32, plan.instances[i].replica_offset, 2 * i));
+        }
+        plan_fini(&plan);
+    }
+    cr_expect(eq(int, make_by_host("a:2,b:2", 1, true, &plan, &err), -EINVAL), "too few");
+    cr_expect(strstr(err.text, "raise --replicas-per-host") != NULL, "%s", err.text);
+    cr_expect(eq(int, make_by_host("a:2,b:2", 3, false, &plan, &err), -EINVAL));
+    cr_expect(strstr(err.text, "--replicas-per-host a multiple of that") != NULL, "%s", err.text);
+    cr_expect(eq(int,
+                 make_with((struct plan_request){.replicas_per_host = 2}, "a:2", 0, 4, &plan, &err),
+                 -EINVAL));
+    cr_expect(strstr(err.text, "contradict each other") != NULL, "%s", err.text);
+    cr_expect(eq(int, make_by_host("a:2,b:1", 2, false, &plan, &err), -EINVAL));
+    cr_expect(strstr(err.text, "hosts a and b have 2 and 1 instances") != NULL, "%s", err.text);
+}
+
+Test(plan, uneven_replicas_of_a_host_stay_there)
+{
+    static const uint32_t want[] = {2, 1, 3, 1, 1, 1};
+    struct plan plan;
+    uint32_t offset = 0;
+
+    cr_assert(eq(int, make_by_host("a:2,b:1,c:3", 3, true, &plan, NULL), 0));
+    cr_assert(eq(u32, plan.num_instances, 6));
+    for (uint32_t i = 0; i < 6; i++) {
+        cr_expect(eq(u32, plan.instances[i].num_replicas, want[i]), "instance %u", i);
+        cr_expect(eq(u32, plan.instances[i].replica_offset, offset), "instance %u", i);
+        offset += want[i];
+    }
+    plan_fini(&plan);
+}
+
 /* Laws that every split obeys, checked over all small jobs. */
 Test(plan, instances_and_replicas_are_consecutive_and_even)
 {

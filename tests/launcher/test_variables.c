@@ -63,6 +63,7 @@ Test(variables, identity_of_the_instance)
     expect(e, "PLENUM_LOADER", "unix:@x");
     expect(e, "PLENUM_JOB_ID", "j1");
     expect(e, "PLENUM_RESTART_COUNT", "0");
+    expect(e, "PLENUM_GENERATION", "1");
     expect(e, "RANK", "2");
     expect(e, "WORLD_SIZE", "3");
     expect(e, "LOCAL_RANK", "0");

@@ -8,7 +8,7 @@ loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_bound
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
-store_tests = %D%/store/test_store_answer %D%/store/test_listing %D%/store/test_store_place %D%/store/test_sigv4 %D%/store/test_hedge %D%/store/test_hugging_face
+store_tests = %D%/store/test_store_answer %D%/store/test_listing %D%/store/test_store_place %D%/store/test_sigv4 %D%/store/test_hedge %D%/store/test_exchange %D%/store/test_hugging_face
 cache_tests = %D%/cache/test_sample_cache %D%/cache/test_keep %D%/cache/test_shelf
 check_PROGRAMS += $(cache_tests)
 TESTS += $(cache_tests)
@@ -24,6 +24,9 @@ TESTS += $(store_tests)
 store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
 %C%_store_test_store_answer_CFLAGS = $(test_cflags)
 %C%_store_test_store_answer_LDADD = $(store_test_libs)
+%C%_store_test_exchange_CFLAGS = $(test_cflags)
+%C%_store_test_exchange_LDADD = $(store_test_libs)
+%C%_store_test_exchange_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_backend_get,--wrap=bucket_late_ns,--wrap=bucket_try_hedge,--wrap=bucket_leave,--wrap=bucket_note_time
 %C%_store_test_hedge_CFLAGS = $(test_cflags)
 %C%_store_test_hedge_LDADD = $(store_test_libs)
 %C%_store_test_hugging_face_CFLAGS = $(test_cflags)

@@ -2,10 +2,12 @@
 """Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
 
 import errno
+import itertools
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -301,18 +303,22 @@ class StreamTest(unittest.TestCase):
     def open(self, dataset, **more):
         return self.pyplenum.Stream(dataset, "rrc(16) flip(0.5)", seed=5, **more)
 
+    def kinds(self):
+        """Options for each kind of order."""
+        return [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
+                dict(dataset=self.mix(repeat=2), epoch=64),
+                dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
+                     stratify="label", block=8),
+                dict(dataset=self.data["red"], weights="class:1/2", epoch=40),
+                dict(dataset=self.data["red"], weights="class", draw="independent"),
+                dict(dataset=self.data["red"], weights={1: "class"}),
+                dict(dataset=self.data["red"], select="label 0..3 and not fold 0/3"),
+                dict(dataset=self.data["red"], balance="label", block=16),
+                dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
+
     def test_hash(self):
         """for each kind of order, the hash delivered is that of one thread, whatever R and M"""
-        kinds = [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
-                 dict(dataset=self.mix(repeat=2), epoch=64),
-                 dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
-                      stratify="label", block=8),
-                 dict(dataset=self.data["red"], weights="class:1/2", epoch=40),
-                 dict(dataset=self.data["red"], weights="class", draw="independent"),
-                 dict(dataset=self.data["red"], select="label 0..3 and not fold 0/3"),
-                 dict(dataset=self.data["red"], balance="label", block=16),
-                 dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
-        for kind in kinds:
+        for kind in self.kinds():
             hashes = set()
             for replicas, micro_batch in ((1, 5), (3, 2), (2, 16)):
                 with self.open(job=replicas, micro_batch=micro_batch, epochs=2, **kind) as stream:
@@ -320,11 +326,12 @@ class StreamTest(unittest.TestCase):
                     hashes.add(sum(batch.hash() for batch in stream) % 2**64)
             self.assertEqual(hashes, {self.hash_of(text, 2)}, kind)
 
-    def loader(self, name, *options):
+    def loader(self, name, *options, program=None):
         """A loader of our own; its address."""
         address = f"unix:{self.folder.name}/{name}.sock"
-        process = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
-                                    address, "--quiet", *options])
+        process = subprocess.Popen([program or os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"),
+                                    "--socket", address, "--quiet", *options])
+        self.process = process
 
         def end():
             process.kill()
@@ -352,6 +359,28 @@ class StreamTest(unittest.TestCase):
                 stream.seek(cursor)
                 hashed += sum(batch.hash() for batch in stream)
         self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+
+    def test_kinds_over_loaders(self):
+        """for each kind of order, too: one of two loaders is killed, and the run continues with another world size"""
+        (one, _), (two, end) = self.loader("first"), self.loader("second")
+        for i, kind in enumerate(self.kinds()):
+            hashed, loaders = 0, f"{one},{two}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", self.pyplenum.LoaderWarning)
+                with self.open(loader=loaders, micro_batch=4, epochs=2, **kind) as stream:
+                    for step, batch in enumerate(stream):
+                        hashed += batch.hash()
+                        if step == 3:
+                            end()
+                        if step == 5 + i % 2:
+                            _, end = self.loader("second")
+                            cursor = stream.cursor
+                            break
+                    text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+                with self.open(loader=loaders, job=3, micro_batch=2, epochs=2, **kind) as stream:
+                    stream.seek(cursor)
+                    hashed += sum(batch.hash() for batch in stream)
+            self.assertEqual(hashed % 2**64, self.hash_of(text, 2), kind)
 
     @unittest.skipUnless(os.path.exists(os.path.join(BUILD, ".libs", "libplenum-tls.so")), "this build has no TLS")
     def test_tls(self):
@@ -543,7 +572,7 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "the weights from position 0 on are not those"):
                 stream.seek(late)
         with self.open(self.data["red"], micro_batch=8) as stream:
-            with self.assertRaisesRegex(OSError, "no plan of several sets"):
+            with self.assertRaisesRegex(OSError, "no plan that could change"):
                 stream.amend({64: {"red": 1}})
 
     def test_amend_before_peeked(self):
@@ -562,6 +591,156 @@ class StreamTest(unittest.TestCase):
             stream.amend({32: {"red": 1}})  # behind the batch that was looked at, which stays
             batches = [next(stream) for _ in range(2)]
             self.assertEqual([{stream.sets[i] for i in b.sets.reshape(-1)} for b in batches], [{"blu"}, {"red"}])
+    def save(self, name, weights):
+        path = os.path.join(self.folder.name, name)
+        self.np.save(path, self.np.asarray(weights, self.np.float32))
+        return path
+
+    def test_reweigh(self):
+        """weights of samples that the program changes hold from their epoch on; a wrong change leaves the old ones"""
+        n, epochs = len(self.labels_of("red")), 4
+        weights = [[1.0] * n, *([1.0 + (s % (e + 2) == 0) * e for s in range(n)] for e in range(1, epochs))]
+        rules = {e: "file:" + self.save(f"reweigh-{e}.npy", w) for e, w in enumerate(weights)}
+        most = 2**32 - 1
+        models = [Quota(5, [int(v * most / max(w)) for v in w], n) for w in weights]
+        shown, hashed, cursors = [], 0, []
+        with self.open(self.data["red"], weights={0: rules[0]}, micro_batch=5, epochs=epochs) as stream:
+            for epoch in range(epochs):
+                for _ in range(stream.steps_per_epoch):
+                    batch = next(stream)
+                    shown += batch.samples.reshape(-1)[batch.valid.reshape(-1)].tolist()
+                    hashed += batch.hash()
+                    cursors.append(stream.cursor)
+                if epoch + 1 == epochs:
+                    break
+                refused = [({epoch + 1: "file:/nowhere/w.npy"}, "weights from pass .* /nowhere/w.npy: No such file"),
+                           ({epoch + 1: "some"}, "one of class"),
+                           ({epoch + 1: "repeat:" + rules[1]}, "all passes need the same number"),
+                           ({epoch: "class:1/2"}, f"pass {epoch} of set 'data' begins at position {epoch * n}, which "
+                            f"has been shown: the stream is at position {epoch * n + n}" if epoch else "pass 0 has "
+                            "begun"),
+                           ({"blue": {epoch + 1: rules[1]}}, "there is no set named 'blue'")]
+                for change, sentence in refused:
+                    with self.assertRaisesRegex((OSError, ValueError), sentence):
+                        stream.amend(weights=change)
+                stream.amend(weights={epoch + 1: rules[epoch + 1], 70: "class"})
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(shown, [models[e].sample(e, p) for e in range(epochs) for p in range(n)])
+        self.assertEqual(hashed % 2**64, self.hash_of(text, epochs))
+        rows = json.loads(ctl("plan", text, "--json", "--epoch", "3"))["sets"]
+        self.assertAlmostEqual(rows[0]["times_most"], n * 4 / sum(weights[3]), 4)
+        self.assertEqual([(w["set"], w["pass"], w["rule"]) for w in json.loads(ctl("plan", text, "--json"))["weights"]],
+                         [*(("data", e, rules[e]) for e in range(1, epochs)), ("data", 70, "class")])
+        self.assertIn("from pass 70       samples of data by class\n", ctl("plan", text))
+        self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
+                         [p for p in range(n) if models[2].sample(2, p) == 0])
+        # With the same weights before it, a cursor resumes with any world size; with others, it does not.
+        steps = len(cursors) // epochs
+        for e, keep in ((0, 0), (1, 1), (2, 2), (3, 3)):
+            cursor = cursors[e * steps + 3]
+            with self.open(self.data["red"], weights=dict(list(rules.items())[:keep + 1]), job=3,
+                           micro_batch=2) as stream:
+                stream.seek(cursor)
+                self.assertEqual(next(stream).samples.reshape(-1).tolist(), shown[e * n + 20:e * n + 26])
+            if keep:
+                with self.open(self.data["red"], weights=dict(list(rules.items())[:keep]), micro_batch=2) as stream:
+                    stream.seek(cursors[e * steps - 1])  # at the end of the epoch before
+                    with self.assertRaisesRegex(OSError, "other samples, weights or classes"):
+                        stream.seek(cursor)
+        with self.open(self.data["red"], weights=rules, micro_batch=2) as stream:
+            stream.seek(cursors[2 * steps])
+            stream.amend(weights={3: "class"})
+            self.save("reweigh-2.npy", weights[1])
+            with self.assertRaisesRegex(OSError, "keep each version of a weights file under a name of its own"):
+                stream.amend(weights={3: rules[3]})
+
+    def test_reweigh_plain(self):
+        """a stream without weights gets some later; independent draws and several sets, too"""
+        n, reds = len(self.labels_of("blu")), len(self.labels_of("red"))
+        rule = "file:" + self.save("later.npy", [s == 3 for s in range(n)])
+        with self.open(self.data["blu"], weights={}, draw=None, micro_batch=4, epochs=2) as stream:
+            first = [next(stream).samples.reshape(-1).tolist() for _ in range(stream.steps_per_epoch)]
+            self.assertEqual(sorted(sum(first, [])), list(range(n)))
+            stream.amend(weights={1: rule})
+            self.assertEqual({int(s) for batch in stream for s in batch.samples.reshape(-1)}, {3})
+        with self.open(self.data["blu"], weights={1: rule}, draw="independent", micro_batch=n, epochs=2) as stream:
+            self.assertEqual(sorted(next(stream).samples.reshape(-1).tolist()), list(range(n)))
+            self.assertEqual(set(next(stream).samples.reshape(-1).tolist()), {3})
+        shown, steps = [], 6 * n
+        with self.open(self.mix(), block=8, micro_batch=8, epoch=8 * n) as stream:
+            for step in range(steps):
+                batch = next(stream)
+                shown += [int(s) - reds for s in batch.samples.reshape(-1) if s >= reds]
+                if step == 6:
+                    with self.assertRaisesRegex(TypeError, "belong to one set of the mixture"):
+                        stream.amend(weights={3: rule})
+                    stream.amend(weights={"blu": {3: rule}})
+            cursor = stream.cursor
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(sorted(shown[:n] + shown[n:2 * n] + shown[2 * n:3 * n]), sorted(3 * list(range(n))))
+        self.assertEqual(set(shown[3 * n:]), {3})
+        with self.open(text, micro_batch=8) as stream:
+            stream.seek(cursor)
+        with self.open(self.mix(weights={3: rule}), block=8, micro_batch=8, epoch=8 * n) as stream:
+            stream.seek(cursor)
+        with self.open(self.data["blu"], micro_batch=4) as stream:
+            with self.assertRaisesRegex(OSError, "no plan that could change"):
+                stream.amend(weights={"data": {3: rule}})
+        for weights in ({"1": rule}, {-1: rule}, {True: rule}):
+            with self.assertRaisesRegex(TypeError, "the numbers of passes"):
+                self.open(self.data["blu"], weights=weights)
+
+    def test_older_loader(self):
+        """a loader of an older version refuses weights of samples that change, and renders the old plan"""
+        program = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
+        os.environ["PLENUM_WRONG_VERSION"] = "1.14"
+        self.addCleanup(os.environ.pop, "PLENUM_WRONG_VERSION")
+        address, _ = self.loader("older", program=program)
+        with self.open(self.mix(), loader=address, block=8, micro_batch=8, epoch=64, epochs=1) as stream:
+            hashed = next(stream).hash()
+            with self.assertRaisesRegex(OSError, "weights of samples that change"):
+                stream.amend(weights={"red": {9: "class"}})
+            stream.amend({16: {"blu": 1}})
+            hashed += sum(batch.hash() for batch in stream)
+            text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
+        self.assertEqual(hashed % 2**64, self.hash_of(text, 1))
+
+    def test_instances(self):
+        """instances change weights together while a loader dies: the hash is that of the plan with the changes"""
+        for i in (0, 1):
+            os.makedirs(os.path.join(self.folder.name, "job", str(i)), exist_ok=True)
+            self.save(f"job/{i}/w.npy", [1 + i + (s % 3 == i) for s in range(len(self.labels_of("red")))])
+        self.save("job/w.npy", [1 + s % 3 for s in range(len(self.labels_of("red")))])
+        self.save("job/v.npy", [1 + s % 5 for s in range(len(self.labels_of("blu")))])
+        folder = os.path.join(self.folder.name, "job")
+        os.symlink(self.data["red"], os.path.join(folder, "red"))
+        with open(os.path.join(folder, "plan"), "w", encoding="utf-8") as f:
+            f.write(f"set red 3 {self.data['red']}\nset blu 1 {self.data['blu']}\nblock 16\nepoch 320\n")
+        for count in (2, 4):
+            loaders = []
+            for name in ("staying", "dying"):
+                address, _ = self.loader(f"{name}{count}")
+                loaders.append(address)
+            done = subprocess.run([os.path.join(BUILD, "plenumrun"), "--loader", "none", "-n", str(count),
+                                   sys.executable, os.path.join(SOURCE, "tests", "python", "amending.py"), folder,
+                                   ",".join(loaders), str(self.process.pid)], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"),
+                                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.process.wait(), -signal.SIGKILL)
+            hashed, plans = 0, set()
+            for i in range(count):
+                with open(os.path.join(folder, f"rank-{i}"), encoding="utf-8") as f:
+                    own, differ, missing, other, plan = f.read().split("\n", 4)
+                hashed += int(own)
+                plans.add(plan)
+                self.assertIn("different bytes", differ)
+                self.assertIn("different bytes", missing)
+                self.assertRegex(other, "no longer the same in all instances, so amend them again: .*different bytes")
+            self.assertEqual(len(plans), 1)
+            self.assertIn('weights 9 blu "file:', min(plans))
+            self.assertEqual(hashed % 2**64, self.hash_of(min(plans), 2), count)
 
     def test_new_set(self):
         """a set that is first shown later may be added, and its class names may not move others"""
@@ -591,20 +770,27 @@ class StreamTest(unittest.TestCase):
         with self.open(self.data["red"], micro_batch=1, epochs=2) as stream:
             n = stream.num_positions
             plain = [int(batch.samples[0, 0, 0]) for batch in stream]
-        skips = [(3, 9), (11, 12), (n - 2, n + 3)]
-        want = [s for g, s in enumerate(plain) if not any(a <= g < b for a, b in skips)]
-        for replicas, micro_batch, steps in ((1, 1, 1), (1, 4, 1), (3, 2, 2), (1, 64, 1)):
+        for skips, replicas, micro_batch, steps in itertools.product(
+                ([(3, 9), (11, 12), (n - 2, n + 3)], [(0, 5)], [(0, 1), (n, n + 2)], [(0, n)], [(0, n + 3)]),
+                (1, 3), (1, 4, 64), (1, 2)):
+            want = [s for g, s in enumerate(plain) if not any(a <= g < b for a, b in skips)]
             got = []
             with self.open(self.data["red"], job=replicas, micro_batch=micro_batch, steps=steps, epochs=2,
                            skip=skips) as stream:
-                hashed = 0
+                hashed, length = 0, len(stream)
                 for batch in stream:
+                    length -= 1
                     valid = batch.valid.reshape(-1)
                     got += batch.samples.reshape(-1)[valid].tolist()
                     hashed += batch.hash()
                 text = os.fsdecode(self.pyplenum.stream.lib.plenum_stream_get_dataset(stream._handle))
-            self.assertEqual(got, want, (replicas, micro_batch, steps))
+            self.assertEqual(got, want, (skips, replicas, micro_batch, steps))
+            self.assertEqual(length, 0, (skips, replicas, micro_batch, steps))
             self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
+        with self.assertRaisesRegex(OSError, "all positions are skipped"):
+            self.open(self.data["red"], micro_batch=1, skip=[(0, 2**63 - 1)])
+        with self.assertRaisesRegex(OSError, "with last=drop no step is left"):
+            self.open(self.data["red"], micro_batch=n + 1, last="drop", skip=[(2, 3), (10**15, 10**15 + 1)])
 
     def test_skip_is_not_in_the_identity(self):
         """a cursor from before a spike resumes behind it"""
@@ -732,6 +918,51 @@ class StreamTest(unittest.TestCase):
                 os.chmod(path, 0o666)  # another user might have written it
                 self.assertEqual(order_of(plan, 3, more=["--cache-dir", cache]), want)
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+
+    def test_kept_fields(self):
+        """numbers and texts beside samples of archives are kept beside the index; new archives have new ones"""
+        cache, tar = os.path.join(self.folder.name, "kept-values"), os.path.join(self.folder.name, "values.tar")
+
+        def write(scores):
+            folder = tempfile.mkdtemp(dir=self.folder.name)
+            for i, score in enumerate(scores):
+                with open(os.path.join(folder, f"{i:02}.ppm"), "wb") as f:
+                    f.write(b"P6 1 1 255\n" + bytes(3))
+                with open(os.path.join(folder, f"{i:02}.json"), "w", encoding="utf-8") as f:
+                    json.dump({**({"score": score} if score is not None else {}), "kind": "abc"[i % 3] * (i % 5)}, f)
+            subprocess.run(["tar", "-C", folder, "-cf", tar, "--sort=name", "--mtime=@1000000000",
+                            *sorted(os.listdir(folder))], check=True)
+            os.utime(tar, (1e9 + scores[0], 1e9 + scores[0]))
+
+        def tables():
+            return [os.path.join(cache, name) for name in os.listdir(cache) if ".order-" in name]
+
+        def shown(keys, epoch=0):
+            return [row[1] for row in order_of(f"set x 1 {keys} tar,label=none:{tar}\n", 3, epoch,
+                                               more=["--cache-dir", cache])]
+
+        for first in (1.0, 2.0):
+            scores = [first, 0.25, None, 0.0, 8.5, 3.0, 0.75]
+            write(scores)
+            select = "json.score >= 0.75 and not json.kind = bbbb and not json.kind = ''"
+            want = {i for i, score in enumerate(scores) if score is not None and score >= 0.75 and i % 5 and i != 4}
+            for _ in range(2):
+                self.assertEqual(set(shown(f'select="{select}"')), want)
+                got = shown("weights=json.score select=\"json.score >= 0\" epoch=4000")
+                total = sum(score or 0 for score in scores)
+                for i, score in enumerate(scores):
+                    self.assertLess(abs(got.count(i) - 4000 * (score or 0) / total), 1)
+                self.assertEqual(len(tables()), 2)
+            for path in tables():
+                with open(path, "rb") as f:
+                    good = f.read()
+                for at in (0, len(good) // 2, len(good) - 1):
+                    with open(path, "wb") as f:
+                        f.write(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
+                    self.assertEqual(set(shown(f'select="{select}"')), want)
+                    shown("weights=json.score select=\"json.score >= 0\"")
+                    with open(path, "rb") as f:
+                        self.assertEqual(f.read(), good)
 
     def test_relabel(self):
         """classes get new names or numbers by a file; those that it does not name are left out"""

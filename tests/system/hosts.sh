@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# hosts.sh - for tests on three virtual hosts: source it after lib.sh. The rest of the test runs at the head, in a
-# folder that all hosts share, with v1, v2 and v3 up. If they cannot be created, the test is skipped.
+# hosts.sh - for tests on virtual hosts: source it after lib.sh. The rest of the test runs at the head, in a folder that
+# all hosts share, with v1, v2 and so on up ($num_hosts of them, 3 by default). If they cannot be created, the test is
+# skipped.
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
 mpi_sum=$top_builddir/tests/launcher/mpi_sum
@@ -12,7 +13,7 @@ if [ "${1:-}" != --at-head ]; then
     done
     export VHOSTS_DIR=${VHOSTS_DIR:-$T/v} VHOSTS_NET=${VHOSTS_NET:-10.77.$((100 + $$ % 100))} VHOSTS_SHARE=$top_builddir
     at_end() { "$vhosts" down; }
-    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "virtual hosts cannot be created here"; }
+    "$vhosts" up "${num_hosts:-3}" >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "virtual hosts cannot be created here"; }
     "$vhosts" head bash "$0" --at-head
     exit
 fi
@@ -47,8 +48,8 @@ all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 # ---- nothing may be left on any host ----
 nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
 files() { # lists Open MPI's files at the head and on all hosts that are up
-    for h in v1 v2 v3; do
-        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e prte -e _segment' 2>/dev/null | sed "s/^/$h: /"
+    for h in $(cat "$VHOSTS_DIR/hosts"); do
+        on "$h" sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e prte -e _segment' 2>/dev/null | sed "s/^/$h: /"
     done
     ls -A "$TMPDIR" | grep -e ompi -e prte
     ls /dev/shm | grep _segment.vhead

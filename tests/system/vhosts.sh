@@ -18,6 +18,7 @@
 #   vhosts.sh freeze|thaw HOST       stop and continue all of its processes
 #   vhosts.sh hide|unhide HOST DIR   cover DIR in HOST with an empty folder
 #   vhosts.sh crash HOST             power it off
+#   vhosts.sh boot HOST              power it on again
 #   vhosts.sh sshd HOST              restart its sshd after it was killed
 #   vhosts.sh ps              list the processes of all hosts, except those that make up the hosts
 #   vhosts.sh down            end everything
@@ -87,7 +88,7 @@ settle() { # gives it a name, its own /sys, and private folders
 	ip link set lo up
 }
 stay() { # process 1 of a host: bash reaps orphans at once while it is in read
-	mkfifo "$D/run/$1.ctl" && exec 9<>"$D/run/$1.ctl" && : >"$D/run/$1.ready" && read -r -t 30 _ <&9 || exit 1
+	mkfifo "$D/run/$1.ctl" && exec 9<>"$D/run/$1.ctl" && : >"$D/run/$1.ready" && read -r -t 300 _ <&9 || exit 1
 	while read -r _ <&9 || :; do :; done
 }
 cmd___host() {
@@ -203,6 +204,13 @@ cmd_crash() {
 	kill -9 "$p"
 	while pid_of "$1.init" >/dev/null; do sleep 0.01; done
 }
+cmd_boot() {
+	! pid_of "$1.init" >/dev/null || die "host $1 is up"
+	on_bridge ip link del "$1" 2>/dev/null # the kernel removes it some time after the host's end
+	rm -f "$D/run/$1".{ready,ctl,init,keeper}
+	spawn "$1.keeper" host -n -u -m -i -p --mount-proc --kill-child --propagation private
+	connect "$1"
+}
 cmd_ps() {
 	local h
 	for h in $(hosts); do
@@ -240,7 +248,7 @@ cmd_down() {
 command=${1:-}
 shift
 case $command in
-up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | hide | unhide | crash | ps | \
+up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | hide | unhide | crash | boot | ps | \
     __spawn | __host | __head) "cmd_$command" "$@" ;;
 *) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$self" >&2; exit 125 ;;
 esac

@@ -47,6 +47,8 @@ static const struct wire_open good = {.dataset = "folder:/data",
 enum { PLAN_BYTES = 4 };
 enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
 enum { SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1 };
+/* Bytes of OPENED that came with 1.15. */
+enum { REWEIGHS_BYTES = 4 + 2 * 16 };
 enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 /* Bytes of STATUS that came with 1.7, and with 1.14. */
 enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 3 * 4 + 13 * 8 };
@@ -60,7 +62,7 @@ static size_t later_bytes(uint16_t type, size_t n)
     case WIRE_OPEN:
         return 32 + VIEWS_BYTES;
     case WIRE_OPENED:
-        return sizeof(struct datasum) + 12 + SETS_BYTES;
+        return sizeof(struct datasum) + 12 + SETS_BYTES + REWEIGHS_BYTES;
     case WIRE_STATUS:
         return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
     case WIRE_STATUS_STREAM:
@@ -102,7 +104,9 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
                 (type_number == WIRE_STATUS && n + FRAME_HEADER_BYTES + CACHE_BYTES == b.len) ||   \
-                (type_number == WIRE_OPENED && n + FRAME_HEADER_BYTES + SETS_BYTES == b.len) ||    \
+                (type_number == WIRE_OPENED &&                                                     \
+                 (n + FRAME_HEADER_BYTES + SETS_BYTES + REWEIGHS_BYTES == b.len ||                 \
+                  n + FRAME_HEADER_BYTES + REWEIGHS_BYTES == b.len)) ||                            \
                 (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + PLAN_BYTES == b.len) ||      \
                 (type_number == WIRE_RENDER && n + FRAME_HEADER_BYTES + 8 == b.len) ||             \
                 (type_number == WIRE_OPEN && (n + FRAME_HEADER_BYTES + VIEWS_BYTES == b.len ||     \
@@ -132,7 +136,9 @@ Test(wire, every_message_is_read_as_written)
         .warning = "left",
         .positions = 640,
         .sets = 2,
-        .set = {{.samples = 1281160, .hash = {7}}, {.samples = 7, .hash = {[15] = 9}}}};
+        .set = {{.samples = 1281160, .hash = {7}}, {.samples = 7, .hash = {[15] = 9}}},
+        .reweighs = 2,
+        .reweigh = {{.start = 640, .hash = 1}, {.start = UINT64_MAX, .hash = UINT64_MAX}}};
     struct wire_render render = {
         .epoch = 89, .position = 1281166, .slot = 4, .waited_ns = 77, .per_step = 96, .offset = 32};
     struct wire_done done = {.status = -EBADMSG,

@@ -249,6 +249,58 @@ Test(laws, a_run_continues_with_any_world_size, .timeout = 600)
             }
 }
 
+/* Write the valid global positions that a job of steps of these sizes shows: `count` steps of the
+ * first size, then the second. Returns how many. */
+static uint32_t walk(struct order_steps steps, struct order_place place, uint32_t count,
+                     uint32_t second, uint64_t *ret)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0;; k++) {
+        if (k == count)
+            steps.per_step = second;
+        place = order_place_settle(&steps, place);
+        if (place.epoch >= 2)
+            return n;
+        for (uint32_t i = 0; i < steps.per_step; i++)
+            if (order_step_counts(&steps, place, i))
+                ret[n++] = place.epoch * steps.n + order_step_position(&steps, place, i);
+        place = order_place_after(&steps, place);
+    }
+}
+
+/* With skipped ranges, too: from a cursor at each position, jobs of all sizes R and M up to 17 show
+ * the same positions in the same order, also if R or M changes on the way. */
+Test(laws, each_cursor_continues_with_any_step, .timeout = 600)
+{
+    enum { N = 23 };
+    static const struct order_gap gaps[] = {{3, 9}, {11, 12}, {N - 2, N + 3}, {2 * N - 1, 2 * N}};
+    uint64_t want[2 * N], got[2 * N];
+
+    for (uint32_t num_gaps = 0; num_gaps <= ARRAY_LEN(gaps); num_gaps += ARRAY_LEN(gaps))
+        for (uint64_t cursor = 0; cursor < 2 * (uint64_t)N; cursor++) {
+            struct order_steps steps = {.n = N, .gaps = gaps, .num_gaps = num_gaps};
+            uint32_t n = 0;
+
+            for (uint64_t g = cursor; g < 2 * (uint64_t)N; g++) {
+                struct order_place place = {g / N, g % N};
+
+                if (num_gaps == 0 || !order_is_skipped(&steps, place))
+                    want[n++] = g;
+            }
+            for (uint32_t i = 0; i < 17 * 17; i++)
+                for (uint32_t change = 0; change < 4; change++) {
+                    struct order_place place = {cursor / N, cursor % N};
+
+                    steps.per_step = (1 + i / 17) * (1 + i % 17);
+                    cr_assert(eq(u32, walk(steps, place, change, 1 + i * 7 % (17 * 17), got), n));
+                    cr_assert(eq(int, memcmp(got, want, n * sizeof(*got)), 0),
+                              "steps of %u from position %llu", steps.per_step,
+                              (unsigned long long)cursor);
+                }
+        }
+}
+
 /* A window of positions reads from at most ORDER_WINDOW_BLOCKS blocks of storage, plus one where
  * the last window includes the remainder that fills no block. */
 Test(laws, block_shuffle_reads_within_the_stated_window)

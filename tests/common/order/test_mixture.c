@@ -201,6 +201,47 @@ Test(mixture, find_reports_that_a_set_has_ended)
     mixture_destroy(m.mixture);
 }
 
+/* Before the start of a pass no position shows it, and the block that begins there does. */
+Test(mixture, passes_start_with_a_block)
+{
+    struct made m = {0};
+
+    add_piece(&m, 0, (uint32_t[]){7, 2, 1, 0});
+    add_piece(&m, 160, (uint32_t[]){1, 0, 3, 0});
+    make(&m, 4, (uint32_t[]){50, 20, 9, 5}, 4, 16, 1000);
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint64_t pass = 0; pass < 10; pass++) {
+            uint64_t start = mixture_pass_start(m.mixture, i, pass), n = m.tables[i].positions;
+
+            if (start == UINT64_MAX) { /* set b has 32 positions, and set d has none */
+                cr_expect(i == 3 || (i == 1 && pass > 1), "pass %llu of set %u",
+                          (unsigned long long)pass, i);
+                continue;
+            }
+            cr_expect(eq(u64, start % 16, 0));
+            cr_expect(mixture_before(m.mixture, i, start) <= pass * n);
+            cr_expect(mixture_before(m.mixture, i, start + 16) > pass * n);
+        }
+    cr_expect(eq(u64, (mixture_pass_start(m.mixture, 0, UINT32_MAX) + 1000) / UINT32_MAX, 200));
+    mixture_destroy(m.mixture);
+    m = (struct made){0};
+    add_piece(&m, 0, (uint32_t[]){UINT32_MAX - 1, 1});
+    make(&m, 4, (uint32_t[]){50, 4000000000}, 2, 16, 1000);
+    cr_expect(eq(u64, mixture_pass_start(m.mixture, 1, UINT32_MAX), UINT64_MAX));
+    mixture_destroy(m.mixture);
+}
+
+/* A plan of one set shows passes as epochs. */
+Test(mixture, passes_of_a_single_set_are_epochs)
+{
+    struct made m = {0};
+
+    add_piece(&m, 0, (uint32_t[]){1});
+    make(&m, 4, (uint32_t[]){50}, 1, 16, 50);
+    cr_expect(eq(u64, mixture_pass_start(m.mixture, 0, 3), 150));
+    mixture_destroy(m.mixture);
+}
+
 /* The places of a block show a set equally often, and neighbours do not tell. */
 Test(mixture, places_are_not_predictable)
 {

@@ -583,3 +583,49 @@ Test(steps, gaps_end_steps)
     cr_expect(eq(u64, place.epoch, 1));
     cr_expect(eq(u64, place.position, 3));
 }
+
+/* From the beginning, with gaps anywhere: as many steps as there are when they are counted. */
+Test(steps, their_total_agrees_with_counting)
+{
+    enum { N = 7, EPOCHS = 6, END = EPOCHS * N };
+
+    for (uint32_t per_step = 1; per_step <= N; per_step++)
+        for (uint64_t begin = 0; begin < END; begin++)
+            for (uint64_t end = begin + 1; end <= END; end++) {
+                struct order_gap two[] = {{begin, end}, {end + 3, end + 4}};
+                struct order_steps steps = {.n = N,
+                                            .per_step = per_step,
+                                            .last = begin % 2 ? ORDER_PAD : ORDER_DROP,
+                                            .gaps = two,
+                                            .num_gaps = 2};
+                struct order_place place = order_place_settle(&steps, (struct order_place){0});
+                uint64_t count = 0;
+
+                cr_assert(order_has_steps(&steps));
+                for (uint64_t epochs = 0; epochs <= EPOCHS + 2; epochs++) {
+                    for (; place.epoch < epochs; count++)
+                        place = order_place_settle(&steps, order_place_after(&steps, place));
+                    cr_assert(eq(u64, order_steps_total(&steps, epochs), count));
+                }
+            }
+}
+
+Test(steps, without_any_step_is_recognised)
+{
+    struct order_gap all = {0, INT64_MAX}, far[] = {{2, 3}, {INT64_MAX / 2, INT64_MAX / 2 + 1}};
+    struct order_steps steps = {.n = 8, .per_step = 9, .last = ORDER_DROP};
+
+    cr_expect(not(order_has_steps(&steps)));
+    steps.gaps = far; /* a gap ends a step of any length, but other epochs have none */
+    steps.num_gaps = 2;
+    cr_expect(not(order_has_steps(&steps)));
+    steps.per_step = 8;
+    cr_expect(order_has_steps(&steps));
+    steps.gaps = &all;
+    steps.num_gaps = 1;
+    cr_expect(not(order_has_steps(&steps)));
+    all.end = 100 * 8;
+    cr_expect(order_has_steps(&steps));
+    cr_expect(eq(u64, order_steps_total(&steps, 100), 0));
+    cr_expect(eq(u64, order_steps_total(&steps, 105), 5));
+}

@@ -161,6 +161,37 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nskip 5 9\nskip 9 12\n", "in order and apart");
 }
 
+/* The weights of samples change at passes of their set. */
+Test(orderplan, has_weights_of_samples)
+{
+    char many[32 * (ORDERPLAN_REWEIGHS_MAX + 2)] = "set a 1 /x\n";
+    struct orderplan *plan;
+
+    becomes("weights 3 b class\nset a 1 draw=independent /x\nset b 1 /y\n"
+            "weights 1 a \"file:w x.npy\"\nweights 7 a repeat:file:/q\n",
+            "set a 1 draw=independent /x\nset b 1 /y\nweights 1 a \"file:/here/w x.npy\"\n"
+            "weights 7 a \"repeat:file:/q\"\nweights 3 b \"class\"\n");
+    for (size_t i = 1, n = strlen(many); i <= ORDERPLAN_REWEIGHS_MAX + 1; i++) {
+        if (i == ORDERPLAN_REWEIGHS_MAX + 1) {
+            plan = parse(many);
+            cr_expect(eq(u32, plan->num_reweighs, ORDERPLAN_REWEIGHS_MAX));
+            orderplan_free(plan);
+        }
+        n += (size_t)snprintf(many + n, sizeof(many) - n, "weights %zu a class\n", i);
+    }
+    refused(many, "a plan changes the weights of samples at most 256 times");
+    refused("set a 1 /x\nweights 0 a class\n", "weights of pass 0 are in the line of the set");
+    refused("set a 1 /x\nweights 2 b class\n", "there is no set named 'b'");
+    refused("set a 1 /x\nweights 2 a class\nweights 2 a class\n",
+            "in the order of passes, each once");
+    refused("set a 1 /x\nweights 3 a class\nweights 2 a class\n",
+            "in the order of passes, each once");
+    refused("set a 1 /x\nweights 3 a\n", "a rule is missing");
+    refused("set a 1 /x\nweights 3 a class 4\n", "'4' is not understood here");
+    refused("set a 1 /x\nweights 3 a \"\"\n", "a rule is missing");
+    refused("set a 1 /x\nweights a 3 class\n", "the pass must be a number");
+}
+
 Test(orderplan, a_piece_begins_with_a_block)
 {
     refused(
@@ -186,7 +217,14 @@ Test(orderplan, refuses_what_does_not_go_together)
     refused("set a 1 /x\nat 64 a 1\n", "one set has no weights to change");
     refused("set a 1 /x\nblock 8\n", "block is for mixtures");
     refused("set a 1 /x\nepoch 8\n", "write epoch=N in its line");
+    refused("set a 1 repeat=2 /x\nweights 1 a class\n", "repeat= and shuffle= cannot be used");
+    refused("set a 1 epoch=9 /x\nweights 1 a class\n", "draw= and epoch= need weights=");
+    refused("set a 1 /x\nstratify label\nblock 8\nweights 1 a class\n",
+            "weights= cannot be used with stratify and balance");
 }
+
+static const char *const other_lines[] = {"\n", "block 8\n", "at 640 a 1\nset c 1 /z\n",
+                                          "at x a 1\n", "weights a 1\n"};
 
 /* New weights replace those that were planned at or after their first position. */
 Test(orderplan, is_amended)
@@ -196,25 +234,61 @@ Test(orderplan, is_amended)
     struct plenum_error err;
     uint64_t from = 0;
 
-    cr_assert(eq(int,
-                 orderplan_amend(plan, "# new\n at 640 a 3 b 1\nat 704 b 1", &amended, &from, &err),
-                 0),
-              "%s", err.text);
+    cr_assert(
+        eq(int,
+           orderplan_amend(plan, "# new\n at 640 a 3 b 1\nat 704 b 1", NULL, &amended, &from, &err),
+           0),
+        "%s", err.text);
     cr_expect(eq(u64, from, 640));
     cr_expect(
         eq(str, amended->text,
            (char *)"set a 1 /x\nset b 1 /y\nat 64 a 1\nat 640 a 3 b 1\nat 704 b 1\nskip 5 9\n"));
     orderplan_free(amended);
-    cr_assert(eq(int, orderplan_amend(plan, "ramp 0 128 2 b 1\n", &amended, &from, &err), -EINVAL));
-    cr_assert(eq(int, orderplan_amend(plan, "ramp 64 192 2 b 1\n", &amended, &from, &err), 0));
+    cr_assert(
+        eq(int, orderplan_amend(plan, "ramp 0 128 2 b 1\n", NULL, &amended, &from, &err), -EINVAL));
+    cr_assert(
+        eq(int, orderplan_amend(plan, "ramp 64 192 2 b 1\n", NULL, &amended, &from, &err), 0));
     cr_expect(eq(str, amended->text,
                  (char *)"set a 1 /x\nset b 1 /y\nat 64 a 1 b 3\nat 128 b 1\nskip 5 9\n"));
     orderplan_free(amended);
-    cr_expect(eq(int, orderplan_amend(plan, "\n", &amended, &from, &err), -EINVAL));
-    cr_expect(eq(int, orderplan_amend(plan, "block 8\n", &amended, &from, &err), -EINVAL));
-    cr_expect(
-        eq(int, orderplan_amend(plan, "at 640 a 1\nset c 1 /z\n", &amended, &from, &err), -EINVAL));
-    cr_expect(eq(int, orderplan_amend(plan, "at x a 1\n", &amended, &from, &err), -EINVAL));
+    for (size_t i = 0; i < ARRAY_LEN(other_lines); i++)
+        cr_expect(
+            eq(int, orderplan_amend(plan, other_lines[i], NULL, &amended, &from, &err), -EINVAL),
+            "%s", other_lines[i]);
+    orderplan_free(plan);
+}
+
+/* New weights of samples replace those of the same set from the same pass on, and nothing else. */
+Test(orderplan, weights_of_samples_are_amended)
+{
+    struct orderplan *plan = parse("set a 1 /x\nset b 1 /y\nat 64 a 1\nweights 2 a class\n"
+                                   "weights 5 a class:1/2\nweights 3 b class\n");
+    struct orderplan *amended = NULL;
+    struct plenum_error err;
+    uint64_t from = 0;
+
+    cr_assert(eq(int,
+                 orderplan_amend(plan, " weights  4  a file:w.npy\nweights 9 a class\n", "/there",
+                                 &amended, &from, &err),
+                 0),
+              "%s", err.text);
+    cr_expect(eq(u64, from, UINT64_MAX));
+    cr_expect(eq(str, amended->text,
+                 (char *)"set a 1 /x\nset b 1 /y\nat 64 a 1\nweights 2 a \"class\"\n"
+                         "weights 4 a \"file:/there/w.npy\"\nweights 9 a \"class\"\n"
+                         "weights 3 b \"class\"\n"));
+    orderplan_free(amended);
+    cr_assert(eq(
+        int, orderplan_amend(plan, "weights 1 b class\nat 64 b 1\n", NULL, &amended, &from, &err),
+        0));
+    cr_expect(eq(u64, from, 64));
+    cr_expect(eq(str, amended->text,
+                 (char *)"set a 1 /x\nset b 1 /y\nat 64 b 1\nweights 2 a \"class\"\n"
+                         "weights 5 a \"class:1/2\"\nweights 1 b \"class\"\n"));
+    orderplan_free(amended);
+    cr_expect(eq(int, orderplan_amend(plan, "weights 1 c class\n", NULL, &amended, &from, &err),
+                 -EINVAL));
+    cr_expect(ne(ptr, strstr(err.text, "there is no set named 'c'"), NULL), "%s", err.text);
     orderplan_free(plan);
 }
 

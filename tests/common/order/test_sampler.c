@@ -49,6 +49,40 @@ static void check_answers(const struct sampler_table *table, uint64_t pass, cons
     sampler_fini(&s);
 }
 
+/* From a pass on, a sampler shows what one with the other table does. */
+Test(sampler, weights_change_at_a_pass)
+{
+    uint64_t sums[2][4];
+    struct sampler_column columns[4];
+    struct sampler_table plain = {.n = 4, .positions = 4, .plain = {.n = 4}};
+    struct sampler_table one = by_weight((uint64_t[]){3, 1, 1, 2}, sums[0], 4, 4);
+    struct sampler_table two = by_weight((uint64_t[]){0, 5, 1, 2}, sums[1], 4, 4);
+    struct sampler_table drawn = {
+        .kind = SAMPLER_DRAWN, .n = 4, .positions = 4, .columns = columns};
+    const struct sampler_reweigh later[] = {{2, &one}, {3, &drawn}, {7, &two}};
+    const struct sampler_table *of_pass[10] = {&plain, &plain, &one, &drawn, &drawn,
+                                               &drawn, &drawn, &two, &two,   &two};
+    struct sampler_table changing = plain;
+    struct philox_block block = philox_draw(1, 2, 3, DRAW_PROBE, 0);
+
+    cr_assert(eq(int, sampler_fill_columns(columns, (uint32_t[]){1, 2, 3, 4}, 4), 0));
+    changing.later = later;
+    changing.num_later = ARRAY_LEN(later);
+    for (uint64_t pass = 0; pass < ARRAY_LEN(of_pass); pass++) {
+        struct sampler all, own;
+
+        cr_assert(eq(int, sampler_init(&all, &changing, 9), 0));
+        cr_assert(eq(int, sampler_init(&own, of_pass[pass], 9), 0));
+        for (uint32_t p = 0; p < 4; p++) {
+            cr_expect(eq(u32, sampler_at(&all, pass, p), sampler_at(&own, pass, p)));
+            cr_expect(eq(u32, sampler_substitute(&all, pass, p, &block),
+                         sampler_substitute(&own, pass, p, &block)));
+        }
+        sampler_fini(&all);
+        sampler_fini(&own);
+    }
+}
+
 /* The values of the reference model of docs/order.md. */
 Test(sampler, known_answers)
 {

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/util.h"
 
@@ -108,4 +109,200 @@ Test(identity, keeps_its_value)
     open.repeat = 2;
     identity_of(fingerprint, 100, &open, got);
     cr_expect(eq(int, memcmp(got, part, 16), 0));
+}
+
+/* ---- plans ---- */
+
+static const struct wire_set two_sets[] = {
+    {.samples = 9, .hash = {1}}, {.samples = 5, .hash = {2}}, {.samples = 3, .hash = {3}}};
+/* Where the new weights of samples begin in the plans below. */
+static const struct wire_reweigh new_weights[] = {{.start = 200, .hash = 4},
+                                                  {.start = 400, .hash = 5}};
+
+/* What a stream of a plan may differ in. */
+struct planned {
+    const char *text;
+    struct wire_open open;
+    const struct wire_set *sets;
+    const struct wire_reweigh *reweighs;
+    uint32_t positions;
+};
+
+static struct planned planned(const char *text)
+{
+    return (struct planned){.text = text,
+                            .open = {.seed = 5, .pipeline = "v1 rrc(16)"},
+                            .sets = two_sets,
+                            .reweighs = new_weights,
+                            .positions = 128};
+}
+
+/* Up to which position do two streams have the same identity? Beyond it, they differ everywhere. */
+static uint64_t equal_up_to(const struct planned *a, const struct planned *b)
+{
+    const struct planned *of[] = {a, b};
+    struct orderplan *plans[2];
+    uint64_t last = UINT64_MAX;
+    struct plenum_error err;
+
+    for (int i = 0; i < 2; i++)
+        cr_assert(eq(int, orderplan_parse(of[i]->text, "/here", &plans[i], &err), 0), "%s",
+                  err.text);
+    for (uint64_t g = 0; g < 640; g++) {
+        uint8_t identity[2][16];
+        bool equal;
+
+        for (int i = 0; i < 2; i++)
+            identity_of_plan(&(struct identity_plan){plans[i], of[i]->sets, of[i]->reweighs,
+                                                     of[i]->positions, &of[i]->open},
+                             (struct order_place){g / of[i]->positions, g % of[i]->positions},
+                             identity[i]);
+        equal = memcmp(identity[0], identity[1], 16) == 0;
+        cr_expect(g == 0 || !equal || last == g - 1, "%s / %s: at %llu again", a->text, b->text,
+                  (unsigned long long)g);
+        if (equal)
+            last = g;
+    }
+    orderplan_free(plans[0]);
+    orderplan_free(plans[1]);
+    return last;
+}
+
+enum { ALWAYS = 639 };
+static const uint64_t NEVER = UINT64_MAX;
+
+static const char first_plan[] = "set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\n"
+                                 "weights 1 a class\nweights 2 a class:1/2\n";
+
+/* Each line of a plan counts from where it takes effect, and not before. */
+Test(identity, of_a_plan_covers_what_was_shown)
+{
+    static const struct {
+        const char *text;
+        uint64_t last;
+    } changes[] = {
+        {"set a 3 /moved/x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         ALWAYS}, /* names of files: the hash counts */
+        {"set a 0.75 /x\nset b 1/4 /y\nat 128 b 7\nat 320 a 2 b 2\nskip 7 9\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         ALWAYS},
+        {"set a 3 /x\nset b 1 /y\nset c 0 /z\nat 128 b 1\nat 320 a 1 b 1\nat 512 c 1\n"
+         "weights 1 a class\nweights 2 a class:1/2\n",
+         512},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 2\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         320},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nweights 1 a class\nweights 2 a class:1/2\n", 320},
+        {"set a 3 /x\nset b 1 /y\nat 192 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         128},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n", 400},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 3 a class\n"
+         "weights 4 a class:1/2\n",
+         200}, /* the pass counts, whatever the loader says of its start */
+        {"set a 1 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         0},
+        {"set A 3 /x\nset b 1 /y\nat 128 b 1\nat 320 A 1 b 1\nweights 1 A class\n"
+         "weights 2 A class:1/2\n",
+         0},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nblock 32\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         UINT64_MAX},
+        {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nlabels stack\nweights 1 a class\n"
+         "weights 2 a class:1/2\n",
+         UINT64_MAX},
+    };
+    struct planned one = planned(first_plan);
+
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        struct planned two = planned(changes[i].text);
+
+        cr_expect(eq(u64, equal_up_to(&one, &two), changes[i].last), "%s", changes[i].text);
+    }
+}
+
+/* What lies outside of the plan's text. */
+Test(identity, of_a_plan_covers_samples_and_options)
+{
+    struct wire_set sets[3];
+    struct wire_reweigh reweighs[2];
+    struct planned one = planned(first_plan), two = one;
+
+    memcpy(sets, two_sets, sizeof(sets));
+    memcpy(reweighs, new_weights, sizeof(reweighs));
+    two.open.per_step = 96; /* R, M, S, I and storage do not count */
+    two.open.steps = 3;
+    two.open.offset = 7;
+    two.open.deal = 1;
+    two.open.dtype = PLENUM_UINT8;
+    two.open.slots = 9;
+    cr_expect(eq(u64, equal_up_to(&one, &two), ALWAYS));
+    two.sets = sets;
+    two.reweighs = reweighs;
+    reweighs[1].hash ^= 1;
+    cr_expect(eq(u64, equal_up_to(&one, &two), 400));
+    reweighs[0].hash ^= 1;
+    cr_expect(eq(u64, equal_up_to(&one, &two), 200));
+    sets[2].hash[0] ^= 1; /* of no set */
+    cr_expect(eq(u64, equal_up_to(&one, &two), 200));
+    sets[1].hash[15] ^= 1;
+    cr_expect(eq(u64, equal_up_to(&one, &two), 0));
+    two = one;
+    two.open.seed = 6;
+    cr_expect(eq(u64, equal_up_to(&one, &two), NEVER));
+    two = one;
+    strcpy(two.open.pipeline, "v1 rrc(32)");
+    cr_expect(eq(u64, equal_up_to(&one, &two), NEVER));
+    two = one;
+    two.positions = 256;
+    cr_expect(eq(u64, equal_up_to(&one, &two), NEVER));
+    two = one;
+    two.open.last = ORDER_DROP;
+    cr_expect(eq(u64, equal_up_to(&one, &two), NEVER));
+}
+
+/* One order of all samples: strata and classes. */
+Test(identity, of_a_plan_covers_its_kind_of_order)
+{
+    static const char *const texts[] = {"set a 1 /x\nset b 1 /y\nblock 8\n",
+                                        "set a 1 /x\nset b 1 /y\nblock 8\nstratify label\n",
+                                        "set a 1 /x\nset b 1 /y\nblock 8\nstratify set\n",
+                                        "set a 1 /x\nset b 1 /y\nblock 8\nbalance label\n",
+                                        "set a 1 /x\nset b 1 /y\nbalance label classes=2 each=4\n",
+                                        "set a 1 /x\nset b 1 /y\nbalance label classes=4 each=2\n",
+                                        "set a 1 /x\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
+            struct planned one = planned(texts[i]), two = planned(texts[k]);
+
+            cr_expect(eq(u64, equal_up_to(&one, &two), i == k ? ALWAYS : NEVER), "%s / %s",
+                      texts[i], texts[k]);
+        }
+}
+
+Test(identity, of_a_plan_keeps_its_value)
+{
+    static const uint8_t want[2][16] = {{0xc2, 0x15, 0x2d, 0xa1, 0x78, 0x64, 0x02, 0xae, 0xa2, 0xb2,
+                                         0x8a, 0xbb, 0xd4, 0x05, 0xf2, 0x6e},
+                                        {0xc2, 0x15, 0x2d, 0xa1, 0x78, 0x64, 0x2b, 0x26, 0xf7, 0xce,
+                                         0x6b, 0x8c, 0x83, 0x99, 0xc7, 0x4e}};
+    struct planned of = planned(first_plan);
+    struct orderplan *plan;
+    uint8_t got[16];
+
+    for (int i = 0; i < 2; i++) {
+        cr_assert(eq(int,
+                     orderplan_parse(i ? of.text : "set a 3 /x\nset b 1 /y\nat 128 b 1\n", NULL,
+                                     &plan, NULL),
+                     0));
+        identity_of_plan(
+            &(struct identity_plan){plan, of.sets, of.reweighs, of.positions, &of.open},
+            (struct order_place){3, 50}, got);
+        for (int k = 0; k < 16; k++)
+            cr_expect(eq(u8, got[k], want[i][k]), "%d: %d 0x%02x", i, k, got[k]);
+        orderplan_free(plan);
+    }
 }

@@ -93,6 +93,55 @@ Test(picture_size, of_webps)
 }
 #endif
 
+#ifdef HAVE_AVIF
+/* The size as stored: before turns, mirrors and clean apertures, which the decoder applies. */
+Test(picture_size, of_avifs)
+{
+    for (size_t i = 0; i < made_avifs_count; i++) {
+        struct made_avif spec = made_avifs[i];
+
+        spec.width = WIDTH;
+        spec.height = HEIGHT;
+        compare(spec.name, make_avif(&spec));
+    }
+}
+
+static size_t put_box(uint8_t *at, const char *name, size_t len)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(len >> (24 - 8 * i));
+    memcpy(at + 4, name, 4);
+    return 8;
+}
+
+/* Boxes that end early, that claim more bytes than there are, and that contain themselves. */
+Test(picture_size, of_damaged_avifs)
+{
+    uint8_t file[4096] = {0};
+    size_t n = put_box(file, "ftyp", 16) + 8, meta = n;
+
+    n += put_box(file + n, "meta", 0) + 4;
+    n += put_box(file + n, "iprp", 0);
+    n += put_box(file + n, "ipco", 0);
+    n += put_box(file + n, "ispe", 20);
+    file[n + 6] = 1;   /* a width of 256 */
+    file[n + 11] = 77; /* a height */
+    cr_expect(eq(u32, picture_size_find(file, n + 12).width, 256));
+    cr_expect(eq(u32, picture_size_find(file, n + 12).height, 77));
+    cr_expect(eq(u32, picture_size_find(file, n + 11).width, 0));
+    file[n + 5] = 1; /* 65,792: beyond what an image may have */
+    cr_expect(eq(u32, picture_size_find(file, n + 12).width, 0));
+    file[n + 5] = 0;
+    file[n - 8 + 3] = 7; /* a box that is smaller than its header */
+    cr_expect(eq(u32, picture_size_find(file, n + 12).width, 0));
+    (void)put_box(file + meta, "meta", 1); /* a size of 64 bits */
+    cr_expect(eq(u32, picture_size_find(file, n + 12).width, 0));
+    for (n = 16; n + 12 <= sizeof(file); n += 12)
+        (void)put_box(file + n, "meta", sizeof(file) - n);
+    cr_expect(eq(u32, picture_size_find(file, sizeof(file)).width, 0));
+}
+#endif
+
 Test(picture_size, is_none_for_other_files)
 {
     static const uint8_t text[] = "this is not an image, whatever its name says";

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """make check-stores: data sets in real servers of S3 and HTTPS have the hash of the same files on disk.
 
-The servers are in the virtual environment PLENUM_STORES (rclone, which checks signatures, and moto), and nginx, which
-is installed by the system.
+The servers are in the virtual environment PLENUM_STORES (rclone, which checks signatures, moto, and hadro, which can be
+slow and fail), and nginx, which is installed by the system.
 """
 
 import os
@@ -96,6 +96,13 @@ class Servers(unittest.TestCase):
                 return
         self.fail(f"{command[0]} does not answer")
 
+    def make_certificate(self):
+        certificate, key = (os.path.join(self.folder, name) for name in ("certificate.pem", "key.pem"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out",
+                        certificate], check=True, capture_output=True)
+        return certificate, key
+
     def program(self, name):
         path = os.path.join(BIN, name)
         if not os.path.exists(path):
@@ -111,6 +118,21 @@ class Servers(unittest.TestCase):
         for name in ("tar:s3://data", "s3://data/train-*.tar", "s3://data/train-{000000..000004}.tar"):
             self.assertEqual(self.hash(name, AWS_ENDPOINT_URL=url), self.local, name)
         self.assertIn("403", self.hash("s3://data/train-000000.tar", AWS_ENDPOINT_URL=url, AWS_SECRET_ACCESS_KEY="x"))
+
+    def test_hadro(self):
+        """hadro over HTTPS, with latency, little bandwidth, and 503 for a fifth of all requests"""
+        certificate, key = self.make_certificate()
+        port = free_port()
+        url = f"https://localhost:{port}"
+        self.serve(url, self.program("hadro"), "--host", "127.0.0.1", "--port", str(port), "--access-key", "key",
+                   "--secret-key", "a-secret", "--region", "us-east-1", "--tls-cert", certificate, "--tls-key", key,
+                   "--latency-ms", "5", "--latency-jitter-ms", "20", "--bandwidth-mbps", "50", "--error-rate", "0.2",
+                   "--fault-seed", "7", os.path.join(self.folder, "root"))
+        known = {"AWS_ENDPOINT_URL": url, "AWS_CA_BUNDLE": certificate}
+        for name in ("tar:s3://data", "s3://data/train-*.tar", "s3://data/train-{000000..000004}.tar"):
+            self.assertEqual(self.hash(name, **known), self.local, name)
+        known["AWS_SECRET_ACCESS_KEY"] = "x"
+        self.assertIn("SignatureDoesNotMatch", self.hash("s3://data/train-000000.tar", **known))
 
     def test_moto(self):
         """moto, with a blank and a plus in keys"""
@@ -128,10 +150,7 @@ class Servers(unittest.TestCase):
         if not nginx:
             self.skipTest("nginx is not installed")
         port = free_port()
-        certificate = os.path.join(self.folder, "certificate.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj",
-                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout",
-                        os.path.join(self.folder, "key.pem"), "-out", certificate], check=True, capture_output=True)
+        certificate, _ = self.make_certificate()
         with open(os.path.join(self.folder, "nginx.conf"), "w", encoding="utf-8") as f:
             f.write(NGINX.format(folder=self.folder, port=port, root=os.path.join(self.folder, "root")))
         os.chmod(self.folder, 0o755)

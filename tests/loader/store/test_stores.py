@@ -618,6 +618,32 @@ class Stores(unittest.TestCase):
         self.assertIn(want, self.feed(name, loader))
         self.assertLessEqual(self.store.most_in_flight, 4 * 3 + 2)  # samples are not all as large as the mean
 
+    def test_plan_memory(self):
+        """a plan with sets in a store counts and shares the memory for fetching like a data set there"""
+        plan = "set a 1 tar:s3://data/sets/train-000.tar\nset b 1 tar:s3://data/sets/train-001.tar\nlabels stack\n"
+        loader = self.start_loader("--root", "s3://data/sets", "--memory-budget", "500M", "--fetch-memory", "8G")
+        for name in ("tar:s3://data/sets/train-000.tar", plan):
+            self.assertIn("reading its samples takes up to 8", self.feed(name, loader), name)
+
+    def test_moved(self):
+        """what was requested in advance for a stream that has moved leaves its memory to what the stream needs now"""
+        if not tap.find("numpy"):
+            self.skipTest("NumPy is not installed")
+        sys.path.insert(0, os.path.join(SOURCE, "python"))
+        import pyplenum
+        mean = len(self.store.objects["/data/sets/train-000.tar"]) // 40
+        loader = self.start_loader("--root", "s3://data/sets", "--fetch-memory", str(16 * mean), "--io-threads", "2")
+        self.assertIn(self.local, self.feed("tar:s3://data/sets", loader))  # it has an index now
+        self.store.latency = 0.02
+        with pyplenum.Stream("tar:s3://data/sets", PIPELINE, micro_batch=4, shuffle="block:10", prefetch_depth=2,
+                             loader=loader) as stream:
+            for move in range(8):
+                stream.seek_to(100 * move)
+                self.store.most_in_flight = 0
+                for _ in range(5):
+                    next(stream)
+                self.assertGreater(self.store.most_in_flight, 2, f"after {move} moves")  # more than threads that read
+
     def test_hub(self):
         """files on the Hugging Face Hub, which redirects"""
         self.store.signed = False

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* advance.h - does a job that starts again and again make progress? */
+#ifndef LAUNCHER_ADVANCE_H
+#define LAUNCHER_ADVANCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum advance_made { ADVANCE_UNKNOWN, ADVANCE_NONE, ADVANCE_MADE };
+
+/** Zero-initialised, then advance_begin(). */
+struct advance {
+    const char *file;  /* the program's checkpoint; borrowed; NULL: not named */
+    uint64_t stamp;    /* of the file, and of those that pyplenum.Checkpoint names after it */
+    uint64_t furthest; /* 1 + the furthest step that was reported; 0: none was */
+    uint32_t idle;     /* starts in a row without progress */
+    bool warned;       /* that it is unknown */
+};
+
+/** Remember the state before the first start. */
+void advance_begin(struct advance *advance, const char *file);
+
+/**
+ * A start of the job has ended. It has made progress if the checkpoint has changed, or if a step
+ * beyond all earlier ones was reported. A start that ended before its programs ran is not passed
+ * to this function.
+ *
+ * @param step  1 + the furthest step that was reported during this start; 0: none was
+ */
+enum advance_made advance_note(struct advance *advance, uint64_t step);
+
+/** Milliseconds to wait after `idle` starts in a row without progress: 1, 2, 4 ... 60 seconds, each
+ * 25 % more or less, so that jobs that fail for the same reason do not return together. `draw` is a
+ * random number. */
+uint64_t advance_pause_ms(uint32_t idle, uint64_t draw);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "launcher/job/agree.h"
+
+#include <assert.h>
+
+#include "common/job/stop_page.h"
+#include "common/util/util.h"
+
+void agree_note_step(struct agreement *a, uint32_t rank, uint64_t asked)
+{
+    assert(rank < a->count);
+    a->ranks[rank].asked = asked;
+}
+
+bool agree_is_possible(const struct agreement *a)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->ranks[i].asked > 0)
+            return true;
+    return false;
+}
+
+/* A finished instance has answered all further proposals: it begins no more steps, and the step
+ * exceeds those that it has begun. */
+static enum agree_action propose(struct agreement *a)
+{
+    uint64_t latest = 0;
+
+    for (uint32_t i = 0; i < a->count; i++) {
+        a->ranks[i].answered = a->ranks[i].finished;
+        a->ranks[i].refused = false;
+        latest = max_u64(latest, a->ranks[i].asked);
+    }
+    a->state = AGREE_PROPOSED;
+    a->proposal++;
+    a->step = min_u64(sum_u64(latest, a->margin - 1), STOP_STEP_MAX + 1);
+    return AGREE_PROPOSE;
+}
+
+enum agree_action agree_begin(struct agreement *a)
+{
+    assert(a->state == AGREE_IDLE && agree_is_possible(a));
+    a->margin = 1;
+    return propose(a);
+}
+
+/* The next action, if all have answered. */
+static enum agree_action conclude(struct agreement *a)
+{
+    bool refused = false;
+
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (!a->ranks[i].answered)
+            return AGREE_NOTHING;
+        refused |= a->ranks[i].refused;
+    }
+    if (refused) {
+        a->margin = min_u64(2 * a->margin, STOP_STEP_MAX);
+        return propose(a);
+    }
+    a->state = AGREE_DECIDED;
+    return AGREE_DECIDE;
+}
+
+enum agree_action agree_answer(struct agreement *a, uint32_t rank, uint64_t proposal, bool promised)
+{
+    assert(rank < a->count);
+    if (a->state != AGREE_PROPOSED || proposal != a->proposal || a->ranks[rank].answered)
+        return AGREE_NOTHING;
+    a->ranks[rank].answered = true;
+    a->ranks[rank].refused = !promised;
+    return conclude(a);
+}
+
+enum agree_action agree_finish(struct agreement *a, uint32_t rank, uint64_t asked)
+{
+    assert(rank < a->count);
+    a->ranks[rank].asked = asked;
+    a->ranks[rank].finished = true;
+    return agree_answer(a, rank, a->proposal, asked <= a->step);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* agree.h - how all instances of a job agree on the step at which they stop. Pure: no messages, no
+ * time.
+ *
+ * plenumrun proposes a step that no instance is known to have begun. The shim of each instance
+ * answers at once: either it promises that its program does not begin this step or a later one
+ * before there is a decision, or it refuses, because the program has begun such a step. When all
+ * have promised, the step is decided. If one has refused, a later step is proposed.
+ *
+ *   One step. A decision needs the promise of every instance, and a program stops only at a decided
+ *   step. Proposals are numbered, and an answer counts only for the proposal that it names.
+ *   No deadlock. A program waits only at the proposed step. All others can still reach it, because
+ *   the steps below need only programs that have not passed it. A refusal frees the waiting ones
+ *   with the next proposal.
+ *   It ends. The distance to the proposed step doubles with each refusal, so it soon exceeds what
+ *   programs do within a round trip. */
+#ifndef LAUNCHER_AGREE_H
+#define LAUNCHER_AGREE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum agree_state { AGREE_IDLE, AGREE_PROPOSED, AGREE_DECIDED };
+
+/** What to do after an event. */
+enum agree_action {
+    AGREE_NOTHING,
+    AGREE_PROPOSE, /* send `proposal` and `step` to all instances */
+    AGREE_DECIDE   /* send `step` to them as decided */
+};
+
+struct agree_rank {
+    uint64_t asked; /* 1 + the last step that it is known to have asked about; 0: none */
+    bool answered;  /* the current proposal */
+    bool refused;   /* its answer */
+    bool finished;  /* its program has ended, so it begins no more steps */
+};
+
+struct agreement {
+    enum agree_state state;
+    struct agree_rank *ranks; /* [count]; borrowed, zero-initialised */
+    uint32_t count;
+    uint64_t proposal; /* number of the current proposal, from 1 */
+    uint64_t step;     /* the first step that must not begin */
+    uint64_t margin;   /* distance to the latest step */
+};
+
+/** An instance is about to begin a step (`asked` is 1 + its number). */
+void agree_note_step(struct agreement *a, uint32_t rank, uint64_t asked);
+
+/** Has any instance asked about a step? Otherwise, there is nothing to agree on. */
+bool agree_is_possible(const struct agreement *a);
+
+/** Begin: make the first proposal. Only if idle, and possible. */
+enum agree_action agree_begin(struct agreement *a);
+
+/** An instance has promised to keep the proposal with this number, or has refused. */
+enum agree_action agree_answer(struct agreement *a, uint32_t rank, uint64_t proposal,
+                               bool promised);
+
+/** An instance's program has ended: it keeps every promise for steps that it has not begun. */
+enum agree_action agree_finish(struct agreement *a, uint32_t rank, uint64_t asked);
+
+#endif

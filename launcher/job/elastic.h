@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* elastic.h - chooses the hosts of each start of a job with --num-hosts or --min-hosts. */
+#ifndef LAUNCHER_ELASTIC_H
+#define LAUNCHER_ELASTIC_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "launcher/job/job_hosts.h"
+#include "launcher/plan/plan.h"
+#include "launcher/remote/ready.h"
+
+struct cmdline;
+
+/** Opaque. */
+struct elastic;
+
+/**
+ * Check the options against the hosts. Takes `hosts`, even if it fails; the options are borrowed.
+ *
+ * Errors: -EINVAL with a message; -ENOMEM.
+ */
+int elastic_create(const struct cmdline *options, struct job_hosts *hosts, struct elastic **ret,
+                   struct plenum_error *err);
+/** NULL is ignored. */
+void elastic_destroy(struct elastic *elastic);
+
+/** Plan the job as if all hosts were ready. */
+int elastic_plan(const struct elastic *elastic, struct plan *ret, struct plenum_error *err);
+
+/**
+ * Before a start: read the lists of hosts again (unless it is the first), check all hosts, wait
+ * until enough of them are ready, and replace the plan.
+ *
+ * @param end_ns  when the job must have ended (--timeout)
+ * @param ret_signal  a signal of the user has ended the wait, otherwise 0
+ *
+ * 0, or an exit status after an error message; with a signal, without one.
+ */
+int elastic_prepare(struct elastic *elastic, const struct ready_request *request, uint64_t end_ns,
+                    struct plan *plan, struct ready *ret, int *ret_signal);
+
+/** After a start: remember the hosts that have failed (struct plan_host). `why`: the reason. */
+void elastic_note_end(struct elastic *elastic, const struct plan *plan, const char *why);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* job_socket.c - answers plenumctl job, through the job's own socket (common/job/jobctl.h).
+ *
+ * The job never depends on it: without the socket it runs all the same. A client has a few seconds,
+ * there are only a few at a time, and none can make plenumrun wait. */
+#include "config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/job/jobctl.h"
+#include "common/util/log.h"
+#include "common/util/util.h"
+#include "launcher/control/dial.h"
+#include "launcher/job/supervise_priv.h"
+
+enum { CLIENT_MS = 5000 };
+
+void job_socket_open(struct supervisor *s)
+{
+    char text[JOBCTL_NAME_MAX], address[DIAL_TEXT_MAX];
+    struct plenum_error err;
+
+    (void)jobctl_address(s->job->id, text);
+    s->socket.listener =
+        dial_listen_here(text + sizeof("unix:@") - 1, address, sizeof(address), &err);
+    if (s->socket.listener < 0)
+        log_debug("plenumctl job cannot reach this job: %s", err.text);
+}
+
+static void drop(struct supervisor *s, size_t index)
+{
+    assert(index < s->socket.count);
+    frame_conn_fini(&s->socket.clients[index].conn);
+    s->socket.clients[index] = s->socket.clients[--s->socket.count];
+}
+
+void job_socket_close(struct supervisor *s)
+{
+    while (s->socket.count > 0)
+        drop(s, 0);
+    io_close(&s->socket.listener);
+}
+
+static const char *phase_of(const struct supervisor *s)
+{
+    static const char *const names[JOB_PHASES] = {[JOB_STARTING] = "starting",
+                                                  [JOB_RUNNING] = "running",
+                                                  [JOB_ENDING] = "ending",
+                                                  [JOB_CLOSING] = "closing"};
+
+    return s->phase == JOB_RUNNING && s->stop.noticed ? "stopping" : names[s->phase];
+}
+
+static int put_job(struct supervisor *s, struct frame_buffer *b)
+{
+    struct jobctl_job m = {.pid = (uint32_t)getpid(),
+                           .hosts = s->plan->num_hosts,
+                           .instances = s->plan->num_instances,
+                           .restarts = s->job->restart_count,
+                           .elapsed_ns = time_now_ns() - s->job->begun_ns,
+                           .halted = stop_get_step(s)};
+
+    (void)snprintf(m.id, sizeof(m.id), "%s", s->job->id);
+    (void)snprintf(m.program, sizeof(m.program), "%s", s->job->program[0]);
+    (void)snprintf(m.phase, sizeof(m.phase), "%s", phase_of(s));
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        m.asked = max_u64(m.asked, s->stop.agreement.ranks[i].asked);
+    return jobctl_put_job(b, &m);
+}
+
+static uint64_t ago(uint64_t now, uint64_t then)
+{
+    if (then == 0)
+        return UINT64_MAX;
+    return now > then ? now - then : 0;
+}
+
+static int put_instance(struct supervisor *s, uint32_t index, struct frame_buffer *b)
+{
+    const struct instance *inst = &s->instances[index];
+    uint64_t now = time_now_ns();
+    struct jobctl_instance m = {.index = index,
+                                .pid = inst->pid,
+                                .asked = s->stop.agreement.ranks[index].asked,
+                                .output_ns = ago(now, inst->output_ns),
+                                .heard_ns =
+                                    ago(now, inst->state == INSTANCE_DONE ? 0 : inst->heard_ns)};
+
+    (void)snprintf(m.host, sizeof(m.host), "%s", instance_host(s, inst)->name);
+    (void)snprintf(m.state, sizeof(m.state), "%s", result_state(inst));
+    return jobctl_put_instance(b, &m);
+}
+
+static int answer_status(struct supervisor *s, struct frame_buffer *b)
+{
+    int r = put_job(s, b);
+
+    for (uint32_t i = 0; r == 0 && i < s->plan->num_instances; i++)
+        r = put_instance(s, i, b);
+    return r;
+}
+
+static int answer_stop(struct supervisor *s, struct frame_buffer *b)
+{
+    enum jobctl_effect effect = JOBCTL_AGREES;
+
+    if (s->phase == JOB_STARTING) {
+        effect = JOBCTL_EARLY;
+    } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
+        effect = JOBCTL_ALREADY;
+    } else {
+        stop_request(s, "plenumctl job stop");
+        if (!s->stop.noticed)
+            effect = JOBCTL_SIGNALS;
+    }
+    return jobctl_put_stopped(b, effect);
+}
+
+/* Returns whether the client stays. */
+static bool serve(struct supervisor *s, struct job_client *client)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int64_t n;
+    int r;
+
+    if (!client->answered) {
+        n = frame_conn_fill(&client->conn);
+        if (n < 0)
+            return n == -EAGAIN;
+        r = frame_conn_next(&client->conn, &header, &payload);
+        if (r <= 0)
+            return r == 0;
+        client->answered = true;
+        r = header.type == JOBCTL_STATUS ? answer_status(s, &client->conn.tx)
+            : header.type == JOBCTL_STOP ? answer_stop(s, &client->conn.tx)
+                                         : -EPROTO;
+        if (r < 0)
+            return false;
+    }
+    return frame_conn_flush(&client->conn) == -EAGAIN;
+}
+
+static void accept_client(struct supervisor *s)
+{
+    struct job_client *client;
+    struct dial_peer from;
+    int fd = dial_accept(s->socket.listener, &from);
+
+    if (fd < 0)
+        return;
+    if (s->socket.count == JOB_CLIENTS_MAX) {
+        (void)close(fd);
+        return;
+    }
+    client = &s->socket.clients[s->socket.count++];
+    *client = (struct job_client){.until = time_now_ns() + CLIENT_MS * NS_PER_MS};
+    (void)frame_conn_init(&client->conn, fd, JOBCTL_MAX_PAYLOAD);
+}
+
+void job_socket_fill(const struct supervisor *s, struct pollfd *fds)
+{
+    fds[0] = (struct pollfd){.fd = s->socket.listener, .events = POLLIN};
+    for (size_t i = 0; i < JOB_CLIENTS_MAX; i++) {
+        const struct job_client *client = &s->socket.clients[i];
+        bool used = i < s->socket.count;
+
+        fds[1 + i] = (struct pollfd){.fd = used ? client->conn.fd : -1,
+                                     .events = used && client->answered ? POLLOUT : POLLIN};
+    }
+}
+
+void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds)
+{
+    uint64_t now = time_now_ns();
+
+    /* Backwards: the last client takes the place of one that leaves. */
+    for (size_t i = s->socket.count; i-- > 0;)
+        if ((fds[1 + i].revents && !serve(s, &s->socket.clients[i])) ||
+            now > s->socket.clients[i].until)
+            drop(s, i);
+    if (fds[0].revents)
+        accept_client(s);
+}

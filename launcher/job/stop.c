@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* stop.c - stops the job's programs at the same step, so that it can continue later: when
+ * plenumrun is sent SIGTERM or SIGUSR1, when the command of --stop-command says so, and when a
+ * shim or a program was sent SIGUSR1.
+ *
+ * Only programs that ask (plenum_job_should_stop()) can be stopped like this. The first question of
+ * any program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
+ * not exist. agree.h finds the step; here are its messages and its time limit. */
+#include "config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/log.h"
+#include "common/util/util.h"
+#include "launcher/job/supervise_priv.h"
+
+int stop_init(struct supervisor *s)
+{
+    const struct stop_settings *settings = s->job->stop;
+
+    s->stop = (struct stop){
+        .agreement = {.ranks = calloc(s->plan->num_instances, sizeof(struct agree_rank)),
+                      .count = s->plan->num_instances},
+        .by = SUPERVISE_NEVER,
+        .command = {.text = settings->command, .poll_ns = settings->poll_ns},
+    };
+    return s->stop.agreement.ranks ? 0 : -ENOMEM;
+}
+
+void stop_fini(struct supervisor *s)
+{
+    stop_command_end(&s->stop.command);
+    free(s->stop.agreement.ranks);
+}
+
+uint64_t stop_get_step(const struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->instances[i].halted)
+            return s->instances[i].halted;
+    return 0;
+}
+
+/* Has every program that is still running been told to stop? */
+static bool all_have_halted(const struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->instances[i].state < INSTANCE_EXITED && !s->instances[i].halted)
+            return false;
+    return true;
+}
+
+static void do_action(struct supervisor *s, enum agree_action action)
+{
+    const struct agreement *a = &s->stop.agreement;
+    const struct control_stop m = {.proposal = a->proposal, .step = a->step};
+
+    if (action == AGREE_NOTHING || s->phase != JOB_RUNNING)
+        return;
+    if (action == AGREE_DECIDE)
+        log_info("all instances stop before step %llu", (unsigned long long)a->step);
+    else
+        log_debug("proposal %llu: stop before step %llu", (unsigned long long)a->proposal,
+                  (unsigned long long)a->step);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->instances[i].peer)
+            (void)control_put_stop(&s->instances[i].peer->conn.tx,
+                                   action == AGREE_DECIDE ? CONTROL_DECIDE : CONTROL_PROPOSE, &m);
+}
+
+static bool begin(struct supervisor *s)
+{
+    if (s->phase != JOB_RUNNING || !agree_is_possible(&s->stop.agreement))
+        return false;
+    if (s->stop.noticed)
+        return true;
+    s->stop.noticed = true;
+    s->stop.by = time_now_ns() + s->job->stop->timeout_ns;
+    do_action(s, agree_begin(&s->stop.agreement));
+    return true;
+}
+
+bool stop_take_signal(struct supervisor *s, int signal)
+{
+    bool before = s->stop.noticed;
+
+    if ((signal != SIGTERM && signal != SIGUSR1) || (signal == SIGTERM && s->stop.terminated) ||
+        s->interrupts > 0 || !begin(s))
+        return false;
+    s->stop.terminated |= signal == SIGTERM;
+    if (before)
+        log_about(
+            LOG_LEVEL_NOTICE, NULL,
+            "SIG%s: the programs are stopping already; send SIGTERM again to end them at once",
+            sigabbrev_np(signal));
+    else
+        log_warn("SIG%s: stopping the programs at the same step%s", sigabbrev_np(signal),
+                 signal == SIGTERM ? "; send the signal again to end them at once" : "");
+    return true;
+}
+
+void stop_request(struct supervisor *s, const char *why)
+{
+    if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
+        return;
+    if (begin(s)) {
+        log_warn("%s: stopping the programs at the same step", why);
+        return;
+    }
+    log_warn("%s: sending the programs SIGTERM, because none has called plenum_job_should_stop()",
+             why);
+    supervise_interrupt(s, SIGTERM);
+}
+
+/* ---- messages from shims ---- */
+
+static void note_halt(struct supervisor *s, struct instance *inst, uint64_t halted)
+{
+    if (halted)
+        inst->halted = halted;
+    if (s->stop.noticed && all_have_halted(s))
+        s->stop.by = SUPERVISE_NEVER;
+}
+
+int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
+                struct frame_reader *payload)
+{
+    uint32_t index = instance_index(s, inst);
+    struct control_stop m;
+    uint64_t number;
+
+    switch (type) {
+    case CONTROL_NOTICE:
+        stop_request(s, "a program was sent SIGUSR1");
+        return 0;
+    case CONTROL_ANSWER:
+        if (control_get_stop(payload, &m) < 0)
+            return -EPROTO;
+        agree_note_step(&s->stop.agreement, index, m.step);
+        do_action(s, agree_answer(&s->stop.agreement, index, m.proposal, m.promised));
+        return 0;
+    default: /* STEP, HALTED */
+        if (control_get_number(payload, &number) < 0 || number > STOP_STEP_MAX + 1)
+            return -EPROTO;
+        if (type == CONTROL_STEP)
+            agree_note_step(&s->stop.agreement, index, number);
+        else
+            note_halt(s, inst, number);
+        return 0;
+    }
+}
+
+void stop_note_exit(struct supervisor *s, struct instance *inst)
+{
+    uint64_t asked = min_u64(inst->exited.asked, STOP_STEP_MAX + 1);
+
+    assert(inst->has_exited);
+    do_action(s, agree_finish(&s->stop.agreement, instance_index(s, inst), asked));
+    note_halt(s, inst, inst->exited.halted);
+}
+
+/* ---- time ---- */
+
+/* Describe the first instances that have not stopped. */
+static void describe_late(const struct supervisor *s, char *ret, size_t size)
+{
+    const struct agreement *a = &s->stop.agreement;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < s->plan->num_instances && len + 160 < size; i++) {
+        const struct instance *inst = &s->instances[i];
+        const char *host = instance_host(s, inst)->name;
+
+        if (inst->state >= INSTANCE_EXITED || inst->halted)
+            continue;
+        if (a->state == AGREE_PROPOSED && !a->ranks[i].answered)
+            len += (size_t)snprintf(ret + len, size - len,
+                                    "%sinstance %u on host %.64s does not "
+                                    "respond",
+                                    len ? ", " : "", i, host);
+        else if (a->ranks[i].asked == 0)
+            len += (size_t)snprintf(ret + len, size - len,
+                                    "%sinstance %u on host %.64s has not "
+                                    "called plenum_job_should_stop()",
+                                    len ? ", " : "", i, host);
+        else
+            len += (size_t)snprintf(ret + len, size - len,
+                                    "%sinstance %u on host %.64s is at step "
+                                    "%llu of %llu",
+                                    len ? ", " : "", i, host,
+                                    (unsigned long long)a->ranks[i].asked - 1,
+                                    (unsigned long long)a->step);
+    }
+}
+
+void stop_do_what_is_due(struct supervisor *s, uint64_t now)
+{
+    struct report report = {
+        .kind = REPORT_UNSTOPPED, .instance = UINT32_MAX, .limit_ns = s->job->stop->timeout_ns};
+
+    if (s->phase == JOB_RUNNING && !s->stop.noticed && stop_command_poll(&s->stop.command, now))
+        stop_request(s, "--stop-command has ended with status 0");
+    if (now < s->stop.by)
+        return;
+    s->stop.by = SUPERVISE_NEVER;
+    describe_late(s, report.text, sizeof(report.text));
+    supervise_fail(s, &report);
+}
+
+uint64_t stop_next_due(const struct supervisor *s)
+{
+    return s->phase == JOB_RUNNING && !s->stop.noticed
+               ? min_u64(s->stop.by, stop_command_due(&s->stop.command))
+               : s->stop.by;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* roster.h - the hosts that a job may use, and which of them its next start takes. */
+#ifndef LAUNCHER_ROSTER_H
+#define LAUNCHER_ROSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "common/net/hostlist.h"
+#include "common/util/message.h"
+#include "launcher/plan/plan.h"
+
+enum { ROSTER_WHY_MAX = 400 };
+
+struct roster_host {
+    struct plan_host at;      /* name, user, port and whether it is this machine; owned */
+    uint32_t slots;           /* instances that may run there; 0: not specified */
+    uint32_t failures;        /* how often it went from working to failed */
+    bool listed;              /* the user's list of hosts has it at the moment */
+    bool used;                /* the last start has instances there */
+    bool blamed;              /* it failed during the last start */
+    bool failed;              /* it has failed, and has not passed a check since */
+    bool ready;               /* it has passed the check before the next start */
+    uint64_t dead_ns;         /* when programs of a start there have ended, even if it is cut off */
+    char why[ROSTER_WHY_MAX]; /* its last failure; "": none */
+};
+
+struct roster_limits {
+    uint32_t num_hosts;    /* hosts that a start takes at most; 0: all */
+    uint32_t min_hosts;    /* hosts that it needs; at least 1 */
+    uint32_t max_failures; /* a host with this many is left out; at least 1 */
+};
+
+/** Zero-initialised, except for the limits: empty. */
+struct roster {
+    struct roster_host *hosts; /* in the order of their first mention */
+    size_t count, cap;
+    struct roster_limits limits;
+};
+
+void roster_fini(struct roster *roster);
+
+/**
+ * Take over the user's list of hosts. Hosts that were known before keep their history, even if they
+ * had left the list in between. `local` as in struct plan_request.
+ *
+ * Errors: -ENOMEM.
+ */
+int roster_set(struct roster *roster, const struct hostlist *list, const bool *local);
+
+/** May the job use this host: is it listed, and has it not failed too often? */
+bool roster_allows(const struct roster *roster, const struct roster_host *host);
+
+/** Begin a check, whose results are `ready` of each host, and roster_fail(): no host is ready. */
+void roster_begin_check(struct roster *roster);
+/** All parts of the check have been made: hosts that are ready have recovered. */
+void roster_end_check(struct roster *roster);
+/**
+ * The host has failed a check, or during a start. A host that has already failed and has not passed
+ * a check since does not fail a second time, so one that stays away for long is not left out.
+ *
+ * Returns whether it is left out from now on.
+ */
+MESSAGE_FORMAT(3, 4)
+bool roster_fail(const struct roster *roster, struct roster_host *host, const char *format, ...);
+
+/**
+ * Record the hosts that were lost during a start (`lost`, one per host of the roster). If these are
+ * several and more than half of those in use, the network or something else that they share is at
+ * fault: they are checked, but no failure is counted.
+ *
+ * Returns whether failures were counted.
+ */
+bool roster_lose(struct roster *roster, const bool *lost, const char *why);
+
+/**
+ * Choose hosts for the next start among those that are ready:
+ *
+ *     1. those of the last start that have not failed, so that as little as possible changes;
+ *     2. spares and hosts that have returned, those with the fewest failures first;
+ *     3. those that failed during the last start, even if they have passed the check since.
+ *
+ * Hosts of equal rank are taken in the order of the list. Writes their indices to `ret`, which has
+ * room for all hosts, in the order of the list. Returns their number, or 0 if they are too few.
+ */
+size_t roster_choose(const struct roster *roster, uint32_t *ret);
+/** A start begins on the hosts that were chosen. */
+void roster_start(struct roster *roster, const uint32_t *chosen, size_t count);
+
+/** Get the plan request's list of the hosts chosen. Names are borrowed: free only `hosts`. */
+int roster_list(const struct roster *roster, const uint32_t *chosen, size_t count,
+                struct hostlist *ret, bool *ret_local);
+
+/** Number of hosts that are ready. */
+size_t roster_count_ready(const struct roster *roster);
+/** Describe the hosts that are not ready, each with its reason: "a: Connection refused; b: ...". */
+void roster_describe_lack(const struct roster *roster, char *ret, size_t size);
+
+#endif

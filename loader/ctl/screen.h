@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* screen.h - a table on the terminal that is refreshed until q is pressed. */
+#ifndef LOADER_CTL_SCREEN_H
+#define LOADER_CTL_SCREEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <plenum/error.h>
+
+/** Write one frame of at most `rows` lines, each with "\033[K" before its newline: 0, or -errno
+ * with a message, which ends the display. */
+typedef int screen_draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err);
+
+/** Run until q, control-C, the end of the terminal, or an error of `draw`: 0 or its error. */
+int screen_run(screen_draw *draw, void *arg, uint64_t interval_ns, struct plenum_error *err);
+
+/** Was it interrupted by a signal? Then `draw` must return. */
+bool screen_is_interrupted(void);
+
+#endif

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Names of checkpoint files that a process of an earlier start cannot replace.
+
+Each start of a run writes to a file of its own: FILE.1, FILE.2 and so on. It takes the next number by creating
+FILE.N.claim, which fails if another process has it already, and resumes from the file with the highest number. So a
+process that was frozen or cut off, and that continues long after the job has started again, can only write to a file
+that no start reads any more. To compare times or numbers before a rename would not do, because time passes between
+the two.
+"""
+
+import contextlib
+import errno
+import os
+import re
+from typing import Dict, Iterator, Optional, Union
+
+from ._lib import PlenumError
+
+
+class Checkpoint:
+    """The checkpoint files of a run, for the one process that writes them.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> checkpoint = Checkpoint(os.path.join(folder.name, "run.pt"))
+    >>> checkpoint.newest is None
+    True
+    >>> with checkpoint.replace() as path, open(path, "w") as file:
+    ...     _ = file.write("weights and cursor")
+    >>> os.path.basename(checkpoint.newest)
+    'run.pt.1'
+
+    Create one in a single process (instance 0) at each start of the program, before it reads a checkpoint.
+    ``newest`` is the complete checkpoint to resume from, or None. If all instances write parts of a checkpoint,
+    broadcast ``number`` and put it into their names.
+
+    plenumrun's variables ``PLENUM_JOB_ID`` and ``PLENUM_GENERATION`` also show whether a later start of the same job
+    has begun: then the constructor and ``replace()`` raise `PlenumError` (``ESTALE``). Other launchers need no
+    variables: the order of the numbers is that in which processes were started.
+
+    All starts must see the same folder. Files of earlier starts are removed once this one has written its first.
+    """
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"]):
+        self.path = os.path.abspath(os.fspath(path))
+        self._job = os.environ.get("PLENUM_JOB_ID", "")
+        self._generation = int(os.environ.get("PLENUM_GENERATION") or 0)
+        self.number = self._claim()
+        self.newest = self._find_newest()
+
+    def _files(self, suffix: str) -> Dict[int, str]:
+        """Return the numbers and paths of files FILE.N + suffix."""
+        folder, name = os.path.split(self.path)
+        form = re.compile(re.escape(name) + r"\.([1-9][0-9]*)" + re.escape(suffix))
+        found = ((form.fullmatch(entry), entry) for entry in os.listdir(folder))
+        return {int(match.group(1)): os.path.join(folder, entry) for match, entry in found if match}
+
+    def _find_newest(self) -> Optional[str]:
+        files = self._files("")
+        if files:
+            return files[max(files)]
+        return self.path if os.path.exists(self.path) else None
+
+    def _check(self) -> None:
+        """Raise an error if a later start of this job has begun."""
+        for path in self._files(".claim").values():
+            text = ""
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+                text = file.read()
+            job, _, generation = text.partition(" ")
+            if self._job and job == self._job and int(generation) > self._generation:
+                raise PlenumError(errno.ESTALE, f"{self.path}: start {generation} of this job has begun, and this "
+                                                f"process belongs to start {self._generation}: end it")
+
+    def _claim(self) -> int:
+        """Take the next number, and record whose it is."""
+        new = f"{self.path}.claim-{os.getpid()}-{os.urandom(4).hex()}"
+        with open(new, "x", encoding="utf-8") as file:
+            file.write(f"{self._job} {self._generation}")
+        try:
+            while True:
+                self._check()
+                number = 1 + max([0, *self._files(".claim"), *self._files("")])
+                with contextlib.suppress(FileExistsError):
+                    os.link(new, f"{self.path}.{number}.claim")  # all of it, or not at all; also over NFS
+                    return number
+        finally:
+            os.unlink(new)
+
+    @contextlib.contextmanager
+    def replace(self) -> Iterator[str]:
+        """Yield the name of a file to write; when the block ends, it is the newest checkpoint, and on the disk."""
+        new, path = f"{self.path}.{self.number}.new", f"{self.path}.{self.number}"
+        try:
+            yield new
+            with open(new, "rb") as file:
+                os.fsync(file.fileno())
+            self._check()
+            os.replace(new, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self.newest = path
+        for suffix in "", ".new", ".claim":
+            for number, earlier in self._files(suffix).items():
+                if number < self.number:
+                    with contextlib.suppress(OSError):
+                        os.unlink(earlier)

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/util/util.h"
+#include "launcher/job/advance.h"
+
+static char folder[64];
+
+static void enter(void)
+{
+    strcpy(folder, "/tmp/plenum-advance-XXXXXX");
+    cr_assert(ne(ptr, mkdtemp(folder), NULL));
+    cr_assert(eq(int, chdir(folder), 0));
+}
+
+static void leave(void)
+{
+    cr_assert(eq(int, chdir("/"), 0));
+    cr_assert(eq(int, rmdir(folder), 0), "a test has left files behind");
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen("new", "w");
+
+    cr_assert(ne(ptr, f, NULL));
+    fputs(text, f);
+    fclose(f);
+    cr_assert(eq(int, rename("new", path), 0));
+}
+
+TestSuite(advance, .init = enter, .fini = leave);
+
+Test(advance, is_unknown_without_a_file_and_steps)
+{
+    struct advance a;
+
+    advance_begin(&a, NULL);
+    for (int i = 0; i < 3; i++)
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_UNKNOWN));
+    cr_expect(eq(u32, a.idle, 0), "unknown is not zero");
+    cr_expect(eq(int, advance_note(&a, 1), ADVANCE_MADE), "step 0");
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "now it is known that it reports steps");
+}
+
+Test(advance, counts_only_steps_beyond_earlier_ones)
+{
+    struct advance a;
+
+    advance_begin(&a, NULL);
+    cr_expect(eq(int, advance_note(&a, 10), ADVANCE_MADE));
+    cr_expect(eq(int, advance_note(&a, 10), ADVANCE_NONE));
+    cr_expect(eq(int, advance_note(&a, 9), ADVANCE_NONE));
+    cr_expect(eq(u32, a.idle, 2));
+    cr_expect(eq(int, advance_note(&a, 11), ADVANCE_MADE));
+    cr_expect(eq(u32, a.idle, 0));
+}
+
+Test(advance, notices_changes_of_the_checkpoint)
+{
+    static const char *const paths[] = {"run.pt", "./run.pt", NULL};
+    char absolute[100];
+
+    snprintf(absolute, sizeof(absolute), "%s/run.pt", folder);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        struct advance a;
+
+        write_file("run.pt.1", "from an earlier job");
+        advance_begin(&a, paths[i] ? paths[i] : absolute);
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "it was there before");
+        write_file("run.pt.1", "from an earlier job");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "replaced by the same bytes");
+        write_file("run.pt.2", "x");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "another number");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
+        write_file("run.pt", "x");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "without a number");
+        write_file("run.pt.3.claim", "x");
+        write_file("run.pt.3.new", "x");
+        write_file("run.pt.", "x");
+        write_file("arun.pt", "x");
+        write_file("run.pty", "x");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "none of these is a checkpoint");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
+        cr_expect(eq(u32, a.idle, 2));
+        cr_assert(eq(int, system("rm -f -- *"), 0));
+    }
+}
+
+Test(advance, no_checkpoint_is_no_progress)
+{
+    struct advance a;
+
+    advance_begin(&a, "nothing/there");
+    for (uint32_t i = 1; i <= 3; i++) {
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
+        cr_expect(eq(u32, a.idle, i));
+    }
+}
+
+Test(advance, pauses_grow_and_vary)
+{
+    static const uint64_t want[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
+
+    for (uint32_t i = 0; i < ARRAY_LEN(want); i++) {
+        uint64_t least = UINT64_MAX, most = 0;
+
+        for (uint64_t draw = 0; draw < 1000; draw++) {
+            least = min_u64(least, advance_pause_ms(i + 1, draw));
+            most = max_u64(most, advance_pause_ms(i + 1, draw));
+        }
+        cr_expect(eq(u64, least, want[i] * 3 / 4));
+        cr_expect(eq(u64, most, want[i] * 5 / 4));
+    }
+    cr_expect(eq(u64, advance_pause_ms(UINT32_MAX, 25), 60000));
+}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""plenumctl job: shows and stops the user's running jobs."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+import tap  # noqa: E402
+
+PLENUMRUN, PLENUMCTL = os.path.join(BUILD, "plenumrun"), os.path.join(BUILD, "plenumctl")
+STOPPER = os.path.join(BUILD, "tests", "launcher", "stopper")
+FOREVER = "1000000000"
+LIMIT_S = 300  # when something hangs
+
+
+def ctl(*words, **options):
+    run = subprocess.run([PLENUMCTL, "job", *words], capture_output=True, text=True, timeout=LIMIT_S, **options)
+    return run.returncode, run.stdout, run.stderr
+
+
+class Running:
+    """A job that has begun its steps."""
+
+    def __init__(self, *words, instances=2):
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", str(instances), "--loader", "none", STOPPER,
+             FOREVER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        begun = set()
+        while len(begun) < instances:
+            match = re.match(r"instance (\d+) is in step 0", self.process.stdout.readline())
+            if match:
+                begun.add(match[1])
+        self.job = next(job for job in json.loads(ctl("list", "--json")[1]) if job["pid"] == self.process.pid)
+        self.id = self.job["id"]
+
+    def end(self):
+        self.process.stdin.close()
+        for _ in self.process.stdout:
+            pass
+        status = self.process.wait(LIMIT_S)
+        self.process.stdout.close()
+        return status
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.errors.close()
+
+
+class Jobs(unittest.TestCase):
+    def start(self, *words, **options):
+        job = Running(*words, **options)
+        self.addCleanup(job.close)
+        return job
+
+    def test_list(self):
+        """list shows every running job, and none that has ended"""
+        one, two = self.start(), self.start(instances=1)
+        status, text, _ = ctl("list")
+        self.assertEqual(status, 0)
+        for job, instances in ((one, 2), (two, 1)):
+            self.assertEqual((job.job["num_instances"], job.job["state"], job.job["program"]),
+                             (instances, "running", STOPPER))
+            self.assertRegex(text, rf"(?m)^{job.id} +running +{instances} ")
+        self.assertNotEqual(one.id, two.id)
+        for job in (one, two):
+            self.assertEqual(ctl("stop", job.id)[0], 0)
+            self.assertEqual(job.end(), 75)
+        left = [job["id"] for job in json.loads(ctl("list", "--json")[1])]
+        self.assertNotIn(one.id, left)
+        self.assertNotIn(two.id, left)
+
+    def test_status(self):
+        """status shows each instance, with its step"""
+        job = self.start("wait=0:2", "hang=1:3")
+        while True:
+            status, text, _ = ctl("status", job.id, "--json")
+            shown = json.loads(text)
+            if [instance["step"] for instance in shown["instances"]] == [2, 3]:
+                break
+        self.assertEqual(status, 0)
+        self.assertEqual((shown["id"], shown["state"], shown["step"], shown["stopped_at_step"]),
+                         (job.id, "running", 3, None))
+        for index, instance in enumerate(shown["instances"]):
+            self.assertEqual((instance["index"], instance["state"]), (index, "running"))
+            with open(f"/proc/{instance['pid']}/comm", encoding="ascii") as file:
+                self.assertEqual(file.read().strip(), "stopper")
+        text = ctl("status", job.id[:12])[1]  # the beginning of an id is enough
+        self.assertRegex(text, rf"(?m)^ +1  \S+ +{shown['instances'][1]['pid']}  running +3 ")
+
+    def test_stop(self):
+        """stop makes the programs stop at the same step, once"""
+        job = self.start("linger")
+        status, text, _ = ctl("stop", job.id)
+        self.assertEqual((status, text), (0, "the programs stop at the same step\n"))
+        self.assertIn("plenumctl job stop: stopping the programs", job.said())
+        self.assertEqual(ctl("stop", job.id)[1], "the job is stopping already\n")
+        while json.loads(ctl("status", job.id, "--json")[1])["stopped_at_step"] is None:
+            pass
+        self.assertEqual(json.loads(ctl("status", job.id, "--json")[1])["state"], "stopping")
+        for _ in range(2):  # the first is the same request
+            job.process.send_signal(signal.SIGTERM)
+            while "SIGTERM" not in job.said():
+                pass
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+
+    def test_stop_without_questions(self):
+        """stop sends programs that never ask SIGTERM"""
+        job = self.start("never", "hang=0:1", "hang=1:1")
+        self.assertEqual(ctl("stop", job.id)[:2], (0, "the programs were sent SIGTERM\n"))
+        self.assertEqual(job.end(), 128 + signal.SIGTERM)
+
+    def test_top(self):
+        """top refreshes a table until q is pressed"""
+        job = self.start()
+        parent, child = pty.openpty()
+        top = subprocess.Popen([PLENUMCTL, "job", "top", job.id, "--interval", "100ms"], stdin=child, stdout=child)
+        os.close(child)
+        seen = b""
+        while len(re.findall(rb"\x1b\[H", seen)) < 3:
+            self.assertTrue(select.select([parent], [], [], LIMIT_S)[0])
+            seen += os.read(parent, 65536)
+        os.write(parent, b"q")
+        self.assertEqual(top.wait(LIMIT_S), 0)
+        os.close(parent)
+        self.assertIn(job.id.encode(), seen)
+        self.assertRegex(seen, rb"Instance +Host +Process")
+
+    def test_wrong(self):
+        """wrong commands have status 2, and jobs that do not run 1"""
+        for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop or top"),
+                                   (("halt",), 2, "list, status, stop or top"), (("stop", "-j"), 2, "--json is for"),
+                                   (("status", "nothing"), 1, "no running job 'nothing'"),
+                                   (("stop", "nothing"), 1, "no running job 'nothing'"), (("top",), 1, "")):
+            with self.subTest(words=words):
+                got, _, said = ctl(*words)
+                self.assertEqual(got, status)
+                self.assertIn(why, said)
+        job = self.start()
+        self.assertIn("top needs a terminal", ctl("top", job.id)[2])
+
+    def test_strangers(self):
+        """clients that send nonsense, nothing or too much do not disturb the job"""
+        job = self.start()
+        address = f"\0plenumrun-job-{os.geteuid()}-{job.id}"
+        silent = []
+        for data in [b"", b"\xff" * 64, b"\0" * 7, b"\0" * 16] + [b""] * 12:
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(address)
+            client.sendall(data)
+            silent.append(client)
+        job.process.send_signal(signal.SIGUSR1)  # the job does not wait for them
+        self.assertEqual(job.end(), 75)
+        for client in silent:
+            client.close()
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_other_users(self):
+        """other users neither see nor stop a job"""
+        job = self.start()
+        self.assertEqual(ctl("status", job.id, user=65534)[0], 1)
+        self.assertEqual(json.loads(ctl("list", "--json", user=65534)[1]), [])
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(f"\0plenumrun-job-0-{job.id}")
+            try:
+                client.sendall(b"\0\0\0\0\2\0\0\0" + b"\0" * 8)  # STOP
+                answer = client.recv(100)
+            except OSError:
+                answer = b""
+            os.write(write, b"%d" % len(answer))
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(os.read(read, 10), b"0")
+        os.close(read)
+        os.close(write)
+        self.assertEqual(json.loads(ctl("status", job.id, "--json")[1])["state"], "running")
+        self.assertNotIn("stopping", job.said())
+
+
+if __name__ == "__main__":
+    tap.main()

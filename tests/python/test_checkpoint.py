@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""pyplenum.Checkpoint: names of checkpoints that a process of an earlier start cannot replace."""
+
+import doctest
+import errno
+import os
+import random
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import tap
+
+tap.require("numpy")
+sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "python"))
+import pyplenum  # noqa: E402
+import pyplenum.checkpoint  # noqa: E402
+
+
+def start(path, job="", generation=""):
+    """A process of this start of a job creates its Checkpoint."""
+    with mock.patch.dict(os.environ, {"PLENUM_JOB_ID": job, "PLENUM_GENERATION": str(generation)}):
+        return pyplenum.Checkpoint(path)
+
+
+def save(checkpoint, text):
+    with checkpoint.replace() as path, open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(checkpoint):
+    if checkpoint.newest is None:
+        return None
+    with open(checkpoint.newest, encoding="utf-8") as file:
+        return file.read()
+
+
+class CheckpointTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder, self.path = folder.name, os.path.join(folder.name, "run.pt")
+
+    def names(self):
+        return sorted(os.listdir(self.folder))
+
+    def test_resume(self):
+        """each start resumes from the last checkpoint, and removes it after its own first one"""
+        first = start(self.path)
+        self.assertIsNone(first.newest)
+        save(first, "a")
+        save(first, "b")
+        second = start(self.path)
+        self.assertEqual(read(second), "b")
+        third = start(self.path)
+        self.assertEqual(read(third), "b", "the second start has written nothing")
+        save(third, "c")
+        self.assertEqual(self.names(), ["run.pt.3", "run.pt.3.claim"])
+        self.assertEqual(read(third), "c")
+
+    def test_plain_file(self):
+        """a file without a number, written by other means, is the oldest checkpoint"""
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("plain")
+        self.assertEqual(read(start(self.path)), "plain")
+        save(start(self.path), "x")
+        self.assertEqual(read(start(self.path)), "x")
+        with open(self.path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "plain", "it is not ours to remove")
+
+    def test_other_names(self):
+        """files with similar names are neither read nor removed"""
+        others = ["run.pt.01", "run.pt.7.bak", "run.pt.x", "arun.pt.9", "run_pt.9", "run.pt.9.claimed"]
+        for name in others:
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8"):
+                pass
+        checkpoint = start(self.path)
+        self.assertIsNone(checkpoint.newest)
+        save(start(self.path), "x")
+        self.assertEqual(set(others) - set(self.names()), set())
+
+    def test_failed_write(self):
+        """a checkpoint that was not written completely leaves the last one, and no file"""
+        checkpoint = start(self.path)
+        save(checkpoint, "a")
+        with self.assertRaisesRegex(ValueError, "no space"), checkpoint.replace() as path:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("half")
+            raise ValueError("no space")
+        self.assertEqual(self.names(), ["run.pt.1", "run.pt.1.claim"])
+        with self.assertRaises(FileNotFoundError), checkpoint.replace():
+            pass  # writes nothing
+        self.assertEqual(read(start(self.path)), "a")
+
+    def test_late(self):
+        """a process of an earlier start cannot replace a newer checkpoint, wherever it was stopped"""
+        old = start(self.path, "job", 1)
+        save(old, "old")
+        new = start(self.path, "job", 2)
+        self.assertEqual(read(new), "old")
+        with self.assertRaises(pyplenum.PlenumError) as caught:
+            save(old, "late")
+        self.assertEqual(caught.exception.errno, errno.ESTALE)
+        self.assertIn("start 2 of this job has begun, and this process belongs to start 1", str(caught.exception))
+        with mock.patch.object(old, "_check"):  # it was stopped between its check and its rename
+            save(old, "later")
+            save(new, "new")
+            self.assertEqual(read(start(self.path, "job", 3)), "new")
+            save(old, "latest")
+        self.assertEqual(read(start(self.path, "job", 4)), "new")
+        with self.assertRaises(pyplenum.PlenumError):  # it was stopped before it took a number
+            start(self.path, "job", 3)
+        self.assertEqual(read(start(self.path, "requeued", 1)), "new", "another job comes after all of them")
+
+    def test_same_number(self):
+        """processes that take a number at the same time get different ones"""
+        real, taken = os.link, []
+
+        def link(source, target):
+            if not taken:
+                taken.append(True)
+                taken.append(start(self.path).number)
+            return real(source, target)
+
+        with mock.patch("os.link", link):
+            number = start(self.path).number
+        self.assertEqual((taken[1], number), (1, 2))
+
+    def test_any_order(self):
+        """in any order of starts and writes of live, late and requeued processes, the last start that wrote counts"""
+        rng = random.Random(7)
+        for case in range(300):
+            path, starts, generation, job = f"{self.path}-{case}", [], 0, "a"
+            last, want = -1, None  # the last start that wrote, and what it wrote last
+            for step in range(rng.randrange(2, 25)):
+                if not starts or rng.random() < 0.3:
+                    if rng.random() < 0.2:
+                        job, generation = job + "a", 0
+                    generation += 1
+                    starts.append(start(path, job, generation))
+                    self.assertEqual(read(starts[-1]), want)
+                else:
+                    writer = rng.randrange(len(starts)) if rng.random() < 0.4 else len(starts) - 1
+                    with mock.patch.object(starts[writer], "_check"):  # it was stopped after its check
+                        save(starts[writer], f"{writer}: {step}")
+                    if writer >= last:
+                        last, want = writer, f"{writer}: {step}"
+            self.assertEqual(read(start(path, job + "a", 1)), want)
+
+    def test_docstring(self):
+        """the example of the docstring is correct"""
+        self.assertEqual(doctest.testmod(pyplenum.checkpoint).failed, 0)
+
+
+if __name__ == "__main__":
+    tap.main()
