@@ -61,7 +61,7 @@ static const char *master_address(const struct supervisor *s, char *text, size_t
     return text;
 }
 
-/* Copies the name at the start of a text such as "eth0 10.1.2.3". */
+/* Returns the interface's name, the first word of a string such as "eth0 10.1.2.3". */
 static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
                                 char ret[NETWORK_INTERFACE_MAX])
 {

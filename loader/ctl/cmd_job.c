@@ -14,6 +14,7 @@
 #include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/json.h"
+#include "common/util/message.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"

@@ -326,7 +326,7 @@ static void explore(const struct world *w, uint32_t depth)
         wrong = find_wrong_end(w);
 }
 
-/* Explore all orders; `wrong` is what was found. */
+/* Explore all orders, and set `wrong`. */
 static void run(void)
 {
     static struct world w;

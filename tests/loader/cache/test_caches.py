@@ -82,8 +82,8 @@ class Caches(test_stores.Stores):
         return json.loads(got.stdout)["cache"]
 
     def wait_written(self, count=None):
-        """The cache writes after the stream has its samples: wait for this number of writes, or, if the cache was empty
-        at first, until all of its samples are written."""
+        """The cache writes samples after the stream has got them. Wait for this number of writes, or, if the cache was
+        empty at first, until all of its samples are written."""
         while True:
             c = self.counts()
             if c["writes"] >= (count if count is not None else c["samples"] + c["evicted"] + c["damaged"]):
@@ -91,7 +91,7 @@ class Caches(test_stores.Stores):
             test_stores.select.select([], [], [], 0.05)
 
     def fetched(self):
-        """The number of ranges of archives that were requested so far."""
+        """Return the number of ranges of archives that were requested so far."""
         with self.store.lock:
             return sum(1 for _, path, where in self.store.log if path.endswith(".tar") and where != "bytes=0-0")
 
@@ -118,7 +118,7 @@ class Caches(test_stores.Stores):
         self.assertIn("samples are not cached: a cache of 200 bytes is too small for one", self.read_log())
 
     def test_hits(self):
-        """what was read once is not fetched again, not even after the loader was killed"""
+        """bytes that were read once are not fetched again, even after the loader was killed"""
         self.start("1G")
         self.assertIn(self.local, self.feed())
         self.wait_written()
@@ -185,7 +185,7 @@ class Caches(test_stores.Stores):
                      "tfrecord:archives/good.tfrecord", "tar:archives/good.tar"):
             form, where = name.split(":")
             local = self.ctl_hash(f"{form}:{made}/{where}", os.environ, "--epochs", "2")
-            for _ in range(2):  # in the first one, the loader may still have pages that the index was made of
+            for _ in range(2):  # in the first run, the loader may still have pages from which the index was made
                 self.assertIn(local, self.feed("--epochs", "2", name=f"{form}:s3://data/sets/{where}"), name)
                 self.wait_written()
             misses = self.counts()["misses"]
@@ -193,7 +193,8 @@ class Caches(test_stores.Stores):
             self.assertEqual(self.counts()["misses"], misses, name)
 
     def put_list(self):
-        """Put a list of images with another file per image into the store: returns the hash of the same on the disk."""
+        """Put a list of images, with a second file per image, into the store. Return the hash of the same list on the
+        disk."""
         made = os.path.join(self.cache, "made")
         shutil.copytree(self.images, made)
         folders = sorted(c for c in os.listdir(made) if os.path.isdir(os.path.join(made, c)))
@@ -246,7 +247,7 @@ class Caches(test_stores.Stores):
         self.assertEqual(fetched[0], fetched[1])
 
     def test_list_versions(self):
-        """another list with another version of an image does not get the old one from the cache"""
+        """a second list, with a newer version of an image, does not get the old version from the cache"""
         self.put_list()
         self.start("1G")
         self.assertRegex(self.feed_list(), "[0-9a-f]{16}")
@@ -282,7 +283,7 @@ class Caches(test_stores.Stores):
         self.start("1G")
         self.assertIn(local, self.feed_list())
         self.assertIn(self.local, self.feed())
-        self.assertEqual(self.counts()["misses"], 0)  # of the cache, which was not asked
+        self.assertEqual(self.counts()["misses"], 0)  # the cache was not used
         when = email.utils.formatdate(time.time() - 100, usegmt=True)
         self.assertIn(local, self.feed_list())
         self.assertIn(self.local, self.feed())
@@ -323,7 +324,7 @@ class Caches(test_stores.Stores):
             self.stop()
 
     def test_full(self):
-        """a full disk ends nothing: there is one warning, and samples are fetched"""
+        """with a full disk, the stream continues: there is one warning, and samples are fetched"""
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (40 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
@@ -378,7 +379,7 @@ class Caches(test_stores.Stores):
         self.assertEqual(self.counts()["hits"], 0)
 
     def test_changed(self):
-        """another version of an object is another object"""
+        """a new version of an object does not get the old version's bytes"""
         self.start("1G")
         self.assertIn(self.local, self.feed())
         self.wait_written()
@@ -390,7 +391,7 @@ class Caches(test_stores.Stores):
         self.assertEqual(counts["hits"], SAMPLES - SAMPLES // 3)
 
     def test_faults(self):
-        """faults of the store reach neither the cache nor the stream, while the cache is too small"""
+        """with a cache that is too small, faults of the store affect neither the cache nor the stream"""
         self.store.fault = store_server.Faults(self.store, SEED, 0.2,
                                                [k for k in store_server.Faults.KINDS if k != "stall"])
         self.env["PLENUM_STORE_RETRY"] = "20s"
@@ -426,7 +427,7 @@ class Caches(test_stores.Stores):
 
 for name in dir(test_stores.Stores):
     if name.startswith("test_") and name not in Caches.__dict__:
-        setattr(Caches, name, None)  # they have run already
+        setattr(Caches, name, None)  # test_stores.py has already run them
 del name
 
 if __name__ == "__main__":

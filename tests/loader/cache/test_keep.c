@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Uses and victims against slow versions that go through all positions and all samples. */
+/* Compare uses and victims with slow versions that go through all positions and all samples. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void note_evicted(void *arg, uint32_t entry)
 
 /* ---- when a sample is used next ---- */
 
-/* Go through all positions of some epochs that the streams have not requested. */
+/* Returns the next use, by going through all positions of some epochs that the streams have not
+ * requested. */
 static uint64_t slow_next(const struct course *c, uint32_t sample)
 {
     const struct course_order *o = &c->order;
@@ -60,7 +61,7 @@ static uint64_t slow_next(const struct course *c, uint32_t sample)
     return COURSE_NEVER;
 }
 
-/* Some order with one or two streams, which have requested some batches. */
+/* Make a course with a random order and one or two streams, which have requested some batches. */
 static void make_course(struct course *c, struct course_stream stream[2])
 {
     uint32_t replicas = 1 + pick(4), m = 1 + pick(3), count = 1 + pick(2);
@@ -131,18 +132,18 @@ Test(course, the_next_use_of_a_sample_with_many_repetitions_is_found_in_short_ti
     }
 }
 
-/* ---- which sample goes ---- */
+/* ---- victims ---- */
 
 struct simulation {
     struct keep *keep;
     struct course_order order[3];
     struct course_stream *stream[3];
     uint64_t at[3], now_ns;
-    uint32_t sample_of[SAMPLES * 2]; /* of entries */
+    uint32_t sample_of[SAMPLES * 2]; /* the sample of each entry */
     bool kept[SAMPLES];
 };
 
-/* A sample of set 0. */
+/* Returns the bytes of a sample of set 0. */
 static struct keep_bytes bytes_of(uint32_t sample)
 {
     return (struct keep_bytes){.key = {{sample * UINT64_C(0x9E3779B97F4A7C15), sample}},
@@ -150,7 +151,8 @@ static struct keep_bytes bytes_of(uint32_t sample)
                                .sample = {.number = sample}};
 }
 
-/* The epoch, or the position, that a stream of its own gives a sample; the larger goes first. */
+/* Returns the epoch or the position of a sample's next use. The sample with the larger one is
+ * removed first. */
 static uint64_t rank_of(const struct simulation *s, uint32_t sample, bool whole_epochs)
 {
     uint64_t use = course_next(s->stream[0]->course, sample);
@@ -175,7 +177,8 @@ static void use(struct simulation *s, uint32_t sample)
     evicted = &gone;
     entry = keep_admit(s->keep, &bytes, s->now_ns, note_evicted, NULL);
     if (entry == KEEP_NONE) {
-        cr_assert(ge(u64, rank_of(s, sample, true), farthest), "it would be used before others");
+        cr_assert(ge(u64, rank_of(s, sample, true), farthest), "the victim is the sample that "
+                                                               "is used last");
         return;
     }
     if (gone != KEEP_NONE) {
@@ -295,8 +298,8 @@ Test(keep, a_stream_that_opens_protects_samples_of_an_earlier_run)
     }
     keep_restored(keep);
     stream = keep_open_stream(keep, &order, 0, 1, 1);
-    /* Only samples 25 to 29 have no use. New ones that the stream uses later than all others stay
-     * out. */
+    /* Only samples 25 to 29 have no use. New samples that the stream uses later than all others are
+     * not added. */
     for (uint32_t i = 40; i < SAMPLES; i++) {
         struct keep_bytes bytes = bytes_of(i);
         uint32_t entry;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Full, failing and slow disks: writes and reads fail or take as long as a test says. */
+/* Full, failing and slow disks: each test sets how long writes and reads take, and whether they
+ * fail. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static char folder[64];
 static uint8_t bytes[LEN], got[LEN];
 static atomic_int fails, reading_fails; /* an errno */
 static atomic_int read_s;               /* how long a read takes */
-static atomic_ullong passed_s;          /* the clock is ahead by this */
+static atomic_ullong passed_s;          /* seconds by which the clock is ahead */
 
 ssize_t __wrap_pwrite(int fd, const void *from, size_t len, off_t at);
 ssize_t __real_pwrite(int fd, const void *from, size_t len, off_t at);

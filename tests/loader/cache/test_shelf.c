@@ -188,7 +188,8 @@ Test(shelf, in_memory_records_are_read_erased_and_freed)
     struct shelf *s, *other;
 
     cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &s, &err), 0), "%s", err.text);
-    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &other, &err), 0), "each has its own");
+    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &other, &err), 0), "each shelf in "
+                                                                            "memory is separate");
     write_all(s);
     for (uint32_t i = 0; i < COUNT; i++) {
         struct keep_bytes bytes = make(i);
@@ -255,7 +256,7 @@ Test(shelf, a_file_that_others_can_have_changed_is_replaced)
     shelf_close(s);
 }
 
-/* The sentence with which the folder is refused. */
+/* Returns the message with which the folder is rejected. */
 static const char *refusal(void)
 {
     static struct plenum_error err;

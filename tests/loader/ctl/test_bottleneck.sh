@@ -93,7 +93,7 @@ assert len(batches) == 13, len(batches)
 for b in batches.values():
     way = [b[n] for n in ("queue", "render", "ready", "in use")]
     for (_, end), (begin, _) in zip(way, way[1:]):
-        assert abs(end - begin) < 2, way  # microseconds; JSON's numbers are as exact as that
+        assert abs(end - begin) < 2, way  # microseconds; JSON's numbers are rounded
 END
     ok "each batch is queued, rendered, ready and in use, without gaps" "$PYTHON" order.py
 fi

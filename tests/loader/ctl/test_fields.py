@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Fields in plenumctl hash. This does not load libplenum into Python, so it also runs with sanitizers. The same samples
-have the same hash in every form of a data set, and damaged ones give an error message."""
+"""Fields in plenumctl hash. This does not load libplenum into Python, so it also runs with sanitizers. The same
+samples have the same hash in every form of a data set, and damaged samples give an error message."""
 
 import csv
 import json

@@ -1,11 +1,11 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT
-# test_main.sh - how plenumctl finds its commands, and the errors for commands that do not exist. Speaks TAP.
+# SPDX-License-Identifier: MIT test_main.sh - how plenumctl finds its commands, and the errors for commands that do not
+# exist. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99
 
-says() { # STATUS SENTENCE COMMAND...: it prints this to standard error, and nothing to standard output
+says() { # STATUS MESSAGE ARGUMENT...: plenumctl prints this message to standard error, and nothing to standard output
     local status=$1 sentence=$2 code=0
     shift 2
     "$ctl" "$@" >out 2>err || code=$?

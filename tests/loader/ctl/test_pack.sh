@@ -1,12 +1,12 @@
 #!/bin/sh
-# SPDX-License-Identifier: MIT
-# plenumctl pack and verify: nothing is lost, a run that was killed can be continued, and errors are found.
+# SPDX-License-Identifier: MIT plenumctl pack and verify: no samples are lost, killed runs can be continued, and errors
+# are detected.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 PYTHON=${PYTHON:-python3}
 cd "$T" || exit 99
 
-# field NAME <JSON: print a number or text in plenumctl's JSON
+# field NAME <JSON: print a number or text from plenumctl's JSON
 field() {
     "$PYTHON" -c '
 import functools, json, sys
@@ -21,7 +21,7 @@ hashes() {
 }
 
 ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
-# Add odd files, like in a real data set.
+# Add odd files, as in a real data set.
 cp data/bricks/bricks-00000.jpg data/bricks/a.b.jpg
 cp data/bricks/bricks-00001.jpg data/bricks/a_b.jpg # the same key as the one above
 cp data/bricks/bricks-00002.jpg data/bricks/a.b.png # a JPEG with the extension of a PNG
@@ -162,7 +162,7 @@ ok "an archive that was changed is reported" \
     sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar has changed since it was written" why' "$plenumctl"
 
 # --- errors ---
-no() { # SENTENCE PATTERN ARGUMENTS...: pack fails with a message that matches
+no() { # TITLE PATTERN ARGUMENT...: pack fails with a message that matches PATTERN
     sentence=$1 pattern=$2
     shift 2
     if "$plenumctl" pack "$@" >"$T/.out" 2>&1 || ! grep -q "$pattern" "$T/.out"; then

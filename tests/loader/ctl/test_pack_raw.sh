@@ -15,12 +15,14 @@ import functools, json, sys
 print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
 }
 archives() { (cd "$1" && ls && sha256sum -- *.tar *.txt DATASET.json | grep -v plenum-pack.txt); }
-hashes() { # DATASET: the hash of two epochs and the number of substituted samples, for training and for evaluation
+# DATASET: print the hash of two epochs and the number of substituted samples, for training and for evaluation
+hashes() {
     for pipeline in train eval 'exif rrc(96,scale=0.02:0.3) flip(0.5)' 'letterbox(64)'; do
         "$plenumctl" hash "$1" --shuffle none --seed 3 -e 2 -p "$pipeline" --json || return
     done
 }
-members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; } # FOLDER EXTENSION: the number of such members
+# FOLDER EXTENSION: print the number of members with this extension
+members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; }
 
 ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
 cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG with the extension of a PNG
@@ -145,7 +147,7 @@ ok "the next run continues" "$plenumctl" pack data torn -n 10 --raw
 is "$(cat archives)" "... and writes the same files" archives torn
 
 # --- errors ---
-no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a message that matches
+no() { # STATUS TITLE PATTERN ARGUMENT...: pack fails with this status and a message that matches PATTERN
     local want=$1 sentence=$2 pattern=$3 got=0
     shift 3
     "$plenumctl" pack "$@" >"$T/.out" 2>&1 || got=$?

@@ -144,7 +144,7 @@ is "$(cd packed && sha256sum -- *.tar)" "... and the archives equal those of pac
     sh -c 'cd all && sha256sum -- *.tar'
 
 # --- errors ---
-no() { # STATUS SENTENCE PATTERN ARGUMENTS...: pack fails with this status and a message that matches
+no() { # STATUS TITLE PATTERN ARGUMENT...: pack fails with this status and a message that matches PATTERN
     local want=$1 sentence=$2 pattern=$3 got=0
     shift 3
     "$plenumctl" pack "$@" >"$T/.out" 2>&1 || got=$?

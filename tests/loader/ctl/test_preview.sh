@@ -1,15 +1,15 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT
-# test_preview.sh - plenumctl preview: the space below the pictures of a sheet fits the text about them. Speaks TAP.
+# SPDX-License-Identifier: MIT test_preview.sh - plenumctl preview: the space below the pictures of a sheet fits their
+# text. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99
 
 "$ctl" make-sample photos --classes 2 --images 4 --size 48 >/dev/null || exit 99
-height() { # SET PIPELINE: the height of a row of 4 pictures
+height() { # SET PIPELINE: print the height of a row of 4 pictures
     "$ctl" preview "$1" sheet.jpg --pipeline "$2" --count 4 --columns 4 | sed 's/.* x \([0-9]*\) pixels.*/\1/'
 }
-taller() { # LINES SET SIDE OPERATIONS TITLE: the operations make a row taller by LINES lines of small letters
+taller() { # LINES SET SIDE OPERATIONS TITLE: these operations make a row taller by LINES lines of small letters
     is "$((10 * $1))" "$5" echo $(($(height "$2" "rrc($3) $4") - $(height "$2" "rrc($3)")))
 }
 

@@ -95,7 +95,7 @@ class PreviewFieldsTest(unittest.TestCase):
         rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
         self.assertEqual((rows[0], rows[-1], columns[0], columns[-1]), (30, 79, 20, 59))
         self.assertTrue(changed[79, 20:60].all() and changed[30:80, 59].all())
-        self.assertFalse(changed[50:75, 25:55].any(), "nothing is drawn inside, but for the class in its corner")
+        self.assertFalse(changed[50:75, 25:55].any(), "inside a box, only the class in its corner is drawn")
         self.assertTrue(changed[31:40, 21:27].any())
 
     def test_lines(self):

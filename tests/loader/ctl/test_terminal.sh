@@ -1,7 +1,6 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT
-# test_terminal.sh - whatever the names of files and folders are, plenumctl sends no commands to the terminal. Speaks
-# TAP.
+# SPDX-License-Identifier: MIT test_terminal.sh - plenumctl sends no commands to the terminal, whatever the names of
+# files and folders are. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -17,7 +16,7 @@ for set in "$odd" other; do
 done
 head -c 700 "$odd/clouds/$evil.jpg" >"$odd/clouds/cut $evil.jpg"
 
-shown() { # SENTENCE STATUS COMMAND...: it ends with this status, and prints no control characters
+shown() { # TITLE STATUS COMMAND...: the command ends with this status, and prints no control characters
     local sentence=$1 want=$2 got=0
     shift 2
     "$@" >shown.txt 2>&1 || got=$?

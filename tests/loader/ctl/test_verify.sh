@@ -1,15 +1,14 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT
-# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it stores, and how streams and cursors
-# use that list. Speaks TAP.
+# SPDX-License-Identifier: MIT test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it
+# stores, and how streams and cursors use that list. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-json() { # NAME FILE: a number or text at the top level of plenumctl's JSON
+json() { # NAME FILE: print a number or text at the top level of plenumctl's JSON
     sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$2" | head -n 1
 }
 kinds() { sed -n 's/.*"kind": "\([^"]*\)".*/\1/p' "$1" | sort | uniq -c | tr -s ' \n' ' '; }
-old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # old enough for its index to be stored
+old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # make a data set old enough for its index to be stored
 
 "$ctl" make-sample data --classes 4 --images 6 --size 96 >/dev/null || exit 99
 stream="--pipeline rrc(32)flip(0.5) --seed 5"
@@ -32,7 +31,7 @@ is "4 1" "progressive JPEGs are counted" echo "$(json jpeg kinds.json) $(json pr
 ok "... with the advice to pack them" \
     sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
 "$ctl" pack kinds faster >/dev/null || exit 99
-ok "... which leaves none" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
+ok "... and packing leaves none" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
 
 # --content depends on every byte, including those that the fingerprint does not cover.
 cp -r data flipped

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* opened.h - helpers shared by the tests of several formats. For Criterion's tests; each has its
- * `tree`. */
+/* opened.h - helpers for the Criterion tests of several formats. Each test has its own `tree`. */
 #ifndef TESTS_LOADER_DATASET_OPENED_H
 #define TESTS_LOADER_DATASET_OPENED_H
 
@@ -39,7 +38,7 @@ static inline void refused(const char *name, int code, const char *sentence)
     cr_expect(eq(ptr, d, NULL));
 }
 
-/** Check that building the index obeys the memory limit and can be cancelled. */
+/** Check that building an index obeys the memory limit and can be cancelled. */
 static inline void is_bounded(const char *name)
 {
     atomic_bool cancel = true;
@@ -87,7 +86,7 @@ static inline void make_old_in(const struct tree *tree, const char *name)
     cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(tree, name), hour_ago, 0), 0));
 }
 
-/** Copy a file as a transfer in text mode does: each LF becomes CR LF, or each CR LF an LF. */
+/** Copy a file like a transfer in text mode: each LF becomes CR LF, or each CR LF becomes LF. */
 static inline void copy_as_text(const struct tree *tree, const char *from, const char *to,
                                 bool adds)
 {
@@ -107,7 +106,7 @@ static inline void copy_as_text(const struct tree *tree, const char *from, const
     cr_assert(eq(int, fclose(out), 0));
 }
 
-/** Bytes as compressed images have them: [len]. */
+/** Fill `bytes` [len] with random bytes, like those of compressed images. */
 static inline void fill_random(uint8_t *bytes, size_t len, uint32_t seed)
 {
     for (size_t i = 0; i < len; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of bad samples: they are read as written, damaged lists are rejected, and the effect of a
- * list on a data set. */
+/* Lists of bad samples: they are read as written, damaged ones are rejected, and they affect a data
+ * set as specified. */
 #include "config.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static char *read_whole(const char *path, size_t *len)
     return text;
 }
 
-/* Parse a copy, which badlist_parse() takes. */
+/* Parse a copy of the text, because badlist_parse() takes ownership of it. */
 static int parse(const char *text, size_t len, const uint8_t fingerprint[16], struct badlist *ret)
 {
     char *copy = malloc(len + 1);
@@ -90,7 +90,7 @@ Test(badlist, lists_are_read_as_written)
         }
         badlist_fini(&list);
         cr_expect(eq(int, badlist_read(path, others, 1000, &list), 0));
-        cr_expect(eq(u32, list.count, 0), "another data set's list is none");
+        cr_expect(eq(u32, list.count, 0), "another data set's list has no entries for this one");
         badlist_fini(&list);
         if (count > 0)
             cr_expect(eq(int, badlist_read(path, mine, bad[count - 1].sample, &list), -EBADMSG));
@@ -105,7 +105,7 @@ Test(badlist, the_hash_covers_the_sample_numbers)
     struct badlist one = {a, 2, NULL}, two = {b, 2, NULL}, three = {c, 2, NULL},
                    four = {a, 1, NULL}, none = {0};
 
-    cr_expect(eq(u64, badlist_hash(&one), badlist_hash(&two)), "reasons do not count");
+    cr_expect(eq(u64, badlist_hash(&one), badlist_hash(&two)), "reasons do not change the hash");
     cr_expect(ne(u64, badlist_hash(&one), badlist_hash(&three)));
     cr_expect(ne(u64, badlist_hash(&one), badlist_hash(&four)));
     cr_expect(eq(u64, badlist_hash(&none), 0));
@@ -199,11 +199,11 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
     dataset_unref(d);
 
     keep("data", bad, 2, &again);
-    cr_expect(not(again.changed), "the same list");
+    cr_expect(not(again.changed), "writing an equal list does not change the fingerprint");
     keep("data", bad, 1, &again);
     cr_expect(again.changed);
     cr_expect(ne(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0),
-              "another list, another data set");
+              "a different list gives a different fingerprint");
     keep("data", NULL, 0, &again);
     cr_expect(again.changed);
     cr_expect(eq(int, memcmp(again.fingerprint, without, 16), 0));
@@ -232,7 +232,7 @@ Test(badlist, pipelines_with_junk_ignore_entries)
     cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
     cr_expect(eq(u32, dataset_get_known_bad(d), 1));
     cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0),
-              "as if it were not on the list");
+              "a sample with junk is read as if it were not on the list");
     cr_expect(eq(int, dataset_read(d, 3, &buffer, &err), -EBADMSG));
     cr_expect(eq(int, dataset_read(d, 7, &buffer, &err), 0));
     dataset_unref(d);
@@ -242,14 +242,16 @@ Test(badlist, pipelines_with_junk_ignore_entries)
               err.text);
     dataset_unref(d);
 
-    memcpy(old, bad, sizeof(old)); /* found by a version that does not know the word */
+    memcpy(old, bad, sizeof(old)); /* as written by a version that does not know the word */
     old[1].junk = false;
     keep("data", old, 2, &kept);
-    cr_expect(kept.changed, "for some pipelines");
-    cr_expect(eq(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0), "not for the others");
+    cr_expect(kept.changed, "the lists differ for pipelines with junk");
+    cr_expect(eq(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0),
+              "the fingerprint is "
+              "equal for other pipelines");
     cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, &err), 0));
     cr_expect(eq(int, memcmp(dataset_get_fingerprint(d), kept.fingerprint, 16), 0),
-              "two such loaders of a job are distinguished");
+              "two loaders with these lists have different fingerprints");
     dataset_unref(d);
     dataset_buffer_fini(&buffer);
 }
@@ -278,7 +280,7 @@ Test(badlist, belongs_to_the_data_not_to_its_name)
     dataset_unref(d);
 }
 
-/* The path of the data set's list, which must be valid. */
+/* Get the path of the data set's list, which must be valid. */
 static void path_of_list(char ret[512])
 {
     struct dataset *d = opened(tree_path(&tree, "data"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which files are removed from a cache folder that is too large, or whose files are too old. The
- * oracle: one file after another, by last use, as long as a limit is exceeded. */
+ * oracle removes one file after another, by last use, as long as a limit is exceeded. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ enum { FILES = 12, UNIT = 64 << 10, ROUNDS = 200 };
 static char folder[200];
 static bool has_attributes;
 
-/* Every fourth file is a table that belongs to the index before it. */
+/* Write the name of file `i`. Every fourth file is a table that belongs to the index before it. */
 static char *name_of(unsigned i, char *text, size_t size)
 {
     if (i % 4 == 3)
@@ -87,7 +87,7 @@ Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
         char path[400];
         bool kept;
 
-        for (unsigned i = 0; i < FILES; i++) { /* the first was used longest ago */
+        for (unsigned i = 0; i < FILES; i++) { /* the first file was used longest ago */
             units[i] = 1 + (unsigned)rand() % 3;
             of[i] = rand() % 2;
             make(i, units[i], of[i] ? "1" : "12", 1000 - 60 * i);
@@ -118,7 +118,7 @@ Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
         cr_expect(eq(int, exists(path),
                      total *(uint64_t)UNIT <= limits.bytes &&
                          of_user * (uint64_t)UNIT <= limits.user_bytes),
-                  "what was written last is kept where there is room");
+                  "the file that was written last is kept if there is room");
         for (unsigned i = 0; i < FILES; i++) {
             cr_expect(eq(int, exists(name_of(i, path, sizeof(path))), !gone[i]), "%u of round %u",
                       i, round);
@@ -128,7 +128,8 @@ Test(cache_limit, removes_the_least_recently_used_but_nothing_in_use)
     }
 }
 
-/* Another process is building the index: its lock is taken. */
+/* Files stay while another process holds the lock of their index, because it is building the
+ * index. */
 Test(cache_limit, keeps_files_that_are_being_written)
 {
     struct dataset_cache_limits limits = {.bytes = 1};
@@ -140,7 +141,7 @@ Test(cache_limit, keeps_files_that_are_being_written)
     lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
     (void)cache_trim(lock_path, &(struct dataset_cache_limits){0}, "1");
-    cr_expect(exists(lock_path), "no limits: nothing is looked at");
+    cr_expect(exists(lock_path), "without limits, no file is removed");
     (void)snprintf(path, sizeof(path), "%s/last", folder);
     (void)cache_trim(path, &limits, "1");
     (void)name_of(0, path, sizeof(path));
@@ -164,7 +165,7 @@ Test(cache_limit, an_index_is_removed_with_its_companions)
     (void)snprintf(other, sizeof(other), "%s/list.bad", folder);
     cr_assert(eq(int, io_write_file(other, "x", 1), 0));
     (void)cache_trim(other, &limits, NULL);
-    cr_expect(exists(other), "lists of bad samples stay");
+    cr_expect(exists(other), "lists of bad samples are not removed");
     cr_expect(not(exists(path)));
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         (void)snprintf(other, sizeof(other), "%s%s", path, suffixes[i]);
@@ -172,7 +173,7 @@ Test(cache_limit, an_index_is_removed_with_its_companions)
     }
 }
 
-/* Files whose index is gone are useless, and are not counted. */
+/* Files whose index is gone are useless: they are removed, and are not counted. */
 Test(cache_limit, files_without_an_index_are_removed)
 {
     static const struct {
@@ -201,7 +202,7 @@ Test(cache_limit, files_without_an_index_are_removed)
             cr_assert(eq(int, io_write_file(path, "x", 1), 0));
             cr_assert(eq(int, utimensat(AT_FDCWD, path, times, 0), 0));
         }
-        if (locked) { /* it is being built */
+        if (locked) { /* its index is being built */
             (void)snprintf(path, sizeof(path), "%s/1.index.lock", folder);
             lock = open(path, O_RDWR | O_CLOEXEC);
             cr_assert(eq(int, flock(lock, LOCK_EX | LOCK_NB), 0));
@@ -246,7 +247,7 @@ Test(cache_limit, an_index_over_the_limit_leaves_nothing)
     dataset_unref(d);
     /* rmdir() removes only an empty folder. */
     (void)snprintf(path, sizeof(path), "%s", cache);
-    cr_expect(eq(int, rmdir(path), 0), "files stay in the cache folder");
+    cr_expect(eq(int, rmdir(path), 0), "the cache folder is empty");
 }
 
 /* A held file is neither old nor removable until it is released. */
@@ -266,5 +267,6 @@ Test(cache_limit, a_held_file_counts_as_used)
     (void)close(hold);
     (void)snprintf(path, sizeof(path), "%s/last", folder);
     (void)cache_trim(path, &limits, NULL);
-    cr_expect(exists(name_of(0, path, sizeof(path))), "it was used just now");
+    cr_expect(exists(name_of(0, path, sizeof(path))), "a file that was just released is not "
+                                                      "removed");
 }

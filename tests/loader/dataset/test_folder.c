@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "folder:" through the public face of data sets: order, labels, names, freshness,
- * errors. */
+/* The format "folder:" through dataset.h: order, labels, names, freshness, errors. */
 #include "config.h"
 
 #include <errno.h>
@@ -63,7 +62,7 @@ Test(folder, order_labels_and_names_equal_those_of_image_folder)
     is_bounded(tree_path(&tree, "data"));
     d = opened(tree_path(&tree, "data"));
     cr_assert(eq(u32, dataset_get_samples(d), 7));
-    cr_expect(eq(u32, dataset_get_classes(d), 5), "an empty folder is a class, too");
+    cr_expect(eq(u32, dataset_get_classes(d), 5), "an empty folder is also a class");
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), "B"));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "a10"));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 2), "a9"));
@@ -192,8 +191,9 @@ Test(folder, a_class_with_only_other_formats_is_reported)
     dataset_unref(d);
 }
 
-/* A build that cannot decode a format serves the others, and reports how many images it has left
- * out. `mixed` is the ending in mixed case; `listed` is its form in the list of image names. */
+/* Check an image format that builds may lack: a build that cannot decode it serves the others, and
+ * reports how many images it has left out. `mixed` is the extension in mixed case; `listed` is its
+ * form in the list of image names. */
 static void is_an_image_where_it_is_decoded(bool decoded, const char *ending, const char *mixed,
                                             const char *listed)
 {
@@ -251,7 +251,7 @@ Test(folder, raw_pixels_are_images)
     tree_write_text(&tree, "data/a/1.jpg", "one");
     tree_write_text(&tree, "data/a/2.PPM", "two");
     tree_write_text(&tree, "data/b/3.pnm", "three");
-    tree_write_text(&tree, "data/b/3.pgm", "a mask of it");
+    tree_write_text(&tree, "data/b/3.pgm", "a mask of that image");
     d = opened(tree_path(&tree, "data"));
     cr_assert(eq(u32, dataset_get_samples(d), 3));
     expect_sample(d, 1, "a/2.PPM", 0);
@@ -272,8 +272,8 @@ Test(folder, loops_of_links_are_rejected)
     tree_write_text(&tree, "third/a/1.jpg", "x");
     cr_assert(eq(int, symlink("gone.jpg", tree_path(&tree, "third/a/lost.jpg")), 0));
     refused(tree_path(&tree, "third"), -ENOENT, "leads nowhere");
-    /* A class that is missing at the moment: if it were skipped, the next one would get its
-     * label. */
+    /* A class that is missing at the moment is an error: if it were skipped, the next one would get
+     * its label. */
     tree_write_text(&tree, "fourth/b/1.jpg", "x");
     cr_assert(eq(int, symlink("gone", tree_path(&tree, "fourth/a")), 0));
     refused(tree_path(&tree, "fourth"), -ENOENT, "fourth/a: the symbolic link leads nowhere");
@@ -307,18 +307,20 @@ Test(folder, an_index_is_reused_and_rebuilt_when_a_file_is_added_or_removed)
 
     d = opened(tree_path(&tree, "data"));
     cr_assert(eq(int, stat(dataset_get_index_path(d), &second), 0));
-    cr_expect(eq(u64, first.st_ino, second.st_ino), "the same file was used again");
+    cr_expect(eq(u64, first.st_ino, second.st_ino), "the index was not rebuilt");
     dataset_unref(d);
 
     tree_write_text(&tree, "data/b/c/3.jpg", "z");
     d = opened(tree_path(&tree, "data"));
-    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file came, two folders down");
+    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file that was added two folders down is "
+                                                  "found");
     dataset_unref(d);
 
-    /* Again at once, within the resolution of the file system's clock. */
+    /* Add another file at once, within the resolution of the file system's clock. */
     tree_write_text(&tree, "data/b/c/4.jpg", "z");
     d = opened(tree_path(&tree, "data"));
-    cr_expect(eq(u32, dataset_get_samples(d), 4), "a file came at the same moment");
+    cr_expect(eq(u32, dataset_get_samples(d), 4), "a file that was added within the clock's "
+                                                  "resolution is found");
     dataset_unref(d);
 
     make_all_old();
@@ -488,11 +490,12 @@ Test(folder, the_fingerprint_covers_content_not_place_or_time)
     write_set("two/elsewhere", 300, "content");
     fingerprint("one", one);
     fingerprint("two/elsewhere", two);
-    cr_expect(eq(int, memcmp(one, two, 16), 0), "equal content in another place");
+    cr_expect(eq(int, memcmp(one, two, 16), 0), "a copy in another place has the same fingerprint");
 
     write_set("three", 300, "CONTENT");
     fingerprint("three", two);
-    cr_expect(ne(int, memcmp(one, two, 16), 0), "other content of the same size");
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "different content of equal size changes the "
+                                                "fingerprint");
     write_set("four", 299, "content");
     fingerprint("four", two);
     cr_expect(ne(int, memcmp(one, two, 16), 0), "a file less");

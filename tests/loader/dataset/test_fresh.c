@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Nothing that is recorded about a data set outlives its bytes.
+/* Records about a data set are not used once its bytes have changed.
  *
  * Random sequences change a small data set between openings, while another dataset_open() of it is
  * running: files are created, replaced, repaired, touched, truncated, renamed and removed, in place
  * or by a rename; files and targets of links become folders, and vice versa; then times are
  * restored as tar and rsync do. After each change, an opening with the sequence's cache folder must
- * show the same as one with an empty cache folder, or fail with -ESTALE (-ENOENT if a file is
- * gone); one of the next openings must then show it. Lists of classes (classes=) change, too.
+ * show what one with an empty cache folder shows, or fail with -ESTALE (-ENOENT if a file is gone);
+ * one of the next openings must then show it. Lists of classes (classes=) change, too.
  *
  * The oracle is the opening with an empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences
  * of each form (default 12, and 4 of those with a list of classes); PLENUM_FRESH_SEED=N selects
@@ -38,7 +38,7 @@
 
 int __wrap_fsync(int fd);
 
-/* The test writes thousands of indices, which need not survive it. */
+/* Skip fsync(): the test writes thousands of indices, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -47,7 +47,7 @@ int __wrap_fsync(int fd)
 
 static struct tree tree;
 static uint64_t random_state;
-static char story[20000]; /* what was done in this sequence */
+static char story[20000]; /* the changes of this sequence, for messages */
 
 static void setup(void)
 {
@@ -61,7 +61,7 @@ static void teardown(void)
 
 TestSuite(fresh, .init = setup, .fini = teardown, .timeout = 36000);
 
-/* splitmix64 */
+/* Returns a random number below n (splitmix64). */
 static uint32_t below(uint32_t n)
 {
     uint64_t z = random_state += UINT64_C(0x9E3779B97F4A7C15);
@@ -138,7 +138,7 @@ static void note_times(void)
     (void)nftw(path_of("classes", path), note_time, 16, FTW_PHYS);
 }
 
-/* After a change: restore the times, set all of them to a constant, or leave them. */
+/* Restore all times after a change, set them to a constant, or leave them. */
 static void set_times(void)
 {
     static const int64_t constants[] = {1577836800, 1, -300000000, 4070908800};
@@ -194,7 +194,7 @@ enum { SAMPLES = 7, SHOWN = SAMPLES + 2, PREFIX = 64 << 10 };
 
 enum form { FORM_FOLDER, FORM_LIST, FORM_TAR, FORM_TARS, FORM_TFRECORD, FORM_PACKED };
 
-/* The list of classes, "classes". */
+/* The form of the list of classes, "classes". */
 enum listed { LISTED_NONE, LISTED_FILE, LISTED_FOLDER };
 
 /* The data set; each form uses some of the members. */
@@ -203,8 +203,10 @@ static struct {
     enum listed listed;
     bool fields, same_size, long_files;
     bool there[SAMPLES];
-    unsigned label[SAMPLES], image[SAMPLES], caption[SAMPLES]; /* 0: empty; missing */
-    unsigned classes;                                          /* of classes.txt; 0: none */
+    /* image 0: empty; caption 0: missing */
+    unsigned label[SAMPLES], image[SAMPLES], caption[SAMPLES];
+    /* lines of classes.txt; 0: there is no such file */
+    unsigned classes;
 } m;
 
 /* Returns the size in bytes of an image: 0 is empty, odd ones are bad. */
@@ -248,7 +250,7 @@ static void write_list(void)
     put_file("data/list.csv", text, strlen(text));
 }
 
-/* Put the file that the last call of a writer made into its place. */
+/* Move a finished file to its place. */
 static void put_archive(const char *made, const char *name)
 {
     char path[512];
@@ -506,7 +508,7 @@ static void change_caption(int i)
         write_containers();
 }
 
-/* A sample comes, goes, or gets another label. */
+/* Add or remove a sample, or change its label. */
 static void change_samples(int i)
 {
     char name[64], path[512];
@@ -527,7 +529,7 @@ static void change_samples(int i)
     write_containers();
 }
 
-/* A sample's file, or the file that holds all samples. */
+/* Returns the name of a sample's file, or of the file that contains all samples. */
 static const char *any_file(int i, char ret[64])
 {
     switch (m.form) {
@@ -546,7 +548,7 @@ static const char *any_file(int i, char ret[64])
     }
 }
 
-/* Make a change that affects no byte. */
+/* Make a change that does not affect bytes. */
 static void change_nothing(int i)
 {
     char name[64], path[512], other[512], link[64];
@@ -638,7 +640,8 @@ static void change_type(void)
     cr_assert(eq(int, symlink(path_of(targets[i], target), path), 0));
 }
 
-/* Archives are compared once in a tick of the kernel's clock (archive.c). */
+/* Wait for the next tick of the kernel's clock, because archives are compared once per tick
+ * (archive.c). */
 static void pass_tick(void)
 {
     uint64_t now = time_clock_ns(CLOCK_MONOTONIC_COARSE);
@@ -699,10 +702,10 @@ struct line {
 
 /* The samples in order, and then the properties of the whole data set. */
 struct shown {
-    struct line lines[SHOWN]; /* including those of change_type() */
+    struct line lines[SHOWN]; /* including samples that change_type() adds */
     uint32_t count;
     char whole[600];
-    bool ended; /* in -ESTALE */
+    bool ended; /* the opening or a read returned -ESTALE */
 };
 
 static bool ends(int r)
@@ -756,7 +759,7 @@ static struct line show_sample(struct dataset *d, uint32_t i)
         line.bad = is_bad(&buffer);
     }
     line.field_code = m.fields ? dataset_read_fields(d, i, &record, &err) : 0;
-    if (line.field_code == 0 && m.fields) /* its length, then its bytes */
+    if (line.field_code == 0 && m.fields) /* the field's length, then its bytes */
         line.field = stamp_hash_bytes(record.bytes + sizeof(uint32_t), *(uint32_t *)record.bytes);
     dataset_buffer_fini(&buffer);
     dataset_buffer_fini(&record);
@@ -783,7 +786,7 @@ static void show(struct dataset *d, int code, struct shown *ret)
         }
     }
     sum = *dataset_get_sum(d);
-    sum.bad = 0; /* only the old cache has a list */
+    sum.bad = 0; /* only the old cache has a list of bad samples */
     datasum_fingerprint(&sum, fingerprint);
     (void)snprintf(ret->whole, sizeof(ret->whole), "%u samples, %u classes, %s ... %s, %s %s",
                    ret->count, dataset_get_classes(d), dataset_get_class_name(d, 0),
@@ -800,7 +803,7 @@ static void look(const char *cache, struct shown *ret)
     dataset_unref(d);
 }
 
-/* Does the same as plenumctl verify. */
+/* Write the list of bad samples, like plenumctl verify. */
 static void verify(void)
 {
     struct dataset_bad bad[SHOWN] = {{0}};
@@ -839,7 +842,7 @@ static bool is_line(const struct line *line, const struct line *want)
            line->field_code == want->field_code && line->field == want->field;
 }
 
-/* Is it one of these? */
+/* Is this line one of those shown? */
 static bool is_among(const struct line *line, const struct shown *shown)
 {
     for (uint32_t i = 0; i < shown->count; i++)
@@ -870,7 +873,8 @@ static void fail(const char *why, const struct shown *got, const struct shown *w
 
 static uint64_t looks, endings;
 
-/* An opening with the old cache shows `want`, or fails; then one of the next ones shows it. */
+/* Check that an opening with the old cache shows `want`, or fails and one of the next openings
+ * shows it. */
 static void compare(const struct shown *want)
 {
     struct shown got;
@@ -892,11 +896,12 @@ static void compare(const struct shown *want)
             fail("it shows something else", &got, want);
         endings++;
         if (tries == 3)
-            fail("it ends again and again", &got, want);
+            fail("no opening succeeds", &got, want);
     }
 }
 
-/* What was shown since the open stream was opened, first by the stream, then with empty caches. */
+/* What the data set showed since the open stream was opened: first to the stream, then with empty
+ * caches. */
 static struct shown history[16];
 static size_t num_history;
 
@@ -908,8 +913,8 @@ static bool was_shown(const struct line *line)
     return false;
 }
 
-/* The open stream shows something that was true since it was opened, or ends. (An archive that was
- * replaced while it is open is still read.) */
+/* Check that the open stream shows something that was true at some time since it was opened, or
+ * ends. (An archive that was replaced while it is open is still read.) */
 static bool goes_on(struct dataset *d)
 {
     for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
@@ -923,7 +928,8 @@ static bool goes_on(struct dataset *d)
             struct shown got = {.lines = {line}, .count = 1};
 
             describe("before", &history[0]);
-            fail("an open stream shows what was never there", &got, &history[num_history - 1]);
+            fail("an open stream shows something that was never true", &got,
+                 &history[num_history - 1]);
         }
     }
     return true;

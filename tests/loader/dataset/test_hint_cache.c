@@ -24,7 +24,7 @@ enum { SAMPLES = 50 };
 
 int __wrap_fsync(int fd);
 
-/* Files are written by the thousand, and lost with the test. */
+/* Skip fsync(): the test writes thousands of files, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -57,7 +57,7 @@ static struct hint_cache *opened(void)
     return n;
 }
 
-/* Bytes from which the sample and its version can be recognised. */
+/* Make bytes by which the sample and its version can be recognised. */
 static void make(uint32_t sample, uint32_t version, uint8_t *to, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -88,7 +88,8 @@ static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
     return put_from(n, sample, version, hint_cache_get(n, sample, &buffer, &bytes, &len) ? len : 0);
 }
 
-/* Returns the version that is stored; -1: none. Fails the test if it is anything else. */
+/* Returns the stored version of a sample's hint, or -1 if there is none. Fails the test if the hint
+ * is anything else. */
 static int version_of(struct hint_cache *n, uint32_t sample)
 {
     static __thread struct dataset_buffer buffer;
@@ -116,7 +117,7 @@ static uint64_t file_size(void)
     return (uint64_t)st.st_size;
 }
 
-/* Two threads begin with the same hint, and each finds more: the longer one stays. */
+/* If two threads begin with the same hint and each finds more, the longer result is kept. */
 Test(hints, only_grow)
 {
     struct hint_cache *n = opened();
@@ -128,7 +129,8 @@ Test(hints, only_grow)
         cr_expect(eq(int, put_from(n, i, 4, length_of(i, 1)), 0));
         cr_expect(eq(int, version_of(n, i), 4), "a longer one");
         cr_expect(eq(int, put_from(n, i, 0, length_of(i, 4)), 0));
-        cr_expect(eq(int, version_of(n, i), 0), "one that was read, and is of no use");
+        cr_expect(eq(int, version_of(n, i), 0), "a hint replaces the one from which it was "
+                                                "derived, even if it is not longer");
     }
     hint_cache_close(n);
 }
@@ -214,7 +216,7 @@ Test(hints, stay_within_their_share)
     cr_expect(fitted > 3 && fitted < SAMPLES, "%d", fitted);
 }
 
-/* In place: a test that writes thousands of files does not wait for the disk each time. */
+/* Overwrite a file in place, so that thousands of writes need not wait for the disk. */
 static void overwrite(const char *name, const void *bytes, size_t len)
 {
     int fd = open(name, O_WRONLY | O_TRUNC);
@@ -263,7 +265,7 @@ Test(hints, damaged_files)
         }
         hint_cache_close(n);
     }
-    cr_expect(lost > 0, "no damage was noticed");
+    cr_expect(lost > 0, "no damaged hint was detected");
 }
 
 static void *write_and_read(void *arg)
@@ -282,7 +284,7 @@ static void *write_and_read(void *arg)
     return NULL;
 }
 
-/* Three processes of three threads: what any of them reads is what some of them wrote. */
+/* Three processes with three threads each read only hints that one of them wrote. */
 Test(hints, written_by_many_at_once)
 {
     int found = 0;
@@ -306,7 +308,7 @@ Test(hints, written_by_many_at_once)
         cr_assert(gt(int, wait(&status), 0));
         cr_assert(eq(int, status, 0));
     }
-    /* Two that wrote the same hint at the same moment may both have lost it, but not often. */
+    /* Two threads that wrote one hint at the same moment may both have lost it, but not often. */
     for (uint32_t i = 0; i < SAMPLES; i++)
         found += version_of(n, i) >= 0;
     cr_expect(gt(int, found, SAMPLES / 2), "%d", found);

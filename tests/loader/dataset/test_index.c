@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices: processes that want one at once, folders that cannot be written, comparisons, labels. */
+/* Indices: several processes that need one at once, folders that cannot be written, comparisons,
+ * labels. */
 #include "config.h"
 
 #include <dirent.h>
@@ -100,7 +101,7 @@ Test(index, one_of_several_processes_builds_it_and_the_others_wait, .timeout = 6
             char byte;
 
             (void)close(go[1]);
-            (void)!read(go[0], &byte, 1); /* until all are there */
+            (void)!read(go[0], &byte, 1); /* wait until all processes run */
             if (dataset_open(tree_path(&tree, "data"), &options, &d, NULL) < 0)
                 _exit(1);
             _exit(dataset_get_samples(d) == 3000 && dataset_get_index_path(d) ? 0 : 2);
@@ -115,7 +116,7 @@ Test(index, one_of_several_processes_builds_it_and_the_others_wait, .timeout = 6
         cr_expect(eq(int, status, 0));
     }
     left = (int)read(built[0], bytes, sizeof(bytes));
-    cr_expect(eq(int, left, 1), "one has scanned, the others have read what it made");
+    cr_expect(eq(int, left, 1), "exactly one process has built the index");
 }
 
 static int entries(const char *folder)
@@ -163,7 +164,7 @@ Test(index, a_builder_that_dies_is_replaced)
     cr_expect(eq(u32, dataset_get_samples(d), 10));
     dataset_unref(d);
     cr_expect(eq(int, entries("cache"), 4),
-              "an index, its lock, its sums, and what another left of its own");
+              "there are the index, its lock, its checksums and a leftover of another index");
 }
 
 /* Nothing is ever written to a data set's folder, and only the index, its lock and its sums to the
@@ -178,7 +179,7 @@ Test(index, data_folders_are_only_read)
     dataset_unref(d);
     cr_expect(eq(int, entries("data"), 3));
     cr_expect(eq(int, entries("data/a"), 10));
-    cr_expect(eq(int, entries("cache"), 3), "an index, its lock and its sums");
+    cr_expect(eq(int, entries("cache"), 3), "there are the index, its lock and its checksums");
     cr_assert(eq(int, chmod(tree_path(&tree, "data"), 0755), 0));
 }
 
@@ -242,7 +243,7 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
     write_set("one", 300);
     write_set("two", 300);
     differ("one", "two", "");
-    write_set("six", 200); /* so few that the sum covers the beginning of each */
+    write_set("six", 200); /* so few that the checksum covers the beginning of each */
     write_set("seven", 200);
     tree_write_text(&tree, "seven/b/0004.jpg", "CONTENT");
     differ("six", "seven", "names, sizes and labels are equal, but the contents differ");
@@ -276,7 +277,7 @@ static int64_t add(struct index_builder *b, const char *label)
     return id;
 }
 
-/* Any number of labels, in any order, in one piece or in several that are joined. */
+/* Any number of labels, in any order, in one part or in several that are joined. */
 Test(index, labels_do_not_depend_on_the_number_of_parts)
 {
     for (int count = 1; count < 2000; count += count < 20 ? 1 : 331)
@@ -330,7 +331,8 @@ Test(index, numbers_keep_their_values)
     index_builder_fini(&b);
 }
 
-/* Reverse all labels of an index and correct its checksum: 0 if it is still a valid index. */
+/* Reverse all labels of an index and correct its checksum. Returns 0 if it is still a valid
+ * index. */
 static int forge(const char *path)
 {
     struct index in, out;
@@ -376,9 +378,9 @@ Test(index, of_another_user_is_ignored)
         cr_expect(eq(int, dataset_get_label(d, 0), 0));
         dataset_unref(d);
         cr_assert(eq(int, forge(path), 0));
-        if (i == 0) { /* our own file: this cannot be prevented */
+        if (i == 0) { /* a file of ours: this cannot be prevented */
             d = opened("data");
-            cr_expect(eq(int, dataset_get_label(d, 0), 2), "the test's forgery is none");
+            cr_expect(eq(int, dataset_get_label(d, 0), 2), "the test's forgery has no effect");
             dataset_unref(d);
         }
         if (i == 2 && geteuid() != 0)
@@ -418,7 +420,7 @@ Test(index, identifies_its_subject)
     make_old("one");
     dataset_unref(opened("one"));
     cr_assert(eq(int, rename(one, two), 0));
-    /* Judging by their times alone, its folders are those of the other. */
+    /* Judging only by times, the folders of both are equal. */
     d = opened("two");
     cr_expect(eq(u32, dataset_get_samples(d), 3));
     dataset_unref(d);
@@ -462,8 +464,8 @@ static bool is_there(const char *name)
     return access(tree_path(&tree, name), F_OK) == 0;
 }
 
-/* A later writer removes what killed writers left, and nothing else: no file with a different kind
- * of name, and none that is being written. */
+/* A later writer removes only what killed writers have left: no file with a different kind of name,
+ * and none that is being written. */
 Test(cache, leftovers_of_killed_processes_are_removed, .init = setup, .fini = teardown)
 {
     static const struct {

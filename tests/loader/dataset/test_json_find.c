@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json_find.c: find one value in a JSON document. */
+/* json_find.c: finding one value in a JSON document. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 struct json_case {
     char text[100], path[20],
-        want[60]; /* want: "number", "'text'", a kind or a part of a sentence */
+        want[60]; /* want: "number", "'text'", a kind, or a part of a message */
     int code;
 };
 
@@ -152,7 +152,7 @@ Test(json_find, takes_no_memory_besides_the_text)
         at = mempcpy(at, ",{}", 3);
     at = stpcpy(at, end);
     cr_assert(eq(int, getrlimit(RLIMIT_AS, &limit), 0));
-    limit.rlim_cur = 1 << 20; /* existing mappings stay; no more can be created */
+    limit.rlim_cur = 1 << 20; /* existing mappings stay, but no more can be created */
     cr_assert(eq(int, setrlimit(RLIMIT_AS, &limit), 0));
     cr_expect(eq(int, json_find(text, (size_t)(at - text), "label", &v, &err), 0), "%s", err.text);
     limit.rlim_cur = limit.rlim_max;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Labels: one rule for all formats, and the classes of "classes=". */
+/* Labels: the one rule for all formats, and the classes of "classes=". */
 #include "config.h"
 
 #include <errno.h>
@@ -133,7 +133,7 @@ static void write_way(const struct way *way, const char *const *labels)
         write_list(way->file, labels);
 }
 
-/* 0, or the error; `*ret` is the data set. */
+/* Open a data set. Returns 0 with the data set in `*ret`, or the error. */
 static int open_way(const struct way *way, const char *settings, struct dataset **ret,
                     struct plenum_error *err)
 {
@@ -206,7 +206,7 @@ Test(label, every_format_has_the_same_numbers)
                 cr_expect(eq(i64, dataset_get_label(d, 1), cases[i].label), "%s '%s'", ways[w].name,
                           cases[i].text);
                 dataset_unref(d);
-            } else { /* the file, and where in it */
+            } else { /* the message names the file and the place in it */
                 cr_expect(strstr(err.text, ways[w].file) &&
                               (strstr(err.text, "line 3") || strstr(err.text, "'1.") ||
                                strstr(err.text, "at byte")),
@@ -423,7 +423,7 @@ Test(label, a_changed_list_makes_a_new_index)
     cr_expect(eq(i64, dataset_get_label(d, 0), 0));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), "b"));
     dataset_unref(d);
-    tree_write_text(&tree, "c", "a\nb\n"); /* as long, and as old */
+    tree_write_text(&tree, "c", "a\nb\n"); /* a list of equal length and age */
     make_old_in(&tree, "c");
     d = opened_in(&tree, before, "d");
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), "a"));
@@ -600,7 +600,7 @@ Test(label, numbers_as_names_of_folders)
     d = opened_in(&tree, "folder:", "p");
     cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
     dataset_unref(d);
-    /* A list of such names: labels are names, too, and found by their value. */
+    /* With a list of such names, labels are names, too, and are found by their value. */
     tree_write_text(&tree, "c", "0\n1\n10\n2\n");
     write_list("l.csv", (const char *const[]){"10", "2.0", "00", NULL});
     {

@@ -43,7 +43,7 @@ struct text_case {
     char text[160];
     enum listfile_kind kind;
     char path[16], label[16];
-    char want[200]; /* "line:path=label;...", or a sentence */
+    char want[200]; /* "line:path=label;...", or a message */
     int code;
 };
 
@@ -136,7 +136,7 @@ Test(list, samples_are_its_lines_in_their_order)
                    tree_path(&tree, "a/1.jpg"));
     tree_write_text(&tree, "list.txt", text);
     d = opened_in(&tree, "list:", "list.txt");
-    cr_assert(eq(u32, dataset_get_samples(d), 4), "a file may be there twice");
+    cr_assert(eq(u32, dataset_get_samples(d), 4), "a file may be listed twice");
     cr_expect(eq(u32, dataset_get_classes(d), 8));
     reads(d, 0, "three", 7);
     reads(d, 1, "one", 0);
@@ -257,7 +257,7 @@ Test(list, changes_of_the_list_and_of_its_files_are_detected)
     dataset_unref(d);
     d = opened_in(&tree, "list:", "x");
     cr_assert(eq(int, stat(dataset_get_index_path(d), &second), 0));
-    cr_expect(eq(u64, first.st_ino, second.st_ino), "an index that is used again");
+    cr_expect(eq(u64, first.st_ino, second.st_ino), "the index is used again");
     tree_write_text(&tree, "a/1.jpg", "changed");
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -ESTALE));
     cr_expect(ne(ptr, (void *)strstr(err.text, "a/1.jpg has changed since"), NULL), "%s", err.text);
@@ -266,11 +266,11 @@ Test(list, changes_of_the_list_and_of_its_files_are_detected)
     d = opened_in(&tree, "list:", "x");
     reads(d, 0, "changed", 1);
     dataset_unref(d);
-    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* the same size */
+    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* of equal size */
     d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 5);
     dataset_unref(d);
-    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 6\n"); /* within the clock's grain */
+    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 6\n"); /* within the resolution of the clock */
     d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 6);
     dataset_unref(d);
@@ -330,7 +330,7 @@ Test(list, nothing_outside_the_roots_is_served)
         if (i == 2)
             continue;
         cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
-        dataset_unref(d); /* an index that another client was allowed to build ... */
+        dataset_unref(d); /* it leaves an index that another client was allowed to build ... */
         cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES), "... opens nothing");
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a mapped file: copied, or reported as missing, on any thread. */
+/* Bytes of a mapped file are copied, or reported as missing, on any thread. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ enum { SIZE = 3 * 4096 + 100 };
 
 static uint8_t bytes[SIZE];
 
-/* A file of those bytes. */
+/* Returns a descriptor of a file with the bytes. */
 static int made(void)
 {
     int fd = memfd_create("mapped", MFD_CLOEXEC);
@@ -74,7 +74,7 @@ static void *copy_much(void *arg)
     return (void *)wrong;
 }
 
-/* Also in threads that thread_start() made, which get no other signals. */
+/* A truncated file is an error, even in threads of thread_start(), which get no other signals. */
 Test(mapping, a_truncated_file_is_an_error)
 {
     int fd = made();
@@ -96,8 +96,8 @@ Test(mapping, a_truncated_file_is_an_error)
 }
 
 /* Fork a child that maps a file and, if `cut`, truncates it and touches it; otherwise it sends
- * itself the signal. Returns the status of waitpid(). Without a sanitizer's handler, which would
- * report the intended fault. */
+ * itself the signal. Returns the status of waitpid(). The child removes a sanitizer's handler,
+ * which would report the intended fault. */
 static int killed(bool cut)
 {
     int fd = made(), status = 0;
@@ -121,8 +121,8 @@ static int killed(bool cut)
     return status;
 }
 
-/* A fault outside mapping_copy() ends the process, as it would without us; so does a signal sent by
- * a process. */
+/* A fault outside mapping_copy() ends the process, as it would without our handler; so does a
+ * signal that a process sends. */
 Test(mapping, other_faults_are_not_hidden)
 {
     int fault = killed(true), sent = killed(false);
@@ -131,7 +131,7 @@ Test(mapping, other_faults_are_not_hidden)
     cr_expect(eq(int, WIFSIGNALED(sent) ? WTERMSIG(sent) : 0, SIGBUS), "status %d", sent);
 }
 
-/* A process has 65530 mappings, and malloc() and threads need some. */
+/* A process may have 65530 mappings, and malloc() and threads need some. */
 Test(mapping, their_number_is_limited)
 {
     enum { ALL = 65530, LEFT = 1000 };
@@ -150,7 +150,7 @@ Test(mapping, their_number_is_limited)
     (void)close(fd);
 }
 
-/* Address space is what malloc() needs, too. */
+/* malloc() also needs address space. */
 Test(mapping, a_limited_address_space_is_left_to_others)
 {
     struct rlimit limit;

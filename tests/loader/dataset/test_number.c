@@ -86,7 +86,7 @@ ParameterizedTestParameters(number, kinds)
         {"caf\xc3\xa9", NUMBER_NONE, 0},              /* a name */
         {"\xe7\xac\xac\xef\xbc\x91", NUMBER_NONE, 0}, /* "the 1st", a name */
         {"\xef\xbc\x8d", NUMBER_NONE, 0},             /* a dash alone */
-        {"\xd9\xa1\xff", NUMBER_NONE, 0},             /* no UTF-8 */
+        {"\xd9\xa1\xff", NUMBER_NONE, 0},             /* not UTF-8 */
         {"cat", NUMBER_NONE, 0},
         {"n01440764", NUMBER_NONE, 0},
         {"3d", NUMBER_NONE, 0},
@@ -237,8 +237,8 @@ ParameterizedTest(struct number_case *c, number, kinds)
     cr_expect(eq(i64, value, c->value), "%s", c->text);
 }
 
-/* "%d" with its point moved `places` to the left and an exponent that moves it back, zeros at both
- * ends, and a sign. */
+/* Spell a number like "%d", with its point moved `places` to the left and an exponent that moves it
+ * back, zeros at both ends, and a sign. */
 static void spell(int64_t value, unsigned draw, char *ret, size_t size)
 {
     char digits[64], moved[96];
@@ -339,7 +339,7 @@ Test(number, digits_of_every_script_look_like_numbers)
             size_t len = strlen(zeros[i]);
 
             (void)snprintf(text, sizeof(text), "1%s", zeros[i]);
-            if ((unsigned char)text[len] + digit > 0xbf) /* the byte before carries */
+            if ((unsigned char)text[len] + digit > 0xbf) /* carry into the previous byte */
                 text[len - 1]++;
             text[len] = (char)(((unsigned char)text[len] - 0x80 + digit) % 64 + 0x80);
             cr_expect(eq(int, number_parse(text, len + 1, &ignored), NUMBER_ODD), "%s", text);

@@ -1,15 +1,14 @@
 #!/bin/sh
-# SPDX-License-Identifier: MIT
-# Only loader/dataset/scope.c opens the paths of data sets, after checking them against the client's roots, and only
-# cache.c and cache_limit.c open files of the cache. Nothing else in that folder, or in those that use it, opens, lists
-# or inspects paths.
+# SPDX-License-Identifier: MIT Only loader/dataset/scope.c opens the paths of data sets, after checking them against
+# the client's roots, and only cache.c and cache_limit.c open files of the cache. No other code in that folder, or in
+# those that use it, opens, lists or inspects paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
 calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlinkat|rename|unlink|unlinkat|mkdir|chdir|execv|popen|system"
 
-# others: lines that call one of these elsewhere. tar_writer.c writes the files named to plenumctl pack; the user of
-# plenumctl names compare.c's file, which index_read() opens.
+# others: print the lines elsewhere that call one of these functions. tar_writer.c writes the files named to plenumctl
+# pack; the user of plenumctl names compare.c's file, which index_read() opens.
 others() {
     cd "$top_srcdir/loader" || exit 1
     grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c image/*/*.c |

@@ -142,7 +142,8 @@ Test(pattern, globs_are_matched_in_byte_order_and_files_win_over_patterns)
     pattern_list_fini(&paths);
     cr_assert(
         eq(int, pattern_expand(&anywhere, tree.root, "{b/x-[0-9],x-?,missing}", &paths, &err), 0));
-    cr_assert(eq(sz, paths.count, 3), "the order of braces; only globs are looked up");
+    cr_assert(eq(sz, paths.count, 3), "the order is that of the braces, and only globs are "
+                                      "looked up");
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "b/x-2")));
     cr_expect(eq(str, paths.paths[1], (char *)tree_path(&tree, "x-9")));
     cr_expect(eq(str, paths.paths[2], (char *)tree_path(&tree, "missing")));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sizes of images from their first bytes, against what the decoders find. */
+/* Compare the sizes that are found in the first bytes of images with those that the decoders
+ * find. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -27,7 +28,7 @@ static void teardown(void)
 
 TestSuite(picture_size, .init = setup, .fini = teardown);
 
-/* Compare with the decoder, which writes the size if it can read the header. */
+/* Compare with the decoder, which returns the size if it can read the header. */
 static void compare(const char *name, struct made file)
 {
     struct picture_size size = picture_size_find(file.bytes, file.len);
@@ -37,7 +38,8 @@ static void compare(const char *name, struct made file)
     cr_expect(gt(u32, info.width, 0), "%s", name);
     cr_expect(eq(u32, size.width, info.width), "%s", name);
     cr_expect(eq(u32, size.height, info.height), "%s", name);
-    for (size_t len = 0; len < file.len; len += len < 64 ? 1 : 61) { /* a part: the same, or none */
+    /* a part of the file gives the same size, or none */
+    for (size_t len = 0; len < file.len; len += len < 64 ? 1 : 61) {
         uint8_t *part = malloc(len + 1);
 
         cr_assert(ne(ptr, (void *)part, NULL));

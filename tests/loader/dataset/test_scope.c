@@ -64,7 +64,7 @@ TestSuite(scope, .init = set_up, .fini = tear_down);
 /* Paths opened relative to the folder "mine/set", with the roots "mine" and "second". */
 static const struct {
     const char *path; /* "%/..." is below the tree's folder */
-    int want;         /* or the letter that is read */
+    int want;         /* an -errno, or the letter that is read */
 } cases[] = {
     {"a", 'a'},
     {"./deep/../a", 'a'},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes that must be noticed although times were restored, and events that are not changes.
+/* Changes that must be detected even if times were restored, and events that are not changes.
  * Random sequences of both are in test_fresh.c. */
 #include "config.h"
 
@@ -31,7 +31,7 @@ int __real_fstat(int fd, struct stat *ret);
 int __wrap_fstat(int fd, struct stat *ret);
 
 static struct tree tree;
-static bool fuse; /* the file system has no ctimes of its own */
+static bool fuse; /* the file system does not keep ctimes */
 
 int __wrap_fstatfs(int fd, struct statfs *ret)
 {
@@ -86,7 +86,7 @@ static void set_time(const char *name, int64_t seconds)
 
 enum { LONG_AGO = 1600000000 };
 
-/* Like archivers: write a file, and set back its times and those of its folders. */
+/* Write a file, and set back its times and those of its folders, like an archiver. */
 static void write_old(const char *name, const void *bytes, size_t len)
 {
     char folder[200], *slash;
@@ -154,7 +154,7 @@ static ino_t index_inode(const struct dataset *d)
     return st.st_ino;
 }
 
-/* Check that the next opening uses the data set's present index. */
+/* Check that the next opening uses the present index of the data set. */
 static void is_used_again(const char *name, const char *why)
 {
     struct dataset *a = opened(name), *b = opened(name);
@@ -187,7 +187,8 @@ static void write_many(int count)
     set_time("data", LONG_AGO);
 }
 
-/* More samples than the fingerprint covers, so only reading one can show that it changed. */
+/* Returns a sample that the fingerprint does not cover, so that only reading it can show that it
+ * has changed. */
 static int uncovered(struct dataset *d)
 {
     struct index index;
@@ -221,7 +222,7 @@ Test(stamp, an_empty_file_that_is_complete_now_is_checked_again)
         d = opened(names[i]);
         reads(d, 1, 0, "two");
         dataset_unref(d);
-        write_text("data/a/2.jpg", ""); /* nothing but an opening looks at it */
+        write_text("data/a/2.jpg", ""); /* only an opening examines it */
         dataset_unref(opened(names[i]));
         write_text("data/a/2.jpg", "two again");
         d = opened(names[i]);
@@ -291,7 +292,7 @@ Test(stamp, files_that_become_folders_are_detected)
         cr_expect(eq(u32, dataset_get_samples(d), (uint32_t)i + 2), "%s", notes[i]);
         dataset_unref(d);
     }
-    is_used_again(name, "nothing changed again");
+    is_used_again(name, "an unchanged data set uses its index again");
 }
 
 /* A damaged hash does not make a good file count as changed. */
@@ -323,7 +324,7 @@ Test(stamp, a_damaged_hash_counts_as_none)
         reads(d, 1, 0, "two");
         dataset_unref(d);
     }
-    d = opened(name); /* they are recorded again */
+    d = opened(name); /* hashes are recorded again */
     write_text("data/a/1.jpg", "eno");
     reads(d, 0, -ESTALE, "1.jpg has changed since the data set was indexed");
     dataset_unref(d);

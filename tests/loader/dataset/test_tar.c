@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "tar:" through dataset.h: what makes a sample and how it is labelled, which archives
- * are rejected, and archives truncated and changed at every byte. Archives by other writers are in
- * test_tar_writers.sh. */
+/* The format "tar:" through dataset.h: what a sample is and how it is labelled, which archives are
+ * rejected, and archives that are truncated or changed at every byte. test_tar_writers.sh has
+ * archives by other writers. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 int __wrap_fsync(int fd);
 
-/* The test writes thousands of indices, which need not survive it. */
+/* Skip fsync(): the test writes thousands of indices, which need not survive it. */
 int __wrap_fsync(int fd)
 {
     (void)fd;
@@ -36,8 +36,8 @@ int __wrap_fsync(int fd)
 int __real_clock_gettime(clockid_t id, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
 
-/* Moves the clock from which the kernel takes file times some ticks ahead, so that thousands of
- * openings do not each wait for the next tick. */
+/* Return a time some ticks ahead of the clock from which the kernel takes file times, so that
+ * thousands of openings need not wait for the next tick. */
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 {
     int r = __real_clock_gettime(id, ret);
@@ -63,7 +63,7 @@ static void teardown(void)
 
 TestSuite(tar, .init = setup, .fini = teardown);
 
-/* An archive of "name=bytes" members, up to NULL. */
+/* Write an archive of the members "name=bytes", up to NULL. */
 static void archive(const char *name, const char *const *members)
 {
     struct tar_writer *w;
@@ -177,7 +177,7 @@ Test(tar, avif_is_an_image_where_it_is_decoded)
 }
 #endif
 
-/* They occur in the archive's tree of names, in the common tree, in the builder's names and in the
+/* Names occur in the archive's tree, in the common tree, in the builder's names and in the
  * index. */
 Test(tar, class_names_count_as_memory)
 {
@@ -331,7 +331,9 @@ Test(tar, archives_in_several_folders_have_their_common_folder_as_root)
     memcpy(first, dataset_get_fingerprint(d), 16);
     dataset_unref(d);
     d = opened(in_tree("%T/other/{p,q}/1.tar"));
-    cr_expect(eq(int, memcmp(first, dataset_get_fingerprint(d), 16), 0), "wherever it lies");
+    cr_expect(eq(int, memcmp(first, dataset_get_fingerprint(d), 16), 0),
+              "the fingerprint does "
+              "not depend on the folder");
     dataset_unref(d);
 }
 
@@ -383,7 +385,7 @@ ParameterizedTest(struct refusal *c, tar, what_cannot_be_right_is_refused)
         members[i] = c->members[i];
     archive("data/bad.tar", members);
     refused(tree_path(&tree, "data/bad.tar"), -EBADMSG, c->sentence);
-    /* Whatever is wrong, the sentence names the archive. */
+    /* Whatever the fault, the message names the archive. */
     (void)snprintf(where, sizeof(where), "%s/data/bad.tar", tree.root);
     refused(tree_path(&tree, "data/bad.tar"), -EBADMSG, where);
 }
@@ -413,7 +415,7 @@ ParameterizedTestParameters(tar, compressed_archives_are_refused_with_the_way_ou
          "xz", 6},
         {".tar.bz2", "BZh9", "bzip2", 4},
         {".tar.lz4", "\x04\x22\x4D\x18", "lz4", 4},
-        {".tar", "\x1F\x8B\x08", "gzip", 3}, /* whatever it is called */
+        {".tar", "\x1F\x8B\x08", "gzip", 3}, /* whatever its name is */
     };
     return cr_make_param_array(struct compressed, cases, ARRAY_LEN(cases));
 }
@@ -467,8 +469,7 @@ Test(tar, a_copy_in_text_mode_is_reported)
     free(image);
 }
 
-/* Captions of some editors end their lines with CR LF: that alone does not mean a copy in text
- * mode. */
+/* Some editors write captions with CR LF, which alone does not mean a copy in text mode. */
 Test(tar, captions_are_no_sign_of_a_copy_in_text_mode)
 {
     struct dataset *d = NULL;
@@ -482,7 +483,7 @@ Test(tar, captions_are_no_sign_of_a_copy_in_text_mode)
     cr_expect(strstr(err.text, "damaged") && !strstr(err.text, "text mode"), "%s", err.text);
 }
 
-/* A folder is one of archives only if it holds no folders, which could be classes. */
+/* A folder counts as a folder of archives only if it has no sub-folders, which could be classes. */
 Test(tar, a_plain_path_is_recognised)
 {
     struct dataset *d;
@@ -618,11 +619,11 @@ Test(tar, an_index_is_reused_and_rebuilt_when_an_archive_changes)
     dataset_unref(d);
     d = opened(tree_path(&tree, "data"));
     cr_assert(eq(int, stat(dataset_get_index_path(d), &second), 0));
-    cr_expect(eq(u64, first.st_ino, second.st_ino), "the same file was used again");
+    cr_expect(eq(u64, first.st_ino, second.st_ino), "the index was not rebuilt");
     dataset_unref(d);
-    ARCHIVE("data/b.tar", "1.jpg=z", "1.cls=0"); /* the same size, a moment later */
+    ARCHIVE("data/b.tar", "1.jpg=z", "1.cls=0"); /* of equal size, a moment later */
     EXPECT_SAMPLES(tree_path(&tree, "data"), "0 1.jpg=x", "0 1.jpg=z");
-    /* And again, within the grain of the file system's clock. */
+    /* Write it again, within the resolution of the file system's clock. */
     ARCHIVE("data/b.tar", "1.jpg=w", "1.cls=0");
     EXPECT_SAMPLES(tree_path(&tree, "data"), "0 1.jpg=x", "0 1.jpg=w");
     ARCHIVE("data/c.tar", "1.jpg=v", "1.cls=0");
@@ -646,10 +647,11 @@ Test(tar, an_open_archive_that_changed_or_shrank_is_reported)
     (void)snprintf(index, sizeof(index), "%s", dataset_get_index_path(d));
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0));
     cr_assert(eq(int, truncate(tree_path(&tree, "data/a.tar"), 700), 0));
-    (void)usleep(20000); /* small samples: in the next tick of the kernel's clock */
+    (void)usleep(20000); /* small samples are compared in the next tick of the kernel's clock */
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -ESTALE));
     cr_expect(ne(ptr, (void *)strstr(err.text, "data/a.tar has changed"), NULL), "%s", err.text);
-    cr_expect(eq(int, access(index, F_OK), -1), "the next open is to look again");
+    cr_expect(eq(int, access(index, F_OK), -1), "the index was deleted, so the next open scans "
+                                                "again");
     cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), 0));
     dataset_buffer_fini(&buffer);
     dataset_unref(d);
@@ -668,7 +670,8 @@ Test(tar, a_truncated_mapped_archive_is_reported)
         make_old_in(&tree, "data/a.tar");
         d = opened(tree_path(&tree, "data"));
         cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), 0));
-        cr_expect(eq(int, memcmp(buffer.bytes, "y", 2), 0), "and zeros behind it");
+        cr_expect(eq(int, memcmp(buffer.bytes, "y", 2), 0), "the sample has its bytes, followed "
+                                                            "by zeros");
         cr_assert(eq(int, truncate(tree_path(&tree, "data/a.tar"), 0), 0));
         cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -ESTALE));
         cr_expect(ne(ptr, (void *)strstr(err.text, "a.tar"), NULL), "%s", err.text);
@@ -757,7 +760,7 @@ Test(tar, a_data_set_leaves_descriptors_for_others)
     (void)snprintf(first, sizeof(first), "%s", tree_path(&tree, "first"));
     (void)snprintf(second, sizeof(second), "%s", tree_path(&tree, "second"));
     cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
-    for (int round = 0; round < 2; round++) { /* closed descriptors are free again */
+    for (int round = 0; round < 2; round++) { /* descriptors are free again after a close */
         many = opened(first);
         few = opened(second);
         for (uint32_t i = 0; i < MANY; i++)
@@ -765,7 +768,8 @@ Test(tar, a_data_set_leaves_descriptors_for_others)
         for (uint32_t i = 0; i < FEW; i++)
             cr_assert(eq(int, dataset_read(few, i, &buffer, &err), 0), "%s", err.text);
         cr_expect(eq(u32, kept_of(second), FEW));
-        cr_expect(eq(u32, kept_of(first), 256 / 4 * 3 / 2), "half of what there is");
+        cr_expect(eq(u32, kept_of(first), 256 / 4 * 3 / 2), "a data set keeps at most half of "
+                                                            "the available descriptors open");
         dataset_unref(few);
         dataset_unref(many);
     }
@@ -788,13 +792,13 @@ Test(tar, every_archive_must_really_be_below_a_root)
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
-    /* Nothing outside is looked at, not even to report what is wrong with the name. */
+    /* Files outside the roots are not examined, not even to report what is wrong with the name. */
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
                  -EACCES));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,a}.tar"), &options, &d, &err), -EINVAL));
 }
 
-/* --- cut and changed at every byte ---
+/* --- truncated and changed at every byte ---
  *
  * Every fifth byte, with a different offset in each block of 512; PLENUM_EVERY_BYTE=1: every
  * byte. */
@@ -825,8 +829,8 @@ static void make_whole(void)
     cr_assert(lt(sz, whole.len, sizeof(whole.bytes)));
 }
 
-/* Open an archive of these bytes; its index stays in memory. NULL: refused, with a sentence that
- * names it. */
+/* Open an archive of these bytes, with its index in memory. Returns NULL if it is rejected, with a
+ * message that names it. */
 static struct dataset *open_bytes(const char *bytes, size_t len)
 {
     struct dataset_options options = {
@@ -873,7 +877,7 @@ Test(tar, truncated_at_every_byte)
 }
 
 /* Each byte is changed in two ways. Headers have a checksum, so no sample is silently lost or
- * moved. Data have none, so only the member with that byte differs. */
+ * moved. Data has none, so only the member with that byte differs. */
 Test(tar, changed_at_every_byte)
 {
     struct dataset_buffer buffer = {0};
@@ -999,7 +1003,8 @@ Test(tar, an_open_archive_may_get_another_mode_or_a_link_but_no_other_samples)
     ARCHIVE("new", "1.jpg=a", "1.cls=0", "2.jpg=b", "2.cls=1");
     overwrite("data/x.tar", "new");
     put_time_back("data/x.tar");
-    cr_expect(eq(int, read_code(d, 1), -ESTALE), "it is not empty any more");
+    cr_expect(eq(int, read_code(d, 1), -ESTALE), "a sample that was empty when it was indexed "
+                                                 "has changed");
     dataset_unref(d);
     EXPECT_SAMPLES(in_tree("tar:%T/data/x.tar"), "0 1.jpg=a", "1 2.jpg=b");
 }

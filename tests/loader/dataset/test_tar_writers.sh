@@ -1,11 +1,10 @@
 #!/bin/sh
-# SPDX-License-Identifier: MIT
-# Archives by other programs hold the same samples as the folder they were made from: the same bytes and labels, in the
-# same order.
+# SPDX-License-Identifier: MIT Archives by other programs have the samples of the folder that they were made from: the
+# same bytes and labels, in the same order.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 
-# content DATASET: the hash over all bytes and labels
+# content DATASET: print the hash over all bytes and labels
 content() {
     "$plenumctl" verify "$1" --content | sed -n 's/^content  *//p'
 }
@@ -26,7 +25,7 @@ want=$(content data)
 ok "verify --content prints a hash" test -n "$want"
 (cd data && find . -type f | sed 's|^\./||' | LC_ALL=C sort) >list
 
-# by WHAT COMMAND...: the archive a.tar that COMMAND writes has this content
+# by TITLE COMMAND...: check that the archive a.tar that COMMAND writes has the expected content
 by() {
     what=$1
     shift

@@ -228,7 +228,7 @@ Test(tfrecord, other_files_are_rejected_with_a_message)
 {
     struct bytes file = {0}, f = {0};
 
-    tree_write_text(&tree, "text", "this isn't a TFRecord file, as anybody can see");
+    tree_write_text(&tree, "text", "this is not a TFRecord file, as one can see");
     refused_in(&tree, "tfrecord:", "text", -EBADMSG,
                "is not a TFRecord file, or it is compressed or damaged");
     refused_in(&tree, "tfrecord:", "nothing", -ENOENT, "No such file");
@@ -307,7 +307,8 @@ Test(tfrecord, repetitive_images_are_found)
         example_put_bytes(&f, "decoy2", zeros, lens[i] - 1);
         example_put_bytes(&f, "image/encoded", zeros, lens[i]);
         example_put_int(&f, "image/class/label", (int64_t)i);
-        example_put_bytes(&f, "later", zeros, 70000); /* more than is read with the image */
+        /* more than is read together with the image */
+        example_put_bytes(&f, "later", zeros, 70000);
         record_put(&file, &f);
         zeros[lens[i] - 1] = 0;
     }
@@ -368,7 +369,7 @@ Test(tfrecord, changes_of_an_open_file_are_detected)
     tree_write_bytes(&tree, "x", &file);
     d = opened_in(&tree, "tfrecord:", "x");
     reads(d, 0, "one", 3, 1);
-    /* A bit flips on disk: nothing was written, no time changed. */
+    /* A bit flips on the disk: nothing was written, and no time has changed. */
     write_at("x", 60, file.p[60] ^ 4, true);
     is_bad(d, 0, -EBADMSG, "checksum is wrong");
     write_at("x", 60, file.p[60], true);
@@ -432,7 +433,7 @@ Test(tfrecord, parts_add_up_to_the_whole)
     }
     cr_assert(eq(int, unlink(tree_path(&tree, "x-6")), 0));
     dataset_unref(opened_in(
-        &tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may be on another host */
+        &tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other part may be on another host */
     refused_in(&tree, "tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
     refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
     refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,
@@ -444,7 +445,7 @@ Test(tfrecord, parts_add_up_to_the_whole)
     bytes_fini(&file);
 }
 
-/* With fewer descriptors than archives. */
+/* More archives than descriptors can be read. */
 Test(tfrecord, more_archives_than_descriptors_can_be_read)
 {
     struct rlimit limit = {.rlim_cur = 64, .rlim_max = 64};
@@ -491,8 +492,8 @@ static void make_small(struct small *s)
     }
 }
 
-/* dataset_open() fails with a sentence that names the file, or all delivered samples are correct.
- * Returns the number of samples; `*bad` is the number of bad ones. */
+/* Check that dataset_open() fails with a message that names the file, or that all delivered samples
+ * are correct. Returns the number of samples; `*bad` is the number of bad ones. */
 static int survives(const uint8_t *bytes, size_t len, int *bad)
 {
     struct dataset_options options = {.cache_dir = "/dev/null/none", .threads = 1};
@@ -562,7 +563,8 @@ Test(tfrecord, no_flipped_bit_is_ever_delivered, .timeout = 600)
 
             s.file.p[at] ^= (uint8_t)(1 << bit);
             got = survives(s.file.p, s.file.len, &bad);
-            /* In a length or its checksum: refused. In the data or its checksum: one bad sample. */
+            /* A change in a length or its checksum is rejected; one in the data or its checksum
+             * makes one sample bad. */
             if (at - s.ends[record] < 12)
                 cr_assert(eq(int, got, -1), "bit %d of byte %zu", bit, at);
             else

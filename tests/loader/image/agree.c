@@ -20,7 +20,7 @@ struct answer {
     uint8_t *got;  /* [size + GUARD] */
 };
 
-/* Compare one rendering; `why` stays empty if it is right. */
+/* Compare one rendering. `why` stays empty if it is correct. */
 static int compare(struct image_decoder *decoder, const struct rendering *of,
                    const struct answer *answer, char *why, struct plenum_error *err)
 {
@@ -38,7 +38,7 @@ static int compare(struct image_decoder *decoder, const struct rendering *of,
         (void)snprintf(why, 200, "decision %d, the oracle's is %d; %.120s", r, answer->decision,
                        err->text);
     else if (r < 0 && !err->text[0])
-        (void)snprintf(why, 200, "it is bad without a sentence");
+        (void)snprintf(why, 200, "it is bad without a message");
     else if (r == 0 && memcmp(want, got, size) != 0 && oracle_judges(of->bytes, of->len)) {
         while (want[at] == got[at])
             at++;
@@ -46,7 +46,7 @@ static int compare(struct image_decoder *decoder, const struct rendering *of,
     }
     for (size_t i = 0; i < GUARD && !why[0]; i++)
         if (got[size + i] != 0xA5)
-            (void)snprintf(why, 200, "it writes %zu bytes behind its place", i + 1);
+            (void)snprintf(why, 200, "it writes %zu bytes beyond the end of its buffer", i + 1);
     return r;
 }
 
@@ -55,7 +55,7 @@ bool oracle_agrees(struct image_decoder *decoder, const struct rendering *of, ch
 {
     size_t size = (size_t)of->pipeline->width * of->pipeline->height * of->store->channels;
     struct answer answer = {.size = size, .want = malloc(size), .got = malloc(size + GUARD)};
-    /* exact size: sanitizers notice a read past the end */
+    /* A copy of exactly this size, so that sanitizers detect a read past the end. */
     uint8_t *exact = malloc(of->len + !of->len);
     struct plenum_error sentence = {""};
     struct rendering ours = *of;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* draws.c - prints the steps that are drawn for samples, for test_policies.py.
+/* draws.c - prints the drawn steps of samples, for test_policies.py.
  *
  *     draws PIPELINE SEED COUNT
  *

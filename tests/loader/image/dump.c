@@ -7,7 +7,7 @@
  *     dump --pipeline N     print the text of random pipeline N
  *     dump <REQUESTS        answer requests, one per line: path TAB pipeline TAB seed TAB position
  *
- * The answer to a request is a line: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
+ * The answer to a request is a line: "bad MESSAGE", or "ok" and the numbers of the geometry (box:
  * left top width height; resized: width height; window: left top width height; mirror). After "ok"
  * come height * width * 3 bytes of uint8 RGB. */
 #include "config.h"
@@ -92,7 +92,7 @@ static int write_kinds(const char *folder)
     return 0;
 }
 
-/* Each seed has four bytes that select how the file is rendered, then the file. */
+/* Write seeds: four bytes that select how the file is rendered, then the file. */
 static int write_seeds(const char *folder)
 {
     static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
@@ -175,7 +175,7 @@ static int write_seeds(const char *folder)
     return 0;
 }
 
-/* Each seed has four bytes that select the region, then the file, packed if it can be packed. */
+/* Write seeds: four bytes that select the region, then the file, packed if it can be packed. */
 static int write_packed(const char *folder)
 {
     struct image_decoder *decoder;
@@ -211,7 +211,7 @@ static void answer(struct image_decoder *decoder, char *line)
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
     const char *path = strtok(line, "\t"), *text = strtok(NULL, "\t");
     const char *seed = strtok(NULL, "\t"), *position = strtok(NULL, "\n");
-    struct plenum_error err = {"the request is not understood"};
+    struct plenum_error err = {"the request is malformed"};
     struct crop_tables tables = {0};
     struct image_info info;
     struct image_draw draw;

@@ -131,7 +131,7 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
     *shown = got != NULL;
     if (!got) {
         if (oracle_decode(bytes, len, UINT32_MAX, &strict) == 0) {
-            (void)snprintf(why, 200, "it is bad in part, but good as a whole");
+            (void)snprintf(why, 200, "a region of it is bad, but the whole file is good");
             free(strict.rgb);
         }
         return !why[0];
@@ -148,7 +148,10 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
             if (memcmp(got + ((size_t)y * region.width + x) * 3,
                        all.rgb + (((size_t)region.top + y) * all.width + region.left + x) * 3,
                        3) != 0)
-                (void)snprintf(why, 200, "pixel %u, %u of the region is another", x, y);
+                (void)snprintf(why, 200,
+                               "pixel %u, %u of the region differs from the whole "
+                               "file's",
+                               x, y);
     free(all.rgb);
     free(got);
     return !why[0];

@@ -77,7 +77,7 @@ static uint8_t paint(uint32_t seed, uint32_t x, uint32_t y, uint32_t c)
                      (noise.word[1] % 16 ? 0 : 70));
 }
 
-/* Ignore libjpeg's warnings of coarse tables: they are intended. */
+/* Ignore libjpeg's warnings about coarse tables, which are intended. */
 static void on_message(j_common_ptr c, int level)
 {
     (void)c;
@@ -103,8 +103,8 @@ static void set_sampling(j_compress_ptr c, const char *sampling)
 
 enum { SCRIPT_MAX = 80, SCRIPT_STEPS = 400 };
 
-/* A list of scans that grows. `left` is how many bits of each coefficient are still to be sent; -1:
- * nothing was sent. */
+/* A list of scans that grows. `left`: the number of bits of each coefficient that are still to be
+ * sent; -1: nothing was sent. */
 struct script {
     jpeg_scan_info scans[SCRIPT_MAX];
     int count, components;

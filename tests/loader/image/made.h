@@ -21,7 +21,7 @@ struct made_jpeg {
     char name[24];
     uint32_t width, height;
     enum made_colour colour;
-    /* Sampling factors as digits, a pair for each component: "22 11 11"; "": 4:2:0. */
+    /* Sampling factors as digits, a pair for each component ("22 11 11"); "" means 4:2:0. */
     char sampling[16];
     int quality; /* 0: 85 */
     int restart; /* MCUs between restart markers */
@@ -77,7 +77,7 @@ struct made_avif {
     bool limited;      /* levels as in video */
     uint32_t matrix;   /* its number in H.273; 0: BT.601 */
     bool identity;     /* the planes are G, B and R */
-    bool lossless;     /* the planes come out as they went in */
+    bool lossless;     /* the planes are stored without loss */
     bool alpha, premultiplied;
     uint32_t turn;              /* quarters of a turn, anticlockwise */
     uint32_t mirror;            /* 1: top and bottom exchanged, 2: left and right */
@@ -101,7 +101,7 @@ struct made_ppm {
 extern const struct made_jpeg made_kinds[];
 extern const size_t made_kinds_count;
 
-/** Encode. Ends the program on failure, which is an error in the test. */
+/** These encode an image, and end the program on failure, which is an error in the test. */
 struct made make_jpeg(const struct made_jpeg *spec);
 /** Make a JPEG with coefficients and quantisation tables that no encoder produces from pixels: of
  * all magnitudes, up to the largest. It is baseline, or has the scans of `script`. It uses `width`,
@@ -109,7 +109,7 @@ struct made make_jpeg(const struct made_jpeg *spec);
 struct made make_wild_jpeg(const struct made_jpeg *spec);
 struct made make_png(const struct made_png *spec);
 
-/** Only in builds with libwebp. */
+/** Make a WebP. Only in builds with libwebp. */
 struct made make_webp(const struct made_webp *spec);
 /** One of every kind of WebP; tests set width and height. */
 extern const struct made_webp made_webps[];
@@ -117,7 +117,7 @@ extern const size_t made_webps_count;
 /** Get the pixel at (x, y) of the image, R G B A, as it is passed to libwebp. */
 void made_webp_pixel(const struct made_webp *spec, uint32_t x, uint32_t y, uint8_t rgba[4]);
 
-/** Only in builds with a libavif that has an encoder. */
+/** Make an AVIF. Only in builds with a libavif that has an encoder. */
 struct made make_avif(const struct made_avif *spec);
 /** One of every kind of AVIF; tests set width and height. */
 extern const struct made_avif made_avifs[];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* make_builtin.c - writes loader/image/builtin.c: `make_builtin >builtin.c`.
  *
- * It is kept to show where the bytes come from. Another libjpeg may encode the images differently:
- * the builtin.c in the source tree is authoritative, not what this program prints. */
+ * It is kept to show where the bytes come from. A different libjpeg may encode the images
+ * differently, so the builtin.c in the source tree is authoritative, not this program's output. */
 #include "config.h"
 
 #include <stdio.h>

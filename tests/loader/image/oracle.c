@@ -31,7 +31,7 @@ struct oracle_errors {
     bool in_header;
 };
 
-/* Whether the pipeline that is rendered has the word junk. */
+/* The pipeline that is rendered has the word junk. */
 static bool junk_is_forgiven;
 
 static void on_error(j_common_ptr c)
@@ -60,7 +60,7 @@ static uint8_t muldiv255(int a, int b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Without `pixels`, read only the size. */
+/* Decode a JPEG. If `pixels` is NULL, read only the size. */
 static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                        struct oracle_image *ret)
 {
@@ -493,7 +493,7 @@ static int64_t at32(long double x)
     return llroundl(x * 4294967296.0L);
 }
 
-/* Follows docs/pixels.md, 4.6. */
+/* Compute a pixel of an AVIF, by docs/pixels.md, 4.6. */
 static bool avif_pixel(const avifImage *image, uint32_t x, uint32_t y, uint8_t rgb[3])
 {
     static const long double parts[10][2] = {
@@ -738,7 +738,7 @@ bool oracle_judges(const uint8_t *bytes, size_t len)
 {
     struct jpeg_decompress_struct d;
     struct oracle_errors errors;
-    bool volatile tame = false; /* stays so if not all coefficients can be read */
+    bool volatile tame = false; /* stays false if not all coefficients can be read */
 
     if (len < 2 || bytes[0] != 0xFF || bytes[1] != 0xD8)
         return true;

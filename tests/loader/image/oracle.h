@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle.h - a plain, obvious renderer that the real one is compared with.
+/* oracle.h - a plain, simple renderer with which the real one is compared.
  *
  * It decodes whole rows with the libraries' simplest calls, keeps the whole image, and resizes with
  * two loops that follow the definition in docs/pixels.md. It shares only the geometry (crop.c) with
@@ -52,7 +52,7 @@ void oracle_move(const struct oracle_action *action, uint8_t *pixels, uint32_t w
 
 /** Rows 0 ... last of an image as RGB. */
 struct oracle_image {
-    uint32_t width, height; /* before it is turned */
+    uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;
     uint8_t *rgb; /* [last + 1][width][3]; malloc */
 };
@@ -65,9 +65,9 @@ int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *h
 int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret);
 
 /**
- * Whether libjpeg-turbo's inverse DCT can judge our pixels of this file. On x86 it always can. On
- * other processors sums wrap differently (docs/pixels.md, 4.1), so there it can judge only files
- * whose sums stay well within 16 bits.
+ * Returns whether libjpeg-turbo's inverse DCT can be compared with our pixels of this file. On x86,
+ * it always can. On other processors, sums wrap differently (docs/pixels.md, 4.1), so only files
+ * whose sums stay well within 16 bits can be compared.
  */
 bool oracle_judges(const uint8_t *bytes, size_t len);
 

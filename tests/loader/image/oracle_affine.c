@@ -10,7 +10,7 @@
 
 __extension__ typedef __int128 wide;
 
-/* floor(a / b), b > 0 */
+/* Returns floor(a / b), for b > 0. */
 static wide down(wide a, wide b)
 {
     return a >= 0 ? a / b : -((-a + b - 1) / b);
@@ -48,7 +48,7 @@ static int64_t moved(struct rational part, int64_t side, uint32_t w)
 
 static const wide q40 = (wide)1 << 40;
 
-/* 0 <= degrees < 90 */
+/* Compute sine and cosine, for 0 <= degrees < 90. */
 static void sine_of_acute(int64_t degrees, wide *s, wide *c)
 {
     wide u = down(degrees * (wide)321956420358983237, q40), z = down(u * u, q40);
@@ -168,7 +168,7 @@ static bool perspective_place(const struct pipeline_op *op, uint32_t at,
     if (cross(p, 0, 1, 2) == 0 || cross(p, 1, 2, 3) == 0 || cross(p, 2, 3, 0) == 0 ||
         cross(p, 3, 0, 1) == 0)
         return false;
-    /* Maps the unit square to the corners; f[8] is the common denominator. */
+    /* This maps the unit square to the corners; f[8] is the common denominator. */
     {
         int64_t x1 = p[1][0] - p[2][0], x2 = p[3][0] - p[2][0];
         int64_t y1 = p[1][1] - p[2][1], y2 = p[3][1] - p[2][1];

@@ -61,7 +61,7 @@ static int64_t turns(struct rational_signed v)
     return v.num < 0 ? -size : size;
 }
 
-/* Works by sixths of the colour circle; the hue x is scaled by 32 d. */
+/* Change the hue, by sixths of the colour circle. The hue x is scaled by 32 d. */
 static void hue(struct pipeline_turns range, uint32_t w, rgb_t *v, size_t n)
 {
     int64_t a = turns(range.low), b = turns(range.high);
@@ -134,7 +134,7 @@ static int64_t reflect(int64_t at, int64_t n)
     return at < 0 ? -at : at >= n ? 2 * n - 2 - at : at;
 }
 
-/* Blurs down, then across. */
+/* Blur down, then across. */
 static void blur(const struct pipeline_op *op, int64_t sigma, rgb_t *v, int64_t width,
                  int64_t height)
 {
@@ -230,7 +230,7 @@ struct erased {
     int c;
 };
 
-/* Returns its value. */
+/* Returns the value of that channel. */
 static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                     const struct erased *e)
 {

@@ -40,7 +40,7 @@ static const char *nth(const char *words, uint64_t n, char ret[24])
     return words;
 }
 
-/* Returns whether it is one of these words. */
+/* Returns whether `name` is one of these words. */
 static bool is_any(const char *name, const char *words)
 {
     char text[32], all[64];

@@ -137,7 +137,7 @@ static void expect_region(struct image_reader *reader, const char *name, const s
     reader->ops->close(reader);
 }
 
-/* The reader may convert only a part, because the pixels of any part are those of the whole. */
+/* Check that parts have the pixels of the whole, so that the reader may convert only a part. */
 static void expect_parts(const struct made_avif *spec, uint32_t seed)
 {
     struct made m = make_avif(spec);
@@ -297,8 +297,8 @@ Test(avif, lossless_planes_become_rgb_by_the_formula)
     cr_expect(files >= 7 && clamped > 1000, "%u, %u", files, clamped);
 }
 
-/* libavif's own loops add floats: they differ by one level where the exact value is near the middle
- * of two levels, and never by more. */
+/* libavif's own loops use floats. They differ by at most one level, where the exact value is near
+ * the middle between two levels. */
 Test(avif, close_to_libavif_without_libyuv)
 {
     uint64_t values = 0, apart = 0;
@@ -369,7 +369,7 @@ Test(avif, golden)
               (unsigned long long)XXH3_64bits_digest(&state));
 }
 
-/* Only irot and imir count; EXIF's orientation does not. */
+/* Only irot and imir rotate the image; EXIF's orientation does not. */
 Test(avif, only_properties_rotate_the_image)
 {
     static const uint8_t want[4][3] = {{1, 4, 2}, {8, 5, 7}, {3, 2, 4}, {6, 7, 5}};
@@ -588,7 +588,7 @@ static struct made with_boxes(const char *types, const uint8_t *head, uint32_t h
 }
 
 /* An empty track takes 8 bytes in the file and 3 KB of memory, a property 8 bytes and 100. libavif
- * takes everything after a sample description for its properties: 170 KB took 800 MB. */
+ * treats everything after a sample description as its properties: 170 KB took 800 MB. */
 Test(avif, boxes_have_a_limit)
 {
     static const uint8_t track[] = "\0\0\0\x08trak", property[] = "\0\0\0\x08"
@@ -790,8 +790,8 @@ static void expect_good(const struct made *m)
     free(still.bytes);
 }
 
-/* Limits everything that dav1d decodes, or logs a line about, before it gets to the frame that is
- * shown: up to the limit the file is good, with one more it is bad. */
+/* Everything that dav1d decodes, or logs a line about, before the frame that is shown has a limit:
+ * up to the limit, the file is good; with one more, it is bad. */
 Test(avif, the_data_of_an_item_has_limits)
 {
     static const struct {

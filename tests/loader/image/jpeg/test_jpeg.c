@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions of JPEGs against full decodes; damaged and hostile JPEGs. */
+/* Regions of JPEGs are compared with full decodes; damaged and hostile JPEGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -258,7 +258,7 @@ ParameterizedTest(struct damage_case *c, jpeg, damaged_anywhere)
         for (uint32_t k = 0; k < count; k++)
             bytes[philox_below(d.word[k + 1], (uint32_t)m.len)] =
                 (uint8_t)(d.word[0] >> (8 + 8 * k));
-        /* Large images are not the topic here, and the oracle has no limits. */
+        /* Skip large images: the oracle has no limits. */
         if (oracle_header(bytes, m.len, &width, &height, &orientation) == 0 &&
             (uint64_t)width * height > 1 << 20)
             continue;
@@ -332,7 +332,7 @@ Test(jpeg, an_image_does_not_use_tables_of_the_previous_one)
     cr_assert(eq(int, render(decoder, &whole, want, &err), 0));
     cr_expect(eq(int, render(decoder, &no_quant, got, &err), -EBADMSG));
     cr_expect(strstr(err.text, "Quantization table 0x00 was not defined") != NULL, "%s", err.text);
-    /* A file without Huffman tables uses those of the standard, whatever was decoded before. */
+    /* A file without Huffman tables uses those of the standard, whatever was decoded earlier. */
     cr_assert(eq(int, render(decoder, &other, got, &err), 0));
     cr_assert(eq(int, render(decoder, &no_huff, got, &err), 0), "%s", err.text);
     cr_expect(memcmp(want, got, sizeof(got)) == 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Junk: bytes in a JPEG's header that belong to no segment. Pipelines with the word junk ignore it.
  *
- * Whatever is between two segments, the pixels are those of the file without it. Our own decoder
- * and libjpeg agree on that, and on the number of bytes. PLENUM_JPEG_FILES=N makes N files. */
+ * Whatever bytes are between two segments, the pixels are those of the file without them. Our own
+ * decoder and libjpeg agree on that, and on the number of these bytes. PLENUM_JPEG_FILES=N makes N
+ * files. */
 #include "config.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ enum { PLACES = 64, JUNK_MAX = 300 };
 
 static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
 
-/* Where the segments up to the first SOS begin, and where the data of that scan begin. */
+/* Where the segments up to the first SOS begin, and where the data of that scan begins. */
 struct places {
     size_t at[PLACES];
     uint32_t count;
@@ -80,7 +81,8 @@ static size_t make_junk(uint32_t number, uint8_t junk[JUNK_MAX], size_t *counted
         }
         for (uint32_t k = philox_below(e.word[1], 4); k > 0; k--)
             junk[len++] = 0xFF;
-        if (kind == 4 || i + 1 < parts) { /* stuff it, so that the next byte ends no marker */
+        /* stuff it, so that the next byte does not end a marker */
+        if (kind == 4 || i + 1 < parts) {
             junk[len++] = 0xFF;
             junk[len++] = 0x00;
             *counted += 2;
@@ -99,7 +101,8 @@ struct outcome {
 
 static struct outcome read_all(struct image_reader *reader, bool junk, const struct made *m)
 {
-    uint8_t *exact = malloc(m->len); /* exact size: sanitizers notice a read past the end */
+    /* a copy of exactly this size, so that sanitizers detect a read past the end */
+    uint8_t *exact = malloc(m->len);
     struct outcome o = {.r = 0};
     struct image_rows rows;
     struct rect all = {0};
@@ -211,7 +214,7 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
 
         got = read_by_both(false, &m, what);
         if (counted > 0) {
-            cr_assert(eq(int, got.r, -EBADMSG), "%s: without the word", what);
+            cr_assert(eq(int, got.r, -EBADMSG), "%s: without the word junk, the file is bad", what);
             cr_assert(ne(ptr, strstr(got.err.text, " before marker 0x"), NULL), "%s: %s", what,
                       got.err.text);
             if (i % 3 == 0)
@@ -227,8 +230,8 @@ Test(jpeg_junk, between_any_segments_changes_nothing)
     cr_expect(by_ours > files * 9 / 10, "%u of %u files are good", by_ours, files);
 }
 
-/* Inserts random bytes anywhere in the header: they may begin a segment, or be a marker that has
- * none. */
+/* Insert random bytes anywhere in the header: they may begin a segment, or be a marker without
+ * one. */
 Test(jpeg_junk, both_decoders_agree_on_any_junk)
 {
     uint32_t files = files_wanted(6000), good = 0, forgiven = 0;
@@ -255,8 +258,11 @@ Test(jpeg_junk, both_decoders_agree_on_any_junk)
         got = read_by_both(true, &m, what);
         cr_assert(strict.r < 0 || (got.r == 0 && got.size == strict.size &&
                                    memcmp(got.rgb, strict.rgb, got.size) == 0),
-                  "%s: the word takes nothing away", what);
-        cr_assert(strict.r < 0 || got.header.junk == 0, "%s: a good file has none", what);
+                  "%s: the word junk does not make a good file bad", what);
+        cr_assert(strict.r < 0 || got.header.junk == 0,
+                  "%s: a file that is good without the "
+                  "word has no junk",
+                  what);
         good += got.r == 0;
         forgiven += got.r == 0 && strict.r < 0;
         free(strict.rgb);
@@ -439,7 +445,7 @@ Test(jpeg_junk, is_packed_on_request)
         cr_expect(eq(int, packed.outcome, want.outcome));
         cr_expect(packed.outcome < PACK_KEPT_PACKED && packed.len == want.len &&
                       memcmp(packed.bytes, want.bytes, want.len) == 0,
-                  "as of the file without it, way %d", way);
+                  "the packed file equals that of the file without junk, way %d", way);
         free(packed.bytes);
         free(want.bytes);
         free(junk.bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own JPEG decoder against libjpeg-turbo: every byte of every row, with every set of loops.
+/* Our own JPEG decoder is compared with libjpeg-turbo: every byte of every row, with every set of
+ * loops.
  *
  * PLENUM_JPEG_FILES=N makes N files instead of a few hundred (100000 take a minute or two).
  * PLENUM_PHOTOS=DIR names a folder of photographs (searched two levels deep) to compare as well. */
@@ -190,7 +191,7 @@ static const char *describe(const struct made_jpeg *s, char *text, size_t size)
     return text;
 }
 
-/* `several`: files with several scans, of all kinds. */
+/* Check random files. `several`: files with several scans, of all kinds. */
 static void check_files_of_all_forms(bool several)
 {
     struct jpeg_own *own;
@@ -287,7 +288,8 @@ Test(jpeg_own, files_of_four_components)
     reader->ops->destroy(reader);
 }
 
-/* Adobe's segment decides whether four components are YCCK; without one they are CMYK. */
+/* Adobe's segment decides whether four components are YCCK; without such a segment, they are
+ * CMYK. */
 Test(jpeg_own, adobe_segment_of_four_components)
 {
     struct made_jpeg spec = {.name = "print", .width = 50, .height = 40, .colour = MADE_YCCK};
@@ -314,10 +316,10 @@ Test(jpeg_own, adobe_segment_of_four_components)
     free(m.bytes);
 }
 
-/* These files have sums that wrap, sums that are clamped between the passes, and samples far out of
- * range. Only on x86 can they be compared with libjpeg-turbo's inverse DCT: on other processors it
- * wraps differently. There the hash of all pixels, which is the same everywhere, is compared
- * instead. */
+/* Check files with sums that wrap, sums that are clamped between the passes, and samples far out of
+ * range. They can be compared with libjpeg-turbo's inverse DCT only on x86, because it wraps
+ * differently on other processors. There, the hash of all pixels, which does not depend on the
+ * processor, is compared instead. */
 static void check_coefficients_that_no_encoder_makes(bool several, uint64_t golden)
 {
     const uint32_t files = files_wanted(300);
@@ -405,7 +407,7 @@ ParameterizedTest(struct kind *k, jpeg_own, crops_at_every_offset)
     free(m.bytes);
 }
 
-/* Any bytes as a block: the loops for this processor against those in plain C. */
+/* With any bytes as a block, the loops for this processor are compared with those in plain C. */
 Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
 {
     enum { COUNT = 5 };
@@ -479,8 +481,8 @@ static void random_codes(uint32_t round, uint8_t *bytes, struct jpeg_huff_spec *
         bytes[16 + i] = (uint8_t)philox_draw(10, i, round, DRAW_SEED, 0).word[0];
 }
 
-/* Check entry i of the table of many symbols, here at most `most`: it must give the same as looking
- * up one symbol at a time. */
+/* Check entry i of the table of many symbols, here at most `most`: it must equal the result of
+ * looking up one symbol at a time. */
 static void check_many(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 {
     uint32_t at = 0, steps = 0, before = 0, count = 0;
@@ -509,7 +511,10 @@ static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
         return;
     }
     second = length < JPEG_LOOK ? h->one[i << length & (JPEG_LOOKS - 1)] : JPEG_RARE;
-    cr_assert(eq(u32, e >> 14 & 127, first >> 8 & 255), "the first step, %u", i);
+    cr_assert(eq(u32, e >> 14 & 127, first >> 8 & 255),
+              "entry %u has the step of its first "
+              "symbol",
+              i);
     if (most == 1 || (first >> 8 & 255) == JPEG_STEP_EOB || size > 3 || second == JPEG_RARE ||
         length + (second >> 16 & 255) > JPEG_LOOK) {
         cr_assert(eq(u32, e & 0xFFE03FFF, length | code << 6 | size << 10), "alone, %u", i);
@@ -625,7 +630,7 @@ Test(jpeg_own, every_colour)
     }
 }
 
-/* Our decoder gives up where libjpeg would report an error, after it delivered the good rows. */
+/* Our decoder delivers the good rows, and gives up where libjpeg would report an error. */
 Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
 {
     struct made_jpeg spec = {.name = "cut off", .width = 60, .height = 400, .colour = MADE_COLOUR};
@@ -697,7 +702,7 @@ static void damage(struct made *m, uint32_t seed)
         m->len = at + 1;
 }
 
-/* For damaged files of several scans, both readers give the same decision, message and pixels. */
+/* For damaged files with several scans, both readers have the same decision, message and pixels. */
 Test(jpeg_own, damage_of_several_scans_is_judged_by_libjpeg)
 {
     struct image_reader *ours, *library;
@@ -740,8 +745,8 @@ Test(jpeg_own, damage_of_several_scans_is_judged_by_libjpeg)
 }
 
 /* A byte 0xFF may be repeated before a marker or a stuffed zero. Our decoder stops there, and
- * libjpeg continues without an error: so no row that ran out of bits may have been delivered
- * before. */
+ * libjpeg continues without an error, so our decoder must not have delivered a row that ran out of
+ * bits. */
 Test(jpeg_own, repeated_fill_bytes_make_no_row_wrong)
 {
     struct made_jpeg spec = {.name = "fill", .width = 200, .height = 200, .colour = MADE_COLOUR};
@@ -787,7 +792,7 @@ Test(jpeg_own, repeated_fill_bytes_make_no_row_wrong)
         }
         free(m.bytes);
     }
-    cr_expect(tried > 10, "%u files have a stuffed byte", tried);
+    cr_expect(tried > 10, "only %u files have a stuffed byte", tried);
     reader->ops->destroy(reader);
 }
 
@@ -813,7 +818,7 @@ Test(jpeg_own, photographs)
         }
         free(m.bytes);
     }
-    cr_log_info("%u of %zu photographs are for our decoder", ours, paths.gl_pathc);
+    cr_log_info("our decoder supports %u of %zu photographs", ours, paths.gl_pathc);
     cr_expect(ours > 0);
     globfree(&paths);
     jpeg_own_destroy(own);

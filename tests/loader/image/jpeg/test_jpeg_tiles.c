@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Hints (where tiles begin): pixels are the same with them, without them, with those of another
- * file and with damaged ones. A hint depends only on the file and on how many rows were read. */
+/* Hints (where tiles begin): pixels do not depend on whether there is a hint, and whether it is
+ * damaged or another file's. A hint depends only on the file and on how many rows were read. */
 #include "config.h"
 
 #include <stdio.h>
@@ -145,7 +145,10 @@ Test(jpeg_tiles, regions_are_equal_with_any_known_tiles)
                 size_t before = hint.len;
 
                 if (check_region(reader, &m, &whole, &region, &hint, spec.name)) {
-                    cr_assert(gt(sz, hint.len, before), "%s: a hint that says no more", spec.name);
+                    cr_assert(gt(sz, hint.len, before),
+                              "%s: a new hint is longer than the old "
+                              "one",
+                              spec.name);
                     grown += before > 0;
                     with_hints += before == 0;
                 }
@@ -163,7 +166,7 @@ Test(jpeg_tiles, regions_are_equal_with_any_known_tiles)
                 struct rect region = any_region(i, 100 + n, &whole);
 
                 cr_assert(eq(int, check_region(reader, &m, &whole, &region, &all, spec.name), 0),
-                          "%s: more than all was found", spec.name);
+                          "%s: nothing is added to a complete hint", spec.name);
             }
             free(whole.rgb);
             free(m.bytes);
@@ -217,7 +220,7 @@ static struct made usual_file(uint32_t seed)
     return make_jpeg(&spec);
 }
 
-/* A hint may be damaged in any bit; pixels must be right all the same. */
+/* Pixels must be correct even if any bit of a hint is wrong. */
 Test(jpeg_tiles, every_flipped_bit_of_a_hint)
 {
     static struct hint hint, flipped;
@@ -304,7 +307,7 @@ Test(jpeg_tiles, changed_files)
         plain->ops->close(plain);
         m.bytes[i] ^= 0x10;
     }
-    cr_expect(bad > 0, "no change made it bad");
+    cr_expect(bad > 0, "at least one change makes the file bad");
     free(m.bytes);
     free(other.bytes);
     reader->ops->destroy(reader);

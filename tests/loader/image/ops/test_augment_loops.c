@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* All sets of loops of the operations against the formulas in docs/pixels.md, 10. Loops that depend
- * on one byte or on one pixel's colour are tested with every value. */
+/* All sets of loops of the operations are compared with the formulas in docs/pixels.md, 10. Loops
+ * that depend on one byte or on one pixel's colour are tested with every value. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -215,7 +215,7 @@ static void check_sharpen(const struct augment_loops *loops, const uint8_t *v, u
     free(to);
 }
 
-/* Makes every possible sum of nine values and four times the middle one, in order. */
+/* Make every possible sum of nine values and four times the middle one, in order. */
 static uint8_t *make_sums(uint32_t *width)
 {
     uint32_t count = 13 * 255 + 1;

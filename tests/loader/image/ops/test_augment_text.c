@@ -79,7 +79,7 @@ Test(augment_text, has_every_operation)
 
         for (size_t i = 0; i < ARRAY_LEN(cases) && !found; i++)
             found = strstr(cases[i].operations, name) != NULL;
-        cr_expect(found, "%s has no case here", name);
+        cr_expect(found, "operation %s has no case in this test", name);
     }
 }
 
@@ -104,7 +104,7 @@ Test(augment_text, every_step_can_be_applied)
         augment_draw(&pipeline, &draw, &ratios, &plan);
         window = augment_window(augment, &plan, SIDE, SIDE);
         cr_assert(window != NULL);
-        memset(window, 120, BYTES); /* which no operation here makes white */
+        memset(window, 120, BYTES); /* a level that no operation here makes white */
         memset(dst, 255, BYTES);
         augment_finish(augment, &plan, SIDE, SIDE, &store, dst);
         cr_expect(memchr(dst, 255, BYTES) == NULL, "%s", cases[i].operations);
@@ -112,7 +112,7 @@ Test(augment_text, every_step_can_be_applied)
     augment_destroy(augment);
 }
 
-/* The text names the sample's own share, and a box that is no larger than the picture. */
+/* The text gives the sample's own share, and a box that is not larger than the picture. */
 Test(augment_text, describes_what_is_mixed)
 {
     char words[AUGMENT_TEXT_MAX];

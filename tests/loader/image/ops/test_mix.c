@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_mix.c - mixup and cutmix: the distribution of shares against closed forms and an integral,
- * boxes and blends against the plain formulas. tests/python/test_mix.py is a second implementation,
- * written from docs/pixels.md. */
+/* test_mix.c - mixup and cutmix: the distribution of shares is compared with closed forms and an
+ * integral, boxes and blends with the plain formulas. tests/python/test_mix.py is a second
+ * implementation, written from docs/pixels.md. */
 #include "config.h"
 
 #include <math.h>

@@ -176,7 +176,7 @@ ParameterizedTestParameters(pack, sizes_and_crops)
     return every_kind();
 }
 
-/* The packed file renders like in the oracle, and like the original file. */
+/* The packed file renders as in the oracle, and like the original file. */
 ParameterizedTest(struct kind *k, pack, sizes_and_crops)
 {
     static const char *const texts[] = {"rrc(16,scale=0.01:1,ratio=1/4:4)", "exif rrc(8)",
@@ -392,10 +392,10 @@ Test(pack, unsupported_files_are_kept_with_a_reason)
     /* The checksum is wrong but the image is fine, as if a program had replaced a segment by an
      * equivalent one. */
     m.bytes[forge_find(m.bytes, m.len) + 13] ^= 1;
-    packed = pack(&m, PACK_BASELINE, "packed, with another checksum");
+    packed = pack(&m, PACK_BASELINE, "packed, with a wrong checksum");
     cr_expect(eq(sz, packed.len, m.len));
     m.bytes[forge_find(m.bytes, m.len) + 13] ^= 1;
-    cr_expect(memcmp(packed.bytes, m.bytes, m.len) == 0, "packing it again gives the same");
+    cr_expect(memcmp(packed.bytes, m.bytes, m.len) == 0, "packing again gives the same bytes");
     free(packed.bytes);
     m.len = 0;
     (void)pack(&m, PACK_KEPT_BAD, "empty");
@@ -426,8 +426,8 @@ Test(pack, is_proved_and_read_back)
     free(packed.bytes);
 }
 
-/* Once the checksum matches, only the intervals under a crop are decoded, so the decoder never sees
- * damage in the others. This shows that the file is really spliced. */
+/* Once the checksum matches, only the intervals under a crop are decoded, so the decoder does not
+ * detect damage in the others. This shows that the file is really spliced. */
 Test(pack, decodes_only_what_lies_under_the_crop)
 {
     struct pack_result packed = pack_kind("4:4:4", 160, 160);
@@ -502,8 +502,8 @@ ParameterizedTestParameters(pack, damaged_files_are_decoded_like_any_other)
     return cr_make_param_array(struct damage_case, damage_cases, ARRAY_LEN(damage_cases));
 }
 
-/* Cut at every byte, and with each byte changed, a file gets the decision of a decoder that reads
- * all of it. */
+/* For a file that is truncated at any byte, or in which any byte is changed, the decision is that
+ * of a decoder that reads all of it. */
 ParameterizedTest(struct damage_case *c, pack, damaged_files_are_decoded_like_any_other)
 {
     struct pack_result packed = pack_kind(c->kind, c->width, c->height);
@@ -577,7 +577,8 @@ ParameterizedTest(struct damage_case *c, pack, forged_files_have_their_own_pixel
                   c->kind, i, why);
         shown += good;
     }
-    cr_expect(taken > 100 && shown > 100, "%u were taken for packed, %u shown", taken, shown);
+    cr_expect(taken > 100 && shown > 100, "%u files were treated as packed, and %u shown", taken,
+              shown);
     free(bytes);
     scratch_free(&scratch);
     free(packed.bytes);
@@ -591,7 +592,7 @@ static void renumber(struct made *m, const struct pack_layout *l)
 
 static void eight_fewer(struct made *m, const struct pack_layout *l)
 {
-    /* Remove eight intervals: the numbers of the markers are right, their count is not. */
+    /* Remove eight intervals: the markers' numbers are correct, but their count is not. */
     memmove(m->bytes + l->ends[3], m->bytes + l->ends[11], m->len - l->ends[11]);
     m->len -= l->ends[11] - l->ends[3];
 }
@@ -678,18 +679,18 @@ static const struct forgery {
     const char *why;
     void (*change)(struct made *m, const struct pack_layout *l);
 } forgeries[] = {
-    {"a marker has another number", renumber},
+    {"a marker has a wrong number", renumber},
     {"eight intervals are missing", eight_fewer},
     {"eight intervals too many", eight_more},
-    {"the end mark in the middle", end_early},
-    {"something behind the end", more_behind},
+    {"an end mark in the middle", end_early},
+    {"bytes after the end", more_behind},
     {"an interval that does not divide the row", other_interval},
     {"another width", other_width},
-    {"a version to come", other_version},
-    {"the segment twice", two_segments},
+    {"a future version", other_version},
+    {"two segments of Plenum", two_segments},
     {"a comment", a_comment},
-    {"bytes that fill up", fill_bytes},
-    {"the interval twice", two_intervals},
+    {"fill bytes", fill_bytes},
+    {"two segments with the interval", two_intervals},
 };
 
 ParameterizedTestParameters(pack, forgeries)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are shrunk before they are packed: which ones, to which size, and to which pixels: the
- * oracle's, encoded. */
+/* Files that are shrunk before they are packed: which files, to which size, and to which pixels
+ * (the oracle's, encoded). */
 #include "config.h"
 
 #include <errno.h>
@@ -63,16 +63,16 @@ ParameterizedTestParameters(pack_resize, sizes)
     static struct size_case cases[] = {
         {"wider than high", {.longest = 400}, 500, 375, true, 400, 300},
         {"higher than wide", {.longest = 400}, 375, 500, true, 300, 400},
-        {"a half becomes more", {.longest = 100}, 200, 101, true, 100, 51},
-        {"less than a half becomes less", {.longest = 100}, 300, 100, true, 100, 33},
-        {"as large as requested", {.longest = 500}, 500, 375, false, 0, 0},
+        {"a half is rounded up", {.longest = 100}, 200, 101, true, 100, 51},
+        {"less than a half is rounded down", {.longest = 100}, 300, 100, true, 100, 33},
+        {"already as large as requested", {.longest = 500}, 500, 375, false, 0, 0},
         {"by one pixel", {.longest = 499}, 500, 375, true, 499, 374},
         {"shorter side", {.shortest = 256}, 500, 375, true, 341, 256},
         {"shorter side, higher than wide", {.shortest = 256}, 375, 500, true, 256, 341},
         {"only the longer one is larger", {.shortest = 256}, 5000, 256, false, 0, 0},
         {"a line", {.longest = 16}, 65500, 1, true, 16, 1},
         {"the largest", {.shortest = 2000}, 65500, 2049, true, 63934, 2000},
-        {"nothing is requested", {0}, 65500, 2049, false, 0, 0},
+        {"no size is requested", {0}, 65500, 2049, false, 0, 0},
     };
     return cr_make_param_array(struct size_case, cases, ARRAY_LEN(cases));
 }
@@ -126,7 +126,7 @@ static void read_frame(const struct pack_result *r, uint32_t *width, uint32_t *h
         *sampling = p[11];
         return;
     }
-    cr_fatal("it has no frame");
+    cr_fatal("the packed file has no frame header");
 }
 
 /* Shrink a file with the oracle and encode it. Returns the hash of the decoded pixels. */
@@ -189,7 +189,7 @@ static void check(const struct pack_resize *resize, const struct made *m, bool g
         cr_assert(eq(int, image_decoder_use_kernels(decoder, image_kernels(i)), 0));
         again = pack(resize, m, PACK_RESIZED);
         cr_assert(eq(sz, again.len, result.len));
-        cr_assert(memcmp(again.bytes, result.bytes, again.len) == 0, "not the same by %s",
+        cr_assert(memcmp(again.bytes, result.bytes, again.len) == 0, "%s gives different bytes",
                   image_kernels(i));
         free(again.bytes);
     }
@@ -529,7 +529,7 @@ Test(pack_resize, bad_files_do_not_become_raw)
     free(m.bytes);
 }
 
-/* Raw pixels would be larger than a sample may be: the file becomes a JPEG that can be read. */
+/* If raw pixels would be larger than a sample may be, the file becomes a JPEG that can be read. */
 Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 600)
 {
     const uint32_t side = 9460; /* 3 * 9460 * 9460 is 14,000 bytes over the limit */
@@ -550,7 +550,7 @@ Test(pack_resize, raw_pixels_may_be_too_many, .timeout = 600)
     free(m.bytes);
 }
 
-/* A share is exact in each hundred samples, is spread evenly, and is the same in every run. */
+/* A share is exact in each hundred samples, is spread evenly, and does not change between runs. */
 Test(pack_resize, a_share_is_even)
 {
     for (uint32_t share = 0; share <= 100; share++) {

@@ -124,7 +124,7 @@ static void run(struct image_reader *reader, const uint8_t *bytes, size_t len, u
     reader->ops->close(reader);
 }
 
-/* Run our decoder directly: through the reader it does not show whether it gave up. */
+/* Run our decoder directly, because the reader does not show whether it gave up. */
 static bool run_own(struct png_own *own, const uint8_t *bytes, size_t len, uint32_t mask,
                     const uint32_t dice[4])
 {
@@ -151,7 +151,7 @@ bool png_ways_agree(struct png_ways *w, const uint8_t *bytes, size_t len, uint32
                     const uint32_t dice[4], char why[300])
 {
     struct outcome *got = &w->got, *want = &w->want;
-    /* exact size: sanitizers notice a read past the end */
+    /* A copy of exactly this size, so that sanitizers detect a read past the end. */
     uint8_t *exact = must(malloc(len + !len));
     struct rect region = {0};
 
@@ -242,7 +242,7 @@ static uint32_t slow_adler(const uint8_t *bytes, size_t len)
     return b << 16 | a;
 }
 
-/* Correct the Adler-32 sum after the compressed data; our own inflate finds where the data end. */
+/* Correct the Adler-32 sum after the compressed data; our own inflate finds where the data ends. */
 static void mend_adler(uint8_t *bytes, size_t len)
 {
     uint8_t *data = must(calloc(1, len + INFLATE_BEHIND_IN)), sum[4];

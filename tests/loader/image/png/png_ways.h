@@ -7,12 +7,13 @@
 #include "loader/image/reader.h"
 #include "tests/loader/image/made.h"
 
-/** Ends the program if memory runs out. */
+/** Create a comparison. Ends the program if memory runs out. */
 struct png_ways *png_ways_create(void);
 void png_ways_destroy(struct png_ways *ways);
 
 /**
- * Read a region with both and compare header, decision and message, and the pixels if it is good.
+ * Read a region with both decoders, and compare headers, decisions and messages, and pixels if the
+ * file is good.
  *
  * @param dice  Random words that select the region.
  * @param mask  As in struct image_reader.
@@ -22,7 +23,8 @@ void png_ways_destroy(struct png_ways *ways);
  */
 bool png_ways_agree(struct png_ways *ways, const uint8_t *bytes, size_t len, uint32_t mask,
                     const uint32_t dice[4], char why[300]);
-/** Whether libpng found the last file good, and whether our own decoder did not give up on it. */
+/** These return whether libpng accepted the last file, and whether our own decoder did not give up
+ * on it. */
 bool png_ways_were_good(const struct png_ways *ways);
 bool png_ways_were_own(const struct png_ways *ways);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of PNG against the oracle; damaged PNGs. */
+/* Every kind of PNG is compared with the oracle; damaged PNGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ Test(png, every_form_equals_the_oracle)
     image_decoder_destroy(decoder);
 }
 
-/* Expect the pixel that the bytes in the file mean: the high byte of 16 bits, without alpha, and
+/* Expect the pixel that the bytes in the file encode: the high byte of 16 bits, without alpha, and
  * with grey in all channels. */
 static void expect_pixel(const struct made_png *spec, const uint8_t *raw, const uint8_t *got)
 {
@@ -161,7 +161,8 @@ Test(png, cut_off_at_every_byte)
             cut += strncmp(err.text, "the PNG file is cut off: it ends after ", 39) == 0;
         }
         cr_expect(good > 0 && bad > 0);
-        cr_expect(bad - cut <= 4, "every length after the signature is reported as truncated");
+        cr_expect(bad - cut <= 4, "a file that is truncated after the signature is reported as "
+                                  "truncated");
         free(m.bytes);
     }
     image_decoder_destroy(decoder);
@@ -224,7 +225,7 @@ ParameterizedTestParameters(png, bombs)
         {1, 0x7fffffff, "Invalid IHDR"},
         {0, 1, "Invalid IHDR"},
         {0x7fffffff, 0x7fffffff, "Invalid IHDR"},
-        {11585, 11585, ""}, /* allowed; fails at the end of its few bytes */
+        {11585, 11585, ""}, /* allowed, but fails at the end of its few bytes */
     };
     return cr_make_param_array(struct bomb_case, cases, ARRAY_LEN(cases));
 }
@@ -278,7 +279,8 @@ static uint8_t *put_chunk(uint8_t *to, const char *type, const uint8_t *bytes, s
 }
 
 /* Write a grey interlaced PNG of 16 x 16, not compressed, in which row `y` of this pass has an
- * invalid filter; all checksums are right. Returns its length, or 0 if the pass has no such row. */
+ * invalid filter; all checksums are correct. Returns its length, or 0 if the pass has no such
+ * row. */
 static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
 {
     static const uint8_t head[13] = {0, 0, 0, SIDE, 0, 0, 0, SIDE, 8, PNG_COLOR_TYPE_GRAY, 0, 0, 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own PNG decoder against libpng: every form, damage that checksums do not reveal, and files
- * that our decoder must not leave to libpng. PLENUM_PNG_FILES=N damages each file N times. */
+/* Our own PNG decoder is compared with libpng: every form, damage that checksums do not reveal, and
+ * files that our decoder must not leave to libpng. PLENUM_PNG_FILES=N damages each file N times. */
 #include "config.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ Test(png_own, decodes_every_form_as_libpng_does, .timeout = 600)
         uint32_t width = 1 + i * 7 % 70, height = 1 + i / 3 % 90;
         struct made m = make(form, way, width, height);
 
-        if (i % 4 == 3) { /* some with small and empty IDATs */
+        if (i % 4 == 3) { /* some files have small and empty IDATs */
             struct made cut = png_cut(&m, i % 3 == 0 ? 1 : 40, i);
 
             free(m.bytes);
@@ -207,14 +207,14 @@ Test(png_own, judges_damage_of_large_files_as_libpng_does, .timeout = 600)
     png_ways_destroy(both);
 }
 
-/* --- one odd thing in a file at a time --- */
+/* --- one odd property per file --- */
 
 struct odd {
     const char *name;
     size_t at; /* where `bytes` are inserted */
     const char *bytes;
     size_t len;
-    bool own; /* our decoder decodes it, and does not give up */
+    bool own; /* our decoder does not give up */
 };
 
 /* Chunks are inserted after IHDR, or after PLTE if they concern the palette. */
@@ -262,7 +262,7 @@ Test(png_own, odd_chunks)
     png_ways_destroy(both);
 }
 
-/* Data after the last row that is needed do not matter; all data before do. */
+/* Data after the last needed row does not matter; all data before does. */
 Test(png_own, cut_off_at_every_byte_it_is_judged_as_by_libpng)
 {
     struct png_ways *both = png_ways_create();
