@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* advance.c - progress is what survives a start: a checkpoint. Steps that the program reports count,
- * too, but only beyond those of earlier starts: a job that takes the same ten steps again and again
- * stands still. */
+/* advance.c - progress is what survives a start: a checkpoint. Steps that the program reports also
+ * count, but only beyond those of earlier starts: a job that takes the same ten steps again and
+ * again stands still. */
 #include "config.h"
 
 #include "launcher/job/advance.h"
