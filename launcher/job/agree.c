@@ -22,20 +22,26 @@ bool agree_is_possible(const struct agreement *a)
     return false;
 }
 
+uint64_t agree_get_latest(const struct agreement *a)
+{
+    uint64_t latest = 0;
+
+    for (uint32_t i = 0; i < a->count; i++)
+        latest = max_u64(latest, a->ranks[i].asked);
+    return latest;
+}
+
 /* A finished instance has answered all further proposals: it begins no more steps, and the step
  * exceeds those that it has begun. */
 static enum agree_action propose(struct agreement *a)
 {
-    uint64_t latest = 0;
-
     for (uint32_t i = 0; i < a->count; i++) {
         a->ranks[i].answered = a->ranks[i].finished;
         a->ranks[i].refused = false;
-        latest = max_u64(latest, a->ranks[i].asked);
     }
     a->state = AGREE_PROPOSED;
     a->proposal++;
-    a->step = min_u64(sum_u64(latest, a->margin - 1), STOP_STEP_MAX + 1);
+    a->step = min_u64(sum_u64(agree_get_latest(a), a->margin - 1), STOP_STEP_MAX + 1);
     return AGREE_PROPOSE;
 }
 

@@ -48,6 +48,9 @@ struct agreement {
 /** Note that an instance is about to begin a step (`asked` is 1 + its number). */
 void agree_note_step(struct agreement *a, uint32_t rank, uint64_t asked);
 
+/** Returns 1 + the latest step that any instance is known to have asked about; 0: none. */
+uint64_t agree_get_latest(const struct agreement *a);
+
 /** Has any instance asked about a step? Otherwise, there is nothing to agree on. */
 bool agree_is_possible(const struct agreement *a);
 

@@ -46,6 +46,10 @@ outside() {
     # Compute the hash of the same pictures in this build.
     "$top_builddir/plenumctl" make-sample "$T/photos" --classes 4 --images 12 --size 80 >/dev/null
     "$top_builddir/plenumctl" hash "$T/photos" --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 >"$T/share/hash"
+    # An authority for a server within the systems.
+    openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+        -keyout "$T/share/server.key" -out "$T/share/server.pem" 2>/dev/null
+    chmod a+r "$T/share/server.key"
     while read -r name mirror keyring script python; do
         keyring=/usr/share/keyrings/$keyring.gpg
         case " ${WHEEL_SYSTEMS:-$name} " in *" $name "*) ;; *) continue ;; esac
@@ -92,7 +96,8 @@ with zipfile.ZipFile(sys.argv[1]) as z:
     print("licences", " ".join(z.read(n).decode(errors="replace") for n in names if ".dist-info/licenses/" in n), sep="\n")
 P
     echo "# $(basename "$wheel"): $(stat -c %s "$wheel") bytes"
-    local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so libplenum-mpi.so"
+    local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so \
+        libplenum-store.so libplenum-mpi.so"
     for name in $libraries; do ok "the wheel has $name" grep -qx "pyplenum/bin/$name" "$T/list"; done
     is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all programs are for $arch" grep \
         ^e_machine "$T/list"
@@ -132,10 +137,11 @@ alice() { setpriv --reuid 1234 --regid 1234 --clear-groups env -u PLENUM_CACHE_D
 # pip leaves empty folders outside of site-packages, so list only files.
 everything() { find /home/alice/env -not -type d -not -path '*/numpy*' -not -path '*/pip/*' | sort; }
 hash_in() { grep -oE '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
-job() { # SENTENCE COMMAND...: runs first.py, whose hash must be right
-    local sentence=$1
-    shift
-    alice timeout -k 5 600 "$@" /share/first.py photos >out 2>err || echo "status $?" >>err
+job() { job_of photos "$@"; }
+job_of() { # DATASET SENTENCE COMMAND...: runs first.py, whose hash must be right
+    local dataset=$1 sentence=$2
+    shift 2
+    alice timeout -k 5 600 "$@" /share/first.py "$dataset" >out 2>err || echo "status $?" >>err
     cat out >>err
     [ "$(hash_in out)" = "$want" ]
     result $? "$NAME: $sentence" err
@@ -165,6 +171,8 @@ inside() {
     alice env/bin/python -c "import tarfile; t = tarfile.open('photos.tar', 'w'); t.add('photos', '.'); t.close()"
     is "$want" "$NAME: a tar archive is read" eval \
         "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
+
+    from_a_store
 
     # Start a loader with a status page, and over TCP with a key, which needs libplenum-tls and OpenSSL.
     alice sh -c 'umask 077; head -c 32 /dev/urandom >loader.key; env/bin/plenumctl key loader.key alice >alice.key'
@@ -200,6 +208,29 @@ inside() {
     everything >/after
     ok "$NAME: ... without leaving files" diff /before /after
     echo "# all of it"
+}
+
+# A job reads the archive behind HTTPS, whose server the system's authorities must have signed for.
+from_a_store() {
+    local name=tar,label=folder:https://127.0.0.1:7413/photos.tar known=/etc/ssl/certs/ca-certificates.crt pid
+    env/bin/python - >log 2>&1 <<'P' &
+import http.server, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/share/server.pem", "/share/server.key")
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 7413), http.server.SimpleHTTPRequestHandler)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print("serves", flush=True)
+server.serve_forever()
+P
+    pid=$!
+    wait_for grep -q serves log
+    is "" "$NAME: a server whose certificate is unknown is not trusted" eval \
+        "alice env/bin/plenumctl hash $name 2>err; grep -q \"the server's certificate is not valid\" err || cat err"
+    mkdir -p "${known%/*}"
+    cat /share/server.pem >>"$known"
+    job_of "$name" "a job from an archive behind HTTPS, with the system's authorities" env/bin/python
+    kill $pid
+    wait $pid 2>/dev/null
 }
 
 # The wheel's commands replace themselves by the programs: process, signals and variables are as if a shell had started
