@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* driver.c - runs a fuzz target in builds without libFuzzer. Each argument is a file or a folder of
- * files. The target runs once with each file, and, after --mutate N, N more times with some bytes
+ * files. The target runs once with each file, and with --mutate N also N times with some bytes
  * changed. The changes are the same on every run. */
 #include "config.h"
 
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static unsigned long runs;
 static uint32_t mutations;
 
-/* Change a few bytes; sometimes also cut off the end or remove some bytes from the middle. */
+/* Changes a few bytes; sometimes also cuts off the end or removes some bytes from the middle. */
 static void run_mutated(const uint8_t *bytes, size_t len)
 {
     for (uint32_t i = 0; i < mutations && len > 0; i++) {
@@ -30,7 +30,7 @@ static void run_mutated(const uint8_t *bytes, size_t len)
 
         if (dice.word[0] % 4 == 0)
             n = philox_below(dice.word[1], (uint32_t)len);
-        /* exact size: sanitizers notice a read past the end */
+        /* exactly this size, so that sanitizers report a read past the end */
         copy = malloc(n + !n);
         if (!copy)
             abort();
@@ -73,7 +73,8 @@ static int run_file(const char *path)
         len += n;
     }
     (void)fclose(f);
-    bytes = realloc(bytes, len + !len); /* exact size: sanitizers notice a read past the end */
+    /* exactly this size, so that sanitizers report a read past the end */
+    bytes = realloc(bytes, len + !len);
     if (!bytes)
         abort();
     (void)LLVMFuzzerTestOneInput(bytes, len);

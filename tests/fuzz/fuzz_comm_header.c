@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_comm_header.c - any bytes as what other instances send about their collectives, before any
- * data moves. Equal headers are accepted and different ones refused, by every instance, in one
- * sentence that names another instance. */
+ * data moves. Every instance accepts equal headers, and refuses different ones with one sentence
+ * that names another instance. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,14 +23,14 @@ static void require(bool truth)
         abort();
 }
 
-/* An instance's own header is as comm.c fills it in. */
+/* Makes an instance's own header as comm.c fills it in. */
 static void make_own(struct comm_header *header)
 {
     header->version = COMM_HEADER_VERSION;
     header->name[COMM_NAME_MAX - 1] = header->what[COMM_WHAT_MAX - 1] = '\0';
 }
 
-/* Count the instances whose header differs from `mine`; `*first` is the first of them. */
+/* Counts the instances whose header differs from `mine`; `*first` is the first of them. */
 static uint32_t count_others(const struct comm_block *all, uint32_t instances,
                              const struct comm_header *mine, uint32_t *first)
 {

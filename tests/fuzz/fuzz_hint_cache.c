@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_hint_cache.c - any bytes as a hint cache. Checksums are corrected, so that the code behind
+/* fuzz_hint_cache.c - any bytes as a hint cache. Checksums are corrected, so that the code after
  * the checks is reached. Each hint that is found is then used to decode a JPEG, as if it were that
- * file's. Reads and writes must stay in bounds, and hints that were stored must be found. */
+ * file's hint. Reads and writes must stay in bounds, and hints that were stored must be found. */
 #include "config.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum { SAMPLES = 4, FILE_MAX = 8192 };
 
 static const struct hint_cache_key subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
 
-/* Correct the checksums of the header and of the pieces that slots point to. */
+/* Corrects the checksums of the header and of the pieces that slots point to. */
 static void correct(uint8_t *bytes, size_t size)
 {
     struct hint_cache_header h;
@@ -94,7 +94,7 @@ static void make_file(void)
     jpeg.len = tiles.found_len;
 }
 
-/* Decode with a valid head (except for the number of rows) and any tiles, then with these bytes as
+/* Decodes with a valid head (except for the number of rows) and any tiles, then with these bytes as
  * the whole hint. */
 static void use_as_tiles(const uint8_t *hint, size_t len)
 {
