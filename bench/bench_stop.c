@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_stop.c - bench/stop: what plenum_job_should_stop() costs per step while no stop is being agreed on.
+/* bench_stop.c - bench/stop: the time of plenum_job_should_stop() while no stop is being agreed on.
  *
  *     bench/stop [CALLS]
  *

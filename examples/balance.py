@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Train a small classifier on an imbalanced folder, without and with weights="class:1/2", and print the accuracy on a
-held-out fold: of all classes, and of the one with the fewest samples.
+held-out fold: for all classes, and for the class with the fewest samples.
 
     plenumctl make-sample sample            # or a folder of your own whose classes differ in size
     python3 balance.py sample
@@ -16,7 +16,7 @@ STEPS, BATCH, SIDE = 300, 32, 12
 
 
 def features(batch):
-    """Pixels from -1 to 1, with a constant."""
+    """Return the pixels, scaled to -1 ... 1, and a constant 1."""
     x = batch.pixels.reshape(BATCH, -1).astype(np.float32) / 128
     return np.concatenate([x, np.ones((BATCH, 1), np.float32)], axis=1)
 

@@ -5,7 +5,7 @@
  *     plenumrun --num-instances 2 --num-replicas 4 feed folder:/data/train
  *
  * It prints the rate of batches, the share of time that the program waited for them, and the hash
- * of all batches delivered to all instances, which must equal the one that `plenumctl hash`
+ * of all batches delivered to all instances, which must equal the hash that `plenumctl hash`
  * computes in one process. A training program has the same loop, with a training step instead of
  * the hash.
  */
@@ -30,7 +30,7 @@ struct arguments {
     int verbose, json;
 };
 
-/* Counts of one instance, or their sums over all. */
+/* Counts of one instance, or their sums over all instances. */
 struct totals {
     int64_t images, batches, substituted, hash, incidents, moved, hedged, verified;
     double seconds, waiting;
@@ -403,7 +403,7 @@ static int feed(struct plenum_job *job, const struct plenum_job_info *info,
     struct totals totals = {0};
     int failed = 0, r;
 
-    /* With --replicas, this process is a job by itself. */
+    /* With --replicas, this process is a job of its own. */
     r = a->replicas ? plenum_stream_open(info, &a->stream, &stream, &err)
                     : plenum_stream_open_all(job, &a->stream, &stream, &err);
     if (r < 0) {
@@ -453,7 +453,7 @@ int main(int argc, char **argv)
         return 1;
     }
     info = *plenum_job_get_info(job);
-    if (a.replicas && info.num_instances == 1) { /* run all of them in this process */
+    if (a.replicas && info.num_instances == 1) { /* run all replicas in this process */
         info.num_replicas = info.num_local_replicas = a.replicas;
     } else if (a.replicas && a.replicas != info.num_replicas) {
         fprintf(stderr, "feed: --replicas %u, but the launcher started %u\n", a.replicas,
@@ -461,7 +461,7 @@ int main(int argc, char **argv)
         return 2;
     }
     r = feed(job, &info, &a);
-    if (r == 0) /* a failed instance does not wait for the others */
+    if (r == 0) /* if it failed, this instance does not wait for the others */
         plenum_job_close(job);
     return r;
 }

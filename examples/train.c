@@ -89,7 +89,7 @@ static const char usage[] =
     "  --log FILE            write the loss and the samples of every step to FILE\n"
     "  --help\n";
 
-/* A failed instance does not wait for the others; the launcher ends them. */
+/* Ends the program. It does not wait for the other instances, which the launcher ends. */
 static void die(const char *what, const char *why)
 {
     fprintf(stderr, "train: %s: %s\n", what, why);
@@ -112,7 +112,7 @@ static float *momentum_of(struct state *s)
     return s->values + s->weights;
 }
 
-/* Layer 1 is [HIDDEN - 1][INPUTS], layer 2 [classes][HIDDEN]. */
+/* Returns the number of weights: layer 1 has [HIDDEN - 1][INPUTS], layer 2 [classes][HIDDEN]. */
 static uint32_t count_weights(uint32_t classes)
 {
     return (HIDDEN - 1) * INPUTS + classes * HIDDEN;
@@ -191,7 +191,8 @@ static void learn_from(struct trainer *t, const float *pixels, uint32_t side, in
             to1[h * INPUTS + i] += back[h] * inputs[i];
 }
 
-/* Every instance does the same arithmetic on the same sums, so weights stay the same. */
+/* Updates the weights. They stay the same in all instances, because these do the same arithmetic on
+ * the same sums. */
 static void update(struct trainer *t, float rate)
 {
     struct state *s = t->state;
@@ -275,7 +276,7 @@ static void step(struct trainer *t, const struct arguments *a)
                (double)(t->sums[weights + 1] / t->sums[weights + 2]));
 }
 
-/* Brings the state up to date; a collective. */
+/* Brings the state up to date. This is a collective. */
 static void settle(struct trainer *t)
 {
     struct plenum_error err;
@@ -307,7 +308,7 @@ static void save(struct trainer *t, const char *path)
     free(unfinished);
 }
 
-/* Returns the checkpoint, or NULL if there is none. Only the first instance reads. */
+/* Returns the checkpoint, or NULL if there is none. Only the first instance reads it. */
 static struct state *read_checkpoint(const char *path, size_t *bytes)
 {
     struct state *s = NULL;
@@ -503,7 +504,7 @@ int main(int argc, char **argv)
     check(plenum_job_open(&t.job, &err), "job", &err);
     t.me = plenum_job_get_info(t.job);
     info = *t.me;
-    if (a.replicas && info.num_instances == 1) /* run all of them in this process */
+    if (a.replicas && info.num_instances == 1) /* run all replicas in this process */
         info.num_replicas = info.num_local_replicas = a.replicas;
     prepare(&t, &info, &a);
     train(&t, &a);

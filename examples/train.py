@@ -111,24 +111,24 @@ class Run:
         self.job, self.loader, self.model, self.optimizer = job, loader, model, optimizer
         self.checkpoint = pyplenum.Checkpoint(checkpoint) if checkpoint and job.instance_index == 0 else None
         self.step = 0
-        self.hash = 0  # of all batches delivered to all processes up to the last checkpoint
-        self.delivered = 0  # of those delivered to this process since then
+        self.hash = 0  # hash of all batches delivered to all processes up to the last checkpoint
+        self.delivered = 0  # hash of the batches delivered to this process since then
         self.stopped = False
 
     def stops(self) -> bool:
-        """Should all processes stop before the next step, to resume later? With torchrun, they cannot agree on one."""
+        """Return whether all processes stop before the next step, to resume later. With torchrun, they cannot agree."""
         agree = self.job.num_instances == 1 or self.job.launcher == "plenumrun"
         self.stopped = agree and self.job.should_stop(self.step)
         return self.stopped
 
     def total_hash(self) -> int:
-        """Return the hash of all batches delivered to all processes. A collective."""
+        """Return the hash of all batches delivered to all processes. This is a collective."""
         self.hash = (self.hash + sum(self.job.allgather_object(self.delivered))) % 2**64
         self.delivered = 0
         return self.hash
 
     def save(self) -> None:
-        """Write a checkpoint. A collective; only the first process writes."""
+        """Write a checkpoint. This is a collective; only the first process writes."""
         self.total_hash()
         if self.checkpoint:
             with self.checkpoint.replace() as path:
@@ -136,7 +136,7 @@ class Run:
                             "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
 
     def load(self) -> None:
-        """Read the newest checkpoint. A collective; only the first process reads: the other hosts need no file."""
+        """Read the newest checkpoint. This is a collective. Only the first process reads: other hosts need no file."""
         state = None
         if self.checkpoint and self.checkpoint.newest:
             state = torch.load(self.checkpoint.newest, map_location="cpu")
@@ -214,7 +214,7 @@ def evaluate(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.
 
 
 def replicas_of(args: argparse.Namespace, job: pyplenum.Job):
-    """The job as a Loader takes it: a single process may have a number of replicas of its own."""
+    """Return the job that is passed to a Loader. A single process may choose its number of replicas."""
     return args.replicas if job.num_instances == 1 else job
 
 

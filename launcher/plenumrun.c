@@ -20,8 +20,8 @@
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
 
-/* Below this, mpirun or plenumrun would die of SIGSEGV without a message. Programs inherit the
- * limit, so it is not raised. */
+/* With a smaller stack, mpirun or plenumrun would die of SIGSEGV without a message. Programs
+ * inherit the limit, so it is not raised. */
 enum { STACK_LEAST_KIB = 256 };
 
 static bool has_stack(void)
@@ -37,7 +37,7 @@ static bool has_stack(void)
     return false;
 }
 
-/* Checked by a shim or a loader's keeper before anything else. */
+/* Is /proc mounted? A shim or a loader's keeper checks this before anything else. */
 static bool has_proc(void)
 {
     struct plenum_error err;

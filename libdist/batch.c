@@ -67,7 +67,7 @@ uint32_t batch_count_substituted(const struct plenum_stream *s, const struct ple
 {
     uint32_t count = 0;
 
-    if (s->plan) /* only loaders know its order */
+    if (s->plan) /* only loaders know a plan's order */
         return (uint32_t)min_u64(told, b->num_valid);
 
     for (uint32_t i = 0; i < b->count; i++)
@@ -143,7 +143,7 @@ int plenum_batch_get_views(const struct plenum_batch *batch,
     return (int)s->views.count;
 }
 
-/* [H][W], [images][H][W], or, if sizes differ, all pixels in one dimension. */
+/* Set a mask's shape: [H][W], [images][H][W], or, if sizes differ, all pixels in one dimension. */
 static void set_mask_shape(const struct views *views, struct plenum_field *ret)
 {
     const struct pipeline *first = &views->view[0].pipeline;
@@ -195,7 +195,7 @@ int plenum_batch_get_fields(const struct plenum_batch *batch,
     return (int)s->open.num_fields;
 }
 
-/* The fields of the i-th sample, for its hash. */
+/* List the fields of the i-th sample, for its hash. */
 static void list_fields(const struct plenum_field *fields, uint32_t count, uint32_t i,
                         struct streamhash_field *ret)
 {

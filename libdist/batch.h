@@ -15,7 +15,7 @@
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
 /** Count the valid samples that replace the ones that the order names. Only needed if the loader
- *  reports any: `told` are those that it has reported. */
+ * has reported any: their number is `told`. */
 uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b,
                                  uint32_t told);
 

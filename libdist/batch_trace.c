@@ -31,7 +31,7 @@ struct trace {
     unsigned process; /* number of the stream in the trace */
     /* From CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of hosts line up. */
     uint64_t offset_ns;
-    uint32_t slots; /* tracks that have been named */
+    uint32_t slots; /* number of slots whose tracks have been named */
 };
 
 static struct json *begin_event(struct trace *t, const char *phase, const char *name,
@@ -45,7 +45,7 @@ static struct json *begin_event(struct trace *t, const char *phase, const char *
     return &t->json;
 }
 
-/* An event that names the process or a track. */
+/* Write an event that names the process or a track. */
 static void name_it(struct trace *t, const char *what, uint32_t track, const char *name)
 {
     struct json *j = begin_event(t, "M", what, track);
@@ -59,7 +59,7 @@ static void name_it(struct trace *t, const char *what, uint32_t track, const cha
 int trace_open(const struct plenum_job_info *info, const char *title, struct trace **ret,
                struct plenum_error *err)
 {
-    static atomic_uint streams; /* counter of this process */
+    static atomic_uint streams; /* number of this process's traces so far */
     const char *folder = getenv("PLENUM_TRACE");
     unsigned number = atomic_fetch_add(&streams, 1);
     char path[4096], host[128] = "", text[TEXT_MAX];
@@ -107,7 +107,7 @@ void trace_close(struct trace *t)
     free(t);
 }
 
-/* In microseconds since 1970. */
+/* Write a time, in microseconds since 1970. */
 static void put_time(struct trace *t, uint64_t ns)
 {
     json_real(&t->json, "ts", (double)(ns + t->offset_ns) / 1e3, 3);
@@ -131,7 +131,8 @@ static void end_span(struct json *j)
     json_end_object(j);
 }
 
-/* Flush: otherwise a forked child would also write the rest of the buffer when it exits. */
+/* Complete an event and flush the file: otherwise a forked child would also write the rest of the
+ * buffer when it exits. */
 static void end_event(struct trace *t)
 {
     end_span(&t->json);

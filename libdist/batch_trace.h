@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* batch_trace.h - traces of batches, written to a file for Perfetto and Chrome's trace viewer.
  *
- * Enabled if PLENUM_TRACE names a folder. All functions accept NULL for "disabled"; hold the
+ * Enabled if PLENUM_TRACE names a folder. All functions accept NULL for "disabled". Hold the
  * stream's lock. */
 #ifndef LIBDIST_BATCH_TRACE_H
 #define LIBDIST_BATCH_TRACE_H
@@ -34,13 +34,13 @@ int trace_open(const struct plenum_job_info *info, const char *title, struct tra
 /** Complete the file. */
 void trace_close(struct trace *trace);
 
-/** The program has waited in plenum_stream_next(). */
+/** Record that the program has waited in plenum_stream_next(). */
 void trace_wait(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);
 
-/** A batch has been released, so all its times are known. */
+/** Record a batch that has been released, so that all its times are known. */
 void trace_batch(struct trace *trace, const struct trace_batch *batch);
 
-/** Something has gone wrong just now. */
+/** Record that something has gone wrong just now. */
 void trace_incident(struct trace *trace, const char *text);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * A share of the batches, chosen by a hash of their position, is requested from two loaders. If
  * they differ, one of the loaders renders wrong pixels. A third loader, if there is one,
- * arbitrates, and the stream fails with their names. If the second answer does not arrive, the
- * first is used.
+ * arbitrates. The stream then fails, with the names of the loaders. If the second answer does not
+ * arrive, the first is used.
  *
  * Not here: which loaders are used, and when an answer is late (schedule.c). */
 #include "config.h"
@@ -28,13 +28,13 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place)
     return (double)XXH3_64bits(key, sizeof(key)) < share * 0x1p64;
 }
 
-/* Two batches, of which one sample is compared. */
+/* Two batches, and the sample that is compared. */
 struct pair {
     const uint8_t *a, *b;
-    uint64_t i; /* the sample */
+    uint64_t i; /* index of the sample in both batches */
 };
 
-/* Is the sample the same in an array with `each` bytes per sample? */
+/* Are the sample's bytes equal in an array with `each` bytes per sample? */
 static bool is_same_at(const struct pair *p, uint64_t at, uint64_t each)
 {
     at += p->i * each;
@@ -62,7 +62,7 @@ static bool has_same_geometry(const struct verify_stream *stream, const struct p
            is_same_at(p, stream->layout->flips_at, images);
 }
 
-/* Is the i-th sample the same in both batches? */
+/* Is the i-th sample equal in both batches? */
 static bool is_same(const struct verify_stream *stream, const struct plenum_lease *one,
                     const struct plenum_lease *two, uint64_t i)
 {

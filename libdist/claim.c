@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* claim.c - ensures that each instance of a job is a single process.
  *
- * A program inherits the environment of the process that starts it. An evaluation started by rank 0
- * of 2 would take itself for rank 0 and read half of the data. Yet the same inherited variables are
- * right for a program started by a wrapper (sh, numactl, time), and for one that follows another in
- * a script. The variables alone cannot distinguish these cases, so a process is refused when
- *
+ * A program inherits the environment of the process that starts it. So an evaluation started by
+ * rank 0 of 2 would consider itself rank 0 and read half of the data. Yet the inherited variables
+ * are right for a program started by a wrapper (sh, numactl, time), and for one that follows
+ * another in a script. The variables alone cannot distinguish these cases, so a process is refused
+ * when
  *   1. it was forked from a process that has claimed the instance;
  *   2. a process above it has the same instance in its environment and has loaded this library:
  *      a wrapper has not;
  *   3. another process holds the instance's name, an abstract socket. The kernel releases it when
  *      that process ends, so nothing needs cleaning up.
  *
- * Rule 3 needs a job that has a name. If a program chose its instance itself, its children can
+ * Rule 3 needs a job that has a name. If the program itself chose its instance, its children can
  * inherit that only through fork(), so only rule 1 is checked. */
 #include "config.h"
 
@@ -41,8 +41,8 @@
     "process takes (rank=0, world_size=1: all samples)"
 
 enum {
-    PIECE = 4096,     /* read size for files in /proc */
-    WAITING = 64,     /* backlog: processes that ask for the holder of a name */
+    PIECE = 4096,     /* bytes read at a time from files in /proc */
+    WAITING = 64,     /* backlog: processes that look for the holder of a name */
     ANCESTORS = 1000, /* more means a loop: processes come and go while we look */
 };
 
@@ -87,7 +87,7 @@ static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
     *len = 0;
     do {
         n = 0;
-        if (room - *len < PIECE) { /* leaves one byte for the zero */
+        if (room - *len < PIECE) { /* keep one byte for the zero */
             char *larger = realloc(text, room + 2 * PIECE);
 
             if (!larger) {
@@ -113,7 +113,7 @@ static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
     return 0;
 }
 
-/* The parent's process number; 0 if it is not known. */
+/* Returns the parent's process number; 0 if it is not known. */
 static pid_t parent_of(pid_t pid)
 {
     char *text, *after;
@@ -134,7 +134,7 @@ static bool has_name(const struct plenum_job *job)
     return strncmp(job->id, "pid-", 4) != 0;
 }
 
-/* Would both read the same samples? */
+/* Would both instances read the same samples? */
 static bool takes_same(const struct plenum_job_info *a, const struct plenum_job_info *b)
 {
     return a->num_instances == b->num_instances && a->instance_index == b->instance_index;
@@ -170,8 +170,8 @@ static bool has_library(pid_t pid)
     return found;
 }
 
-/* The process above this one that is the same instance and not just a wrapper; 0 if there is
- * none. */
+/* Returns the process above this one that is the same instance and not just a wrapper; 0 if there
+ * is none. */
 static pid_t find_ancestor(const struct plenum_job *job)
 {
     pid_t pid = proc_self();
@@ -207,8 +207,8 @@ static socklen_t name_address(const struct plenum_job *job, struct sockaddr_un *
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* The process that holds the name. 0 if it belongs to another user, or has ended and only a child
- * that it forked still holds the name. */
+/* Returns the process that holds the name. 0 if it belongs to another user, or has ended and only a
+ * child that it forked still holds the name. */
 static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -225,8 +225,8 @@ static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
     return peer.pid;
 }
 
-/* Take the instance's name. Returns a descriptor; -1 if no name can be held; or -EBUSY, with the
- * process that holds it in `holder`. */
+/* Take the instance's name. Returns a descriptor, or -1 if no name can be held; or -EBUSY, with the
+ * process that holds the name in `holder`. */
 static int hold_name(const struct plenum_job *job, pid_t *holder)
 {
     struct sockaddr_un address;
@@ -250,7 +250,7 @@ static int refuse_forked(const struct plenum_job *job, struct plenum_error *err)
                      (int)mine.pid, job->info.instance_index, job->info.num_instances);
 }
 
-/* The environment names the instance: refuse it if another process has it. */
+/* Claim the instance that the environment names; refuse it if another process has it. */
 static int claim_by_name(const struct plenum_job *job, int *fd, struct plenum_error *err)
 {
     pid_t other = find_ancestor(job);

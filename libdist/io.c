@@ -38,7 +38,7 @@ struct served {
     struct served *next;
 };
 
-/* Loaders that this process keeps: one per address at which its streams found no loader. */
+/* The loaders that this process keeps: one per address at which its streams found no loader. */
 struct keeper {
     struct jobloader *loader;
     char address[sizeof(((struct address *)0)->text)];
@@ -59,7 +59,7 @@ static struct {
     struct keeper *keepers;
 } io = {.epoll_fd = -1, .wake_fd = -1, .life = LOCK_INITIALIZER, .mu = LOCK_INITIALIZER};
 
-/* Its address in epoll's data differs from every other tag. */
+/* The tag of wake_fd in epoll; its address differs from every other tag. */
 static char tag_wake;
 
 static void in_child(void)
@@ -77,7 +77,7 @@ static void in_child(void)
     io.keepers = NULL;
 }
 
-/* The child must not inherit half-done work. */
+/* Take all locks before a fork, so that the child does not inherit half-done work. */
 static void before_fork(void)
 {
     lock_acquire(&io.mu);
@@ -198,8 +198,8 @@ static void *io_main(void *arg)
         lock_release(&io.mu);
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
         lock_acquire(&io.mu);
-        /* This process was stopped, not its loaders, if it woke up long after its time, and nothing
-         * had arrived. */
+        /* If the thread woke up long after its time, and nothing had arrived, this process was
+         * stopped, and not its loaders. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
         for (int i = 0; i < n; i++)
             serve(events[i].data.ptr);
@@ -264,7 +264,7 @@ fail:
     return r;
 }
 
-/* The last stream is gone, so the thread ends. Needs io.life. */
+/* End the thread, because the last stream is gone. Needs io.life. */
 static void stop(void)
 {
     assert(lock_is_held(&io.life));
@@ -311,7 +311,8 @@ void io_poke(void)
 const char io_closed_sentence[] =
     "the program has closed descriptors that libplenum had opened: close only its own";
 
-/* Closing a descriptor does not wake a thread that is waiting for it. */
+/* Have the thread's descriptors been closed? Closing one does not wake a thread that waits for
+ * it. */
 bool io_is_closed(void)
 {
     return fcntl(io.wake_fd, F_GETFD) < 0 && errno == EBADF;

@@ -15,7 +15,7 @@ struct io_calls {
     /** Do pending work; `jumped`: this process was stopped. Returns the time of the next call
      *  (CLOCK_MONOTONIC, ns). */
     uint64_t (*tick)(struct plenum_stream *s, bool jumped);
-    /** A watched descriptor is ready: false if `tag` does not belong to this stream. */
+    /** A watched descriptor is ready. Returns false if `tag` does not belong to this stream. */
     bool (*ready)(struct plenum_stream *s, const void *tag);
     /** The stream is no longer served. */
     void (*end)(struct plenum_stream *s);
@@ -26,19 +26,19 @@ struct io_calls {
 /** Make the thread (started with the first stream) serve this stream: 0 or -errno. */
 int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *calls,
            struct plenum_error *err);
-/** Make the thread stop serving it: it no longer touches the stream on return. Do not hold the
- *  stream's lock. */
+/** Make the thread stop serving a stream; after that, it no longer touches the stream. Do not hold
+ * the stream's lock. */
 void io_remove(struct plenum_stream *s);
 /** Keep a loader at this address until the last stream ends; call it in tick(). `all_cpus`: other
- *  processes use it, too. 0 (also if this process already keeps it); -EADDRINUSE if another process
- *  has bound the address; or another error. */
+ * processes use the loader, too. Returns 0, even if this process already keeps it; -EADDRINUSE if
+ * another process has bound the address; or another error. */
 int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err);
 /** Have tick() called soon. The stream's lock may be held. */
 void io_poke(void);
 /** Returns whether the program has closed the thread's descriptors. Hold the lock of a stream being
  * served. */
 bool io_is_closed(void);
-/** The error message if the program has closed the descriptors. */
+/** The error message for that case. */
 extern const char io_closed_sentence[];
 /** Have ready() called with `tag` when `fd` is readable or, if `write`,
  *  writable. Hold the stream's lock. 0 or -errno. */

@@ -20,7 +20,7 @@
 static struct asker {
     bool ready;
     struct stop_page *page; /* NULL: this process is alone */
-    bool told;              /* the shim was told of the signal */
+    bool told;              /* the signal was reported to the shim */
 } asker;
 static pthread_once_t asker_once = PTHREAD_ONCE_INIT;
 static atomic_int asker_signal; /* the last signal that asked this process to stop; 0: none */

@@ -7,9 +7,9 @@
  *
  * A loader is lost when its socket ends, or when it sends nothing for `silence` although we wait
  * for something. Before that we send STATS, which a loader's event loop answers at once, however
- * busy its workers are. So a slow loader never counts as dead, and a stopped one (SIGSTOP) does. If
- * other loaders are open, one that takes much longer for that answer than it ever has counts as
- * silent: its batches are requested from others long before it is abandoned (schedule.c).
+ * busy its workers are. So a slow loader never counts as dead, but a stopped one (SIGSTOP) does. If
+ * other loaders are open, a loader that takes much longer for that answer than ever before counts
+ * as silent: its batches are requested from others long before it is abandoned (schedule.c).
  *
  * Losing a loader of this host abandons its ring, because the loader may only be stopped and write
  * later. Its batches that are ready or leased stay valid; those being filled are requested from
@@ -49,8 +49,8 @@ enum {
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS,
                       retry_refused_ns = 10 * NS_PER_SEC;
-/* Silence after which we ping if there are other loaders, and the time that any loader may take to
- * answer. */
+/* The silence after which we ping a loader if there are others, and the time in which any loader
+ * must have answered. */
 static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS_PER_MS;
 
 static const struct state_row session_states[] = {
@@ -119,9 +119,9 @@ static void *close_main(void *arg)
     return NULL;
 }
 
-/* Closing the connection closes the descriptors queued in it, and the sender decides how long that
- * takes: with SO_LINGER, or with a socket with SO_LINGER in another socket's queue. So a separate
- * thread closes it. If no thread can be started, the connection stays open. */
+/* Close a connection. That closes the descriptors queued in it, and the sender decides how long
+ * that takes: with SO_LINGER, or with a socket with SO_LINGER in another socket's queue. So a
+ * separate thread closes it. If no thread can be started, the connection stays open. */
 static void close_connection(void *arg, int fd)
 {
     struct loader_session *se = arg;
@@ -159,8 +159,9 @@ void session_close(struct loader_session *se, bool bye)
     se->ping = 0;
 }
 
-/* Closing the last copy of a connection waits for the descriptors in it, and the parent may have
- * closed its copy. So the child leaves the connection open. */
+/* Leave the session in a forked child. Closing the last copy of a connection waits for the
+ * descriptors in it, and the parent may have closed its copy. So the child leaves the connection
+ * open. */
 void session_leave(struct loader_session *se)
 {
     if (se->conn.fd >= 0 && frame_holds_fds(se->conn.fd))
@@ -168,7 +169,7 @@ void session_leave(struct loader_session *se)
     io_close(&se->conn.fd);
 }
 
-/* The connection is lost. `text` is the reason, and `since_ns` the time since when it was
+/* End a lost connection. `text` is the reason, and `since_ns` the time since when it was
  * useless. */
 static void lose_since(struct loader_session *se, uint64_t since_ns, const char *text)
 {
@@ -180,7 +181,7 @@ static void lose_since(struct loader_session *se, uint64_t since_ns, const char 
         se->refused = -ECONNRESET;
     (void)error_set(&se->error, 0, "%s", text);
     session_close(se, false);
-    if (ran) { /* it may be restarted under the same address: try that at once */
+    if (ran) { /* it may be restarted at this address: retry at once */
         se->retry_ns = now;
         se->retry_delay_ns = retry_first_ns;
     } else {
@@ -189,7 +190,7 @@ static void lose_since(struct loader_session *se, uint64_t since_ns, const char 
             min_u64(se->retry_delay_ns * 2, se->refused ? retry_refused_ns : retry_last_ns);
         se->turn++;
     }
-    if (se->sent_fds) { /* each of its connections would leave a waiting thread behind */
+    if (se->sent_fds) { /* closing each connection may need a waiting thread */
         se->refused = -EPROTO;
         se->retry_ns = UINT64_MAX;
     }
@@ -226,8 +227,8 @@ void session_refuse(struct loader_session *se, int code, const char *text)
     session_lose(se, text);
 }
 
-/* A message could not be built or sent: reconnect. A socket that the loader has closed is not such
- * a failure, because its last message must be read first. */
+/* Record that a message could not be built or sent, so that we reconnect. A socket that the loader
+ * has closed is not such a failure, because its last message must be read first. */
 static void note_broken(struct loader_session *se, int r)
 {
     if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)
@@ -284,7 +285,8 @@ void session_lose_connection(struct loader_session *se, int r)
         session_lose(se, why_not(se, r));
 }
 
-/* An unauthenticated peer, another user's process, listens at our loader's address. */
+/* End a connection to an unauthenticated peer: another user's process listens at our loader's
+ * address. */
 static void lose_unauthenticated(struct loader_session *se, uint64_t now)
 {
     if (se->setup->events->unauthenticated(se->loader))
@@ -301,7 +303,7 @@ void session_lack(struct loader_session *se, int code, const char *text)
         session_close(se, false);
 }
 
-/* Connecting failed. */
+/* Handle a failed attempt to connect. */
 static void fail_connection(struct loader_session *se, int r)
 {
     struct plenum_error err;
@@ -313,7 +315,7 @@ static void fail_connection(struct loader_session *se, int r)
         return;
     }
     se->setup->events->unreached(se->loader, r);
-    if (r == -EAGAIN) /* it exists, but its queue was full */
+    if (r == -EAGAIN) /* the socket exists, but its queue was full */
         se->retry_delay_ns = retry_first_ns;
     session_lose(se, why_not(se, r));
 }
@@ -370,13 +372,13 @@ static void connect_now(struct loader_session *se, uint64_t now)
     (void)session_flush(se);
 }
 
-/* How long a loader may take to answer STATS before it counts as silent. */
+/* Returns how long a loader may take to answer STATS before it counts as silent. */
 static uint64_t patience(const struct loader_session *se)
 {
     return min_u64(max_u64(rtt_late(&se->pong), pong_least_ns), se->setup->silence_ns);
 }
 
-/* Time at which a loader that has not answered STATS becomes silent. */
+/* Returns the time at which a loader that has not answered STATS counts as silent. */
 static uint64_t silent_at(const struct loader_session *se)
 {
     return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
@@ -390,9 +392,9 @@ void session_pong(struct loader_session *se, uint64_t request)
     if (request != se->ping)
         return;
     se->ping = 0;
-    /* Leave an outlier (the loader was stopped) out of the estimate, which would otherwise make us
-     * wait as long the next time. If several in a row are late, the round trip itself has become
-     * longer. */
+    /* Leave an outlier (the loader was stopped) out of the estimate, because otherwise we would
+     * wait as long the next time. If several answers in a row are late, the round trip itself has
+     * become longer. */
     if (took > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
         se->odd_pongs++;
         return;
@@ -452,7 +454,7 @@ int session_ask_name(struct loader_session *se, uint64_t request, const struct w
                          m->of == WIRE_NAMED_CLASS ? "classes" : "samples");
     se->asked_ns = time_now_ns();
     if (wire_put_ask_name(&se->conn.tx, request, m) < 0)
-        return -ENOMEM; /* session_flush() reports it, too */
+        return -ENOMEM; /* session_flush() also fails */
     se->naming++;
     return 0;
 }
@@ -463,7 +465,7 @@ void session_cancel(struct plenum_lease *slot)
 
     assert(lock_is_held(se->setup->lock));
     se->filling--;
-    if (se->receiving == slot) { /* it has been answered already */
+    if (se->receiving == slot) { /* the loader has answered already */
         se->discard = se->batch_bytes - se->received;
         se->receiving = NULL;
         slot_free(slot);

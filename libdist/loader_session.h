@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* loader_session.h - the connection to one loader: bytes, frames, handshake, and reconnecting.
  *
- * It knows nothing about batches, except which request fills which slot. It reports events to its
- * owner. Call everything with the stream's lock held. */
+ * A session knows nothing about batches, except which request fills which slot. It reports events
+ * to its owner. Call everything with the stream's lock held. */
 #ifndef LIBDIST_LOADER_SESSION_H
 #define LIBDIST_LOADER_SESSION_H
 
@@ -36,15 +36,15 @@ struct session_events {
                    struct plenum_error *err);
     /** The loader's keeper reports that the loader is still starting, and its progress. */
     void (*starting)(struct loader *l, const char *text);
-    /** This process lacks memory or descriptors, and no other loader can help: true if that may
-     *  pass; otherwise the stream has failed. */
+    /** This process lacks memory or descriptors, and no other loader can help. Returns true if that
+     * may pass; otherwise the stream has failed. */
     bool (*out_of)(struct loader *l, int code, const char *text);
     /** The loader has described the data set: 0, or an error if the description is not
      *  acceptable. */
     int (*described)(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
     /** The session is open: assign work to it. */
     void (*opened)(struct loader *l, const struct wire_opened *m);
-    /** The loader rejects the stream: true if that may pass. */
+    /** The loader rejects the stream. Returns true if that may pass. */
     bool (*refused)(struct loader *l, int code, const char *text);
     /** The loader is alive. */
     void (*alive)(struct loader *l, uint64_t now_ns);
@@ -68,7 +68,7 @@ struct session_setup {
     /* Constant, except for `span`, and `per_step` and `offset` if session_is_bound(); when these
      * change, sessions are reopened. */
     const struct wire_open *open;
-    const char *version; /* of pixels */
+    const char *version; /* version of the pixels */
     const char *name;    /* our name for the loader's log */
     const char *job;     /* the job's id, by which loaders share their capacity; or empty */
     enum plenum_split split;
@@ -126,16 +126,16 @@ bool session_is_idle(const struct loader_session *se);
 /** Returns whether it is connected or may still (re)connect. It gets as much time as a sole loader;
  *  each failed attempt is reported by lost(). */
 bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns);
-/** A free slot that it can fill, or NULL. */
+/** Returns a free slot that it can fill, or NULL. */
 struct plenum_lease *session_free_slot(const struct loader_session *se);
-/** Number of slots that it has been requested to fill. */
+/** Returns the number of slots that it has been requested to fill. */
 unsigned session_filling(const struct loader_session *se);
-/** The ring that it fills; NULL: not open. */
+/** Returns the ring that it fills; NULL: not open. */
 struct slot_set *session_set(const struct loader_session *se);
 struct loader *session_loader(const struct loader_session *se);
-/** The error with which it rejects the stream; 0: it does not. */
+/** Returns the error with which it rejects the stream; 0: it does not. */
 int session_refusal(const struct loader_session *se);
-/** The last error message, or "". */
+/** Returns the last error message, or "". */
 const char *session_error(const struct loader_session *se);
 
 #endif

@@ -26,23 +26,23 @@ struct loader_session {
     struct frame_conn conn; /* fd -1 when SESSION_DOWN */
     struct slot_set *set;   /* or NULL */
     char loader_name[WIRE_NAME_MAX];
-    uint16_t loader_minor; /* of its protocol version */
+    uint16_t loader_minor; /* minor version of its protocol */
     bool wants_write;
-    bool sent_fds;      /* it sent descriptors, which no loader does: do not reconnect */
-    int broken;         /* error that makes it useless, for which the next tick closes it; or 0 */
+    bool sent_fds;      /* the peer sent descriptors, which no loader does: do not reconnect */
+    int broken;         /* error after which the next tick closes the connection; or 0 */
     uint64_t heard_ns;  /* time of the last byte received */
     uint64_t asked_ns;  /* time when we last began to wait for something */
     uint64_t pinged_ns; /* time of the last STATS sent */
     uint64_t ping;      /* request number of the pending STATS; 0: answered */
-    struct rtt pong;    /* time that it takes to answer STATS */
+    struct rtt pong;    /* time that the loader takes to answer STATS */
     unsigned odd_pongs; /* consecutive outliers, which the estimate leaves out */
 
-    /* Requests that it has not answered. */
+    /* Requests that the loader has not answered. */
     unsigned filling;    /* slots to fill */
     unsigned cancelling; /* slots to leave alone */
     unsigned naming;     /* names */
 
-    uint64_t batch_bytes; /* of each batch that it renders */
+    uint64_t batch_bytes; /* size of each batch that the loader renders */
 
     /* The batch whose bytes are arriving. */
     struct plenum_lease *receiving; /* or NULL */
@@ -54,29 +54,29 @@ struct loader_session {
     uint64_t cancelled[SLOTS_MAX];
 
     /* For reconnecting. */
-    uint64_t away_ns;  /* since when it has not been open */
-    unsigned turn;     /* index among its host's addresses */
+    uint64_t away_ns;  /* since when the session has not been open */
+    unsigned turn;     /* index of the host's address to try */
     uint64_t retry_ns; /* SESSION_DOWN: time of the next attempt */
     uint64_t retry_delay_ns;
     struct plenum_error error; /* the last error, "" if none */
-    int refused;               /* error with which it rejects the stream; 0: none */
-    unsigned failed_openings;  /* consecutive ones: HELLO arrived, OPENED did not */
+    int refused;               /* error with which the loader rejects the stream; 0: none */
+    unsigned failed_openings;  /* consecutive openings in which HELLO arrived, but OPENED did not */
 };
 
 /** The only place that writes a session's state. */
 void session_move(struct loader_session *se, enum session_state to);
-/** The loader has accepted the stream. */
+/** Record that the loader has accepted the stream. */
 void session_opened(struct loader_session *se);
-/** STATS has been answered. */
+/** Record that the loader has answered STATS. */
 void session_pong(struct loader_session *se, uint64_t request);
 
-/** The connection is lost. `text` is the reason. */
+/** End a lost connection. `text` is the reason. */
 MESSAGE void session_lose(struct loader_session *se, const char *text);
 /** Like session_lose(), after reading or writing has failed with `r`. */
 void session_lose_connection(struct loader_session *se, int r);
-/** The loader rejects this stream. */
+/** Record that the loader rejects this stream. */
 MESSAGE void session_refuse(struct loader_session *se, int code, const char *text);
-/** This process lacks memory or descriptors: no other loader can help. */
+/** Handle a lack of memory or descriptors in this process: no other loader can help. */
 MESSAGE void session_lack(struct loader_session *se, int code, const char *text);
 /** Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
  *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". */

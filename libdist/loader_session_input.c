@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* loader_session_input.c - what a loader sends: its frames, each accepted only in some states of
- * the session, and the bytes of batches.
+/* loader_session_input.c - handles what a loader sends: its frames, each accepted only in some
+ * states of the session, and the bytes of batches.
  *
- * HELLO and FIELDS are answered here, because the next request depends on them. */
+ * HELLO and FIELDS are answered in this file, because the next request depends on them. */
 #include "config.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "common/util/util.h"
 #include "libdist/loader_session_core.h"
 
-/* Bytes received per turn, so that the program does not wait long for the lock. */
+/* Bytes received at most per turn, so that the program does not wait long for the lock. */
 enum { RECEIVE_MAX = 1 << 20 };
 
 static bool tells_geometry(const struct loader_session *se)
@@ -29,7 +29,8 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
-/* Name what the stream requires but loaders of this minor version would ignore; NULL: nothing. */
+/* Name something that the stream requires but loaders of this minor version would ignore; NULL:
+ * nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
 {
     if (minor < WIRE_MINOR_SUBSET &&
@@ -74,7 +75,7 @@ static void send_open(struct loader_session *se)
         session_lack(se, r, err.text);
         return;
     }
-    /* Closed once it is sent: it would keep the memory alive in forked children. */
+    /* Closed once it is sent, because a forked child's copy would keep the memory alive. */
     if (!se->address->tcp) {
         (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
         se->set->ring->fd = -1;
@@ -86,7 +87,7 @@ static void send_open(struct loader_session *se)
     (void)session_flush(se);
 }
 
-/* The size of a slot is known once the shapes of all fields are. */
+/* Request the shapes of the fields: only with all of them is the size of a slot known. */
 static void send_fields(struct loader_session *se)
 {
     const struct wire_open *open = se->setup->open;
@@ -205,7 +206,7 @@ static bool forget_cancelled(struct loader_session *se, uint64_t request)
     return false;
 }
 
-/* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
+/* Handle DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
 static void handle_done(struct loader_session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
@@ -271,7 +272,7 @@ static void handle_name(struct loader_session *se, const struct frame_header *h,
     se->naming--;
 }
 
-/* PROGRESS and STATS show that the loader lives while it builds a large index. */
+/* Handle PROGRESS and STATS, which show that the loader is alive while it builds a large index. */
 static void handle_life(struct loader_session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
@@ -281,7 +282,7 @@ static void handle_life(struct loader_session *se, const struct frame_header *h,
         session_pong(se, h->request);
 }
 
-/* The loader is still starting, as its keeper reports: connect again later. */
+/* End a connection whose loader is still starting, as its keeper reports: connect again later. */
 MESSAGE static void lose_starting(struct loader_session *se, const char *text)
 {
     se->setup->events->starting(se->loader, text);
@@ -375,7 +376,7 @@ void session_ready(struct loader_session *se)
         budget -= min_u64(budget, (uint64_t)n);
         handle_frames(se);
     }
-    /* The TLS handshake ended while we read: send what waited for it. */
+    /* The TLS handshake ended while we were reading: send what has waited for that. */
     if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
         (void)session_flush(se);
 }

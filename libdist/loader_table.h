@@ -15,14 +15,14 @@
 #include "libdist/ownloader.h"
 #include "libdist/stream_core.h"
 
-/* Per stream: a name can resolve to many. */
+/* Loaders per stream: a name can resolve to many. */
 enum { LOADERS_MAX = 32 };
 
 /** An address as the user wrote it: one loader, or a name that resolves to several (lookup.c). */
 struct loader_name {
     struct address address;    /* the own loader's can change, under mu */
     bool is_name;              /* constant: it is looked up repeatedly */
-    bool both;                 /* it has addresses of both families */
+    bool both;                 /* the name has addresses of both families */
     unsigned turn;             /* selects the family; see address_lookup() */
     uint64_t looked_ns;        /* time of the last look-up */
     struct plenum_error error; /* why the last look-up failed, "" if it did not */
@@ -34,16 +34,16 @@ struct loader {
     struct loader_session *session; /* NULL: unused entry, all other fields are void */
     const struct address *address;  /* its entry in `named`, or `own` */
     struct address own;             /* its address, if a name resolved to it */
-    int of;                         /* index in `named` */
+    int of;                         /* index of its entry in `named` */
     bool unlisted; /* no longer among the name's addresses: used only if no other loader can */
     uint32_t bit;  /* its bit in the stream's masks */
     uint32_t threads, io_threads;
     uint64_t alone_ns;  /* the stream's alone_ns when this connection was begun */
-    bool told_starting; /* the program has been warned that it takes long to start */
-    /* Kept by schedule.c. */
+    bool told_starting; /* the program has been warned that this loader starts slowly */
+    /* Written by schedule.c. */
     uint64_t since_ns;     /* time of its last answer, or when it began to have work */
     uint64_t service_ns;   /* time per batch while it has work; 0: unknown */
-    uint64_t avoid_ns;     /* it failed to render a batch: prefer others until then */
+    uint64_t avoid_ns;     /* until when other loaders are preferred, because it failed */
     uint64_t avoid_for_ns; /* length of that period */
     bool warned;           /* the program has been warned that it rejects or fails requests */
 };
@@ -53,15 +53,15 @@ struct loader_table {
     struct session_setup setup;
     struct loader_name named[ADDRESS_LIST_MAX];
     int num_named;
-    bool several; /* there are several loaders, or a name, which can resolve to several */
+    bool several; /* there are several loaders, or a name that can resolve to several */
     /* No loader was named: the only address is that of the job's own loader, run by one of its
      * processes. */
     bool own;
     struct ownloader_key own_key; /* determines the addresses to try */
 
     /* Holding the stream's lock. */
-    unsigned own_turn;  /* the current address */
-    unsigned own_taken; /* consecutive times that it was bound without a listener */
+    unsigned own_turn;  /* number of the own loader's current address */
+    unsigned own_taken; /* how often in a row it was bound without a listener */
     bool told_waiting;  /* the program has been warned that no loader has answered yet */
     bool wants_keeper;  /* there is no listener: this process must keep a loader */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */
@@ -72,13 +72,13 @@ struct loader_table {
     uint64_t alone_ns;       /* since when no loader has answered; 0: one does */
     uint64_t lost_ns;        /* since when a running stream has stalled; 0: it runs */
     char lost_text[700];     /* the reason */
-    /* Kept by names.c. */
+    /* Written by names.c. */
     struct loader *names_asked;   /* the loader with pending requests for names, or NULL */
     struct list name_asks;        /* requests for names, in order */
     uint64_t incidents, stood_ns; /* for plenum_stream_get_stats() */
 };
 
-/** The loader at `from` or after it; NULL: none. */
+/** Returns the loader at `from` or after it; NULL: none. */
 struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 #define FOR_LOADERS(l, s) \
     for (struct loader *l = loader_from(s, (s)->loaders->all); l; l = loader_from(s, l + 1))
@@ -86,9 +86,9 @@ struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 /** Add a loader for entry `of` of `named`. `own`: its address, or NULL for the named one. 0,
  *  -ENOSPC (the table is full) or -ENOMEM. */
 int loader_add(struct plenum_stream *s, int of, const struct address *own, struct loader **ret);
-/** Stop using this loader. */
+/** End this loader's session and remove its entry. */
 void loader_end(struct loader *l);
-/** The loader most likely to deliver, or NULL if none is open. */
+/** Returns the loader most likely to deliver, or NULL if none is open. */
 struct loader *loader_first(struct plenum_stream *s);
 
 #endif

@@ -160,7 +160,8 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
         no_loader(s, now);
 }
 
-/* The first OPENED describes the data set; every later one must describe the same. */
+/* Check an OPENED. The first one describes the data set; all later ones must describe an equal
+ * one. */
 static int described(struct loader *l, const struct wire_opened *m, struct plenum_error *err)
 {
     struct plenum_stream *s = l->stream;
@@ -207,7 +208,7 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     return 0;
 }
 
-/* PLENUM_SOURCE=synthetic: fill every slot once, with pixels at the zero point. */
+/* Fill every slot once with pixels at the zero point, for PLENUM_SOURCE=synthetic. */
 static void fill_synthetic(const struct loader *l)
 {
     const struct plenum_stream *s = l->stream;
@@ -246,8 +247,8 @@ static void opened(struct loader *l, const struct wire_opened *m)
         fill_synthetic(l);
     if (s->loaders->lost_ns) {
         s->loaders->stood_ns += now - s->loaders->lost_ns;
-        stream_warn(s, "%s; batches come from %s again after %.2f s", s->loaders->lost_text,
-                    l->address->text, (double)(now - s->loaders->lost_ns) / (double)NS_PER_SEC);
+        stream_warn(s, "%s; after %.2f s, batches are coming from %s", s->loaders->lost_text,
+                    (double)(now - s->loaders->lost_ns) / (double)NS_PER_SEC, l->address->text);
     }
     s->loaders->lost_ns = s->loaders->alone_ns = 0;
     schedule_pump(s);
@@ -271,7 +272,7 @@ static int take_slots(struct loader *l, const struct wire_open *open, struct slo
         r = slot_set_create(&s->open, s->open.slots + more, s, &s->mu, &s->loaders->remote, err);
         if (r < 0)
             return r;
-        io_close(&s->loaders->remote->ring->fd); /* it is sent to no loader */
+        io_close(&s->loaders->remote->ring->fd); /* the shared ring is sent to no loader */
     }
     *ret = slot_set_ref(s->loaders->remote);
     return 0;
@@ -317,16 +318,16 @@ static int greeted(struct loader *l, const struct wire_open *open, struct slot_s
     return take_slots(l, open, ret, err);
 }
 
-/* Is this error temporary? A loader that has served the stream, or this process, may be short of a
- * resource for a moment (-EAGAIN: threads): it may not have closed our previous session yet, and
- * batches of its ring are held here.
+/* Is this error temporary? A loader that has served the stream, or this process, may lack a
+ * resource for a moment (-EAGAIN: threads). The loader may not have closed our previous session
+ * yet, and batches in that session's ring may still be held here.
  *
  * The job's own loader may be restarted once the cause of its death is gone (-ENOEXEC, from its
  * keeper: jobloader.c).
  *
  * A storage failure (-EIO) is not temporary: the file system has already retried, a batch that
  * cannot be read ends the stream as well, and the user must learn of it at once. A storage timeout
- * is (-ETIMEDOUT, handle_error() of loader_session_input.c). */
+ * (-ETIMEDOUT) is temporary: handle_error() of loader_session_input.c. */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     if (s->amended && code == -ENOMEM) /* the tables of an amended plan */
@@ -335,7 +336,7 @@ static bool is_for_later(const struct plenum_stream *s, int code)
                          code == -ENFILE || code == -EAGAIN || code == -ENOEXEC);
 }
 
-/* Returns whether it is the only connected loader. */
+/* Is this the only connected loader? */
 static bool is_only_one(const struct loader *l)
 {
     FOR_LOADERS(other, l->stream)
@@ -354,7 +355,7 @@ static bool refused(struct loader *l, int code, const char *text)
     if (!l->warned && !s->loaders->alone_ns)
         stream_warn(s, "loader %s is not used for now: %s", l->address->text, text);
     l->warned = !s->loaders->alone_ns;
-    /* Until it rejected us, its connection was of no use. */
+    /* Until the loader rejected us, its connection was of no use. */
     if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
         s->loaders->alone_ns = l->alone_ns;
     return true;
@@ -384,7 +385,8 @@ static void alive(struct loader *l, uint64_t now_ns)
         l->stream->loaders->alone_ns = now_ns;
 }
 
-/* Another user has the own loader's address: 0 if the next address is tried from now on. */
+/* Try the own loader's next address, because another user has this one: 0 if there is a next
+ * one. */
 static int try_next_own(struct plenum_stream *s)
 {
     if (!s->loaders->own || s->loaders->own_turn + 1 >= OWNLOADER_TURNS)
@@ -394,8 +396,8 @@ static int try_next_own(struct plenum_stream *s)
     return 0;
 }
 
-/* The job's own address was bound, or its queue full, but connecting failed. If that happens again
- * and again, assume that another user has taken the address. */
+/* Count a failure to connect to the job's own address although it was bound, or its queue was full.
+ * If that happens again and again, another user has taken the address. */
 static void own_is_taken(struct plenum_stream *s)
 {
     if (++s->loaders->own_taken >= OWN_TAKEN_MAX)
@@ -483,7 +485,7 @@ static const struct session_events session_events = {.unreached = unreached,
                                                      .released = released,
                                                      .lost = lost};
 
-/* This process was stopped: do not count the loaders' silence during that time. */
+/* Do not count time during which this process was stopped as silence of the loaders. */
 static void forgive(struct plenum_stream *s, uint64_t now_ns)
 {
     FOR_LOADERS(l, s) {
@@ -509,7 +511,7 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
             session_close(l->session, false);
             continue;
         }
-        if (session_is_down(l->session)) /* so it may connect now */
+        if (session_is_down(l->session)) /* it may connect now */
             l->alone_ns = s->loaders->alone_ns;
         next = min_u64(next, session_tick(l->session, now_ns, others));
     }
@@ -523,8 +525,8 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
                                 : next;
 }
 
-/* No process listens at the job's own address: keep a loader there, unless another process has just
- * begun to. A process that has bound the address but never listens is not a loader. */
+/* Keep a loader at the job's own address, because no process listens there, unless another process
+ * has just begun to. A process that has bound the address but never listens is not a loader. */
 static void keep_own(struct plenum_stream *s)
 {
     struct plenum_error err;

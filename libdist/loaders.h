@@ -13,32 +13,33 @@ struct ring;
 /** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). 0, or
  *  -errno with a message; call loaders_free() in either case. */
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err);
-/** Number of loaders, and whether one of them uses TCP. */
+/** Returns the number of loaders, or (the second function) whether one of them uses TCP. */
 unsigned loaders_count(struct plenum_stream *s);
 bool loaders_has_remote(const struct plenum_stream *s);
-/** The stream is complete: loaders may be contacted. */
+/** Allow contacting loaders, because the stream is complete. */
 void loaders_begin(struct plenum_stream *s);
 
 /** Do pending work: connect, ping, hedge, give up. `jumped`: this process was stopped, so do not
  *  count the loaders' silence. Returns the time of the next call (CLOCK_MONOTONIC, ns). */
 uint64_t loaders_tick(struct plenum_stream *s, bool jumped);
-/** A connection is readable or writable: returns false if it does not belong to this stream. */
+/** Handle a connection that is readable or writable. Returns false if it does not belong to this
+ * stream. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** The ring of the loader most likely to deliver, or NULL. */
+/** Returns the ring of the loader most likely to deliver, or NULL. */
 const struct ring *loaders_ring(struct plenum_stream *s);
 /** Add the statistics about loaders. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
 /** Reopen all sessions, because the request has changed. */
 void loaders_reopen(struct plenum_stream *s);
-/** The stream's share of steps has changed, and nothing is requested: reopen the sessions whose
- *  loaders cannot follow. */
+/** Adapt to a new share of steps, while nothing is requested: reopen the sessions whose loaders
+ * cannot use it. */
 void loaders_reshape(struct plenum_stream *s);
-/** In a forked child: close connections and unmap rings, whose memory would otherwise outlive the
- *  program. Keeps rings in which the program holds batches. */
+/** In a forked child, close connections and unmap rings, whose memory would otherwise outlive the
+ * program. Keeps rings in which the program holds batches. */
 void loaders_leave(struct plenum_stream *s);
 /** End all connections for good. */
 void loaders_fini(struct plenum_stream *s);
-/** Free everything. Without the lock, as the only user of the stream. */
+/** Free everything. Call it without the lock, as the only user of the stream. */
 void loaders_free(struct plenum_stream *s);
 
 #endif

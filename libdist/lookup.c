@@ -2,10 +2,10 @@
 /* lookup.c - loaders behind a host name.
  *
  * A name may resolve to several addresses, such as that of a headless service in Kubernetes, and
- * each is a loader of its own. The name is looked up again while the stream runs: a new address
- * gets a session, and an address that has disappeared gets no new requests. Its loader keeps its
- * session until it has answered what was requested, and for as long as there is no other loader.
- * Since any loader can render any batch, none of this shows in the batches.
+ * each address is a separate loader. The name is looked up again while the stream runs: a new
+ * address gets a session, and an address that has disappeared gets no new requests. The session
+ * with its loader stays until the loader has answered all requests, and for as long as there is no
+ * other loader. Since any loader can render any batch, the batches do not depend on any of this.
  *
  * A failed look-up changes nothing: it does not mean that a loader is gone.
  *
@@ -61,7 +61,7 @@ static int add(struct plenum_stream *s, int of, const struct address *own)
     return r;
 }
 
-/* The name at `of` now resolves to `found`. */
+/* Update the loaders of the name at `of`, which now resolves to `found`. */
 static void add_found(struct plenum_stream *s, int of, const struct address *found, int count)
 {
     s->loaders->named[of].error.text[0] = '\0';
@@ -71,14 +71,14 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
         l->unlisted = true;
         for (int i = 0; i < count && l->unlisted; i++) {
             l->unlisted = !address_is_same(l->address, &found[i]);
-            if (!l->unlisted) /* a sole loader is called by the name in messages */
+            if (!l->unlisted) /* messages use the name of a sole loader */
                 l->own = found[i];
         }
     }
     for (int i = 0; i < count; i++) {
         struct loader *known = find(s, &found[i]);
 
-        if (known && known->unlisted) { /* another name no longer resolves to it */
+        if (known && known->unlisted) { /* another name did resolve to this address */
             known->of = of;
             known->own = found[i];
             known->unlisted = false;
@@ -184,7 +184,7 @@ static bool is_in_vain(struct plenum_stream *s, int of)
     return any;
 }
 
-/* Spread the look-ups of a job's streams. */
+/* Returns the pause until the next look-up, which spreads the look-ups of a job's streams. */
 static uint64_t pause_of(const struct plenum_stream *s)
 {
     return lookup_every_ns + XXH3_64bits(s->name, strlen(s->name)) % (lookup_every_ns / 2);
@@ -199,8 +199,8 @@ static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
     return n->looked_ns + (connected ? pause_of(s) : min_u64(look_again_ns, lookup_every_ns));
 }
 
-/* Look up all names, even if only one is due: a loader that one name no longer resolves to may
- * still be behind another, and is ended once all have been looked up. */
+/* Look up all names, even if only one is due. A loader that one name no longer resolves to may
+ * still be behind another; it is ended only when all names have been looked up. */
 static void start(struct plenum_stream *s, uint64_t now)
 {
     struct task *task =
@@ -231,8 +231,8 @@ static void start(struct plenum_stream *s, uint64_t now)
     }
 }
 
-/* Returns whether the loader has answered all requests. Batches that wait to be compared count,
- * too, because messages name their loader. */
+/* Has the loader answered all requests? Batches that wait to be compared count, too, because
+ * messages name their loader. */
 static bool is_idle(const struct loader *l)
 {
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* names.c - names of samples and classes.
+/* names.c - requests the names of samples and classes.
  *
- * One loader is queried, for a limited number of names at a time; it answers in order. If it is
- * lost, the rest are requested from another. */
+ * A limited number of names is requested from one loader at a time, which answers in order. If the
+ * loader is lost, the rest are requested from another. */
 #include "config.h"
 
 #include "libdist/names.h"
@@ -26,13 +26,13 @@ struct name_ask {
     const uint32_t *samples; /* [count]; NULL: all classes, in order */
     char **names;            /* [count]: the first `have` have arrived */
     uint32_t count, sent, have;
-    uint64_t base; /* request of the first sample */
-    int code;      /* < 0: it has failed with this error */
+    uint64_t base; /* request number of the first name */
+    int code;      /* < 0: the request has failed with this error */
     struct plenum_error err;
-    struct list link; /* not in the list: complete or failed */
+    struct list link; /* unlinked once the request is complete or has failed */
 };
 
-/* The oldest request, or NULL. */
+/* Returns the oldest request, or NULL. */
 static struct name_ask *first_ask(struct plenum_stream *s)
 {
     struct list *link = list_first(&s->loaders->name_asks);
@@ -103,7 +103,7 @@ void names_release(struct plenum_stream *s, const struct loader *l)
     if (s->loaders->names_asked != l)
         return;
     s->loaders->names_asked = NULL;
-    if (a) /* the only one that has been sent: the rest is requested from another loader */
+    if (a) /* the first request: its rest will go to another loader */
         a->sent = a->have;
 }
 
@@ -123,7 +123,7 @@ static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_e
     return stream_over(s, err);
 }
 
-/* Copy into one block: pointers, then the strings. */
+/* Copy the names into one block: pointers, then the strings. */
 static char **pack(char *const *names, uint32_t count)
 {
     size_t bytes = (count + (size_t)1) * sizeof(char *);

@@ -37,10 +37,10 @@ static const struct normalise_loops *best_loops(void)
     return *loops;
 }
 
-/* level * scale + bias in floats. A double holds the exact product, and enough of the sum that
- * rounding it again changes nothing (53 >= 2 * 24 + 2 bits: Figueroa, "When is double rounding
- * innocuous?", 1995). Written in doubles because a compiler may fuse the two operations in
- * floats. */
+/* Returns level * scale + bias, rounded like float operations. A double holds the exact product,
+ * and enough of the sum that rounding it again changes nothing (53 >= 2 * 24 + 2 bits: Figueroa,
+ * "When is double rounding innocuous?", 1995). Written in doubles because a compiler may fuse the
+ * two operations on floats. */
 static float value_of(uint32_t level, float scale, float bias)
 {
     float product = (float)((double)level * (double)scale);
@@ -66,7 +66,7 @@ static uint16_t float16_of(float value)
     size = bits & 0x7fffffff;
     if (size >= 0x47800000) /* 65536 */
         return (uint16_t)(sign | 0x7c00);
-    if (size >= 0x38800000) /* 2^-14, the smallest normal: the exponent has another bias */
+    if (size >= 0x38800000) /* 2^-14, the smallest normal half, or more */
         return (uint16_t)(sign | (size - (112U << 23) + 0xfff + (size >> 13 & 1)) >> 13);
     /* The last bit of a float from 0.5 to 1 is 2^-24, like that of these: the addition rounds. */
     memcpy(&f, &size, sizeof(f));
@@ -90,7 +90,8 @@ static void make_table(struct normalise_values *v)
     v->tabled = true;
 }
 
-/* Instantiated once per distance, so that compilers see it as a constant. */
+/* Convert pixels by the table. Instantiated once per distance, so that compilers see it as a
+ * constant. */
 static inline __attribute__((always_inline)) void look_up(const struct normalise_values *v,
                                                           const struct normalise_run *r,
                                                           size_t begin, size_t end,

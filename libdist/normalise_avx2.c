@@ -2,9 +2,9 @@
 /* normalise_avx2.c - the loops of plenum_normalise() for x86 processors with AVX2 and F16C.
  *
  * Eight pixels become three registers of eight levels. If the floats are planes, each register
- * holds one channel; otherwise they hold floats 0 to 7, 8 to 15 and 16 to 23 of 24 consecutive
- * ones. One shuffle turns bytes into a register, in any order, including the zeros between them.
- * Two such steps fill whole registers of halves.
+ * holds one channel; otherwise the registers hold floats 0 to 7, 8 to 15 and 16 to 23 of 24
+ * consecutive ones. One shuffle turns bytes into a register, in any order, including the zeros
+ * between them. Two such steps fill whole registers of half-precision floats.
  *
  * 32-bit floats that will not stay in the cache bypass it, which saves reading each line before it
  * is written. Such stores must be aligned; pixels before the first aligned float, and those after
@@ -28,7 +28,7 @@ enum normalise_source { PLANES = 1, PACKED_3 = 3, PACKED_4 = 4 };
 
 enum { AT_ONCE = 16 };
 
-/* Three registers for eight pixels: their levels, their floats, or factors. */
+/* Three registers for eight pixels: their levels or floats, or factors. */
 struct levels {
     __m256i a, b, c;
 };
@@ -73,7 +73,7 @@ AVX2_INLINE struct levels load_planes(enum normalise_source source, const uint8_
     const uint8_t *p = at[0] + i * source;
     __m256i v;
 
-    if (source == PACKED_3) { /* four pixels per lane; nothing after the eighth is read */
+    if (source == PACKED_3) { /* four pixels per lane; nothing after the eighth pixel is read */
         v = _mm256_set_m128i(load_16(p + 8, flip), load_16(p, flip));
         return (struct levels){PICK(v, 0, 3, 6, 9, 4, 7, 10, 13),
                                PICK(v, 1, 4, 7, 10, 5, 8, 11, 14),
@@ -128,7 +128,8 @@ AVX2_INLINE struct floats compute(struct levels levels, struct floats scale, str
                            compute_one(levels.c, scale.c, bias.c)};
 }
 
-/* Round finite floats to the nearest bfloat16, ties to even; as 32-bit integers. */
+/* Round finite floats to the nearest bfloat16, ties to even; the result is stored as 32-bit
+ * integers. */
 AVX2_INLINE __m256i bfloat16s(__m256 v)
 {
     __m256i bits = _mm256_castps_si256(v);
@@ -161,7 +162,7 @@ AVX2_INLINE void store(enum plenum_float type, bool past, uint8_t *to, __m256 v,
     }
 }
 
-/* Repeat three floats in turn, beginning with the n-th. */
+/* Returns three floats repeated in turn, beginning with the n-th. */
 AVX2_INLINE __m256 in_turn(const float v[3], uint32_t n)
 {
     float a = v[n % 3], b = v[(n + 1) % 3], c = v[(n + 2) % 3];
@@ -206,7 +207,7 @@ AVX2_INLINE void loop(enum normalise_source source, bool planes, enum plenum_flo
     }
 }
 
-/* One function per combination, with everything known at compile time. */
+/* A loop: one function per combination of parameters, which are constants in it. */
 typedef void loop_function(const struct normalise_values *values, const struct normalise_run *run,
                            size_t begin, size_t end);
 
@@ -228,7 +229,7 @@ LOOPS(PLANES)
 LOOPS(PACKED_3)
 LOOPS(PACKED_4)
 
-enum { PAST = 3 }; /* added to the types */
+enum { PAST = 3 }; /* added to a type's index */
 
 #define NAMES_TO(source, layout)                                    \
     {                                                               \
@@ -248,8 +249,8 @@ static loop_function *const all_loops[][2][PAST + 1] = {
     [PACKED_4] = NAMES(PACKED_4),
 };
 
-/* The first pixel whose floats are aligned (in all three planes, if they are planes), or `count` if
- * there is none. */
+/* Returns the first pixel whose floats are aligned (in all three planes, if they are planes), or
+ * `count` if there is none. */
 static size_t first_aligned(const struct normalise_run *r)
 {
     for (size_t i = 0; i < sizeof(__m256) / sizeof(float) && i < r->count; i++) {
@@ -279,7 +280,7 @@ static void run_avx2(struct normalise_values *values, const struct normalise_run
     all_loops[run->from_step][layout][past ? PAST : (int)values->type](values, run, begin, end);
     normalise_by_table(values, run, end, run->count);
     if (past)
-        _mm_sfence(); /* such stores are not ordered with others */
+        _mm_sfence(); /* stores past the cache are not ordered with others */
 }
 
 const struct normalise_loops normalise_avx2 = {

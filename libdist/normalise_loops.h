@@ -35,7 +35,8 @@ struct normalise_run {
 struct normalise_loops {
     const char *name;
     bool (*usable)(void);
-    /** `past`: the floats do not fit in the cache. */
+    /** Convert a run of pixels. `past`: write past the cache, because the floats do not fit into
+     * it. */
     void (*run)(struct normalise_values *values, const struct normalise_run *run, bool past);
 };
 
@@ -47,13 +48,13 @@ extern const struct normalise_loops normalise_portable;
 extern const struct normalise_loops normalise_avx2;
 #endif
 
-/** Convert pixels `begin` to `end` of a run through the table: those that the loops leave at both
- *  ends. */
+/** Convert pixels `begin` to `end` of a run through the table. The loops leave these at both
+ * ends. */
 void normalise_by_table(struct normalise_values *values, const struct normalise_run *run,
                         size_t begin, size_t end);
 
-/** From this many bytes of floats on, write past the cache, because the first ones would have been
- *  evicted when they are read (bench/normalise measures the gain). */
+/** From this many bytes of floats on, write past the cache: otherwise the first floats would have
+ * been evicted by the time they are read (bench/normalise measures the gain). */
 enum { NORMALISE_PAST_CACHE = 16 << 20 };
 
 /** The arguments of plenum_normalise(). */
@@ -65,12 +66,12 @@ struct normalise_job {
     enum plenum_layout layout;
 };
 
-/** plenum_normalise() with one set of loops (NULL: the first supported one), writing past the cache
- *  from this many bytes on. */
+/** Run plenum_normalise() with one set of loops (NULL: the first supported one), writing past the
+ * cache from this many bytes on. */
 int normalise_with(const struct normalise_loops *loops, size_t past_cache,
                    const struct normalise_job *job, struct plenum_error *err);
 
-/** Bytes of one float. */
+/** Returns the bytes of one float. */
 static inline size_t normalise_float_bytes(enum plenum_float type)
 {
     return type == PLENUM_TO_FLOAT32 ? sizeof(float) : sizeof(uint16_t);

@@ -21,7 +21,7 @@ static inline void rtt_update(struct rtt *rtt, uint64_t ns)
     rtt->variation_ns = (rtt->variation_ns * 3 + off) / 4;
 }
 
-/** Time after which an answer is late: twice the timeout (RTO) of RFC 6298. */
+/** Returns the time after which an answer is late: twice the timeout (RTO) of RFC 6298. */
 static inline uint64_t rtt_late(const struct rtt *rtt)
 {
     return 2 * (rtt->smoothed_ns + 4 * rtt->variation_ns);

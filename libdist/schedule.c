@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* schedule.c - the batches of a stream: which loader renders which batch, and when it is requested.
  *
- * Any loader can render any batch, so a stream uses all named loaders, and the batches do not show
- * which one was used. Batches are requested in the order of delivery, `depth` of them at a time:
+ * Any loader can render any batch, so a stream uses all named loaders, and the batches do not
+ * depend on which one was used. Batches are requested in the order of delivery, `depth` of them at
+ * a time:
  *
  *     while the program finds enough ready    a loader of this host, if one is open; among equals
  *                                             the one chosen by rendezvous hashing
  *     when batches are short                  the loader that would finish first: its own time per
  *                                             batch, multiplied by its pending requests
  *
- * By the second rule each loader is busy in proportion to what it delivers. By the hash, equal
- * requests (of two jobs, or of two unshuffled epochs) go to the same loader, which has their files
- * in its cache.
+ * By the second rule, each loader is busy in proportion to its speed. By the hash, equal requests
+ * (of two jobs, or of two unshuffled epochs) go to the same loader, which has their files in its
+ * cache.
  *
  * Memory: each ring has room for all batches that are requested, ready or leased. Whichever loader
  * is lost, the others therefore have free slots for its batches. The number of requested batches is
  * bounded over all rings together.
  *
- * A late batch is requested again, from another loader: when its own is silent
+ * A late batch is also requested from another loader. It is late when its own loader is silent
  * (loader_session.c), or when the program has waited for it longer than batches usually take, by
  * the measured latencies. The first answer wins, and the other request is cancelled. A loader that
  * cannot render a batch (because of its disk, for example) is avoided for a while, and the batch is
- * requested from the others. It fails when no loader is left that might render it; a loader that is
- * absent for a moment counts until loader_timeout.
+ * requested from the others. The batch fails when no loader is left that might render it; a loader
+ * that is absent for a moment counts until loader_timeout.
  *
  * Some batches are requested from two loaders from the start, and are compared (batch_verify.c).
  *
@@ -31,7 +32,7 @@
  *        |  +--lost, dropped---+
  *        +--no loader can render it--> FAILED
  *
- * entry_states lists all transitions, and is_sound() what holds in each state. */
+ * entry_states lists all transitions, and is_sound() checks what holds in each state. */
 #include "config.h"
 
 #include "libdist/schedule.h"
@@ -52,9 +53,9 @@
 #include "libdist/rtt.h"
 
 enum {
-    LATENCIES_MIN = 8, /* needed before a batch counts as late */
-    LATE_HEDGES = 2,   /* late batches requested twice at a time */
-    FORGET_AFTER = 64, /* a loader idle for this many of its batches is tried again */
+    LATENCIES_MIN = 8, /* measurements needed before a batch counts as late */
+    LATE_HEDGES = 2,   /* late batches that are requested twice at the same time */
+    FORGET_AFTER = 64, /* a loader that was idle for this many batches' time is tried again */
 };
 
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
@@ -76,8 +77,8 @@ struct entry {
     /* Second request, to another loader, because the first is late or must be compared. */
     struct plenum_lease *hedge;
     struct batch_verify verify;
-    uint32_t failed; /* loaders that could not render it, one bit each: LOADERS_MAX */
-    /* Error of a failed batch, with a message. Before that: the last loader's error. */
+    uint32_t failed; /* loaders that could not render it, one bit each */
+    /* The error of a failed batch, with a message. Before it fails: the last loader's error. */
     int code;
     uint32_t substituted;
     struct plenum_error err;
@@ -87,7 +88,7 @@ struct entry {
 struct schedule {
     struct entry *first, *last;       /* oldest first */
     struct order_place next_place;    /* position of the next entry, settled */
-    struct rtt latency;               /* of batches, from RENDER to arrival */
+    struct rtt latency;               /* time from RENDER to a batch's arrival */
     uint64_t latencies;               /* number of measurements in `latency` */
     struct plenum_stream_stats stats; /* the counters kept here */
 };
@@ -134,7 +135,7 @@ static void move(struct entry *e, enum entry_state to)
     state_moved(&entry_machine, e, 0, from, to);
 }
 
-/* Can it be returned, as a batch or as an error? */
+/* Can the entry be returned, as a batch or as an error? */
 static bool is_settled(const struct entry *e)
 {
     return e->state == ENTRY_READY || e->state == ENTRY_FAILED;
@@ -169,7 +170,7 @@ void schedule_free(struct plenum_stream *s)
     s->schedule = NULL;
 }
 
-/* Slots that the program holds, in rings that are in use. */
+/* Count the slots that the program holds, in rings that are in use. */
 static unsigned count_leased(struct plenum_stream *s)
 {
     const struct slot_set *seen = NULL;
@@ -187,7 +188,7 @@ static unsigned count_leased(struct plenum_stream *s)
     return n;
 }
 
-/* Time at which a loader would be done with one more batch, from its time per batch. */
+/* Returns the time at which a loader would finish one more batch, from its time per batch. */
 static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
 {
     uint64_t service = l->service_ns;
@@ -198,8 +199,8 @@ static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
     return (double)(filling + 1) * (double)service;
 }
 
-/* Rendezvous hashing: a request goes to the loader with the highest weight for it, and stays there
- * when others come or go. */
+/* Returns a loader's weight for a request (rendezvous hashing). The request goes to the loader with
+ * the highest weight, and stays there when others come or go. */
 static uint64_t rendezvous_weight(const struct loader *l, struct order_place place)
 {
     const struct plenum_stream *s = l->stream;
@@ -211,8 +212,8 @@ static uint64_t rendezvous_weight(const struct loader *l, struct order_place pla
 }
 
 struct choice {
-    const struct loader *but; /* not this one */
-    uint32_t failed;          /* nor these */
+    const struct loader *but; /* do not choose this one */
+    uint32_t failed;          /* do not choose these, one bit each */
     struct order_place place;
     uint64_t now, usual_ns;
     bool plenty;
@@ -225,7 +226,7 @@ static bool may_have(const struct loader *l, const struct choice *c, bool avoide
            !session_is_silent(l->session, c->now) && session_free_slot(l->session);
 }
 
-/* Is `a` the better one? */
+/* Is `a` the better choice? */
 static bool is_better(const struct loader *a, const struct loader *b, const struct choice *c)
 {
     bool local_a = address_is_local(a->address), local_b = address_is_local(b->address);
@@ -241,7 +242,7 @@ static bool is_better(const struct loader *a, const struct loader *b, const stru
     return rendezvous_weight(a, c->place) > rendezvous_weight(b, c->place);
 }
 
-/* The loader for a batch, with a free slot; or NULL. */
+/* Returns the loader for a batch, with a free slot; or NULL. */
 static struct loader *choose(struct plenum_stream *s, struct order_place place, uint32_t failed,
                              const struct loader *but)
 {
@@ -286,7 +287,8 @@ static void forget(struct entry *e)
     move(e, ENTRY_UNASKED);
 }
 
-/* One request of an entry will not be answered: continue with the other, if there is one. */
+/* Continue with the other request of an entry, if there is one, because this one will not be
+ * answered. */
 static void lose(struct entry *e, const struct plenum_lease *slot)
 {
     assert(e->state == ENTRY_ASKED && (slot == e->slot || slot == e->hedge));
@@ -297,7 +299,7 @@ static void lose(struct entry *e, const struct plenum_lease *slot)
         move(e, ENTRY_UNASKED);
 }
 
-/* The slot is filled: its batch can be returned. */
+/* Mark an entry as ready: its slot is filled, and the batch can be returned. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {
@@ -313,7 +315,7 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
     move(e, ENTRY_READY);
 }
 
-/* The batch has failed. Its error is returned in its turn, and again until the program seeks: no
+/* Mark an entry as failed. The error is returned in its turn, and again until the program seeks: no
  * later batch is needed. */
 static void settle_failed(struct entry *e)
 {
@@ -334,8 +336,8 @@ static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
     s->schedule->stats.rendered += wire_batch_count(&s->open);
 }
 
-/* The first entry that lost its loader; NULL: none, or an earlier batch has failed, so no later one
- * is requested. */
+/* Returns the first entry that lost its loader; NULL: none, or an earlier batch has failed, so no
+ * later one is requested. */
 static struct entry *first_unasked(const struct plenum_stream *s)
 {
     struct entry *e = s->schedule->first;
@@ -382,7 +384,7 @@ static bool may_append(struct plenum_stream *s)
     return count + count_leased(s) < s->open.slots;
 }
 
-/* Has every open loader failed to render it, with no other one to come? */
+/* Has every open loader failed to render it, with no other loader to come? */
 static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
 {
     uint64_t now = time_now_ns();
@@ -429,7 +431,7 @@ static bool ask_another(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* Request one more batch: false if there is none, or no loader for it. */
+/* Request one more batch. Returns false if there is none to request, or no loader for it. */
 static bool ask_next(struct plenum_stream *s)
 {
     struct entry *e = first_unasked(s);
@@ -488,8 +490,8 @@ static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease
     return e;
 }
 
-/* Another loader may succeed where this one failed because of its disk, its memory or its copy of a
- * file. A sample that is bad is bad for every loader. */
+/* Record that a loader failed to render a batch. Another one may succeed if the cause is this one's
+ * disk, its memory or its copy of a file. A sample that is bad is bad for every loader. */
 static void note_failure(struct loader *l, struct entry *e, struct plenum_lease *slot,
                          const struct wire_done *m)
 {
@@ -497,7 +499,7 @@ static void note_failure(struct loader *l, struct entry *e, struct plenum_lease 
 
     slot_free(slot);
     lose(e, slot);
-    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has already been rendered */
+    if (e->slot && e->slot->state == SLOT_CHECKING) { /* the other loader has already rendered it */
         settle(s, e, e->slot, &e->slot->times.done);
         return;
     }
@@ -537,8 +539,8 @@ static struct verify_stream verify_stream_of(const struct plenum_stream *s)
         .open = &s->open, .layout = &s->layout, .order = &s->order, .steps = &s->steps};
 }
 
-/* The batches of two loaders differ, so the batch fails. `arbiter`: the slot of a third, or
- * NULL. */
+/* Fail a batch because two loaders rendered it differently. `arbiter`: the slot of a third loader,
+ * or NULL. */
 static void fail_unlike(struct plenum_stream *s, struct entry *e,
                         const struct plenum_lease *arbiter)
 {
@@ -561,7 +563,7 @@ static struct plenum_lease *ask_arbiter(struct plenum_stream *s, struct entry *e
     return l ? ask(l, e->place) : NULL;
 }
 
-/* A batch being verified: an answer (`came`) has arrived, or will never arrive (NULL). */
+/* Look at a batch being verified: an answer (`came`) has arrived, or will never arrive (NULL). */
 static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_lease *came)
 {
     const struct verify_stream stream = verify_stream_of(s);
@@ -588,7 +590,7 @@ static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_leas
     }
 }
 
-/* The third loader has answered for a batch; `made`: it has rendered it. */
+/* Handle the third loader's answer for a batch; `made`: it has rendered the batch. */
 static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
 {
     struct plenum_lease *arbiter = e->verify.arbiter;
@@ -599,7 +601,7 @@ static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
     slot_free(arbiter);
 }
 
-/* A loader is lost: it will not confirm the batches that it was to verify. */
+/* Confirm batches without a lost loader: it will not answer for those that it was to verify. */
 void schedule_confirm(struct plenum_stream *s)
 {
     for (struct entry *e = s->schedule->first; e; e = e->next)
@@ -607,7 +609,7 @@ void schedule_confirm(struct plenum_stream *s)
             look_at(s, e, NULL);
 }
 
-/* A loader has answered for a slot. */
+/* Handle a loader's answer for a slot. */
 static void take_answer(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
 {
     struct plenum_stream *s = l->stream;
@@ -641,7 +643,7 @@ void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wir
         stream_changed(s);
 }
 
-/* Time at which a batch that the program waits for is late. */
+/* Returns the time at which a batch that the program waits for is late. */
 static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
 {
     return slot->times.asked_ns + max_u64(rtt_late(&s->schedule->latency), late_least_ns);
@@ -655,13 +657,14 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* One loader has rendered the batch, but the verifying one is late: stop waiting for the latter. */
+/* If one loader has rendered the batch but the verifying one is late, stop waiting for the
+ * latter. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
     struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
 
-    if (e->verify.arbiter) /* worth waiting for, until it answers or is abandoned */
+    if (e->verify.arbiter) /* the arbiter is worth waiting for, until it is abandoned */
         return true;
     if (!made || made->state != SLOT_CHECKING || !other)
         return false;
@@ -702,8 +705,8 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
             next = min_u64(next, now + look_again_ns);
             continue;
         }
-        /* Among batches that are merely late, hedge only the first: the program does not need the
-         * others yet. */
+        /* Among batches that are merely late, hedge only the first, because the program does not
+         * need the others yet. */
         if (!head || s->schedule->latencies < LATENCIES_MIN)
             continue;
         head = false;
@@ -791,7 +794,7 @@ bool schedule_is_through(struct plenum_stream *s)
 void schedule_admit(const struct loader *l)
 {
     for (struct entry *e = l->stream->schedule->first; e; e = e->next)
-        e->failed &= ~l->bit; /* that failure was another loader's */
+        e->failed &= ~l->bit; /* the bit's last owner failed, not this loader */
 }
 
 void schedule_release(struct plenum_stream *s, const struct loader_session *se)

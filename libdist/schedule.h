@@ -18,11 +18,11 @@ struct loader_session;
 
 /* For stream.c. */
 
-/** 0 or -ENOMEM. */
+/** Create the schedule: 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
-/** The stream's order is known: begin with its first step. */
+/** Begin with the first step, once the stream's order is known. */
 void schedule_begin(struct plenum_stream *s);
-/** After schedule_drop(). NULL is ignored. */
+/** Free the schedule, after schedule_drop(). NULL is ignored. */
 void schedule_free(struct plenum_stream *s);
 /** Request as many batches as free slots and the depth allow. */
 void schedule_pump(struct plenum_stream *s);
@@ -51,16 +51,17 @@ bool schedule_starved(struct plenum_stream *s);
 
 /* For loaders.c and lookup.c. */
 
-/** A loader has been added. */
+/** Take a loader that has been added into account. */
 void schedule_admit(const struct loader *l);
-/** A loader has answered for a slot (FILLING) and will not touch it again; NULL: a slot whose
- *  request was cancelled is free. */
+/** Handle a loader's answer for a slot (FILLING), which it will not touch again; NULL: a slot whose
+ * request was cancelled is free. */
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-/** Request the batches that this session has not answered from another. */
+/** Request the batches that this session has not answered from other loaders. */
 void schedule_release(struct plenum_stream *s, const struct loader_session *se);
-/** A session is lost: it will not confirm the batches that it was to verify (batch_verify.h). */
+/** Confirm batches without a session that is lost: it will not answer for those that it was to
+ * verify (batch_verify.h). */
 void schedule_confirm(struct plenum_stream *s);
-/** Number of batches to request from other loaders now; they are counted as moved. */
+/** Returns the number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);
 /** Is the session's work, or its result for a comparison, still needed? */
 bool schedule_waits_for(const struct plenum_stream *s, const struct loader_session *se);

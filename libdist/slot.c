@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slot.c - the rings of a stream, and the state of each slot.
+/* slot.c - keeps the rings of a stream, and the state of each slot.
  *
  *     FREE --request--> FILLING ---answer---> READY --next()--> LEASED
  *      ^                 |    |                ^                  |
@@ -8,8 +8,8 @@
  *      +<------------------------------------------ release() ----+
  *
  * slot_states lists all transitions: any other is a bug in this library. A loader of this host may
- * write into FILLING and CANCELLING slots at any time, so CANCELLING ends with its answer, or with
- * the ring. tests/models/slot.pml checks all interleavings.
+ * write into FILLING and CANCELLING slots at any time. So CANCELLING lasts until its answer, or for
+ * as long as the ring. tests/models/slot.pml checks all interleavings.
  *
  * Not here: which batch goes into a slot, and which loader fills it (schedule.c). */
 #include "config.h"

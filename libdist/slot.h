@@ -17,7 +17,7 @@
 struct loader_session;
 
 enum { DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
-/* When batches are verified, each one in flight needs a second slot, and one of them a third. */
+/* When batches are verified, each batch in flight needs a second slot, and one of them a third. */
 enum { SLOTS_MAX = DEPTH_MAX + EXTRA_SLOTS + DEPTH_MAX + 1 };
 
 enum slot_state {
@@ -37,7 +37,7 @@ struct plenum_lease {
     enum slot_state state;
     struct loader_session
         *session;     /* FILLING, CANCELLING, CHECKING: the session whose work it is */
-    uint64_t request; /* of the last RENDER */
+    uint64_t request; /* number of the last RENDER */
     /* For the slot's user. */
     struct trace_batch times;
     uint64_t *positions; /* [S * local] */
@@ -47,7 +47,7 @@ struct plenum_lease {
     int64_t *labels2;
     /* [S * local] in the slot, filled in when the batch is returned; NULL: no mixing */
     float *weights;
-    bool has_geometry; /* its loader has reported the geometry */
+    bool has_geometry; /* the loader has reported the geometry */
 };
 
 /** A ring with its slots. There is one for each session on this host, and one shared by all remote
@@ -68,32 +68,32 @@ struct slot_set {
     struct plenum_lease slots[];
 };
 
-/** FREE to FILLING: a batch is requested from the session. */
+/** Move FREE to FILLING: a batch is requested from the session. */
 void slot_fill(struct plenum_lease *slot, struct loader_session *session, uint64_t request);
-/** FILLING to CANCELLING: the request is cancelled, but its loader may still write. */
+/** Move FILLING to CANCELLING: the request is cancelled, but its loader may still write. */
 void slot_call_back(struct plenum_lease *slot);
-/** FILLING to CHECKING: the result must be compared. */
+/** Move FILLING to CHECKING: the result must be compared. */
 void slot_keep(struct plenum_lease *slot);
-/** FILLING or CHECKING to READY: the batch can be returned. */
+/** Move FILLING or CHECKING to READY: the batch can be returned. */
 void slot_settle(struct plenum_lease *slot);
-/** READY to LEASED: the program has it. */
+/** Move READY to LEASED: the program has the batch. */
 void slot_lease(struct plenum_lease *slot);
-/** Any state but FREE to FREE. May free the ring, too. */
+/** Move any state but FREE to FREE. May free the ring, too. */
 void slot_free(struct plenum_lease *slot);
 
 /** Create a ring of `n` slots, with one reference. */
 int slot_set_create(const struct wire_open *open, uint32_t n, struct plenum_stream *stream,
                     struct lock *lock, struct slot_set **ret, struct plenum_error *err);
 struct slot_set *slot_set_ref(struct slot_set *set);
-/** NULL is ignored. */
+/** Drop a reference. NULL is ignored. */
 void slot_set_unref(struct slot_set *set);
 /** In a forked child: unmap the memory, which would otherwise outlive the program, unless the
  *  program holds batches in it. NULL is ignored. */
 void slot_set_leave(struct slot_set *set);
 
-/** A FREE slot, or NULL. */
+/** Returns a FREE slot, or NULL. */
 struct plenum_lease *slot_set_find_free(struct slot_set *set);
-/** The slot, FILLING or CANCELLING, of this request to the session; or NULL. */
+/** Returns the slot, FILLING or CANCELLING, of this request to the session; or NULL. */
 struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct loader_session *session,
                                          uint64_t request);
 /** Free all slots requested from the session, which never writes into them itself. */

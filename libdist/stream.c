@@ -94,7 +94,7 @@ fail:
     return r;
 }
 
-/* In a forked child: memory of rings would otherwise outlive the program. */
+/* Unmap rings in a forked child, where their memory would otherwise outlive the program. */
 static void leave_child(struct plenum_stream *s)
 {
     loaders_leave(s);
@@ -181,7 +181,7 @@ static void retire_rings(struct plenum_stream *s)
     }
 }
 
-/* The first batch of a ring is about to be returned. */
+/* Report a ring to the program before its first batch is returned. */
 static void show_ring(struct plenum_stream *s, struct slot_set *set)
 {
     assert(lock_is_held(&s->mu));
@@ -200,8 +200,8 @@ static int forked(struct plenum_error *err)
         "this process was forked from the one that opened the stream; open another stream here");
 }
 
-/* Begin a call, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
- * without the lock. */
+/* Begin a call and take the lock; plenum_stream_destroy() waits for the call's end. Returns 0; or
+ * -ECHILD or -EBADF, without the lock. */
 static int enter(struct plenum_stream *s, struct plenum_error *err)
 {
     if (s->pid != getpid()) /* the lock may have been held during the fork */
@@ -225,7 +225,8 @@ static void leave(struct plenum_stream *s)
     lock_release(&s->mu);
 }
 
-/* Releases after the end are traced, too; then the file is complete. */
+/* Complete the trace's file once all batches are released: releases after the end are traced,
+ * too. */
 static void finish_trace(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
@@ -267,7 +268,7 @@ void plenum_stream_destroy(struct plenum_stream *stream)
     stream_unref(s);
 }
 
-/* The next batch is ready: return it. */
+/* Return the next batch, which is ready. */
 static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct plenum_error *err)
 {
     struct plenum_error why;
@@ -504,7 +505,7 @@ int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *r
     return 0;
 }
 
-/* Would the cursor fit if no samples were known to be bad? */
+/* Would the cursor be valid if no samples were known to be bad? */
 static bool is_from_before_bad(const struct plenum_stream *s, const struct plenum_cursor *cursor)
 {
     uint8_t fingerprint[16], identity[16];
@@ -518,8 +519,8 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
-/* Does the stream of a plan show the same before the cursor's position as the stream that it was
- * made with? */
+/* Does the stream of a plan show the same samples before the cursor's position as the stream that
+ * made the cursor? */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                       const uint8_t identity[16], struct plenum_error *err)
 {
@@ -548,7 +549,7 @@ static int check_plan(const struct plenum_stream *s, const struct plenum_cursor 
                : 0;
 }
 
-/* Does the cursor fit the stream? */
+/* Is the cursor valid for the stream? */
 static int check_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                         struct plenum_error *err)
 {
@@ -601,7 +602,7 @@ static int read_cursor(const struct plenum_stream *s, const struct plenum_cursor
     return 0;
 }
 
-/* Continue from this position. */
+/* Continue the stream from this position. */
 static void move_to(struct plenum_stream *s, struct order_place place)
 {
     assert(lock_is_held(&s->mu));
@@ -630,7 +631,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     return r;
 }
 
-/* Check a new share; `steps` are the stream's, and become those of the new share. */
+/* Check a new share. `steps` begin as the stream's and become those of the new share. */
 static int check_share(const struct plenum_stream *s, const struct plenum_share *share,
                        struct order_steps *steps, uint32_t *offset, struct plenum_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stream_core.h - the stream itself, for the files that work on it: constants, the data set,
- * results, its lock, references, error and warnings. Written by stream.c, except for what loaders.c
- * learns about the data set. */
+ * results, the lock, references, the error and warnings. Written by stream.c, except for what
+ * loaders.c receives about the data set. */
 #ifndef LIBDIST_STREAM_CORE_H
 #define LIBDIST_STREAM_CORE_H
 
@@ -38,10 +38,10 @@ struct plenum_stream {
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
-    struct wire_slot layout; /* of its slots */
+    struct wire_slot layout; /* layout of its slots */
     struct views views;
     struct fields fields;         /* names of the fields in open.field */
-    struct orderplan *first_plan; /* that the stream was opened with, or NULL; owned */
+    struct orderplan *first_plan; /* the plan with which the stream was opened, or NULL; owned */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -72,12 +72,13 @@ struct plenum_stream {
     struct order_steps steps;
     uint32_t num_samples, num_classes;   /* of the data set */
     uint32_t num_class_names;            /* number of classes with names: all or 0 */
-    struct wire_set sets[WIRE_SETS_MAX]; /* of the plan, as the first loader described them */
-    struct wire_reweigh reweighs[WIRE_REWEIGHS_MAX]; /* of the plan; unknown ones never start */
+    struct wire_set sets[WIRE_SETS_MAX]; /* sets of the plan, as the first loader described them */
+    struct wire_reweigh
+        reweighs[WIRE_REWEIGHS_MAX]; /* new weights of the plan; unknown ones never start */
     uint8_t fingerprint[16], identity[16];
     uint8_t fields_hash[16]; /* once open.num_fields is known */
     struct datasum sum;
-    struct order_place cursor; /* after the last batch returned, not settled */
+    struct order_place cursor; /* place after the last batch returned, not settled */
     uint64_t next_index;
     unsigned leased;
     uint64_t waiting_ns; /* since when the program has waited for a batch; 0: it is not waiting */
@@ -96,7 +97,7 @@ struct plenum_stream {
     void *on_ring_arg;        /* constant */
     struct slot_set *shown;   /* rings that the program knows, the newest first */
     bool closed;              /* plenum_stream_shutdown() was called */
-    uint64_t closed_ns;       /* at this time */
+    uint64_t closed_ns;       /* when it was called */
     unsigned inside;          /* calls that plenum_stream_destroy() must wait for */
 
     struct tls *tls;              /* for loaders over TCP, or NULL; constant */
@@ -104,15 +105,16 @@ struct plenum_stream {
     struct schedule *schedule;    /* schedule.c; constant */
 };
 
-/** A stream of zeros, with one reference; NULL: out of memory. */
+/** Returns a stream of zeros, with one reference; NULL: out of memory. */
 struct plenum_stream *stream_new(const struct stream_calls *calls);
-/** Drop one reference; the last one frees the stream. Do not hold the stream's lock. */
+/** Drop a reference; the last one frees the stream. Do not hold the stream's lock. */
 void stream_unref(struct plenum_stream *s);
 /** The identity of a cursor at this place. Hold the lock, once the stream is opened. */
 void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16]);
 /** Fail the stream permanently; the first error counts. Hold the lock. */
 MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
-/** The error with which the stream has failed or was closed, with its message. Hold the lock. */
+/** Returns the error with which the stream has failed or was closed, with its message. Hold the
+ * lock. */
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
 /** Wake plenum_stream_next() and other waiting calls, after a change of state. Hold the lock. */
 void stream_changed(struct plenum_stream *s);

@@ -7,7 +7,7 @@
 
 #include <plenum/stream.h>
 
-/** Settings that measure or check an unchanged program. NULL: from the environment. */
+/** Settings with which an unchanged program is measured or checked. NULL: from the environment. */
 struct stream_trial {
     const char *source; /* real, generated or synthetic: PLENUM_SOURCE */
     const char *verify; /* percentage of batches to verify: PLENUM_VERIFY_BATCHES */

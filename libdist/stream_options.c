@@ -22,7 +22,7 @@
 #include "libdist/slot.h"
 #include "libdist/stream_core.h"
 
-/* What one step of the table reads. */
+/* The input of the steps in the table. */
 struct wanted {
     const struct plenum_stream_options *options;
     const struct stream_trial *trial;
@@ -84,7 +84,7 @@ int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
     return 0;
 }
 
-/* PLENUM_LOADER_KEY: the file with the key for loaders over TCP. */
+/* Read PLENUM_LOADER_KEY: the file with the key for loaders over TCP. */
 static int set_key(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     const char *path = getenv("PLENUM_LOADER_KEY");
@@ -134,7 +134,7 @@ static int set_waits(struct plenum_stream *s, const struct wanted *w, struct ple
     return 0;
 }
 
-/* The options that a plan has lines or words of its own for. */
+/* Check the options for which a plan has its own lines or words. */
 static int check_beside_plan(const struct plenum_stream_options *o, struct plenum_error *err)
 {
     if (o->split == PLENUM_SPLIT_FILE)
@@ -158,7 +158,7 @@ static int check_beside_plan(const struct plenum_stream_options *o, struct plenu
     return 0;
 }
 
-/* The data set's name is the text of a plan. */
+/* Use the text of a plan, which was given as the data set's name. */
 static int set_plan(struct plenum_stream *s, const struct wanted *w, const char *text,
                     const char *here, struct plenum_error *err)
 {
@@ -174,8 +174,8 @@ static int set_plan(struct plenum_stream *s, const struct wanted *w, const char 
     return 0;
 }
 
-/* Loaders have their own working directory, so make the path absolute: "folder:x" ->
- * "folder:/here/x". */
+/* Set the data set's name. Loaders have their own working directory, so make the path absolute:
+ * "folder:x" -> "folder:/here/x". */
 static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     const char *path;
@@ -252,7 +252,7 @@ static int set_numbers(struct plenum_stream *s, const struct wanted *w, struct p
     open->channels = o->channels;
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
-    if (s->plan) /* the whole plan: instances must also agree on what begins later */
+    if (s->plan) /* the whole plan: instances must also agree on its later pieces */
         stream_identity(s, (struct order_place){.position = UINT64_MAX}, s->choices);
     else
         identity_of(nothing, 0, open, s->choices);
@@ -280,8 +280,8 @@ static int set_part(struct plenum_stream *s, const struct wanted *w, struct plen
     return 0;
 }
 
-/* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
- * without any loader. */
+/* Read PLENUM_SOURCE, which measures an unchanged program with generated pixels instead of decoded
+ * ones, or without any loader. */
 static int set_source(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     static const char generated[] = "generated:";
@@ -322,7 +322,7 @@ static int set_slot(struct plenum_stream *s, const struct wanted *w, struct plen
     return wire_open_check(&s->open, err);
 }
 
-/* PLENUM_VERIFY_BATCHES: the percentage of batches to render on two loaders and compare. */
+/* Read PLENUM_VERIFY_BATCHES: the percentage of batches to render on two loaders and compare. */
 static int set_verify(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     const char *text = w->trial->verify ? w->trial->verify : getenv("PLENUM_VERIFY_BATCHES");
@@ -338,18 +338,19 @@ static int set_verify(struct plenum_stream *s, const struct wanted *w, struct pl
     return 0;
 }
 
-/* In this order: a step may use what earlier ones have set, and the first error counts. */
+/* The steps, in this order: a step may use what earlier ones have set, and the first error
+ * counts. */
 static int (*const steps[])(struct plenum_stream *s, const struct wanted *w,
                             struct plenum_error *err) = {
-    set_key,      /* for loaders over TCP */
-    check_values, /* of all options that are numbers or words of an enum */
+    set_key,      /* key for loaders over TCP */
+    check_values, /* numbers and enums in all options */
     set_subset,   /* part of the order */
-    set_waits,    /* for loaders */
-    set_dataset,  /* its absolute name */
-    set_pipeline, /* and the views */
+    set_waits,    /* how long to wait for loaders */
+    set_dataset,  /* the data set's absolute name */
+    set_pipeline, /* the pipeline and its views */
     set_shuffle,  /* part of the order */
     set_fields,   /* some follow the pipeline's pixels */
-    set_numbers,  /* and the identity without the data set */
+    set_numbers,  /* the counts, and the identity without the data set */
     set_part,     /* changes the data set's name, the seed and the step */
     set_source,   /* changes the data set's name */
     set_slot,     /* the slot's layout, which follows from all options */

@@ -44,7 +44,7 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
     memcpy(t->fields, s->fields_hash, sizeof(t->fields));
 }
 
-/* "instance 3 (host b)" */
+/* Format an instance's name: "instance 3 (host b)". */
 static const char *name_of(const struct together *all, uint32_t i, char *text, size_t size)
 {
     (void)snprintf(text, size, "instance %u (host %s)", i, all[i].host);
@@ -143,7 +143,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     if (all)
         r = together_agree(all, info->num_instances, &agreed, err);
     free(all);
-    assert(r <= 0); /* the manual documents this for both */
+    assert(r <= 0); /* the manual documents this for both functions */
     if (r < 0) {
         plenum_stream_destroy(s);
         return r;

@@ -24,9 +24,9 @@ struct together {
     uint8_t fields[16]; /* hash of all fields of all samples */
 };
 
-/** What all instances use if their data sets are parts. */
+/** What all instances use if each has one part of the data set. */
 struct together_result {
-    uint64_t steps; /* per epoch */
+    uint64_t steps; /* steps per epoch */
     uint32_t classes;
 };
 

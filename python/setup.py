@@ -25,7 +25,7 @@ except ImportError:  # setuptools older than 70.1
 
 
 def find_library():
-    """Use pyplenum's own search, so that the result is the same later."""
+    """Find the library by pyplenum's own search, so that the result is the same later."""
     here = os.path.dirname(os.path.abspath(__file__))
     spec = importlib.util.spec_from_file_location("_lib", os.path.join(here, "pyplenum", "_lib.py"))
     try:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* static.h - what the analyzers of scripts/static cannot know about the C library; no program
+/* static.h - facts about the C library that the analyzers of scripts/static cannot know; no program
  * includes it. */
 #include "config.h" /* _GNU_SOURCE comes first */
 

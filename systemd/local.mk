@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# systemd/: units and fragments. Where they go is systemd's own word, from pkg-config; --with-systemdsystemunitdir=DIR
-# and the like name other places, and "no" installs none.
+# systemd/: units and other files of the service. pkg-config gives systemd's folders for them;
+# --with-systemdsystemunitdir=DIR and similar options select others, and "no" installs none.
 EXTRA_DIST += %D%/plenumd.service.in %D%/plenumd.socket %D%/plenumd.sysusers %D%/plenumd.tmpfiles
 plenumconfdir = $(sysconfdir)/plenum
 dist_plenumconf_DATA = %D%/plenumd.conf
@@ -15,7 +15,7 @@ endif
 CLEANFILES += %D%/plenumd.service
 all-local: %D%/plenumd.service
 
-# Under the names by which systemd finds them.
+# Install these files under the names by which systemd finds them.
 install-data-hook:
 if SYSTEMD
 	$(MKDIR_P) '$(DESTDIR)$(sysusersdir)' '$(DESTDIR)$(tmpfilesdir)'

@@ -8,8 +8,8 @@
 
 /**
  * Start $PLENUM_PLENUMD at an address, with a NULL-terminated list of options and values. It dies
- * with the thread that started it. Returns when it listens; ends the program with a message if it
- * does not start.
+ * with the thread that started it. Returns when the loader listens; ends the program with a message
+ * if it does not start.
  */
 pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value);
 

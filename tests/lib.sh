@@ -46,7 +46,7 @@ is() {
     fi
 }
 
-# status N COMMAND...: does it exit with this status?
+# status N COMMAND...: succeeds if the command exits with this status
 status() {
     local want=$1 got=0
     shift
@@ -89,15 +89,15 @@ hide_mpirun() {
     PATH=$T/programs
 }
 
-# For programs that use MPI: it leaves many allocations behind, in components that have been unloaded by the time leaks
-# are checked.
+# Programs that use MPI leave many allocations behind, in components that have been unloaded by the time leaks are
+# checked.
 asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 
-# Keep Open MPI on this host: on machines with more ranks than cores, as root, without looking for a fabric.
+# Keep Open MPI on this host: allow more ranks than cores and root, and do not look for a fabric.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
     local daemons=""
-    # newer versions find lo themselves
+    # newer versions find lo by themselves
     case $(mpirun --version) in *"(Open MPI) 4."*) daemons="--mca oob_tcp_if_include lo" ;; esac
     timeout 100 mpirun --oversubscribe $daemons --mca pml ob1 --mca btl self,vader \
         --mca mpi_yield_when_idle 1 --bind-to none "$@"

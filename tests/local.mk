@@ -26,14 +26,14 @@ EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 test_cflags = $(AM_CFLAGS) -Wno-unknown-warning-option -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings \
 	-Wno-discarded-qualifiers -Wno-incompatible-pointer-types-discards-qualifiers $(CRITERION_CFLAGS)
 
-# A loader for a test or a benchmark.
+# The library of tests and benchmarks that start a loader.
 noinst_LTLIBRARIES += %D%/libdaemon.la
 %C%_libdaemon_la_SOURCES = %D%/daemon.c %D%/daemon.h
 %C%_libdaemon_la_LIBADD = common/libcommon.la
 
 include tests/python/local.mk
 
-# Thread tests: plain programs, which ThreadSanitizer can follow.
+# Thread tests are plain programs, which ThreadSanitizer can follow.
 threads_tests =
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)' check_PROGRAMS='$(threads_tests)'

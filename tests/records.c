@@ -35,7 +35,7 @@ static void put_varint(struct bytes *b, uint64_t v)
     } while (v);
 }
 
-/* Field `number` of a message, holding bytes or another message. */
+/* Appends field `number` of a message, which holds bytes or another message. */
 static void put_field(struct bytes *b, unsigned number, const void *p, size_t len)
 {
     put_varint(b, number << 3 | 2);
@@ -43,7 +43,7 @@ static void put_field(struct bytes *b, unsigned number, const void *p, size_t le
     bytes_put(b, p, len);
 }
 
-/* features.feature[key].KIND.value = value */
+/* Appends features.feature[key].KIND.value = value. */
 static void put_feature(struct bytes *features, const char *key, unsigned kind, const void *value,
                         size_t len)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* records.h - TFRecord files for tests, written from the published format. Shares only the CRC with
- * the reader, which is tested against known answers. */
+/* records.h - TFRecord files for tests, written from the published format. Only the CRC is shared
+ * with the reader; it is tested against known answers. */
 #ifndef TESTS_RECORDS_H
 #define TESTS_RECORDS_H
 
@@ -18,15 +18,15 @@ struct bytes {
 void bytes_put(struct bytes *b, const void *p, size_t len);
 void bytes_fini(struct bytes *b);
 
-/** Features of an Example, concatenated. */
+/** Append a feature to those of an Example. */
 void example_put_bytes(struct bytes *features, const char *key, const void *value, size_t len);
 void example_put_int(struct bytes *features, const char *key, int64_t value);
 void example_put_float(struct bytes *features, const char *key, float value);
-/** The Example with these features, framed as a record. */
+/** Append the Example with these features, framed as a record. */
 void record_put(struct bytes *file, const struct bytes *features);
-/** Arbitrary bytes framed as a record. */
+/** Append arbitrary bytes, framed as a record. */
 void record_put_raw(struct bytes *file, const void *data, size_t len);
-/** A record as written by TensorFlow's ImageNet script. `name` may be NULL. */
+/** Append a record as written by TensorFlow's ImageNet script. `name` may be NULL. */
 void record_put_image(struct bytes *file, const void *image, size_t len, int64_t label,
                       const char *name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, which
- * Criterion's forks would disturb. */
+/* tap.h - TAP for programs with a plain main(), which run under ThreadSanitizer: Criterion's forks
+ * would disturb it. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 
@@ -11,7 +11,7 @@
 
 static int tap_count, tap_failed;
 
-/** One result; `why` is a sentence that must be true. */
+/** Print one result; `why` is a sentence that must be true. */
 __attribute__((format(printf, 2, 3), unused)) static void tap_ok(bool ok, const char *why, ...)
 {
     va_list args;

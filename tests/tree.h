@@ -9,8 +9,8 @@ struct tree {
     char root[64];
 };
 
-/** Create the folder below $TMPDIR or /tmp. Indices are stored in a subfolder ($PLENUM_CACHE_DIR).
- */
+/** Create a temporary folder under $TMPDIR or /tmp, and set PLENUM_CACHE_DIR to its subfolder for
+ *  indices. */
 void tree_init(struct tree *tree);
 void tree_fini(struct tree *tree);
 /** "root/name", in one of several static buffers. */

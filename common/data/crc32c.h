@@ -9,7 +9,7 @@
 /** Continue a CRC: `crc` is that of the preceding bytes; start with 0. Threads: any. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t len);
 
-/** Like crc32c(), but without the CPU's instruction: for tests and other processors. */
+/** Like crc32c(), but does not use the CPU's instruction. For tests and other processors. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t len);
 
 #endif

@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/** of[k][b]: the CRC of byte b followed by k zero bytes. 8 KiB. */
+/** of[k][b] is the CRC of byte b followed by k zero bytes. 8 KiB. */
 struct crc_tables {
     uint32_t of[8][256];
 };
 
-/** `polynomial` has its bits reversed. */
+/** Compute the tables for a polynomial, whose bits are given in reverse order. */
 static inline void crc_tables_make(struct crc_tables *t, uint32_t polynomial)
 {
     for (uint32_t b = 0; b < 256; b++) {
@@ -27,7 +27,7 @@ static inline void crc_tables_make(struct crc_tables *t, uint32_t polynomial)
             t->of[k][b] = t->of[k - 1][b] >> 8 ^ t->of[0][t->of[k - 1][b] & 0xff];
 }
 
-/** Continue from a state, which is the CRC's complement, and return the next one. */
+/** Process bytes, starting from a state, the CRC's complement; returns the next state. */
 static inline uint32_t crc_tables_add(const struct crc_tables *t, uint32_t state, const void *bytes,
                                       size_t len)
 {

@@ -19,7 +19,8 @@ enum { FORMAT_MAX = 15 };
 
 static const char lower[] = "abcdefghijklmnopqrstuvwxyz", word[] = "abcdefghijklmnopqrstuvwxyz-";
 
-/* Length up to the comma or colon that ends a value; escaped ones belong to the value. */
+/* Returns the length up to the comma or colon that ends a value; escaped ones belong to the
+ * value. */
 static size_t value_length(const char *value)
 {
     size_t len = 0;
@@ -127,7 +128,7 @@ static bool is_format(const struct dataname *name, const char *format)
            memcmp(name->format, format, name->format_len) == 0;
 }
 
-/* "generated:" is followed by a number, or by another data set's name. */
+/* Does a number or another data set's name follow the colon, as in "generated:"? */
 static bool is_wrapped(const struct dataname *name)
 {
     return name->format && is_format(name, "generated") &&
@@ -144,7 +145,7 @@ const char *dataname_path(const char *text)
     return name.format && is_format(&name, "generated") ? NULL : name.where;
 }
 
-/* A string that is written into a buffer of `size` bytes. */
+/* A string that is being written into a buffer of `size` bytes. */
 struct made {
     char *text;
     size_t at, size;

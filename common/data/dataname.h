@@ -9,17 +9,18 @@
 
 #include <plenum/error.h>
 
-/** The schemes of names in stores. */
+/** The schemes of names of data in object stores and on servers. */
 enum dataname_scheme { DATANAME_S3, DATANAME_HTTPS, DATANAME_HTTP, DATANAME_HF };
 
-/** "s3://" and so on. */
+/** Returns a scheme's text: "s3://" and so on. */
 const char *dataname_scheme(enum dataname_scheme scheme);
-/** The text after a scheme, in any case, that a path or pattern begins with; NULL: it has none. */
+/** Returns the text after the scheme that a path or pattern begins with, in upper or lower case;
+ * NULL if there is none. */
 const char *dataname_after_scheme(const char *text, enum dataname_scheme *ret);
 /** Does a path or pattern begin with one of these schemes? */
 bool dataname_is_remote(const char *text);
 
-/** The parts of a name as pointers into its text, which must outlive this. */
+/** The parts of a name: pointers into its text, which must outlive this structure. */
 struct dataname {
     const char *format; /* [format_len]; NULL for a plain path */
     size_t format_len;
@@ -35,8 +36,8 @@ struct dataname {
  */
 void dataname_split(const char *text, struct dataname *ret);
 
-/** A setting's value with its escapes removed (dataname_value) or added (dataname_quote): malloc;
- *  NULL if out of memory. */
+/** Returns a setting's value with its escapes removed (dataname_value) or added (dataname_quote):
+ *  malloc; NULL if out of memory. */
 char *dataname_value(const char *value, size_t len);
 char *dataname_quote(const char *value);
 
@@ -44,8 +45,8 @@ char *dataname_quote(const char *value);
 bool dataname_next_setting(const char **at, const char *end, const char **key, size_t *key_len,
                            const char **value, size_t *value_len);
 
-/** The path within a name, which may be nested (generated:folder:PATH); NULL if there is none
- *  (generated:N). */
+/** Returns the path within a name, which may be nested (generated:folder:PATH); NULL if there is
+ *  none (generated:N). */
 const char *dataname_path(const char *text);
 
 /** Is a name free of relative paths, its own and that of "classes="? */

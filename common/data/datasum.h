@@ -22,17 +22,17 @@ struct datasum {
     struct datasum_segment segments[DATASUM_SEGMENTS];
 };
 
-/** First sample of a segment. */
+/** Returns the first sample of a segment. */
 static inline uint32_t datasum_segment_begin(uint64_t samples, unsigned segment)
 {
     return (uint32_t)(samples * segment / DATASUM_SEGMENTS);
 }
 
-/** The fingerprint: XXH3-128 of the sum. It identifies a data set and never seeds random
- *  numbers. */
+/** Write the fingerprint: XXH3-128 of the sum. It identifies a data set and never seeds random
+ * numbers. */
 void datasum_fingerprint(const struct datasum *sum, uint8_t ret[16]);
 
-/** A fingerprint as 32 hexadecimal digits; returns `ret`. */
+/** Write a fingerprint as 32 hexadecimal digits; returns `ret`. */
 char *datasum_hex(const uint8_t fingerprint[16], char ret[33]);
 
 /**

@@ -14,7 +14,7 @@
 static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
                                                      "float32", "mask",  "line", "boxes"};
 
-/* A word without surrounding blanks, up to `stop` or the end. */
+/* Returns a word without surrounding blanks, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
 {
     const char *word = *at, *close = memchr(word, stop, (size_t)(end - word));
@@ -60,7 +60,7 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
                      (int)min_u64(len, 200), word);
 }
 
-/* Parse "0.25", never through floating point. */
+/* Parse "0.25", without floating point. */
 static int parse_visible(const char *word, size_t len, uint32_t *ret, struct plenum_error *err)
 {
     uint32_t value = 0, unit = FIELD_VISIBLE_ONE;
@@ -169,7 +169,7 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
     return 0;
 }
 
-/* The rest after the first "json." that is a whole component of a source. */
+/* Returns the rest after the first "json." that is a whole component of a source. */
 static const char *behind_json(const char *source)
 {
     static const char begin[] = "json.", within[] = ".json.";

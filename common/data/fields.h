@@ -14,7 +14,7 @@ enum {
     FIELDS_TEXT_MAX = 1024,    /* bytes of the text that lists fields, with its NUL */
     FIELD_NAME_MAX = 32,       /* bytes of a name, with its NUL */
     FIELD_SOURCE_MAX = 128,    /* bytes of a source, with its NUL */
-    FIELD_BYTES_MAX = 1 << 20, /* one field of one sample, except masks */
+    FIELD_BYTES_MAX = 1 << 20, /* bytes of one field of one sample, except masks */
     FIELD_VISIBLE_ONE = 10000, /* field_spec.visible of a completely visible box */
 };
 
@@ -60,16 +60,16 @@ struct fields {
 /** Parse "NAME[:SOURCE[:AS[:VISIBLE]]], ..."; "" means no fields. -EINVAL with a message. */
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
 
-/** The path "a.b" of a field's member in a JSON file ("json.a.b", "meta.json.a.b"); NULL if the
- *  field is a whole file. For data sets whose fields are files. */
+/** Returns the path "a.b" of a field's member in a JSON file ("json.a.b", "meta.json.a.b"); NULL if
+ *  the field is a whole file. For data sets whose fields are files. */
 const char *field_member(const struct field_spec *spec);
 
 /** Returns whether the source would name a member if the field were not of kind bytes, npy or
  * mask. */
 bool field_names_member(const struct field_spec *spec);
 
-/** Length of the extension at the start of a field's source: that of the file that is the field, or
- *  contains it. */
+/** Returns the length of the extension at the start of a field's source: that of the file that is
+ *  the field, or contains it. */
 size_t field_extension_len(const struct field_spec *spec);
 
 /** Returns whether any field follows the pixels, as masks and boxes do. Pipelines may then neither
@@ -86,26 +86,27 @@ static inline bool field_varies(const struct field_shape *shape)
     return shape->type <= PLENUM_FIELD_BYTES;
 }
 
-/** The next non-blank line of text, without its line end: `*len` bytes, with `*at` advanced past
- *  it; NULL if there are no more. */
+/** Returns the next non-blank line of text, without its line end: `*len` bytes, with `*at` advanced
+ *  past it; NULL if there are no more. */
 const char *field_next_line(const char **at, const char *end, size_t *len);
 
-/** Bytes of a sample with `images` images of `pixels` pixels in total. */
+/** Returns the bytes of a sample with `images` images of `pixels` pixels in total. */
 uint64_t field_sample_bytes(const struct field_shape *shape, uint32_t images, uint64_t pixels);
 
-/** Bytes of one image's boxes, at most `count` of them. */
+/** Returns the bytes of one image's boxes, at most `count` of them. */
 static inline size_t field_boxes_bytes(size_t count)
 {
     return sizeof(struct plenum_boxes) + count * sizeof(struct plenum_box);
 }
 
-/** The number of boxes that fit into this many bytes of an image. */
+/** Returns the number of boxes that fit into this many bytes of an image. */
 static inline uint32_t field_boxes_most(uint32_t room)
 {
     return (uint32_t)((room - sizeof(struct plenum_boxes)) / sizeof(struct plenum_box));
 }
 
-/** Bytes of one element of an array of this type; 0 if it is not an array, or not a type. */
+/** Returns the bytes of one element of an array of this type; 0 if it is not an array, or not a
+ * type. */
 uint32_t field_item_bytes(uint32_t type);
 
 /** Are type, dimensions and room of the shape valid and consistent? */

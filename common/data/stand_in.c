@@ -15,7 +15,7 @@ static bool begins(const char *text, size_t len, const char *with)
     return len >= strlen(with) && strncasecmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns whether it is an HTML page, or the XML that object stores answer. */
+/* Returns whether the text is an HTML page, or the XML that object stores send. */
 static bool is_page(const char *text, size_t len)
 {
     size_t bom = begins(text, len, "\xef\xbb\xbf") ? 3 : 0;

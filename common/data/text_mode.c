@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-/* All of ALL_MIN LFs randomly follow a CR in one of 256^5 = 2^40 files. Of FEW_MIN LFs, one in 256
- * should follow a CR; it is even less likely that at most one in FEW does. */
+/* If all of ALL_MIN LFs follow a CR, this is not a coincidence: it happens in one of 256^5 = 2^40
+ * files. Of FEW_MIN LFs, one in 256 should follow a CR; it is even less likely that at most one in
+ * FEW does. */
 enum { ALL_MIN = 5, FEW_MIN = 12000, FEW = 8192 };
 
-/* The least number of bytes of which none is a CR by deletion only: if all other values occur, one
- * of 2^92 files of random bytes lacks CRs. */
+/* Files with at least this many bytes but no CR have lost their CRs: if all other values occur, one
+ * of 2^92 files of random bytes has no CR. */
 enum { STRIPPED_MIN = 16384 };
 
 /* An LF in an archive is binary if a byte that text does not contain is at most this far away. */
@@ -20,7 +21,7 @@ enum { NEAR = 4 };
 static const char added[] = "each LF became CR LF", removed[] = "each CR LF became LF",
                   stripped[] = "each CR was removed";
 
-/* A PNG begins with \x89PNG CR LF ^Z LF. */
+/* Check the signature of a PNG, which begins with \x89PNG CR LF ^Z LF. */
 static const char *judge_png(const uint8_t *bytes, size_t len)
 {
     if (len < 7 || memcmp(bytes, "\x89PNG", 4) != 0)
@@ -34,8 +35,8 @@ static const char *judge_png(const uint8_t *bytes, size_t len)
     return NULL;
 }
 
-/* Uncompressed pixels, as in a PPM or some PNGs, are not random: a dark image has many LFs and few
- * CRs. A PNG whose signature is intact was not copied in text mode. */
+/* Are these uncompressed pixels, as in a PPM or some PNGs? They are not random: a dark image has
+ * many LFs and few CRs. A PNG whose signature is intact was not copied in text mode. */
 static bool has_raw_pixels(const uint8_t *bytes, size_t len)
 {
     return (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0) ||
@@ -97,7 +98,8 @@ static bool is_white(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The header before the pixels is text: three numbers, with white space and comments. */
+/* Returns the number of lines in a PPM's header, which is text: three numbers, with white space and
+ * comments. */
 static size_t lines_of_ppm(const uint8_t *bytes, size_t len)
 {
     size_t at = 2;
@@ -113,7 +115,7 @@ static size_t lines_of_ppm(const uint8_t *bytes, size_t len)
     return count_lines(bytes, at);
 }
 
-/* XMP metadata is text that marks its beginning and its end. */
+/* Returns the number of lines of XMP metadata: text that marks its beginning and its end. */
 static size_t lines_of_xmp(const uint8_t *bytes, size_t len)
 {
     static const char begin[] = "<x:xmpmeta", end[] = "</x:xmpmeta>";

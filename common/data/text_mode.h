@@ -14,10 +14,10 @@
  * Returns what a copy in text mode did to an image file: "each LF became CR LF", "each CR LF
  * became LF" or "each CR was removed". NULL: the bytes do not show that it happened.
  *
- * A PNG's signature is designed to show it. In other files, it shows if each LF follows a CR, which
- * happens randomly in fewer than one of 2^40 files. Lines of text in an image (comments of a JPEG,
- * a PPM's header, XMP) do not count. It also shows if at least 16 KiB have every value of a byte
- * except CR.
+ * In a PNG, the signature is designed to show it. Other files show it if each LF follows a CR,
+ * which happens randomly in fewer than one of 2^40 files. Lines of text in an image (comments of a
+ * JPEG, a PPM's header, XMP) do not count. A file also shows it if it has at least 16 KiB, and all
+ * values of a byte except CR.
  */
 const char *text_mode_change(const uint8_t *bytes, size_t len);
 
@@ -29,7 +29,7 @@ const char *text_mode_change(const uint8_t *bytes, size_t len);
 bool text_mode_removed(const uint8_t *bytes, size_t len);
 
 /**
- * Like the two functions above, for archives and record files, given the beginning of the file.
+ * Like the two functions above, but for archives and record files, of which the beginning is given.
  * Lines of text members do not count.
  */
 const char *text_mode_archive_change(const uint8_t *bytes, size_t len);

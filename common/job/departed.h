@@ -32,21 +32,22 @@ struct departed;
  * @param path  the variable's value
  */
 int departed_create(uint32_t instances, struct departed **ret, char path[DEPARTED_PATH_MAX]);
-/** NULL is ignored. */
+/** Destroy the page. NULL is ignored. */
 void departed_destroy(struct departed *page);
-/** The count that the program has reached; 0 if none, or if `page` is NULL. */
+/** Returns the count that the program has reached; 0 if none, or if `page` is NULL. */
 uint64_t departed_get_reached(const struct departed *page);
 /** Record that an instance has ended. Ignored if `page` is NULL. */
 void departed_note(struct departed *page, uint32_t instance, uint64_t reached);
 
 /* ---- the program ---- */
 
-/** The page of this process's instance, valid until the process ends; NULL if there is no usable
- *  one. */
+/** Returns the page of this process's instance, valid until the process ends; NULL if there is no
+ *  usable one. */
 const struct departed *departed_open(uint32_t instances);
 /** Report the count that this instance has reached. Ignored if `page` is NULL. */
 void departed_reach(const struct departed *page, uint64_t reached);
-/** Returns whether an instance ended before its count reached this. False if `page` is NULL. */
+/** Returns whether an instance ended before its count reached `reached`. False if `page` is
+ * NULL. */
 bool departed_before(const struct departed *page, uint32_t instance, uint64_t reached);
 
 #endif

@@ -47,7 +47,7 @@ struct jobctl_job {
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;
     uint64_t asked;  /* 1 + the latest step that a program has asked about; 0: none */
-    uint64_t halted; /* 1 + the step at which programs were told to stop; 0: none */
+    uint64_t halted; /* 1 + the step before which programs stop; 0: none */
 };
 
 struct jobctl_instance {

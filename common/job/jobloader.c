@@ -22,15 +22,15 @@
  * While the loader starts, its bytes report its progress (enum jobloader_phase), and the kernel
  * kills it together with its keeper (jobspawn.c).
  *
- * A loader that dies while it starts is restarted once at once, because it may have been killed by
- * hand. The second time its end is observed, and its standard error passes through this process. If
- * it dies again, waiting clients get the reason (signal, code, last message) as the loader's ERROR,
- * and so do those that connect before the next attempt. Clients of a slow start get an answer, too:
- * they retry, and can report what they wait for.
+ * A loader that dies while it starts is restarted immediately, once, because it may have been
+ * killed by hand. During the second start its exit is observed, and its standard error passes
+ * through this process. If it dies again, waiting clients get the reason (signal, code, last
+ * message) as the loader's ERROR, and so do those that connect before the next attempt. If it
+ * starts slowly, clients get an answer, too: they retry, and can report what they wait for.
  *
  * The loader's parent is process 1 (or a subreaper). The keeper holds a pidfd, because the process
- * id may be reused. Without a pidfd, the lifeline proves that the loader lives: only then is its
- * process id used. The loader inherits none of the program's descriptors except standard error. */
+ * id may be reused. Without a pidfd, the process id is used only while the open lifeline shows that
+ * the loader is alive. The loader inherits only standard error of the program's descriptors. */
 #include "config.h"
 
 #include "common/job/jobloader_priv.h"
@@ -59,17 +59,17 @@
 #include "common/util/util.h"
 
 enum {
-    /* between a loader's death and its restart, doubled after each early death */
+    /* between a loader's death and its restart; doubled after each early death */
     BACKOFF_FIRST_MS = 50,
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived this long was not a failed start */
-    /* seconds without a heartbeat before it counts as hung; longer than clients wait for an
+    /* seconds without a heartbeat before a loader counts as hung; longer than clients wait for an
      * answer */
     SILENT_MAX = 10,
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
     KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8,       /* per epoll_wait(); enough for all descriptors */
-    /* Points for consecutive early deaths, after which clients get an error: see strikes_for(). */
+    EVENTS = 8,       /* at most, per epoll_wait(); enough for all descriptors */
+    /* Points for early deaths in a row after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
 };
 
@@ -313,8 +313,8 @@ static void keep_last(struct jobloader *l, const char *text, size_t len)
     l->last[l->last_len] = '\0';
 }
 
-/* Forward text to our standard error, but only as much as it accepts without blocking, which would
- * stall the program's streams. */
+/* Forward text to our standard error, but only as much as it accepts without blocking, because that
+ * would stall the program's streams. */
 static void hand_on(const char *text, size_t len)
 {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -340,7 +340,7 @@ static void read_text(struct jobloader *l)
     }
 }
 
-/* After the loader's end: read what it left in the pipe. */
+/* Read what the loader left in the pipe when it ended. */
 static void read_last_text(struct jobloader *l)
 {
     enum { READS = 1024 };
@@ -356,7 +356,7 @@ static void read_last_text(struct jobloader *l)
 
 /* ---- starting ---- */
 
-/* A start, with our end of each socket pair and of the pipe. */
+/* The request for a start, with our ends of the socket pairs and of the pipe. */
 struct loader_start {
     struct jobspawn_request request;
     struct jobspawn_process process;
@@ -444,7 +444,7 @@ static int start_process(struct jobloader *l, struct loader_start *t, bool obser
     return r == -ENOTSUP ? jobspawn_start(&t->request, &t->process) : r;
 }
 
-/* Start the loader; observed if the last one died early, or if its end must be reported. */
+/* Start the loader. Its end is observed if the last one died early, or if it must be reported. */
 static int spawn(struct jobloader *l)
 {
     struct loader_start t;
@@ -493,8 +493,8 @@ static void unwatch_sockets(struct jobloader *l)
         unwatch(l, l->page_fd);
 }
 
-/* Schedule the next attempt, if a client still waits then. Clients that connect earlier get the
- * error, if it is known. */
+/* Schedule the next attempt, which is made if a client is still waiting then. Clients that connect
+ * earlier get the error, if it is known. */
 static void retry_later(struct jobloader *l)
 {
     l->retry_ns = time_now_ns() + (uint64_t)l->backoff_ms * NS_PER_MS;
@@ -515,7 +515,7 @@ static void note_failure(struct jobloader *l, const char *text)
     jobloader_answer_clients(l, -ENOEXEC, text);
 }
 
-/* Precedes the host's name after that of the program. */
+/* Returns the words between the program's name and the host's name. */
 static const char *on_host(const struct jobloader *l)
 {
     return l->host[0] ? " on host " : "";
@@ -534,8 +534,8 @@ static void note_no_start(struct jobloader *l, int r)
     note_failure(l, text);
 }
 
-/* A client waits for a loader. (If watching could not be stopped, a client of a starting loader is
- * reported once more.) */
+/* Start the loader for a client that waits. (If watching could not be stopped, a client of a
+ * starting loader is reported once more.) */
 static void start(struct jobloader *l)
 {
     int r;
@@ -556,7 +556,7 @@ static void start(struct jobloader *l)
 
 /* ---- the end ---- */
 
-/* Process 1 inherits the loader, whose process id stays in use until we wait for it. */
+/* Reap a loader that process 1 inherited; until then, its process id stays in use. */
 static void bury_by_number(struct jobloader *l)
 {
     siginfo_t info = {.si_pid = 0};
@@ -567,7 +567,7 @@ static void bury_by_number(struct jobloader *l)
         l->gone = 0;
 }
 
-/* Stop waiting for a killed loader that has ended, or takes too long. */
+/* Stop waiting for a killed loader, because it has ended or takes too long. */
 static void bury(struct jobloader *l)
 {
     siginfo_t info;
@@ -580,7 +580,7 @@ static void bury(struct jobloader *l)
     io_close(&l->dying);
 }
 
-/* Has it closed its end of the lifeline? */
+/* Has the loader closed its end of the lifeline? */
 static bool lifeline_is_over(const struct jobloader *l)
 {
     struct pollfd fd = {.fd = l->lifeline};
@@ -588,7 +588,7 @@ static bool lifeline_is_over(const struct jobloader *l)
     return poll(&fd, 1, 0) == 1 && (fd.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
-/* Kill it, by process id only while it is known to live. */
+/* Kill the loader; its process id is used only while the loader is known to be alive. */
 static void kill_process(const struct jobloader *l)
 {
     assert(l->pid > 0 && l->lifeline >= 0);
@@ -606,7 +606,7 @@ static void stop_observing(struct jobloader *l)
     l->observer = NULL;
 }
 
-/* `again`: the loader is being restarted. */
+/* Describe in `ret` how the loader ended. `again`: it is being restarted. */
 static void describe_end(struct jobloader *l, const int *wait_status, bool again, char *ret,
                          size_t size)
 {
@@ -628,7 +628,7 @@ static void describe_end(struct jobloader *l, const int *wait_status, bool again
                    l->last[0] || wait_status || l->hung ? "" : "; its output probably says why");
 }
 
-/* Forget everything about the loader except its pidfd, which becomes readable when it is gone. */
+/* Forget everything about the loader except its pidfd, which becomes readable at its end. */
 static void forget_process(struct jobloader *l)
 {
     unwatch(l, l->lifeline);
@@ -645,8 +645,8 @@ static void forget_process(struct jobloader *l)
     l->pid = 0;
 }
 
-/* A second failed start in a row is the last one. But SIGKILL may come from a person, or from a
- * temporary shortage of memory, so such starts are repeated more often. */
+/* Returns the points of a failed start: two in a row are enough to give up. But SIGKILL may come
+ * from a person, or from a temporary shortage of memory, so it costs fewer points. */
 static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
 {
     if (l->beats || (wait_status && WIFSIGNALED(*wait_status) && WTERMSIG(*wait_status) == SIGKILL))
@@ -654,7 +654,7 @@ static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
     return wait_status ? 3 : 2;
 }
 
-/* Read its progress and heartbeats: 0, or -EPIPE if there will be no more. */
+/* Read the loader's progress and heartbeats: 0, or -EPIPE if there will be no more. */
 static int hear_bytes(struct jobloader *l)
 {
     char bytes[64];
@@ -675,7 +675,7 @@ static int hear_bytes(struct jobloader *l)
     return 0;
 }
 
-/* The loader has ended, or must be killed: start a new one. `wait_status`: NULL if unknown. */
+/* Replace a loader that has ended or must be killed. `wait_status`: NULL if unknown. */
 static void lose(struct jobloader *l, const int *wait_status)
 {
     char text[sizeof(l->failure)];
@@ -702,8 +702,8 @@ static void lose(struct jobloader *l, const int *wait_status)
     retry_later(l);
 }
 
-/* The loader closed its descriptors or ended. The wait status of an observed loader arrives in a
- * moment. */
+/* Handle the loader's end, or the closing of its descriptors. The wait status of an observed loader
+ * arrives in a moment. */
 static void note_end(struct jobloader *l)
 {
     assert(l->pid > 0);
@@ -733,8 +733,8 @@ static void hear(struct jobloader *l)
         note_end(l);
 }
 
-/* Has a signal or a debugger stopped it? */
-static bool is_stopped(pid_t pid)
+/* Returns the loader's state as in proc(5): T means stopped by a signal, t by a debugger. */
+static char get_state(pid_t pid)
 {
     char path[64], text[512], *state;
     ssize_t len;
@@ -746,26 +746,37 @@ static bool is_stopped(pid_t pid)
     io_close(&fd);
     text[len > 0 ? len : 0] = '\0';
     state = strrchr(text, ')'); /* "PID (NAME) STATE ...", and NAME may hold brackets */
-    return state && (strncmp(state, ") T", 3) == 0 || strncmp(state, ") t", 3) == 0);
+    return state && state[1] == ' ' ? state[2] : '?';
+}
+
+static const char *describe_start(const struct jobloader *l, char text[64])
+{
+    char state = get_state(l->pid);
+
+    if (state == 't')
+        return "is stopped in a debugger: continue or detach there";
+    if (state != 'T')
+        return jobloader_describe_phase(l->phase);
+    (void)snprintf(text, 64, "is stopped: resume it with kill -CONT %ld", (long)l->pid);
+    return text;
 }
 
 /* Report to clients of a slow start what the loader is doing. */
 static void tell_slow(struct jobloader *l)
 {
-    char text[sizeof(l->failure)];
+    char text[sizeof(l->failure)], what[64];
 
     assert(l->pid > 0 && !l->beats);
-    (void)snprintf(
-        text, sizeof(text), "the loader %s%s%s has been starting for %.0f s: it %s", l->plenumd,
-        on_host(l), l->host, (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
-        is_stopped(l->pid) ? "is stopped by a signal or a debugger: continue it with kill -CONT"
-                           : jobloader_describe_phase(l->phase));
+    (void)snprintf(text, sizeof(text), "the loader %s%s%s has been starting for %.0f s: it %s",
+                   l->plenumd, on_host(l), l->host,
+                   (double)(time_now_ns() - l->started_ns) / (double)NS_PER_SEC,
+                   describe_start(l, what));
     if (l->silent == SLOW_MAX)
         report(l, text);
     jobloader_answer_clients(l, -EINPROGRESS, text);
 }
 
-/* The timer has expired: a second of the loader's life, or the pause after a death. Loading a
+/* Handle the timer: a second of the loader's life has passed, or the pause after a death. Loading a
  * program from a file server can take much longer than a second. Seconds in which this process was
  * stopped (a frozen job) count as one. */
 static void tick(struct jobloader *l)
@@ -841,7 +852,7 @@ void jobloader_forget(struct jobloader *loader)
     loader->pid = 0;
 }
 
-/* Without a pidfd: has it closed its end of the lifeline? */
+/* Wait until the loader ends; without a pidfd, until it closes its end of the lifeline. */
 static bool is_gone_within(const struct jobloader *l, int timeout_ms)
 {
     uint64_t end = time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS, now;
@@ -854,7 +865,7 @@ static bool is_gone_within(const struct jobloader *l, int timeout_ms)
     return false;
 }
 
-/* A loader that does not serve yet has nothing to finish. */
+/* End the loader's process. A loader that does not serve yet has nothing to finish. */
 static void end_process(struct jobloader *l, int grace_ms)
 {
     siginfo_t info;

@@ -28,7 +28,7 @@ enum jobloader_phase {
     JOBLOADER_PHASES,
 };
 
-/** "reads its settings": a clause after "the loader". */
+/** Returns a clause for use after "the loader": "is reading its settings". */
 const char *jobloader_describe_phase(enum jobloader_phase phase);
 
 /** Reports in one sentence why the loader is missing or late. */
@@ -37,7 +37,7 @@ typedef void jobloader_report(void *arg, const char *text);
 struct jobloader_options {
     const char *plenumd;      /* path of the program; NULL: jobloader_find_program() */
     const char *address;      /* "unix:@name", or HOST:PORT (an IP address; port 0: any) */
-    const char *page_address; /* of the status page, HOST:PORT as above; NULL: none */
+    const char *page_address; /* the status page's HOST:PORT, as above; NULL: no page */
     const char *const *args;  /* additional arguments for plenumd, ended by NULL; may be NULL */
     /* The loader's key, borrowed, to answer TCP clients. NULL: their connections are closed. */
     struct tls *tls;
@@ -49,7 +49,7 @@ struct jobloader_options {
     bool reports_ends;
 };
 
-/** The address of this user's loader for a job on this host, "unix:@plenum-UID-JOB", which
+/** Returns the address of this user's loader for a job on this host, "unix:@plenum-UID-JOB", which
  *  plenumctl status looks for. With an empty job, their common prefix. Returns `text`. */
 char *jobloader_form_address(const char *job, char *text, size_t size);
 
@@ -60,31 +60,32 @@ char *jobloader_form_address(const char *job, char *text, size_t size);
 int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
                      struct plenum_error *err);
 
-/** A descriptor that becomes readable when jobloader_dispatch() has work to do. Borrowed. */
+/** Returns a descriptor that becomes readable when jobloader_dispatch() has work to do.
+ * Borrowed. */
 int jobloader_get_fd(const struct jobloader *loader);
 
-/** Write its address, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
+/** Write the loader's address "tcp:10.1.2.3:40001", if it uses TCP. Returns `text`. */
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size);
 
-/** Write the address of its status page, "http://127.0.0.1:40001/", or "" if it has none. Returns
- *  `text`. */
+/** Write the address of the loader's status page, "http://127.0.0.1:40001/", or "" if it has none.
+ * Returns `text`. */
 char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size);
 
-/** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this
- * process's own; PLENUM_PLENUMD among them names the program. Borrowed; NULL: this process's
- * own. */
+/** From now on, start the loader with these variables ("NAME=VALUE" ... NULL) instead of this
+ * process's own. PLENUM_PLENUMD among them names the program. Borrowed. NULL: this process's own
+ * variables. */
 void jobloader_set_environment(struct jobloader *loader, char *const *environment);
 
-/** Process id of the running loader, 0 if there is none: for a caller that kills all its other
- *  children. */
+/** Returns the process id of the running loader, or 0 if there is none. For callers that kill all
+ * other children. */
 pid_t jobloader_get_pid(const struct jobloader *loader);
 
-/** Start, watch and replace the loader, and answer clients if it does not come up. Never blocks,
- *  except while the kernel starts a program. */
+/** Start, watch and replace the loader, and answer clients if it does not start. Blocks only while
+ * the kernel starts a program. */
 void jobloader_dispatch(struct jobloader *loader);
 
-/** End the loader (SIGTERM, then SIGKILL after `grace_ms` milliseconds) and close the socket. Takes
- *  at most a second more. */
+/** End the loader (SIGTERM, then SIGKILL after `grace_ms` milliseconds) and close the socket. May
+ * take a second longer than that. */
 void jobloader_destroy(struct jobloader *loader, int grace_ms);
 
 /** In a forked child: close the inherited descriptors and leave the process alone. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* jobloader_clients.c - clients that connect while there is no loader, and what they are answered.
+/* jobloader_clients.c - clients that connect while there is no loader, and the answers they get.
  *
  * They wait in the backlog of the keeper's sockets. The first one of this user (or root) starts the
- * loader, which inherits its connection. If the loader cannot start, or is slow to, the keeper
- * answers all of them in its place. A descriptor is kept spare for that, so that they get an answer
- * even when this process has no other left. */
+ * loader, which inherits its connection. If the loader cannot start, or starts slowly, the keeper
+ * answers the clients instead. It keeps one descriptor in reserve, so that they get an answer even
+ * when this process has run out. */
 #include "config.h"
 
 #include "common/job/jobloader_priv.h"
@@ -21,7 +21,7 @@
 #include "common/net/wire.h"
 #include "common/util/util.h"
 
-enum { ANSWERS_MAX = 256 }; /* per call */
+enum { ANSWERS_MAX = 256 }; /* at most, per call */
 
 /* Answer one client. Its request is ignored, but must be read, because unread input would reset the
  * connection before it reads our answer. A starting loader may have a copy of the descriptor. */
@@ -54,7 +54,7 @@ static void have_spare(struct jobloader *l)
         l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Is it this user's or root's client? A job's loader serves no others. */
+/* Does the client belong to this user or to root? A job's loader serves no others. */
 static bool is_served(int fd)
 {
     struct ucred peer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jobloader_find.c - where the program plenumd is. */
+/* jobloader_find.c - finds the program plenumd. */
 #include "config.h"
 
 #include "common/job/jobloader.h"
@@ -14,7 +14,7 @@
 #include "common/util/error_set.h"
 #include "common/util/module.h"
 
-/* If the program is in this folder, whose name has `len` characters, return its path. */
+/* Find the program in this folder, whose name has `len` characters. */
 static bool find_in(const char *folder, size_t len, char *ret, size_t size)
 {
     int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);

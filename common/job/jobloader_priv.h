@@ -23,7 +23,7 @@ struct jobloader {
     char *const *environment;           /* borrowed; NULL: this process's */
     jobloader_report *report;           /* or NULL */
     void *report_arg;
-    size_t num_args; /* number of permanent ones, before those of one start */
+    size_t num_args; /* number of permanent arguments, which precede those of one start */
     int listen_fd;
     bool tcp;                /* clients there use TLS */
     struct refuser *refuser; /* answers TCP clients; NULL: their connections are closed */
@@ -33,33 +33,33 @@ struct jobloader {
     int epoll_fd;
     int timer_fd;
     int spare_fd;    /* closed briefly to answer a client when no descriptor is left */
-    int lifeline;    /* to the running loader; -1 if there is none */
-    int leash;       /* to a starting loader, which dies when this is closed; -1 if there is none */
-    pid_t pid;       /* of the running loader; 0 if there is none */
-    int pidfd;       /* of the running loader; -1 if there is none, or the kernel has none */
+    int lifeline;    /* our end, while a loader runs; otherwise -1 */
+    int leash;       /* our end, while a loader starts: closing it kills the loader; otherwise -1 */
+    pid_t pid;       /* the running loader's; 0 if there is none */
+    int pidfd;       /* the running loader's; -1 if there is none, or no pidfd */
     int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
-    pid_t gone;      /* its pid if there are no pidfds and we are process 1; or 0 */
+    pid_t gone;      /* that loader's pid, if we are process 1 without pidfds; or 0 */
     bool beats;      /* the loader is serving */
     bool hung;       /* it is being killed because it hangs */
     unsigned silent; /* seconds of our own time without a heartbeat, or since the start */
     enum jobloader_phase phase;
-    /* While its end is observed: */
+    /* While the loader's end is observed: */
     struct jobspawn_observer *observer; /* or NULL */
-    bool ended;                         /* it has ended; its wait status is about to arrive */
-    int text_fd;                        /* its standard error; -1: not observed, it uses ours */
-    char last[256];                     /* last line of that */
+    bool ended;     /* the loader has ended; its wait status is about to arrive */
+    int text_fd;    /* the loader's standard error; -1: it uses ours */
+    char last[256]; /* last line of the loader's standard error */
     size_t last_len;
     bool last_complete;
     uint64_t started_ns;
     unsigned strikes;
-    char failure[WIRE_TEXT_MAX]; /* of the last start; "": clients get no error */
+    char failure[WIRE_TEXT_MAX]; /* why the last start failed; "": clients get no error */
     uint64_t retry_ns;           /* no start before this time */
     int backoff_ms;
 };
 
 /* ---- jobloader_clients.c ---- */
 
-/** Is a client waiting for a loader? Other users' connections are closed and start none. TCP
+/** Is a client waiting for a loader? Connections of other users are closed and do not count. TCP
  * clients prove that they have the key, but only to the loader itself. */
 bool jobloader_find_client(struct jobloader *l);
 /** Answer all waiting clients on the loader's behalf, with this error. */

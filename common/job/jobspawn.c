@@ -2,7 +2,7 @@
 /* jobspawn.c - see jobspawn.h.
  *
  * The loader is a child of process 1 (or of a subreaper), because the program that uses libplenum
- * waits for its own children in its own ways. It is therefore started by an intermediate process,
+ * may wait for its own children in any way. It is therefore started by an intermediate process,
  * which shares our memory and descriptors and ends at once:
  *
  *     keeper ──clone(VM, VFORK, FILES)── between ──posix_spawn()── plenumd
@@ -14,8 +14,9 @@
  * then.) A loader that serves ends in order instead, through its lifeline, and drops the leash.
  *
  * Only a parent learns how a process ended. For an observed loader, `between` therefore stays until
- * then, and so does the thread that cloned it, because the two share a stack's thread-local memory.
- * That thread dies only with the process, so PR_SET_PDEATHSIG is right for this `between`. */
+ * the loader ends. So does the thread that cloned it, because the two share a stack's thread-local
+ * memory. That thread dies only with the process, so PR_SET_PDEATHSIG is right for this
+ * `between`. */
 #include "config.h"
 
 #include "common/job/jobspawn.h"
@@ -55,10 +56,10 @@ struct spawn {
     pid_t pid;
     int pidfd;
     pid_t keeper;    /* this process */
-    int observer_fd; /* receives the report of its end; -1: not observed */
+    int observer_fd; /* receives the report of the loader's end; -1: not observed */
 };
 
-/* Sent to an observer. */
+/* The report that an observer receives. */
 struct spawn_report {
     bool ended;
     int r; /* result of the start */
@@ -72,14 +73,14 @@ struct jobspawn_observer {
     int fds[2]; /* our end, the thread's end */
 };
 
-/* A copy above the numbers that the loader expects, so that dup2() cannot overwrite it. */
+/* Returns a copy above the numbers that the loader expects, so that dup2() cannot overwrite it. */
 static int move_up(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
 }
 
-/* Make the kernel kill the loader when the keeper has gone. It may already be gone: then no signal
- * is sent any more. */
+/* Make the kernel kill the loader when the keeper has gone. If the keeper has gone already, no
+ * signal is sent any more. */
 static void put_on_leash(const struct spawn *b)
 {
     struct pollfd fd = {.fd = b->leash_fd};
@@ -91,10 +92,10 @@ static void put_on_leash(const struct spawn *b)
         (void)kill(b->pid, SIGKILL); /* our child, or its zombie */
 }
 
-/* While this process lives, the loader's process id cannot be reused, because a dead loader stays
- * its zombie. To that end SIGCHLD is set to SIG_DFL, because the program may ignore it. (Through
- * the system call itself: a library that wraps sigaction() would take this for the program's
- * setting.) */
+/* Start the loader in the intermediate process. While this process lives, the loader's process id
+ * cannot be reused, because a dead loader stays its zombie. SIGCHLD is set to SIG_DFL for that,
+ * because the program may ignore it. (The system call is used directly: a library that wraps
+ * sigaction() would take this for the program's setting.) */
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
@@ -111,9 +112,9 @@ static int between(void *arg)
     return 0;
 }
 
-/* For kernels without such a clone(): qemu's user mode only supports children with their own memory
- * and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd. The program
- * can see this child come and go. */
+/* Start the loader on kernels without such a clone(): qemu's user mode only supports children with
+ * their own memory and SIGCHLD. The child sends the loader's process id and lives until we hold a
+ * pidfd. The program may notice this child. */
 static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];
@@ -168,7 +169,7 @@ static int spawn_by_clone(struct spawn *b)
     return r == -EINVAL ? spawn_by_fork(b) : r < 0 ? r : b->r;
 }
 
-/* Set the descriptors that the loader starts with: these and no others. */
+/* Set up the start of the loader with these descriptors and no others. */
 static void spawn_init(struct spawn *b, const struct jobspawn_request *request,
                        const struct jobspawn_request *moved)
 {
@@ -216,7 +217,7 @@ static void close_moved(struct jobspawn_request *moved)
     io_close(&moved->stderr_fd);
 }
 
-/* Copy descriptors to numbers that are out of the way: 0 or -EMFILE. */
+/* Copy descriptors to numbers above those that the loader uses: 0 or -EMFILE. */
 static int move_all(const struct jobspawn_request *request, struct jobspawn_request *ret)
 {
     bool complete = true;
@@ -272,7 +273,7 @@ static void wait_for_end(const struct spawn *b, struct spawn_report *report)
     io_close(&fds[1].fd);
 }
 
-/* The intermediate process of an observed loader. It sends two reports. */
+/* Start and observe the loader in the intermediate process. Sends two reports. */
 static int between_observing(void *arg)
 {
     struct spawn *b = arg;
@@ -311,7 +312,7 @@ static void observer_free(struct jobspawn_observer *o)
     free(o);
 }
 
-/* Start the thread, and wait for its first report. */
+/* Start the thread that observes, and wait for its first report. */
 static int begin_observing(struct jobspawn_observer *o, struct spawn_report *ret)
 {
     int r;

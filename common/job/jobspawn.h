@@ -5,8 +5,8 @@
 
 #include <sys/types.h>
 
-/** The descriptors that the loader starts with. The first one becomes its descriptor
- *  JOBSPAWN_FIRST_FD, and the others follow. */
+/** The descriptors that the loader starts with. The first one becomes number JOBSPAWN_FIRST_FD, and
+ *  the others follow. */
 enum jobspawn_fd {
     JOBSPAWN_LISTEN,
     JOBSPAWN_LIFELINE,
@@ -32,13 +32,12 @@ struct jobspawn_process {
     int pidfd; /* -1: not supported by the kernel */
 };
 
-/** Gets the wait status of a process that is not our child. */
+/** Obtains the wait status of a process that is not our child. Opaque. */
 struct jobspawn_observer;
 
 /**
- * Start the loader, which does not become a child of this process. From its first instruction on,
- * the kernel kills it when the other end of the leash is closed, until the loader itself changes
- * that.
+ * Start the loader, but not as a child of this process. From its first instruction on, the kernel
+ * kills it when the other end of the leash is closed, until the loader itself changes that.
  *
  * Returns 0 or -errno.
  */
@@ -53,16 +52,17 @@ int jobspawn_start(const struct jobspawn_request *request, struct jobspawn_proce
 int jobspawn_observe(const struct jobspawn_request *request, struct jobspawn_process *ret,
                      struct jobspawn_observer **ret_observer);
 
-/** A descriptor that becomes readable when the process has ended. Borrowed. */
+/** Returns a descriptor that becomes readable when the process has ended. Borrowed. */
 int jobspawn_observer_fd(const struct jobspawn_observer *observer);
 
-/** The process's wait status, as from waitpid(2): 0, -EAGAIN (still running), or -EIO (unknown). */
+/** Get the process's wait status, as from waitpid(2): 0, -EAGAIN (still running), or -EIO
+ * (unknown). */
 int jobspawn_get_status(struct jobspawn_observer *observer, int *ret_wait_status);
 
 /** Stop observing, leave the process alone, and free the observer. NULL is ignored. */
 void jobspawn_unobserve(struct jobspawn_observer *observer);
 
-/** In a forked child, which does not have that thread: close the inherited descriptors. */
+/** Close the inherited descriptors in a forked child, which does not have that thread. */
 void jobspawn_forget(struct jobspawn_observer *observer);
 
 #endif

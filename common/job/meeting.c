@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* meeting.c - how instances on one host wait for each other and exchange bytes, without MPI.
  *
- * The memory has a slot for each instance, with the number of rounds that it has entered, and two
- * rooms for each. A round is complete when all have entered it. There is no shared state that
- * others depend on, so an instance that is killed at any moment leaves nothing half done. Waiters
- * sleep on a futex, and the last instance to enter wakes them.
+ * The memory has, for each instance, a slot with the number of rounds that the instance has
+ * entered, and two rooms. A round is complete when all have entered it. There is no shared state
+ * that others depend on, so an instance that is killed at any moment leaves nothing half done.
+ * Waiters sleep on a futex, and the last instance to enter wakes them.
  *
  * Why two rooms: an instance that has entered a round may write for the next turn while others
  * still read the previous one. No instance can be two turns ahead, because it would have to wait
  * for the others.
  *
  * The end of an instance is detected in two ways. The launcher records the end of each program that
- * it started. That is reliable, but the program that joined may be a child of it (of a shell
- * script). So each process that joins is watched, too (meeting_server.c). That only counts for
+ * it started. That is reliable, but the program that joined may be a child of that program (a shell
+ * script). So each process that joins is watched, too (meeting_server.c). Its end only counts for
  * instances that this process has met: a script's next program has not joined yet, and continues
  * with the rounds where the previous one stopped.
  *
@@ -80,7 +80,7 @@ MESSAGE static int refuse(struct plenum_error *err, const char *address, const c
     return error_set(err, -ENOTSUP, "collectives: PLENUM_COLLECTIVES=%s: %s", address, why);
 }
 
-/* Connect with a name that the kernel chooses, to which the answer is sent. */
+/* Connect with a name that the kernel chooses, so that the answer can be sent to it. */
 static int dial(const char *text, struct plenum_error *err)
 {
     const struct sockaddr_un own = {.sun_family = AF_UNIX};
@@ -119,7 +119,7 @@ static int await(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-/* Send one question and receive one answer, with the memory: its descriptor, or -errno. */
+/* Send one question and receive one answer with the memory: its descriptor, or -errno. */
 static int ask(int fd, const struct meeting_question *question, uint64_t deadline_ns,
                struct meeting_answer *answer)
 {
@@ -155,7 +155,7 @@ static int ask(int fd, const struct meeting_question *question, uint64_t deadlin
     return memory < 0 ? -ENODATA : memory;
 }
 
-/* Write the message why there is no memory. */
+/* Write a message that explains why there is no memory. */
 static int explain(const struct meeting_answer *answer, int r, const char *address, uint32_t index,
                    struct plenum_error *err)
 {
@@ -248,7 +248,7 @@ bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
     return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
 }
 
-/* Check from `*at` on; earlier ones had entered when they were last checked. */
+/* Check instances from `*at` on; earlier ones had entered when they were last checked. */
 static bool all_have_come(const struct meeting *m, uint32_t *at)
 {
     assert(*at <= m->instances);
@@ -265,7 +265,7 @@ static bool is_gone(const struct meeting *m, uint32_t instance)
            (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
 }
 
-/* An instance that entered and then ended counts as having entered. */
+/* Find an instance that ended before it entered. One that entered and then ended has entered. */
 static bool find_gone(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {
@@ -286,7 +286,7 @@ static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until
     (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
 }
 
-/* After all have entered: find an instance that belongs to another run of the program. */
+/* Find an instance that belongs to another run of the program, after all have entered. */
 static bool find_odd(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {

@@ -30,7 +30,7 @@ struct meeting_server;
  * Let programs join, while meeting_server_dispatch() is being called. The memory is created for the
  * first one.
  *
- * @param name     of the socket, unique on this host
+ * @param name     the socket's name, unique on this host
  * @param job      id of the job that programs must name
  * @param address  receives the value of MEETING_VARIABLE
  */
@@ -38,31 +38,32 @@ int meeting_server_create(const char *name, const char *job, uint32_t instances,
                           struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
                           struct plenum_error *err);
 
-/** A descriptor that becomes readable when meeting_server_dispatch() has work to do; -1 if `server`
- *  is NULL. Borrowed. */
+/** Returns a descriptor that becomes readable when meeting_server_dispatch() has work to do; -1 if
+ *  `server` is NULL. Borrowed. */
 int meeting_server_get_fd(const struct meeting_server *server);
 
 /** Admit programs that join, and record processes that have ended. Never blocks; no effect if
  *  `server` is NULL. */
 void meeting_server_dispatch(struct meeting_server *server);
 
-/** An instance's program has ended, so others must not wait for it. Ignored if `server` is NULL. */
+/** Record that an instance's program has ended, so that others do not wait for it. Ignored if
+ * `server` is NULL. */
 void meeting_server_note_end(struct meeting_server *server, uint32_t instance);
 
 void meeting_server_destroy(struct meeting_server *server);
 
 /* ---- a program ---- */
 
-/** A program of a job. */
+/** How a program joins. */
 struct meeting_member {
-    const char *address; /* of the meeting */
+    const char *address; /* the value of MEETING_VARIABLE */
     const char *job;
     uint32_t instances, index;
 };
 
 /**
- * Join as this instance until the process ends. Only one process per instance can. Keeps no
- * descriptor open.
+ * Join as this instance until the process ends. Only one process per instance can join. No
+ * descriptor stays open.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  *
@@ -72,7 +73,7 @@ struct meeting_member {
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
                  struct plenum_error *err);
 
-/** Free it. The process can join again. */
+/** Free the membership. The process can join again. */
 void meeting_destroy(struct meeting *meeting);
 
 /**
@@ -87,11 +88,12 @@ void meeting_destroy(struct meeting *meeting);
  */
 int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 
-/** Has it entered the round of the last meeting_come()? */
+/** Has an instance entered the round of the last meeting_come()? */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
 /**
- * The rooms of a turn, [instances][MEETING_ROOM_BYTES]; each instance writes its own.
+ * Returns the rooms of the next turn, [instances][MEETING_ROOM_BYTES]. Each instance writes its
+ * own.
  *
  * A turn has one or more rounds. Its rooms may be read until this instance enters the first round
  * of the next turn: the turn after that reuses them.
@@ -99,8 +101,8 @@ bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 unsigned char *meeting_next_rooms(struct meeting *meeting);
 
 /**
- * Take memory for the first `bytes` of this instance's room of the turn: without any left, writing
- * there would end the process by SIGBUS. 0 or -ENOMEM.
+ * Allocate memory for the first `bytes` of this instance's room of the turn. Without it, writing
+ * there could end the process by SIGBUS. Returns 0 or -ENOMEM.
  */
 int meeting_reserve(struct meeting *meeting, size_t bytes);
 

@@ -2,9 +2,9 @@
 /* meeting_server.c - the launcher creates the instances' memory, hands it out, and watches the
  * processes that have it.
  *
- * It is a memfd, so nothing is left behind. A program requests it with a datagram to an abstract
- * socket, where the kernel reports the process and user. The memory is created for the first
- * request: a job without collectives needs none.
+ * The memory is a memfd, so nothing is left behind. A program requests it with a datagram to an
+ * abstract socket, where the kernel reports the sender's process and user. It is created for the
+ * first request: a job without collectives needs none.
  *
  * Each process is watched through a pidfd, which reports its end at once, whatever the cause. A
  * process's lock or connection would be lost in programs that close unknown descriptors. A process
@@ -153,8 +153,8 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared);
 }
 
-/* Set the size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the hard
- * one. */
+/* Set the memory's size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the
+ * hard limit. */
 static int set_size(int fd, size_t bytes, size_t slots)
 {
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -174,7 +174,7 @@ static int set_size(int fd, size_t bytes, size_t slots)
     return r;
 }
 
-/* Seal the size, so that no process can truncate the memory under the others. */
+/* Create the memory and seal its size, so that no process can truncate it under the others. */
 static int make_memory(struct meeting_server *server)
 {
     const size_t bytes = meeting_bytes(server->instances);
@@ -216,8 +216,8 @@ static bool has_ended(int pidfd)
     return poll(&p, 1, 0) > 0;
 }
 
-/* Check whether the process watched there has ended. It may not be the one that the event was
- * for. */
+/* Check whether the process that is watched for an instance has ended. An event may belong to an
+ * earlier process. */
 static void look_at(struct meeting_server *server, uint32_t instance)
 {
     assert(instance < server->instances);
@@ -228,7 +228,7 @@ static void look_at(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared);
 }
 
-/* Make this process the instance: 0, or -ESRCH if it is gone. */
+/* Make this process the instance's: 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
     struct watched *w = &server->watched[instance];
@@ -247,8 +247,8 @@ static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* Decide whether this process may have the memory: 1, 0, or negative if it has ended and expects no
- * answer. */
+/* Decide whether this process may have the memory: 1 or 0; negative if the process has ended and
+ * expects no answer. */
 static int consider(struct meeting_server *server, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {
@@ -323,13 +323,13 @@ static bool answer_question(struct meeting_server *server)
         n < (ssize_t)offsetof(struct meeting_question, instances) ||
         memcmp(q.magic, meeting_magic, sizeof(q.magic)) != 0)
         return true;
-    /* Do not answer a sender with a path, which may lead to a different socket by now. Programs
-     * have none. */
+    /* Do not answer a sender with a path, which may lead to a different socket by now. Our programs
+     * have no path. */
     if (msg.msg_namelen <= offsetof(struct sockaddr_un, sun_path) || from.sun_path[0] != '\0')
         return true;
     memcpy(&who, CMSG_DATA(c), sizeof(who));
     memcpy(a.magic, meeting_magic, sizeof(a.magic));
-    /* A sender of another version sees ours in the answer. */
+    /* A sender of another version sees our version in the answer. */
     if (q.version == MEETING_LAYOUT && n == (ssize_t)sizeof(q))
         r = consider(server, &q, &who, &a);
     if (r >= 0)

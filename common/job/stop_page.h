@@ -36,7 +36,7 @@ struct stop_page {
     /* Written by the program. */
     _Atomic int32_t owner;    /* the process that asks; 0: none */
     _Atomic uint64_t asked;   /* 1 + the step that it last asked about */
-    _Atomic uint64_t halted;  /* 1 + the step that it was told not to begin */
+    _Atomic uint64_t halted;  /* 1 + the step that it must not begin */
     _Atomic uint32_t noticed; /* it has received a signal that asks it to stop */
     /* Written by the shim. */
     _Atomic uint32_t changes; /* futex: counts changes of the limit */

@@ -107,17 +107,17 @@ char *address_of_socket(int fd, char *text, size_t size);
 /** Like address_of_socket(), for the socket's peer. */
 char *address_of_peer(int fd, char *text, size_t size);
 
-/** Returns whether only this host can reach it. For a name, all its addresses must be loopback
- * addresses. */
+/** Returns whether only this host can reach the address. If it is a name, all addresses of the name
+ * must be loopback addresses. */
 bool address_is_local(const struct address *address);
 
-/** Is it a name that has not been looked up? */
+/** Is the address a name that has not been looked up? */
 static inline bool address_is_name(const struct address *address)
 {
     return address->tcp && address->count == 0;
 }
 
-/** Is it the path of a socket file? */
+/** Is the address the path of a socket file? */
 static inline bool address_is_path(const struct address *address)
 {
     return !address->tcp && address->un.sun_path[0] != '\0';

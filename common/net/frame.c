@@ -17,7 +17,7 @@
 enum {
     /* descriptors per message (SCM_MAX_FD); without room the kernel would close them */
     FDS_MAX = 253,
-    /* a TLS record: leaves nothing in a carrier that poll() does not report */
+    /* one TLS record, so that no bytes stay in a carrier, where poll() does not see them */
     FILL_LEAST = 16 * 1024,
     TX_COMPACT_BYTES = 64 * 1024,
     NOWHERE_BYTES = 4096,
@@ -404,7 +404,7 @@ static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
     return n;
 }
 
-/* Record that `sent` bytes of those pieces have been sent. */
+/* Record that `sent` bytes of the pieces of next_pieces() have been sent. */
 static void note_sent(struct frame_conn *conn, size_t sent)
 {
     if (conn->bulk) {
@@ -555,11 +555,11 @@ bool frame_holds_fds(int fd)
     read_urgent_bytes(fd);
     for (size_t i = 0; i < NOWHERE_TIMES; i++)
         nowhere[i] = (struct iovec){bytes, sizeof(bytes)};
-    do /* the peer may have closed without reading everything, which one call reports */
+    do /* if the peer closed without reading everything, one call fails */
         n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0)
         return errno != EAGAIN;
-    /* FIONREAD looks no further than an urgent byte. */
+    /* FIONREAD counts only the bytes before an urgent byte. */
     return (msg.msg_flags & MSG_CTRUNC) || ioctl(fd, FIONREAD, &left) < 0 || left > n;
 }

@@ -7,7 +7,7 @@
  *
  *     u32 length of the payload | u16 type | u16 zero | u64 request | payload
  *
- * The reader never trusts a length: it is bounded before a byte of the payload is believed. */
+ * The reader never trusts a length: it is checked against a limit before the payload is used. */
 #ifndef COMMON_FRAME_H
 #define COMMON_FRAME_H
 
@@ -43,7 +43,7 @@ void frame_put_text(struct frame_buffer *b, const char *text);
 int frame_end(struct frame_buffer *b, size_t begin);
 
 struct frame_header {
-    uint32_t len; /* of the payload */
+    uint32_t len; /* length of the payload in bytes */
     uint16_t type;
     uint64_t request;
 };
@@ -90,14 +90,12 @@ struct frame_carrier {
     /** Returns bytes > 0, -EAGAIN, -ECONNRESET at the end, or another -errno. */
     int64_t (*read)(struct frame_carrier *carrier, void *bytes, size_t len);
     int64_t (*write)(struct frame_carrier *carrier, const void *bytes, size_t len);
-    /** Returns whether received bytes are buffered here: poll() on the socket does not report
-     *  them. */
+    /** Returns whether received bytes are buffered here, which poll() on the socket does not
+     * report. */
     bool (*has_read)(const struct frame_carrier *carrier);
     void (*destroy)(struct frame_carrier *carrier);
-    /* What it waits for, if not for the operation that was called: during a handshake, a read may
-     * have to write, and a write to read. */
-    bool wants_read;  /* nothing can be written before something is read */
-    bool wants_write; /* nothing can be read before something is written */
+    bool wants_read;  /* in a handshake: even a write must first read from the socket */
+    bool wants_write; /* in a handshake: even a read must first write to it */
 };
 
 /**
@@ -119,13 +117,14 @@ struct frame_conn {
     bool takes_fd; /* accept one descriptor now and keep it; all others are closed */
     /* leave descriptors in the socket without closing them: they are an error */
     bool leaves_fds;
-    int rx_fd;             /* owned; the received one; -1 for none */
+    int rx_fd;             /* owned; the received descriptor; -1 for none */
     unsigned unwanted_fds; /* received although none was allowed */
-    bool lost_fds;         /* the kernel closed some, because this process had no free descriptor */
-    /* Closes descriptors from the other side, which could make close(2) block; NULL: close(2). */
+    bool lost_fds;         /* the kernel closed descriptors, because this process had none free */
+    /* Closes a descriptor that the other side sent, for which close(2) could block. NULL:
+     * close(2). */
     void (*close_fd)(void *arg, int fd);
     void *close_arg;
-    /* Raw bytes that are sent after those of tx at bulk_at. Borrowed; NULL for none. */
+    /* Raw bytes that are sent once tx has been sent up to bulk_at. Borrowed; NULL for none. */
     const uint8_t *bulk;
     size_t bulk_left, bulk_at;
 };
@@ -135,8 +134,7 @@ struct frame_conn {
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload);
 void frame_conn_fini(struct frame_conn *conn);
 
-/** Close the socket, which the other side sees at once. Everything else stays until
- *  frame_conn_fini(). */
+/** Close the socket. The other side sees this at once; all memory stays until frame_conn_fini(). */
 void frame_conn_hang_up(struct frame_conn *conn);
 
 /** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO if
@@ -157,7 +155,7 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
  *  after which the connection is unusable. */
 int frame_conn_flush(struct frame_conn *conn);
 
-/** Bytes of frames waiting to be sent. */
+/** Returns the number of bytes that wait to be sent in frames. */
 static inline size_t frame_conn_pending(const struct frame_conn *conn)
 {
     return conn->tx.len - conn->tx_at;
@@ -178,8 +176,8 @@ static inline bool frame_conn_has_read(const struct frame_conn *conn)
 }
 
 /**
- * Send these bytes after the frames written so far, without a copy: 0, or -EBUSY if earlier ones
- * are still in flight. They are borrowed until frame_conn_bulk_left() is 0.
+ * Send these bytes after the frames written so far, without a copy: 0, or -EBUSY if earlier bulk
+ * bytes are still in flight. They are borrowed until frame_conn_bulk_left() is 0.
  */
 int frame_conn_attach_bulk(struct frame_conn *conn, const void *bytes, size_t len);
 

@@ -51,7 +51,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Length without a final dot: "n1.example.com." is "n1.example.com". */
+/* Returns the length of a name without its final dot: "n1.example.com." is "n1.example.com". */
 static size_t name_length(const char *name)
 {
     size_t len = strlen(name);
@@ -184,8 +184,8 @@ static int expand_range(struct hostlist_expansion *x, const char **p, const char
     return 0;
 }
 
-/* Expand the rest after the name so far: plain characters up to the next set, then each of the
- * set. */
+/* Append `rest` to the name so far: plain characters up to the next set, then each number of that
+ * set in turn. */
 static int expand(struct hostlist_expansion *x, const char *rest)
 {
     size_t plain = strcspn(rest, "[]"), keep = x->len;
@@ -208,7 +208,7 @@ static int expand(struct hostlist_expansion *x, const char *rest)
         return error_set(x->err, -EINVAL, "host '%s': a bracket is unmatched", x->item);
     assert(*p == '[' && close > p);
     do {
-        p++; /* the bracket or the comma */
+        p++; /* skip the bracket or the comma */
         r = expand_range(x, &p, close + 1);
         if (r < 0)
             return r;
@@ -222,7 +222,7 @@ static int expand(struct hostlist_expansion *x, const char *rest)
     return 0;
 }
 
-/* Nothing else may reach a command line. */
+/* Check that a name contains only safe characters: nothing else may reach a command line. */
 static int check_characters(const char *name, const char *others, const char *what,
                             struct plenum_error *err)
 {
@@ -336,7 +336,8 @@ static int add_split(struct hostlist *list, const struct hostlist_host *host, bo
     return address ? add_host(list, host, err) : expand(&x, host->name);
 }
 
-/* Length of the item at `text`: up to a comma outside brackets, or the end. */
+/* Returns the length of the item at `text`, which ends at a comma outside brackets or at the end of
+ * the text. */
 static size_t item_length(const char *text)
 {
     bool inside = false;
@@ -379,7 +380,7 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
     }
 }
 
-/* The value in "name=value", or NULL. */
+/* Returns the value in "name=value", or NULL. */
 static const char *value_of(const char *word, const char *name)
 {
     size_t len = strlen(name);

@@ -14,7 +14,7 @@
 enum {
     CLIENTS_MAX = 64, /* at once */
     LIMIT_MS = 5000,  /* for a client's part of the handshake, and to hang up */
-    READS = 16,       /* of one client, before others have their turn */
+    READS = 16,       /* from one client, before others get their turn */
     EVENTS = 16,
 };
 
@@ -73,8 +73,8 @@ int refuser_get_fd(const struct refuser *refuser)
     return refuser->epoll_fd;
 }
 
-/* Read and discard what has arrived, which moves the handshake on: -EAGAIN, 0 if there may be more,
- * or an error. */
+/* Read and discard what has arrived, which advances the handshake: -EAGAIN, 0 if there may be more
+ * to read, or an error. */
 static int discard_input(struct refused *c)
 {
     for (int i = 0; i < READS; i++) {
@@ -96,7 +96,8 @@ static int watch(struct refuser *r, struct refused *c, int operation)
     return epoll_ctl(r->epoll_fd, operation, c->conn.fd, &event) < 0 ? -errno : 0;
 }
 
-/* A client that has the whole frame hangs up: closing first could lose what it has not read. */
+/* Advance one connection. A client hangs up once it has the whole frame; if we closed first, it
+ * could lose what it has not read. */
 static void advance(struct refuser *r, struct refused *c)
 {
     int error = frame_conn_flush(&c->conn);
@@ -111,7 +112,7 @@ static void advance(struct refuser *r, struct refused *c)
         drop(c);
 }
 
-/* An entry for a new client: a free one, or the oldest. */
+/* Returns an entry for a new client: a free one, or that of the oldest client, which is dropped. */
 static struct refused *make_room(struct refuser *r)
 {
     struct refused *oldest = r->clients;

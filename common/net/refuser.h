@@ -11,16 +11,16 @@
 /** Connections that are being answered. Opaque. Threads: one at a time. */
 struct refuser;
 
-/** `tls`, a loader's key, is borrowed. Returns 0 or -errno. */
+/** Create a refuser. `tls`, a loader's key, is borrowed. Returns 0 or -errno. */
 int refuser_create(struct tls *tls, struct refuser **ret);
-/** Closes all connections. NULL is ignored. */
+/** Close all connections and free the refuser. NULL is ignored. */
 void refuser_destroy(struct refuser *refuser);
 
-/** A descriptor that becomes readable when refuser_dispatch() has work to do. Borrowed. */
+/** Returns a descriptor that becomes readable when refuser_dispatch() has work to do. Borrowed. */
 int refuser_get_fd(const struct refuser *refuser);
 
-/** Take a connection, and send it the frame in `b`, which is copied. Clients that do not take part
- *  are dropped after some seconds, or when many others come. */
+/** Take a connection, and send it the frame in `b`, which is copied. A client that does not
+ * complete the handshake is dropped after a few seconds, or earlier if many others connect. */
 void refuser_take(struct refuser *refuser, int fd, const struct frame_buffer *b);
 
 /** Advance all connections, and drop those that have taken too long. Never blocks. */

@@ -140,8 +140,9 @@ fail:
     return r;
 }
 
-/* Check that the whole file has memory and, on the `first` check, that none lies beyond its end,
- * where it could hide later holes. The last page may be a huge one. */
+/* Check that memory is allocated for the whole file and, on the `first` check, that none lies
+ * beyond its end, because it would make up for later holes in the count. The last page may be a
+ * huge one. */
 static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), huge = page * page / sizeof(uint64_t);

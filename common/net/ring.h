@@ -11,7 +11,7 @@
 
 /** A mapped ring. Owned by the side that created or accepted it. */
 struct ring {
-    int fd;        /* of the memory; the client sends it; -1: a private ring */
+    int fd;        /* the memfd, which the client sends; -1: a private ring */
     uint8_t *base; /* page-aligned */
     size_t bytes;
     uint32_t slots;
@@ -51,7 +51,7 @@ int ring_check(const struct ring *ring, struct plenum_error *err);
 int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                         struct plenum_error *err);
 
-/** Bytes of a private ring that have been written to. */
+/** Returns how many bytes of a private ring have been written to. */
 uint64_t ring_resident(const struct ring *ring);
 
 /** Unmap the ring. NULL is ignored. */

@@ -38,7 +38,7 @@ double status_cache_percent(const struct wire_cache *cache)
     return all ? 100.0 * (double)cache->hits / (double)all : 0.0;
 }
 
-/* A number in units of 1 / scale; null if unknown. */
+/* Write value / scale, or null if the value is unknown. */
 static void put_real(struct json *j, const char *key, uint64_t value, double scale, int decimals)
 {
     if (value == WIRE_UNKNOWN)
@@ -113,7 +113,8 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_end_object(j);
 }
 
-/* What a set has of all samples: of the last epoch, or since the beginning of the run. */
+/* Returns a set's share of all samples of the last epoch, or of all since the beginning of the
+ * run. */
 static double share_of(const struct wire_status_stream *s, uint32_t set, bool of_epoch)
 {
     uint64_t all = 0;
@@ -335,7 +336,8 @@ static const char *head(const char *text, size_t columns, char *ret, size_t size
     return ret;
 }
 
-/* On a terminal that is too narrow for all columns, the epoch is in the second line of a stream. */
+/* Is there a column for the epoch? On a terminal that is too narrow, the epoch is in a stream's
+ * second line. */
 static bool has_epoch_column(const struct status_table *t)
 {
     return t->width >= WIDTH_OF_ALL;
@@ -367,8 +369,8 @@ static unsigned lines_of_stream(const struct wire_status_stream *s)
     return 2U + (s->substituted > 0) + (s->num_sets > 0);
 }
 
-/* "last epoch photos 70.0 %, art 20.0 %", or since the beginning, during the first epoch. Returns
- * `ret`. */
+/* Describe the sets' shares: "last epoch photos 70.0 %, art 20.0 %" or, during the first epoch,
+ * those since the beginning. Returns `ret`. */
 static const char *describe_sets(const struct wire_status_stream *s, char *ret, size_t size)
 {
     size_t n = (size_t)snprintf(ret, size, "%s", s->epoch > 0 ? "last epoch" : "so far");

@@ -14,15 +14,16 @@ struct status {
     struct wire_status_stream *streams; /* [loader.streams] */
 };
 
-/** Number of streams that the loader does not report because they belong to other users. */
+/** Returns the number of streams that the loader does not report because they belong to other
+ * users. */
 uint32_t status_other_streams(const struct wire_status *loader);
 
-/** Reads from the cache of samples, in percent of all reads of objects. */
+/** Returns the reads from the cache in percent of all reads of objects. */
 double status_cache_percent(const struct wire_cache *cache);
 /** Write the member "cache" of a JSON object: null if the loader has no cache. */
 void status_put_cache(struct json *json, const struct wire_cache *cache);
 
-/** "decode", "trainer", ... */
+/** Returns the name of a bound: "decode", "trainer", ... */
 const char *status_bound_name(enum wire_bound bound);
 
 /** Write one JSON object: {"loader": {...}, "streams": [...]}. Shares are 0 to 1; unknown values

@@ -21,7 +21,7 @@
 
 enum {
     FILE_MAX = 256, /* longer than any key */
-    KEPT_MAX = 40,  /* the name of a kept key */
+    KEPT_MAX = 40,  /* bytes of a kept key's name with its NUL */
 };
 
 static const char client_word[] = "plenum-client";
@@ -149,7 +149,7 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
                      path, strerror(-r), (unsigned long long)pid);
 }
 
-/* Does it have the form /proc/PID/fd/NUMBER? */
+/* Does `path` have the form /proc/PID/fd/NUMBER? */
 static bool names_kept(const char *path, uint64_t *ret)
 {
     uint64_t number;
@@ -231,7 +231,7 @@ void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX])
         at += snprintf(ret + at, (size_t)(TLS_TEXT_MAX - at), "%02x", key->bytes[i]);
 }
 
-/* Random bytes are almost never all printable: the odds are one in 10^13. */
+/* Are all bytes printable? For 32 random bytes, the odds are one in 10^13. */
 static bool is_text(const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++)

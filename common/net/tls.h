@@ -15,13 +15,13 @@
 
 enum {
     TLS_KEY_BYTES = 32,
-    TLS_NAME_MAX = 64,  /* of a client, with its NUL */
-    TLS_TEXT_MAX = 160, /* a key as text, with its NUL */
+    TLS_NAME_MAX = 64,  /* bytes of a client's name with its NUL */
+    TLS_TEXT_MAX = 160, /* bytes of a key as text with its NUL */
     TLS_PATH_MAX = 40,
 };
 
 struct tls_key {
-    char name[TLS_NAME_MAX]; /* of the client; "": a loader's secret */
+    char name[TLS_NAME_MAX]; /* the client's name; "": a loader's secret */
     unsigned char bytes[TLS_KEY_BYTES];
 };
 
@@ -46,40 +46,40 @@ void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX]);
 int tls_key_parse(const char *text, struct tls_key *ret);
 
 /**
- * Keep a key for this user's other processes, in a file that exists only while the returned
+ * Keep a key for this user's other processes, in a memory file that exists only while the returned
  * descriptor (owned by the caller) is open. Returns the descriptor or -errno. The key appears in no
  * file system or environment.
  *
  * A process in another PID namespace can open it only through an inherited descriptor, which the
  * caller must pass to the programs that it starts.
  *
- * @param key   as text
- * @param path  valid for tls_key_read() meanwhile, "/proc/1234/fd/5"
+ * @param key   the key as text
+ * @param path  where tls_key_read() finds the key until then, "/proc/1234/fd/5"
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 
-/** Check that keys can be used here: 0, or -ENOTSUP with a message: the module is not installed. */
+/** Check that the module for TLS is installed: 0, or -ENOTSUP with a message. */
 int tls_is_installed(struct plenum_error *err);
 
 /** A key in use. Opaque. Threads: any, once it has been created. */
 struct tls;
 
-/** Act as a loader or as one of its clients, depending on the key. Errors: -ENOTSUP the module is
- *  not installed, -ENOMEM, with a message. */
+/** Act as a loader or as one of its clients, depending on the key. Errors, with a message: -ENOTSUP
+ * if the module is not installed; -ENOMEM. */
 int tls_create(const struct tls_key *key, struct tls **ret, struct plenum_error *err);
 
 /** Like tls_create(), with a loader's key from a file: also -EINVAL if it is not a loader's. */
 int tls_create_loader(const char *path, struct tls **ret, struct plenum_error *err);
 int tls_create_client(const char *path, struct tls **ret, struct plenum_error *err);
 
-/** All its connections must have ended. NULL is ignored. */
+/** Free a key. All its connections must have ended. NULL is ignored. */
 void tls_destroy(struct tls *tls);
 
 /** Create the carrier of a connection whose descriptor is `fd` (borrowed): 0 or -ENOMEM. If reading
  *  or writing returns -EACCES, the other side does not have the key, or does not use TLS. */
 int tls_carry(struct tls *tls, int fd, struct frame_carrier **ret);
 
-/* Between tls.c and the module. */
+/* The interface between tls.c and the module. */
 
 enum { TLS_BACKEND_VERSION = 2 };
 

@@ -2,9 +2,10 @@
 /* tls_openssl.c - TLS 1.3 with OpenSSL 3: libplenum-tls.so, the only file that uses OpenSSL.
  *
  * There are no certificates. A client has a key and sends its name; the server derives the key from
- * it (tls.h). A peer that does not have the key of that name fails the handshake. OpenSSL by itself
- * would let a server use a certificate instead of the key: none is ever accepted, and greet()
- * checks again. TLS 1.3 derives its traffic keys from this key and a fresh Diffie-Hellman exchange,
+ * the name (tls.h). A peer that does not have the key of that name fails the handshake. OpenSSL by
+ * itself would let a server use a certificate instead of the key: no certificate is ever accepted,
+ * and greet() checks again. TLS 1.3 derives its traffic keys from this key and a fresh
+ * Diffie-Hellman exchange,
  * so a key stolen later cannot decrypt earlier traffic. Resumption, early data and older versions
  * are disabled. */
 #include "config.h"
@@ -27,7 +28,8 @@
 
 #include "common/net/tls.h"
 
-/* Records encrypted with one AES-GCM key, whose limit is 2^24.5 full-size ones (RFC 8446, 5.5). */
+/* The number of records encrypted with one AES-GCM key. The limit is 2^24.5 full-size records (RFC
+ * 8446, 5.5). */
 #ifndef TLS_RECORDS_MAX
 #define TLS_RECORDS_MAX (1U << 20)
 #endif
@@ -93,7 +95,7 @@ static BIO_METHOD *make_socket(void)
     return NULL;
 }
 
-/* HKDF (RFC 5869) with SHA-256: a client's key does not reveal the secret. */
+/* Derive a client's key with HKDF (RFC 5869) and SHA-256, so that it does not reveal the secret. */
 static int derive(const unsigned char secret[TLS_KEY_BYTES], const char *name,
                   unsigned char ret[TLS_KEY_BYTES])
 {
@@ -144,7 +146,8 @@ static int on_client(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_
     return *session != NULL;
 }
 
-/* A client may claim any name, but needs that name's key. */
+/* Find the key for the name that a client sends. It may send any name, but needs that name's
+ * key. */
 static int on_server(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
 {
     const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -204,7 +207,7 @@ static int open_context(const struct tls_key *key, void **ret)
     return 0;
 }
 
-/* Translate the error queue after a failed call, which can hold several entries for one failure. */
+/* Translate the error queue after a failed call. One failure can leave several entries in it. */
 static int64_t failure(bool greeted)
 {
     int64_t r = greeted ? -EPROTO : -EACCES;
@@ -248,7 +251,7 @@ static int64_t outcome(struct carrier *c, int r)
     }
 }
 
-/* OpenSSL keeps the session with the connection, although it is never resumed. */
+/* Wipe the key: OpenSSL keeps the session with the connection, although it is never resumed. */
 static void forget_key(SSL *ssl)
 {
     static const unsigned char none[TLS_KEY_BYTES];
@@ -256,8 +259,8 @@ static void forget_key(SSL *ssl)
     (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), none, sizeof(none));
 }
 
-/* Complete the handshake before any other byte is sent or used. It must have used the key: a server
- * could use a certificate instead, which would prove nothing. */
+/* Complete the handshake before any other byte is sent or used. The handshake must have used the
+ * key: with a certificate, a server would prove nothing. */
 static int64_t greet(struct carrier *c)
 {
     int r;
@@ -275,8 +278,8 @@ static int64_t greet(struct carrier *c)
     return 0;
 }
 
-/* Count a written record. Each side updates its sending key long before it must, together with its
- * next write, because OpenSSL cannot while part of a record is pending. */
+/* Count a written record. Each side updates its sending key long before the limit, together with
+ * its next write, because OpenSSL cannot update it while part of a record is pending. */
 static void count_record(struct carrier *c)
 {
     if (++c->written >= TLS_RECORDS_MAX &&

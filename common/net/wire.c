@@ -490,7 +490,7 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
     return frame_end(b, begin);
 }
 
-/* The sets of a plan: all samples belong to one of them. */
+/* Read the sets of a plan. Every sample belongs to one of them. */
 static void get_sets(struct frame_reader *r, struct wire_opened *ret)
 {
     uint64_t samples = 0;
@@ -578,18 +578,16 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
     return frame_end(b, begin);
 }
 
-/* 0 or a negative errno value. */
+/* Read a status: 0 or a negative errno value. */
 static int get_code(struct frame_reader *r)
 {
     int32_t code = (int32_t)frame_get_u32(r);
 
-    if (code <= 0 && code >= -4095)
-        return code;
-    r->bad = true;
-    return 0;
+    r->bad |= code > 0 || code < -4095;
+    return r->bad ? 0 : code;
 }
 
-/* The text of an error, or its code's text if there is none. */
+/* Read the text of an error; if it is empty, use the text of the code. */
 static void get_reason(struct frame_reader *r, int code, char *ret, size_t size)
 {
     frame_get_text(r, ret, size);
@@ -671,7 +669,7 @@ int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
     return frame_got(r);
 }
 
-/* The counters of a cache, in the order of the message. */
+/* List a cache's counters in the order of the message. */
 static void list_counters(struct wire_cache *c, uint64_t *ret[CACHE_COUNTERS])
 {
     uint64_t *all[CACHE_COUNTERS] = {&c->samples, &c->known,       &c->bytes,   &c->limit,

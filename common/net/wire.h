@@ -141,7 +141,7 @@ struct wire_open {
     enum plenum_bad bad;
     uint32_t per_step; /* R * M: positions per step */
     uint32_t offset;   /* first position in a step that this instance takes */
-    uint32_t local;    /* number of positions that it takes: local R * M */
+    uint32_t local;    /* number of positions that this instance takes: local R * M */
     uint32_t steps;    /* S: steps per batch */
     enum plenum_dtype dtype;
     enum plenum_layout layout;
@@ -151,12 +151,12 @@ struct wire_open {
     uint64_t slot_bytes; /* must match wire_slot_init() */
     struct order_subset subset;
     uint32_t repeat; /* positions per sample; 0 means 1 */
-    uint64_t span;   /* struct order_steps; 0 if all instances share the data set */
+    uint64_t span;   /* see struct order_steps; 0 if all instances share the data set */
     uint32_t height; /* since 1.8, in pixels; for older clients it equals the width */
     uint32_t deal;   /* since 1.5: order_deal(): 0, or M if positions are dealt in turn */
     bool mix; /* since 1.8: the pipeline mixes samples, and slots have room for the results */
-    /* Since 1.9: number of views in the pipeline, whose first one has this size, too; 0: no views,
-     * and a sample is one image of width x height. */
+    /* Since 1.9: number of views in the pipeline; width and height are those of the first view. 0:
+     * no views; a sample is one image of width x height. */
     uint32_t views;
     struct wire_view view[VIEWS_MAX];
     bool geometry; /* since 1.9: slots have room for the geometry */
@@ -164,7 +164,7 @@ struct wire_open {
     char fields[FIELDS_TEXT_MAX];
     uint32_t num_fields;
     struct field_shape field[FIELDS_MAX];
-    /* Since 1.13: a plan in canonical form, which `dataset` then only describes; "": no plan. */
+    /* Since 1.13: a plan in canonical form; `dataset` is then only its description. "": no plan. */
     char plan[WIRE_PLAN_MAX];
 };
 
@@ -203,20 +203,21 @@ struct wire_opened {
     uint32_t class_names; /* since 1.6: number of classes with names: all, or none */
     /* since 1.6: a warning about what the data set lacks; empty: nothing known */
     char warning[WIRE_TEXT_MAX];
-    /* since 1.13: of a plan, the positions of an epoch, and its sets in the order of the text */
+    /* since 1.13, with a plan: the positions of an epoch; the number of sets, in the text's
+     * order */
     uint32_t positions, sets;
     struct wire_set set[WIRE_SETS_MAX];
-    /* since 1.15: of a plan, the new weights of its sets' samples, in the order of the text */
+    /* since 1.15, with a plan: the new weights of its sets' samples, in the text's order */
     uint32_t reweighs;
     struct wire_reweigh reweigh[WIRE_REWEIGHS_MAX];
 };
 
 struct wire_render {
-    uint64_t epoch, position; /* of the batch's first step */
+    uint64_t epoch, position; /* epoch and position of the batch's first step */
     uint32_t slot;
     /* since 1.3: the program's total waiting time for batches; WIRE_UNKNOWN from older clients */
     uint64_t waited_ns;
-    /* since 1.14: as in OPEN, whose values they replace from this batch on; 0 from older clients */
+    /* since 1.14: values that replace those of OPEN from this batch on; 0 from older clients */
     uint32_t per_step, offset;
 };
 
@@ -244,8 +245,8 @@ struct wire_stats {
 /** What limits a stream's rate. */
 enum wire_bound {
     WIRE_BOUND_IDLE,      /* nothing has been requested recently */
-    WIRE_BOUND_TRAINER,   /* the program takes no more */
-    WIRE_BOUND_STORAGE,   /* reading */
+    WIRE_BOUND_TRAINER,   /* the program does not need more */
+    WIRE_BOUND_STORAGE,   /* reading samples is too slow */
     WIRE_BOUND_DECODE,    /* the loader's threads have their cores and are fully busy */
     WIRE_BOUND_CPU,       /* the loader's threads want more CPU time than they get */
     WIRE_BOUND_TRANSPORT, /* the loader has time left, but the program waits for batches */
@@ -254,12 +255,12 @@ enum wire_bound {
 
 enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 
-/** Samples of stores on the loader's disk or in its memory (loader/cache/sample_cache.h). Most
- * ranges are samples. */
+/** The loader's cache of ranges of objects, on its disk or in its memory
+ * (loader/cache/sample_cache.h). Most ranges are samples. */
 struct wire_cache {
     bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
     uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */
-    uint64_t bytes, limit;        /* that the ranges take */
+    uint64_t bytes, limit;        /* used by the ranges, and at most used */
     uint64_t hits, hit_bytes;     /* since the start: ranges read from the cache */
     uint64_t misses, miss_bytes;  /* ranges fetched from their store */
     uint64_t writes, write_bytes;
@@ -278,7 +279,7 @@ struct wire_status {
     uint32_t streams; /* number of STATUS_STREAM messages that follow */
     uint64_t samples, substituted, batches, failed, refused; /* since the start */
     uint64_t queued;                                         /* samples waiting now */
-    uint64_t rate;                                           /* samples */
+    uint64_t rate;                                           /* samples rendered */
     uint64_t ring_bytes, ring_limit;
     uint64_t render_busy, read_busy; /* share of the threads' time */
     uint64_t memory_bytes;           /* resident memory of the process */
@@ -293,7 +294,7 @@ struct wire_status {
     struct wire_cache cache;   /* since 1.14 */
 };
 
-/** A set of a plan, in the samples that a run has shown before its stream's position: all replicas
+/** How many samples of a plan's set a run has shown before its stream's position, in all replicas
  * together. */
 struct wire_status_set {
     char name[WIRE_SET_NAME_MAX];
@@ -303,7 +304,7 @@ struct wire_status_set {
 
 /** One stream. */
 struct wire_status_stream {
-    uint64_t id; /* of the session, never reused by this process */
+    uint64_t id; /* the session's id, never reused by this process */
     uint32_t pid, uid;
     char client[WIRE_NAME_MAX];
     char dataset[WIRE_DATASET_MAX];
@@ -314,11 +315,11 @@ struct wire_status_stream {
     uint64_t batch_samples, ring_bytes;
     uint32_t slots, in_flight, lane;
     uint64_t rate;   /* samples, in thousandths per second */
-    uint64_t waited; /* share of time that the program waited, in millionths; WIRE_UNKNOWN */
+    uint64_t waited; /* share of time that the program waited, in millionths, or WIRE_UNKNOWN */
     uint64_t read_ns, render_ns, cpu_ns; /* mean per sample */
-    uint64_t queue_ns;                   /* mean per batch, until its turn */
+    uint64_t queue_ns;                   /* mean wait of a batch for its turn */
     enum wire_bound bound;
-    uint64_t cores; /* enough for the program never to wait, in thousandths; WIRE_UNKNOWN */
+    uint64_t cores; /* enough that the program never waits, in thousandths, or WIRE_UNKNOWN */
     /* Since 1.13; 0 without a plan, or if all sets have one order. */
     uint32_t num_sets;
     struct wire_status_set sets[WIRE_SETS_MAX];
@@ -326,7 +327,7 @@ struct wire_status_stream {
 
 struct wire_error {
     int32_t code;             /* negative errno */
-    char text[WIRE_TEXT_MAX]; /* at least the errno's once received */
+    char text[WIRE_TEXT_MAX]; /* in a received message, never empty: at least the errno's text */
 };
 
 enum wire_named {
@@ -336,7 +337,7 @@ enum wire_named {
 };
 
 struct wire_ask_name {
-    uint32_t number; /* of a sample or class */
+    uint32_t number; /* index of the sample or class */
     enum wire_named of;
 };
 
@@ -355,38 +356,38 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 /** Get the views of a sample (one if the pipeline has none) and return their number. */
 uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX]);
 
-/** Images per sample, in all views. */
+/** Returns the number of images per sample, in all views together. */
 uint32_t wire_images(const struct wire_open *open);
 
 /** Fill in an OPEN's fields that depend on the pipeline: text, sizes, views, and whether it
  *  mixes. */
 void wire_open_set_views(struct wire_open *open, const struct views *views);
 
-/** Bytes of one image of a view. */
+/** Returns the size of one image of a view. */
 static inline uint64_t wire_image_bytes(const struct wire_open *open, const struct wire_view *view)
 {
     return (uint64_t)open->channels * view->width * view->height;
 }
 
-/** Bytes of a field for each sample in a slot. */
+/** Returns a field's bytes per sample in a slot. */
 uint64_t wire_field_bytes(const struct wire_open *open, const struct field_shape *field);
 
-/** Bytes of all pixels of one sample. */
+/** Returns the bytes of all pixels of one sample. */
 uint64_t wire_sample_bytes(const struct wire_open *open);
 
-/** Samples in a batch: S * local R * M. */
+/** Returns the number of samples in a batch: S * local R * M. */
 static inline uint64_t wire_batch_count(const struct wire_open *open)
 {
     return (uint64_t)open->steps * open->local;
 }
 
-/** Distance, from the first position of a step, of this client's i-th of `local`. */
+/** Returns the distance of this client's i-th position in a step from the step's first position. */
 static inline uint32_t wire_step_distance(const struct wire_open *open, uint32_t i)
 {
     return order_deal(open->per_step, open->deal, open->offset + i);
 }
 
-/** The position in the step at `place` of this client's i-th of `local`. */
+/** Returns this client's i-th position in the step at `place`. */
 static inline uint64_t wire_step_position(const struct wire_open *open,
                                           const struct order_steps *steps, struct order_place place,
                                           uint32_t i)
@@ -399,7 +400,8 @@ static inline uint64_t wire_step_position(const struct wire_open *open,
 int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
                struct order_steps *steps, struct plenum_error *err);
 
-/** The text that OPEN or FIELDS opens: the plan if there is one, otherwise the data set's name. */
+/** Returns the text that OPEN or FIELDS opens: the plan if there is one, otherwise the data set's
+ * name. */
 static inline const char *wire_dataset(const char *dataset, const char *plan)
 {
     return plan[0] ? plan : dataset;

@@ -28,7 +28,7 @@ static void print_word(const char *before, const char *word, size_t len, const c
     print_line(help);
 }
 
-/* Print each word of a list, with `before` in front. */
+/* Print each word of a list, preceded by `before`. */
 static void print_words(const char *before, const char *list, const char *separators)
 {
     while (*list) {
@@ -110,7 +110,7 @@ static void print_operand(const struct options_program *p, size_t at)
         printf("%s\n", strncmp(word, "DIR", len) == 0 ? "directories" : "words");
 }
 
-/* The option whose value is the word after argv[i], or NULL. */
+/* Returns the option whose value is the word after argv[i], or NULL. */
 static const struct option_def *wants_value(const struct options_program *p, const char *word)
 {
     const struct option_def *def = NULL;

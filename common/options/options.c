@@ -37,7 +37,7 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-/* Format a limit as the user may write it; in days if `days`. */
+/* Format a limit as the user may write it; a time in days if `days`. */
 static char *format_limit(enum option_type type, bool days, uint64_t value, char *text, size_t size)
 {
     if (type == OPTION_DURATION)

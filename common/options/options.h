@@ -26,8 +26,8 @@ struct option_def {
     char letter;      /* short form, or 0 */
     const char *arg;  /* name of the value in --help; NULL for flags */
     enum option_type type;
-    size_t offset;     /* of the field in the target struct */
-    uint64_t min, max; /* for numbers; max 0: no limit but the type's */
+    size_t offset;     /* the offset of the field in the target struct */
+    uint64_t min, max; /* bounds of numbers; max 0: only the type's */
     const char *help;  /* one line or more; NULL hides the option from --help */
     /** OPTION_CALL, OPTION_OPTIONAL: handle `value` (NULL for a flag): 0, or -EINVAL with a
      *  message. */
@@ -45,15 +45,13 @@ struct options_program {
     const char *name;    /* "plenumd", "plenumctl hash" */
     const char *usage;   /* the usage line, without the name */
     const char *summary; /* what the program does, in one sentence */
-    const char *footer;  /* after the options, or NULL */
+    const char *footer;  /* text after the options, or NULL */
     const struct option_def *defs;
     size_t count;
     bool stop_at_operand; /* options end at the first operand (plenumrun) */
     const char *one_dash; /* an option that may also be written with one dash, or NULL */
-    /** Ended by {0}, or NULL. Options whose `arg` already shows the values (FILE, DIR, or words
-     *  like on
-     *
-     *  off) need no entry. */
+    /** Ended by {0}, or NULL. An option whose `arg` already shows its values (FILE, DIR, or words
+     *  like on|off) needs no entry. */
     const struct option_words *words;
 };
 
@@ -72,22 +70,22 @@ struct options_settings {
 };
 
 void options_settings_fini(struct options_settings *settings);
-/** 0 or -ENOMEM. */
+/** Append an option: 0 or -ENOMEM. */
 int options_settings_add(struct options_settings *settings, const struct option_def *def,
                          const char *value);
 
-/** The option of that name, or NULL. */
+/** Returns the option of that name, or NULL. */
 const struct option_def *options_find(const struct options_program *program, const char *name);
 
-/** The option with that letter, or NULL. */
+/** Returns the option with that letter, or NULL. */
 const struct option_def *options_find_letter(const struct options_program *program, char letter);
 /** Returns whether this word, which begins with '-', has the form "--name" or "--name=value", or
  *  one dash if that is allowed. */
 bool options_is_long(const struct options_program *program, const char *word);
 
 /**
- * First half of options_parse(): append the options and their values to `*ret`. Checks only names.
- * For a program with a second source of options.
+ * First half of options_parse(): append the options and their values to `*ret`, and check only
+ * names. For programs with a second source of options.
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);
@@ -106,7 +104,8 @@ int options_apply(const struct option_def *def, void *target, const char *value,
 int options_parse(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands, struct plenum_error *err);
 
-/** The option name most similar to this word, or NULL if none is similar: for "did you mean". */
+/** Returns the option name most similar to this word, or NULL if none is similar: for "did you
+ * mean". */
 const char *options_near(const struct options_program *program, const char *word, size_t len);
 
 /** The first argument with which a shell requests completions. */

@@ -38,7 +38,7 @@ static uint64_t set_seed(uint64_t seed, const char *name)
     return (uint64_t)block.word[1] << 32 | block.word[0];
 }
 
-/* With a single set there are no blocks: the set's own order is the mixture's. */
+/* Is there a single set? Then there are no blocks: the set's own order is the mixture's. */
 static bool is_single(const struct mixture *m)
 {
     return m->num_sets == 1;
@@ -58,7 +58,7 @@ static int init_samplers(struct mixture *m, const struct mixture_parts *parts)
     return r;
 }
 
-/* Fill in the pieces; `words` has room for 2 sets + 1 numbers each. */
+/* Fill in the pieces. `m->words` has 2 * num_sets + 1 numbers for each piece. */
 static void init_pieces(struct mixture *m, const struct mixture_parts *parts)
 {
     uint64_t *words = m->words;
@@ -123,7 +123,7 @@ void mixture_destroy(struct mixture *mixture)
     free(m);
 }
 
-/* The last piece that begins at or before g. */
+/* Returns the last piece that begins at or before g. */
 static const struct piece *piece_at(const struct mixture *m, uint64_t g)
 {
     uint32_t low = 0, high = m->num_pieces - 1;
@@ -260,7 +260,7 @@ uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint3
            sampler_substitute(&mixture->samplers[at.set], at.pass, at.position, block);
 }
 
-/* A pass of a set, some of whose positions belong to the epoch. */
+/* Part of a search: a pass of a set, some of whose positions belong to the epoch. */
 struct mixture_finding {
     const struct mixture *mixture;
     uint64_t epoch, pass;

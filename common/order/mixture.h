@@ -17,7 +17,7 @@ enum {
     MIXTURE_SETS_MAX = 64,
     MIXTURE_PIECES_MAX = 1024,
     MIXTURE_WEIGHTS_MAX = 16384, /* pieces * sets */
-    MIXTURE_BLOCK = 64,          /* positions of a block unless the plan names another number */
+    MIXTURE_BLOCK = 64,          /* positions per block, unless the plan sets another number */
 };
 
 /** The weights that apply from a global position on. */
@@ -30,7 +30,7 @@ struct mixture_piece {
 struct mixture_set {
     const char *name;
     const struct sampler_table *table;
-    uint32_t first; /* the number of its first sample among those of all sets */
+    uint32_t first; /* index of its first sample among those of all sets */
 };
 
 /** The parts of a mixture. All are borrowed; the tables must outlive the mixture. */
@@ -40,15 +40,15 @@ struct mixture_parts {
     const struct mixture_piece *pieces;
     uint32_t num_pieces;
     uint32_t block;     /* K */
-    uint32_t positions; /* N of an epoch */
+    uint32_t positions; /* N: positions per epoch */
 };
 
 /** Opaque and constant. Threads: any. */
 struct mixture;
 
-/** Returns 0 or -ENOMEM. */
+/** Create a mixture: 0 or -ENOMEM. */
 int mixture_create(const struct mixture_parts *parts, uint64_t seed, struct mixture **ret);
-/** NULL is ignored. */
+/** Destroy a mixture. NULL is ignored. */
 void mixture_destroy(struct mixture *mixture);
 
 /** A place in the order of a set: the t-th sample that it shows in the run, from 0. */
@@ -59,8 +59,8 @@ struct mixture_turn {
 
 /** Find the turn that global position g shows. */
 struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
-/** The inverse: find the global position that shows this turn. UINT64_MAX if none does, because the
- *  set's weight stays 0. */
+/** Find the global position that shows this turn. Returns UINT64_MAX if none does, because the
+ * set's weight stays 0. */
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
 /** The global position from which on a pass of a set may be shown: the begin of its first block.
  *  UINT64_MAX: it is never shown. */
@@ -77,9 +77,9 @@ uint32_t mixture_shown(const struct mixture *mixture, uint64_t epoch, uint64_t p
  * each position of a block. */
 uint32_t mixture_count(const struct mixture *mixture, uint64_t g, uint64_t ret[MIXTURE_SETS_MAX]);
 
-/** The sample that a position of an epoch shows, numbered through all sets. */
+/** Returns the sample that a position of an epoch shows, numbered through all sets. */
 uint32_t mixture_sample(const struct mixture *mixture, uint64_t epoch, uint32_t position);
-/** A substitute for a bad sample, chosen by a draw: see sampler_substitute(). */
+/** Returns a substitute for a bad sample, chosen by a draw: see sampler_substitute(). */
 uint32_t mixture_substitute(const struct mixture *mixture, uint64_t epoch, uint32_t position,
                             const struct philox_block *block);
 
@@ -89,9 +89,9 @@ void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t
                          sampler_found *found, void *arg);
 
 /**
- * The number of positions that an epoch needs to show all of set `named` with the first piece's
- * weights; UINT32_MAX for `named`: to show all of every set that has a weight there. Returns 0 if
- * that is more than 2^32 - 2; `ret_set` is then the set that needs them.
+ * Returns how many positions an epoch needs to show all samples of set `named` with the first
+ * piece's weights. If `named` is UINT32_MAX: all samples of each set that has a weight in that
+ * piece. Returns 0 if that is more than 2^32 - 2; `ret_set` is then the set that needs them.
  */
 uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,
                        uint32_t *ret_set);

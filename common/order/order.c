@@ -12,7 +12,7 @@
  *
  * docs/order.md specifies everything, for a second implementation.
  *
- * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
+ * Small domains get more rounds: with halves of one or two bits, eight rounds are visibly not
  * random (tests/common/order/test_order.c counts all permutations of four and five samples).
  *
  * Blocks: storage is a ring, cut open at a random sample (so that the incomplete block at the end
@@ -58,7 +58,7 @@ static word narrow(wide x)
     return (word)x;
 }
 
-/* What selects a permutation; `tweak` distinguishes those of one purpose. */
+/* The parameters of a permutation; `tweak` distinguishes the permutations of one purpose. */
 struct permutation {
     uint64_t seed;
     uint32_t epoch;
@@ -72,7 +72,7 @@ static inline uint32_t round_of(const struct permutation *k, uint32_t half, uint
     return philox_draw(k->seed, half | round << 16, k->epoch, k->purpose, k->tweak).word[0];
 }
 
-/* One pass of the network over [0, 2^bits), or of its inverse. */
+/* Apply the network, or its inverse, once to x in [0, 2^bits). */
 static inline word feistel(const struct permutation *k, unsigned bits, word x, bool backwards)
 {
     unsigned low_bits = bits / 2, high_bits = bits - low_bits;
@@ -93,14 +93,14 @@ static inline word feistel(const struct permutation *k, unsigned bits, word x, b
     return narrow((wide)high << low_bits | low);
 }
 
-/* The number of bits of the numbers below n; n >= 2. */
+/* Returns the number of bits of the numbers below n; n >= 2. */
 static unsigned bits_below(word n)
 {
     assert(n >= 2);
     return 64 - (unsigned)__builtin_clzll((wide)n - 1);
 }
 
-/* The image of x under a permutation of [0, n), or under its inverse.
+/* Returns the image of x under a permutation of [0, n), or under its inverse.
  *
  * It terminates: a walk never meets a point twice before it is back at x, so it takes at most one
  * pass more than there are points in [n, 2^bits). This requires x < n: the cycle of a point beyond
@@ -349,7 +349,7 @@ static uint64_t span_of(const struct order_steps *steps)
     return steps->span ? steps->span : steps->n;
 }
 
-/* The first gap that ends after global position g, or NULL. */
+/* Returns the first gap that ends after global position g, or NULL. */
 static const struct order_gap *gap_after(const struct order_steps *steps, uint64_t g)
 {
     for (uint32_t i = 0; i < steps->num_gaps; i++)
@@ -371,8 +371,8 @@ bool order_is_skipped(const struct order_steps *steps, struct order_place place)
     return gap && gap->begin <= g;
 }
 
-/* Positions from `place`, which is in no gap, to the next gap or the end of the epoch, and whether
- * that is a gap. */
+/* Returns the number of positions from `place`, which is in no gap, to the next gap or the end of
+ * the epoch; `*ends_at_gap` is true for a gap. */
 static uint64_t run_of(const struct order_steps *steps, struct order_place place, bool *ends_at_gap)
 {
     uint64_t left = span_of(steps) - place.position, g;

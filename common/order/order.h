@@ -39,23 +39,23 @@ struct order {
     const struct mixture *mixture;
 };
 
-/** N: positions in an epoch. */
+/** Returns N, the number of positions in an epoch. */
 static inline uint32_t order_positions(const struct order *order)
 {
     return order->n * (order->repeat ? order->repeat : 1);
 }
 
-/** The image of x under a permutation of [0, n), n >= 1 (docs/order.md, section 2). Threads: any.
- */
+/** Returns the image of x under a permutation of [0, n), n >= 1 (docs/order.md, section 2).
+ *  Threads: any. */
 uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                        uint32_t n, uint32_t x);
-/** Its inverse. */
+/** The inverse of order_permute(). */
 uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                          uint32_t n, uint32_t x);
 
 /**
- * The sample at `position` (0 ... N - 1) of `epoch`. Each sample of the subset appears `repeat`
- * times per epoch; with repeat 1 this is a bijection.
+ * Returns the sample at `position` (0 ... N - 1) of `epoch`. Each sample of the subset appears
+ * `repeat` times per epoch; with repeat 1 this is a bijection.
  *
  * Constant time and memory: there is no table. Threads: any.
  */
@@ -69,14 +69,14 @@ uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t positi
  */
 uint32_t order_position(const struct order *order, uint32_t epoch, uint32_t sample);
 
-/** The sample to try in place of a bad one at this position: the attempt-th substitute. */
+/** Returns the sample to try in place of a bad one at this position: the attempt-th substitute. */
 uint32_t order_substitute(const struct order *order, uint32_t epoch, uint32_t position,
                           uint32_t attempt);
 
 /**
- * The position whose sample is mixed into that of `position` (0 ... N - 1): the next one with a
- * different sample, whose file is read at about the same time anyway. The last position wraps to
- * the first. This is a bijection, and the identity if there is only one sample.
+ * Returns the position whose sample is mixed into that of `position` (0 ... N - 1): the next
+ * position with a different sample, which is read at about the same time anyway. The last position
+ * wraps to the first. This is a bijection, and the identity if there is only one sample.
  */
 static inline uint32_t order_partner(const struct order *order, uint32_t position)
 {
@@ -105,23 +105,23 @@ int order_init(struct order *order, uint32_t samples, const struct order_subset 
 int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
                         struct plenum_error *err);
 
-/** The seed of one part of a data set (split = file): each part is shuffled and cropped
+/** Returns the seed of one part of a data set (split = file): each part is shuffled and cropped
  *  differently. */
 uint64_t order_part_seed(uint64_t seed, uint32_t part);
 
 /**
- * The position within a step, counted from its first, that index i of R * M takes, where replica r
+ * Returns the position, counted from the first of the step, that index i of R * M takes. Replica r
  * has the M consecutive indices from r * M on.
  *
- * `deal` 0: position i. `deal` M: positions go to the replicas in turn (round-robin), so that
- * neighbours lie on different replicas.
+ * If `deal` is 0, that is position i. If it is M, positions go to the replicas in turn
+ * (round-robin), so neighbours belong to different replicas.
  */
 static inline uint32_t order_deal(uint32_t per_step, uint32_t deal, uint32_t i)
 {
     return deal ? i % deal * (per_step / deal) + i / deal : i;
 }
 
-/** The inverse of order_deal(): the index that takes the position at this distance from the
+/** Returns the inverse of order_deal(): the index that takes the position at this distance from the
  *  first of its step. */
 static inline uint32_t order_undeal(uint32_t per_step, uint32_t deal, uint32_t at)
 {
@@ -149,12 +149,12 @@ struct order_gap {
  * has more samples (pad), and less if another has fewer (drop).
  */
 struct order_steps {
-    uint32_t n; /* positions that count */
+    uint32_t n; /* positions per epoch that count */
     uint32_t per_step;
     enum order_last last;
-    uint64_t span; /* 0: n */
-    /* Ascending and apart from each other; borrowed. A step that reaches a gap ends there: the rest
-     * of it is filled up and does not count. Not with a span. */
+    uint64_t span; /* 0: the span is n */
+    /* Gaps, in ascending order and apart from each other; borrowed. A step that reaches a gap ends
+     * there: the rest of the step is padding and does not count. Not with a span. */
     const struct order_gap *gaps;
     uint32_t num_gaps;
 };
@@ -162,39 +162,39 @@ struct order_steps {
 /** Is this position in a gap? */
 bool order_is_skipped(const struct order_steps *steps, struct order_place place);
 
-/** Does a step begin here? False if the epoch has ended for steps of this size. */
+/** Does a step begin at this place? False if no step of this size is left in the epoch. */
 bool order_place_has_step(const struct order_steps *steps, struct order_place place);
 
 /**
- * The position where the next step begins: `place` itself, or the start of the next epoch.
+ * Returns the place where the next step begins: `place` itself, or the start of the next epoch.
  *
  * A cursor is stored as the run left it and settled when it is used: with last=drop, samples that
  * are too few for a step of one size may suffice for another run's.
  */
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place);
 
-/** The position of the i-th index of the step at `place`, whose distance from the first is `at`
- *  (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
+/** Returns the position of the i-th index of the step at `place`, whose distance from the first is
+ *  `at` (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
 uint64_t order_step_position(const struct order_steps *steps, struct order_place place,
                              uint32_t at);
-/** Does the position with this distance from the first of a step count? */
+/** Does the position at this distance from the first of a step count? */
 bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
 
-/** The position right after the step at `place`; not settled (order_place_settle()). */
+/** Returns the position right after the step at `place`; not settled (order_place_settle()). */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
-/** The position of the step that is `count` steps after the one at `place`, settled; in constant
- *  time, without gaps. Epochs must have steps. */
+/** Returns the position of the step that is `count` steps after the one at `place`, settled; in
+ *  constant time, without gaps. Epochs must have steps. */
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 
-/** Steps left in the epoch from `place` on. */
+/** Returns the number of steps left in the epoch from `place` on. */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);
-/** Steps of an epoch in which nothing is skipped. */
+/** Returns the number of steps of an epoch in which nothing is skipped. */
 uint64_t order_steps_whole(const struct order_steps *steps);
-/** Steps of the first `epochs` epochs. */
+/** Returns the number of steps of the first `epochs` epochs. */
 uint64_t order_steps_total(const struct order_steps *steps, uint64_t epochs);
-/** Is there a step at all? A stream must have one, or it would be searched for without end. */
+/** Returns whether there is any step. A stream must have one: otherwise, a search would not end. */
 bool order_has_steps(const struct order_steps *steps);
 
 /** A client's share of each step: consecutive indices from `offset` on. */
@@ -204,13 +204,13 @@ struct order_share {
     uint32_t offset;
 };
 
-/** Are two shares of one stream the same? */
+/** Are two shares of one stream equal? */
 static inline bool order_share_is_same(const struct order_share *a, const struct order_share *b)
 {
     return a->steps.per_step == b->steps.per_step && a->offset == b->offset;
 }
 
-/** The position in the step at `place` of the share's i-th index. */
+/** Returns the position in the step at `place` of the share's i-th index. */
 static inline uint64_t order_share_position(const struct order_share *share,
                                             struct order_place place, uint32_t i)
 {

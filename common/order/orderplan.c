@@ -68,8 +68,10 @@ static int parse_block(struct plan_parser *p)
 
     if (r < 0)
         return r;
-    if (block == 0 || p->plan->block_given)
-        return plan_fail(p, "block must be at least 1, and be given once");
+    if (p->plan->block_given)
+        return plan_fail(p, "block is given twice");
+    if (block == 0)
+        return plan_fail(p, "block must be at least 1");
     p->plan->block = (uint32_t)block;
     p->plan->block_given = true;
     return plan_need_end(p);
@@ -91,8 +93,8 @@ static int parse_epoch(struct plan_parser *p)
     is_number = parse_u64(word, UINT32_MAX - 1, &number) == 0 && number > 0;
     if (plan->epoch_set != UINT32_MAX && is_number)
         return plan_fail(p,
-                         "'epoch %s' may be a number of positions or the set of this name: give "
-                         "the set another name",
+                         "'epoch %s' is ambiguous: it is a number of positions and also the name "
+                         "of a set: rename the set",
                          word);
     if (plan->epoch_set != UINT32_MAX)
         return plan_need_end(p);
@@ -145,7 +147,7 @@ static int parse_stratify(struct plan_parser *p)
     return plan_need_end(p);
 }
 
-/* label [classes=P each=K] */
+/* Parse label [classes=P each=K]. */
 static int parse_balance(struct plan_parser *p)
 {
     struct orderplan *plan = p->plan;
@@ -199,8 +201,8 @@ static int parse_skip(struct plan_parser *p)
 
 /* ---- lines ---- */
 
-/* The rounds in which lines are read: sets first, because settings name them, and pieces last,
- * because they are multiples of the block. */
+/* The rounds in which lines are read: first the sets, because settings name them; last the pieces,
+ * because they begin at multiples of the block. */
 enum round { ROUND_SETS, ROUND_SETTINGS, ROUND_PIECES, ROUNDS_COUNT };
 
 static const struct {

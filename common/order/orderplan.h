@@ -35,7 +35,7 @@ enum {
 
 /** How a plan numbers the classes of its sets. */
 enum orderplan_labels {
-    ORDERPLAN_NAMES, /* classes of one name are one class; numbers stay */
+    ORDERPLAN_NAMES, /* classes with equal names are one class; numbers stay */
     ORDERPLAN_NUMBERS,
     ORDERPLAN_STACK, /* each set's classes follow those of the previous set */
 };
@@ -56,7 +56,7 @@ struct orderplan_set {
     char *weights;  /* the rule that weighs samples, or NULL; paths are absolute */
     char *relabel;  /* the absolute path of a file of new classes, or NULL */
     bool drawn;     /* samples are drawn independently by weight */
-    uint32_t epoch; /* positions of a pass with weights; 0: as many as the rule says */
+    uint32_t epoch; /* positions per pass with weights; 0: the rule decides */
     enum order_shuffle shuffle;
     uint32_t block;  /* ORDER_BLOCK */
     uint32_t repeat; /* at least 1 */
@@ -95,8 +95,8 @@ struct orderplan {
 bool orderplan_is(const char *text);
 
 /**
- * Read "@FILE": a plan's text, malloc. Any other name is copied. Errors: -EINVAL it is longer than
- * a plan may be; another -errno of the file system.
+ * Read the plan's text if `name` is "@FILE"; copy any other name. The caller frees it. Errors:
+ * -EINVAL: it is longer than a plan may be; another -errno of the file system.
  */
 int orderplan_read(const char *name, char **ret, struct plenum_error *err);
 
@@ -140,7 +140,7 @@ static inline unsigned long long orderplan_last_start(const struct orderplan *pl
  * quote is missing. */
 const char *orderplan_select_word(const char *at, char *ret, bool *open);
 
-/** The number of new weights that the samples of a set get. */
+/** Returns how often the samples of a set get new weights. */
 static inline uint32_t orderplan_count_reweighs(const struct orderplan *plan, uint32_t set)
 {
     uint32_t count = 0;
@@ -150,7 +150,7 @@ static inline uint32_t orderplan_count_reweighs(const struct orderplan *plan, ui
     return count;
 }
 
-/** The number of the set with this name, or UINT32_MAX. */
+/** Returns the number of the set with this name, or UINT32_MAX. */
 uint32_t orderplan_find(const struct orderplan *plan, const char *name, size_t len);
 
 #endif

@@ -73,7 +73,7 @@ int plan_reduce(struct plan_parser *p, const struct plan_fraction *from, uint32_
     return 0;
 }
 
-/* NAME WEIGHT ... to the end of the line. Sets that are not named have weight 0. */
+/* Parse NAME WEIGHT ... to the end of the line. Sets that are not named have weight 0. */
 static int parse_weights(struct plan_parser *p, struct plan_fraction ret[MIXTURE_SETS_MAX])
 {
     bool seen[MIXTURE_SETS_MAX] = {false};
@@ -99,7 +99,7 @@ static int parse_weights(struct plan_parser *p, struct plan_fraction ret[MIXTURE
     return r;
 }
 
-/* Append a piece; its weights are then filled in. */
+/* Append a piece, whose weights the caller then fills in. */
 int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret)
 {
     struct orderplan *plan = p->plan;
@@ -147,7 +147,7 @@ static uint64_t sum_of(const uint32_t *weights, uint32_t n)
     return sum;
 }
 
-/* The weights of one step of a ramp: step of steps from `from` to `to`, as shares of 2^30. */
+/* Compute the weights of one step of a ramp from `from` to `to`, as shares of 2^30. */
 static void blend(const struct orderplan *plan, const uint32_t *from, const uint32_t *to,
                   const uint64_t step[2], struct plan_fraction *ret)
 {

@@ -20,12 +20,12 @@ struct plan_fraction {
 struct plan_parser {
     struct orderplan *plan;
     const char *folder;
-    const char *at;  /* in the current line */
-    const char *end; /* of the line */
+    const char *at;  /* where the parser is in the current line */
+    const char *end; /* end of the line */
     unsigned line;
     bool labels_given;
-    struct plan_fraction weights[MIXTURE_SETS_MAX]; /* from the lines of the sets */
-    size_t len;                                     /* of the canonical text */
+    struct plan_fraction weights[MIXTURE_SETS_MAX]; /* those in the lines of the sets */
+    size_t len;                                     /* length of the canonical text */
     struct plenum_error *err;
 };
 
@@ -55,7 +55,7 @@ int plan_need_end(struct plan_parser *p);
 int plan_parse_weight(struct plan_parser *p, const char *word, struct plan_fraction *ret);
 /** Reduce the weights of all sets to the smallest integers with the same proportions. */
 int plan_reduce(struct plan_parser *p, const struct plan_fraction *from, uint32_t *ret);
-/** Append a piece; its weights are then filled in. */
+/** Append a piece, whose weights the caller then fills in. */
 int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret);
 int plan_parse_at(struct plan_parser *p);
 int plan_parse_ramp(struct plan_parser *p);

@@ -47,7 +47,7 @@ static int set_repeat(struct plan_parser *p, struct orderplan_set *set, const ch
     return 0;
 }
 
-/* A path that is absolute, malloc: -errno with an error. */
+/* Copy a path and make it absolute (malloc), or return -errno with an error. */
 static int make_path(struct plan_parser *p, const char *path, char **ret)
 {
     if (*path != '/' && !p->folder)
@@ -82,12 +82,12 @@ const char *orderplan_select_word(const char *at, char *ret, bool *open)
     return at + strspn(at, " \t");
 }
 
-/* One spelling of a selection: single blanks, and the path after "names" absolute. */
+/* Write a selection in canonical form: single blanks, and an absolute path after "names". */
 static int set_select(struct plan_parser *p, struct orderplan_set *set, const char *value)
 {
     const char *at = value + strspn(value, " \t");
     char text[PLAN_WORD_MAX] = "", word[PLAN_WORD_MAX];
-    bool path = false, begins = true, open; /* `begins`: a term does */
+    bool path = false, begins = true, open; /* `begins`: a term begins here */
 
     while (*at) {
         char *made = NULL;
@@ -170,8 +170,8 @@ static const struct {
     {"relabel", set_relabel},
 };
 
-/* The length of the key at the parser's place, KEY=; 0: there is the data set. A path of this form
- * can be written as ./PATH. */
+/* Returns the length of the key at the parser's place, KEY=; 0: there is the data set. A path of
+ * this form can be written as ./PATH. */
 static size_t key_length(const struct plan_parser *p)
 {
     size_t room = (size_t)(p->end - p->at), len = 0;
@@ -181,7 +181,7 @@ static size_t key_length(const struct plan_parser *p)
     return len < room && p->at[len] == '=' ? len : 0;
 }
 
-/* The number of a key, or -EINVAL with a message that suggests a similar one. */
+/* Returns the number of a key, or -EINVAL with a message that suggests a similar one. */
 static int find_key(const struct plan_parser *p, size_t len)
 {
     struct str_nearest near = {.word = p->at, .len = len};
@@ -200,7 +200,7 @@ static int find_key(const struct plan_parser *p, size_t len)
                      (int)min_u64(len, 40), p->at);
 }
 
-/* KEY=VALUE ..., up to the data set. */
+/* Parse KEY=VALUE ..., up to the data set. */
 static int parse_keys(struct plan_parser *p, struct orderplan_set *set)
 {
     unsigned seen = 0;

@@ -14,15 +14,15 @@
 
 /**
  * What a number is drawn for: the third word of the counter. Part of the pixel contract: a number
- * of this list is never reused for another purpose. 16 and up is reserved for augmentations.
+ * in this list is never reused for another purpose. 16 and up are reserved for augmentations.
  */
 enum draw_purpose {
-    DRAW_ORDER = 1,       /* Feistel rounds of the order of samples: the first word is one half */
+    DRAW_ORDER = 1,       /* Feistel rounds for the order of samples; word 0 is one half */
     DRAW_BLOCK = 2,       /* the order of blocks (shuffle=block:B) */
     DRAW_WINDOW = 3,      /* the order inside one window of blocks */
     DRAW_ROTATE = 4,      /* where the storage order is rotated for block shuffling */
     DRAW_PROBE = 5,       /* the substitute for a bad sample; draw = the attempt */
-    DRAW_FINGERPRINT = 6, /* the samples whose first bytes enter a data set's fingerprint */
+    DRAW_FINGERPRINT = 6, /* the samples whose first bytes are part of a data set's fingerprint */
     DRAW_CROP = 7,        /* rrc: draw = the attempt; words: area, ratio, top, left */
     DRAW_FLIP = 8,        /* flip: word 0 */
     DRAW_SEED = 9,        /* seeds derived from one seed, e.g. a replica's */
@@ -31,7 +31,7 @@ enum draw_purpose {
     DRAW_FILTER = 12,     /* interpolation=random: word 0 */
     DRAW_PLACE = 13,      /* random_crop: words: top, left */
     DRAW_LINE = 14,       /* the line of a field to show: word 0 */
-    DRAW_OPERATION = 16,  /* operations after the crop: 16 times the operation's number, and on */
+    DRAW_OPERATION = 16,  /* operations after the crop: draws from 16 * the operation's number on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
     DRAW_MIXUP = 19,      /* mixup, cutmix: draw 0 decides; then attempts for the share */
@@ -50,7 +50,7 @@ struct philox_block {
     uint32_t word[4];
 };
 
-/** The published function. `key` is two words, the low half of a 64-bit seed first. */
+/** Compute Philox4x32-10 as published. `key` is two words, the low half of a 64-bit seed first. */
 static inline struct philox_block philox4x32_10(struct philox_block counter, uint32_t key0,
                                                 uint32_t key1)
 {
@@ -70,7 +70,7 @@ static inline struct philox_block philox4x32_10(struct philox_block counter, uin
     return (struct philox_block){{x0, x1, x2, x3}};
 }
 
-/** Four words for one position of a stream. */
+/** Draw four words for one position of a stream. */
 static inline struct philox_block philox_draw(uint64_t seed, uint32_t position, uint32_t epoch,
                                               enum draw_purpose purpose, uint32_t draw)
 {

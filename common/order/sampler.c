@@ -24,8 +24,8 @@ static uint32_t member_of(const struct sampler_table *t, uint32_t i)
 
 /* ---- weights ---- */
 
-/* The member at unit x of a pass: N points at equal distances on the sum of the weights, shifted by
- * the phase of the pass. */
+/* Returns the member at unit x of a pass: N points at equal distances on the sum of the weights,
+ * shifted by the phase of the pass. */
 static uint32_t quota_unit(const struct sampler *s, uint64_t pass, uint32_t x)
 {
     const struct sampler_table *t = s->table;
@@ -58,7 +58,7 @@ static uint32_t drawn(const struct sampler_table *t, const struct philox_block *
 
 /* ---- classes ---- */
 
-/* The class that has place y of the sorted members. */
+/* Returns the class that has place y of the sorted members. */
 static uint32_t class_of(const struct sampler_table *t, uint32_t y)
 {
     uint32_t low = 0, high = t->classes - 1;
@@ -80,8 +80,8 @@ static uint32_t class_size(const struct sampler_table *t, uint32_t c)
     return t->start[c + 1] - t->start[c];
 }
 
-/* Place y of the sorted members that position `position` of a pass shows, before classes are
- * shuffled. Whole blocks take equal strides; the rest takes what these leave out. */
+/* Returns the place among the sorted members that a position of a pass shows, before classes are
+ * shuffled. Whole blocks take equal strides; the rest takes what they leave out. */
 static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t position)
 {
     const struct sampler_table *t = s->table;
@@ -117,9 +117,9 @@ static bool is_late(const struct sampler *s, uint64_t epoch, uint32_t count, uin
     return place >= s->table->classes - count;
 }
 
-/* The class at a place of a class epoch that begins within a block, after `old` slots of the
- * previous epoch. A place that would repeat one of their classes is swapped with the next one that
- * would not. */
+/* Returns the class at a place of a class epoch that begins within a block, after `old` slots of
+ * the previous epoch. A place that would repeat one of their classes is swapped with the next one
+ * that would not. */
 static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t old, uint32_t place)
 {
     uint32_t per_block = s->table->per_block, fresh = per_block - old, spare = fresh;
@@ -142,7 +142,7 @@ static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t 
     return class_place(s, epoch, place);
 }
 
-/* The class of a class slot. */
+/* Returns the class of a class slot. */
 static struct sampler_turn class_slot(const struct sampler *s, uint64_t slot)
 {
     const struct sampler_table *t = s->table;
@@ -160,7 +160,7 @@ static uint32_t shuffle_block(const struct sampler *s, uint64_t block, uint32_t 
     return order_permute(s->seed, (uint32_t)(block >> 32), DRAW_PLACES, (uint32_t)block, len, slot);
 }
 
-/* The class of the g-th position of all passes. */
+/* Returns the class of the g-th position of all passes. */
 static struct sampler_turn class_turn(const struct sampler *s, uint64_t g)
 {
     const struct sampler_table *t = s->table;
@@ -288,7 +288,7 @@ uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t posit
     return member_of(t, i);
 }
 
-/* The class whose share a position belongs to. */
+/* Returns the class whose share a position belongs to. */
 static uint32_t class_at(const struct sampler *s, uint64_t pass, uint32_t position)
 {
     if (s->table->kind == SAMPLER_STRATA)
@@ -323,7 +323,7 @@ uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32
 
 /* ---- the inverse ---- */
 
-/* The place of a sample among ascending members, or UINT32_MAX. */
+/* Returns the place of a sample among ascending members, or UINT32_MAX. */
 static uint32_t place_of(const struct sampler_table *t, uint32_t sample)
 {
     uint32_t low = 0, high = t->n;
@@ -341,7 +341,7 @@ static uint32_t place_of(const struct sampler_table *t, uint32_t sample)
     return low < t->n && t->member[low] == sample ? low : UINT32_MAX;
 }
 
-/* The first unit of a pass that shows member i or a later one. */
+/* Returns the first unit of a pass that shows member i or a later one. */
 static uint32_t first_unit(const struct sampler *s, uint64_t pass, uint32_t i)
 {
     uint32_t low = 0, high = s->table->positions;
@@ -395,7 +395,8 @@ void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
 
 /* ---- tables ---- */
 
-/* Two stacks in one array: columns with less than the mean from the left, others from the right. */
+/* Two stacks in one array: columns with less than the mean grow from the left, others from the
+ * right. */
 struct stacks {
     uint32_t *at;
     uint32_t small, large, n;

@@ -11,10 +11,10 @@
 #include "common/order/order.h"
 
 enum sampler_kind {
-    SAMPLER_PLAIN,    /* each member `repeat` times a pass, shuffled like a stream */
-    SAMPLER_QUOTA,    /* by weight: the floor or the ceiling of the expected number, each pass */
+    SAMPLER_PLAIN,    /* each member `repeat` times per pass, shuffled like a stream */
+    SAMPLER_QUOTA,    /* by weight: the expected number per pass, rounded down or up */
     SAMPLER_DRAWN,    /* by weight: an independent draw for each position */
-    SAMPLER_STRATA,   /* each member once a pass, and each class by its share in each block */
+    SAMPLER_STRATA,   /* each member once per pass; each class has its share of each block */
     SAMPLER_BALANCED, /* equal classes in each block of at least as many positions as classes */
     SAMPLER_CLASSES,  /* blocks of `per_block` different classes with `each` samples */
 };
@@ -39,15 +39,15 @@ struct sampler_table {
     enum sampler_kind kind;
     uint32_t n;             /* members: the selected samples */
     const uint32_t *member; /* [n] sample numbers; strata and classes: sorted by class. NULL: all */
-    uint32_t positions;     /* of a pass, N */
+    uint32_t positions;     /* N: positions per pass */
     struct order plain;     /* PLAIN: n, shuffle, block, repeat */
     const uint64_t *sums;   /* QUOTA [n]: the sum of the weights up to and including each member */
     const uint32_t *guide;  /* QUOTA, or NULL: see sampler_make_guide() */
     unsigned guide_shift;
     const struct sampler_column *columns; /* DRAWN [n] */
-    uint32_t classes;                     /* STRATA, BALANCED, CLASSES: those with members */
-    const uint32_t *start;                /* [classes + 1] of each class, in `member` */
-    uint32_t block;                       /* STRATA, BALANCED: positions of a block, G */
+    uint32_t classes;                     /* STRATA, BALANCED, CLASSES: classes with members */
+    const uint32_t *start;                /* [classes + 1] where each class begins in `member` */
+    uint32_t block;                       /* STRATA, BALANCED: G: positions per block */
     uint32_t per_block, each;             /* CLASSES: P and k */
     const struct sampler_reweigh *later;  /* [num_later] by pass, ascending */
     uint32_t num_later;
@@ -57,22 +57,22 @@ struct sampler_table {
 struct sampler {
     const struct sampler_table *table; /* borrowed */
     uint64_t seed;
-    uint32_t shift;  /* of its phase */
+    uint32_t shift;  /* shift of its phase */
     uint64_t *edges; /* BALANCED [classes + 1]; owned */
 };
 
-/** Returns 0 or -ENOMEM. */
+/** Initialise a sampler: 0 or -ENOMEM. */
 int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
 
-/** The table for a pass: this one, or one of those that replace it. */
+/** Returns the table for a pass: this one, or one of those that replace it. */
 const struct sampler_table *sampler_table_at(const struct sampler_table *table, uint64_t pass);
 
-/** The sample at a position, 0 ... N - 1, of a pass. Threads: any. */
+/** Returns the sample at a position, 0 ... N - 1, of a pass. Threads: any. */
 uint32_t sampler_at(const struct sampler *sampler, uint64_t pass, uint32_t position);
 
-/** A substitute for a bad sample at this position, chosen by a draw from those that the position
- *  could have shown; so it has the same class if classes have shares. */
+/** Returns a substitute for a bad sample at this position, chosen by a draw from those that the
+ *  position could have shown; so it has the same class if classes have shares. */
 uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32_t position,
                             const struct philox_block *block);
 
@@ -80,7 +80,7 @@ uint32_t sampler_substitute(const struct sampler *sampler, uint64_t pass, uint32
 typedef void sampler_found(void *arg, uint32_t position);
 
 /** Call `found` for each position of a pass that shows a sample, in any order. Takes microseconds
- * for plain orders without blocks and for weights by quota, otherwise the time of a whole pass. */
+ * for plain orders without blocks and for weights by quota; otherwise as long as a whole pass. */
 void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
                   sampler_found *found, void *arg);
 
@@ -88,7 +88,7 @@ void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
  *  table's guide and shift. */
 uint32_t *sampler_make_guide(struct sampler_table *table);
 
-/** The number of the guide's entries, for a table with sums and a shift. */
+/** Returns the number of the guide's entries, for a table with sums and a shift. */
 uint32_t sampler_guide_entries(const struct sampler_table *table);
 
 /** Fill the columns [n] of an alias table; weights are below 2^32, and their sum is not 0. Returns

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* shares.c - shares of a block by a common phase.
  *
- * The edges of all parts in a block are moved by the same phase U_b and then rounded down. Two
- * numbers a distance q apart that are moved together differ by floor(q) or ceil(q) after rounding,
- * so each part gets one of the two. U_b is the bit-reversed block number, of which 2^k consecutive
- * ones are at equal distances on the circle of 2^32, so the same holds for aligned groups.
+ * The edges of all parts in a block are moved by the same phase U_b and then rounded down. If two
+ * numbers with distance q are moved together, their distance after rounding is floor(q) or ceil(q),
+ * so each part gets one of the two. U_b is the bit-reversed block number. 2^k consecutive ones are
+ * at equal distances on the circle of 2^32, so the same holds for aligned groups.
  *
  * tests/common/order/test_shares_small.c compiles this file with phases of 8 bits and tries all of
  * them. */
@@ -20,7 +20,7 @@
 
 static const uint32_t phase_mask = (uint32_t)((UINT64_C(1) << SHARES_BITS) - 1);
 
-/* The lowest `bits` bits of x, reversed. */
+/* Returns the lowest `bits` bits of x, reversed. */
 static uint32_t reverse(uint32_t x, unsigned bits)
 {
     x = (x >> 1 & 0x55555555) | (x & 0x55555555) << 1;
@@ -60,8 +60,8 @@ uint32_t shares_edge(const struct shares *shares, uint32_t i, uint64_t b)
     return (uint32_t)edge_at(shares->edges[i], shares_phase(b, shares->shift));
 }
 
-/* How many of the phases of blocks 0 ... b - 1 are at least 2^32 - f: the sum over the dyadic
- * intervals that [0, f) consists of, one for each bit of f that is 1. */
+/* Returns how many of the phases of blocks 0 ... b - 1 are at least 2^32 - f: the sum over the
+ * dyadic intervals that [0, f) consists of, one for each bit of f that is 1. */
 static uint64_t count_high(uint64_t b, uint32_t f, uint32_t shift)
 {
     uint32_t mask = ~shift & phase_mask;

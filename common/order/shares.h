@@ -21,19 +21,19 @@ struct shares {
  *  2^32 - 1; NULL: they are equal. */
 void shares_fill(uint64_t *edges, uint32_t places, const uint32_t *weights, uint32_t parts);
 
-/** The phase of block b: van der Corput's sequence in base 2, shifted. */
+/** Returns the phase of block b: van der Corput's sequence in base 2, shifted. */
 uint32_t shares_phase(uint64_t b, uint32_t shift);
 
-/** The places of parts 0 ... i - 1 in block b. */
+/** Returns the places of parts 0 ... i - 1 in block b. */
 uint32_t shares_edge(const struct shares *shares, uint32_t i, uint64_t b);
 
-/** The places of part i in blocks 0 ... b - 1, in constant time. */
+/** Returns the places of part i in blocks 0 ... b - 1, in constant time. */
 uint64_t shares_before(const struct shares *shares, uint32_t i, uint64_t b);
 
-/** The part that has place x of block b, 0 <= x < K. */
+/** Returns the part that has place x of block b, 0 <= x < K. */
 uint32_t shares_part(const struct shares *shares, uint64_t b, uint32_t x);
 
-/** The block in which part i has its t-th place (from 0), which must exist. */
+/** Returns the block in which part i has its t-th place (from 0), which must exist. */
 uint64_t shares_block(const struct shares *shares, uint32_t i, uint64_t t);
 
 #endif

@@ -68,7 +68,7 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
     memcpy(ret, hash.digest, 16);
 }
 
-/* The weights of a piece: of the sets that it shows. */
+/* Hash a piece's weights, those of the sets that it shows. */
 static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
                         const struct mixture_piece *piece)
 {

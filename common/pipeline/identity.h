@@ -11,9 +11,9 @@
 struct orderplan;
 
 /**
- * XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the order
- * options (shuffle, block, last, subset, repeat). How the samples are distributed (R, M, S, I) and
- * how pixels are stored do not matter.
+ * Compute XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the
+ * order options (shuffle, block, last, subset, repeat). How the samples are distributed (R, M, S,
+ * I) and how pixels are stored do not matter.
  *
  * Options with the same effect have the same identity: a subset of all samples and none, and all
  * block sizes of which only one block fits. That requires the number of samples; pass 0 while it is
@@ -27,7 +27,7 @@ struct identity_plan {
     const struct orderplan *plan;
     const struct wire_set *sets;         /* [plan->num_sets] */
     const struct wire_reweigh *reweighs; /* [plan->num_reweighs] */
-    uint32_t positions;                  /* of an epoch */
+    uint32_t positions;                  /* positions per epoch */
     const struct wire_open *open;
 };
 
@@ -36,8 +36,9 @@ struct identity_plan {
 enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
 
 /**
- * The identity, at a place, of a stream with a plan. It covers everything that takes effect before
- * the place, and nothing that begins there or later; so pieces and sets may be added from there on.
+ * Compute the identity, at a place, of a stream with a plan. It covers everything that takes effect
+ * before the place, and nothing that begins there or later. So pieces and sets may be added from
+ * there on.
  */
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 

@@ -83,14 +83,14 @@ static void try_crops(struct str_nearest *near)
         pipeline_try_name(near, crops[i]);
 }
 
-/* Words that follow another word of the crop. */
+/* Try the words that follow another word of the crop. */
 static void try_cuts(struct str_nearest *near)
 {
     pipeline_try_name(near, "center_crop");
     pipeline_try_name(near, "random_crop");
 }
 
-/* Report that no operation begins here, with the allowed words and a similar one. */
+/* Report that no operation begins here, with the allowed words and a similar word. */
 int pipeline_refuse_op(struct parser *p)
 {
     struct str_nearest near = near_of(p->at);
@@ -119,7 +119,7 @@ int pipeline_refuse_op(struct parser *p)
     return parser_error(p, what);
 }
 
-/* Nothing may follow mixing. */
+/* Check that nothing follows mixing. */
 static int parse_end(struct parser *p)
 {
     parser_skip_space(p);

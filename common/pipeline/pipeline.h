@@ -14,7 +14,7 @@ enum {
     PIPELINE_OPS_MAX = 16,    /* operations after the crop */
     PIPELINE_KERNEL_MAX = 99, /* width of a blur's kernel */
     PIPELINE_FACTOR_MAX = 3,  /* the largest factor of a colour operation */
-    PIPELINE_ALPHA_MAX = 10,  /* of mixup and cutmix */
+    PIPELINE_ALPHA_MAX = 10,  /* the largest alpha of mixup and cutmix */
     PIPELINE_TEXT_MAX = 2048, /* bytes of a canonical text with its NUL */
 };
 
@@ -24,7 +24,7 @@ enum pipeline_version {
     PIPELINE_VERSIONS, /* number of versions */
 };
 
-/** "v1". */
+/** Returns a version's name: "v1". */
 const char *pipeline_version_name(enum pipeline_version version);
 
 struct rational {
@@ -53,7 +53,7 @@ enum pipeline_crop {
     PIPELINE_NO_IMAGE,    /* none: no pixels and no file; the size is 0 x 0 */
 };
 
-/** What lies beyond the edges of a padded image, by torchvision's names. */
+/** How padding is filled. The modes are named as in torchvision. */
 enum pipeline_pad {
     PIPELINE_CONSTANT,  /* the level `fill` */
     PIPELINE_EDGE,      /* the outermost pixel */
@@ -77,9 +77,9 @@ struct pipeline_shape {
     struct rational scale_min, scale_max, ratio_min, ratio_max;
 };
 
-/** What an operation is given. This says how its arguments are parsed and written
- * (pipeline_ops.c), how its values are drawn (augment_draw.c), how it is described
- * (augment_text.c), and which member of a pipeline_op's union is valid. */
+/** The form of an operation's arguments. It decides how they are parsed and written
+ * (pipeline_ops.c), how values are drawn (augment_draw.c), how they are described (augment_text.c),
+ * and which member of a pipeline_op's union is valid. */
 enum pipeline_arguments {
     PIPELINE_PLAIN,     /* (p) */
     PIPELINE_TURNED,    /* (p): a flip, for which no pixels have to be computed */
@@ -93,12 +93,12 @@ enum pipeline_arguments {
     PIPELINE_LISTS,     /* (operations | operations, p=): one_of */
     PIPELINE_MAP,       /* pipeline_map.c: map */
     PIPELINE_POLICY,    /* pipeline_policy.c: policy */
-    PIPELINE_SHARE,     /* of a step that has no word in texts: number */
+    PIPELINE_SHARE,     /* for a step that has no word in texts: number */
     PIPELINE_ARGUMENTS, /* number of kinds */
 };
 
-/** Operations on the resized window: docs/pixels.md, 10. Each has a row in pipeline_ops.c, and in
- * augment_loops.inc or augment.c if it computes pixels. */
+/** Operations on the resized window: docs/pixels.md, 10. Each has a row in pipeline_ops.c. If it
+ * computes pixels, it also has one in augment_loops.inc or augment.c. */
 enum pipeline_op_kind {
     PIPELINE_FLIP, /* left to right */
     PIPELINE_VERTICAL_FLIP,
@@ -158,7 +158,7 @@ struct pipeline_policy {
     uint32_t depth;     /* augmix: operations per chain; 0: drawn */
     bool timm;          /* rand_augment: timm's variant, with the fields below */
     bool increasing;
-    struct rational deviation; /* of the magnitude */
+    struct rational deviation; /* the magnitude's standard deviation */
     /** The usual interpolation is always stored as PIPELINE_READING_USUAL. */
     enum pipeline_reading reading;
 };
@@ -204,12 +204,12 @@ struct pipeline_op {
             struct pipeline_turns hue;       /* both 0: none */
         } jitter;
         struct {
-            uint32_t size; /* of the kernel */
+            uint32_t size; /* the kernel's size */
             struct pipeline_factors sigma;
         } blur;
         uint32_t number; /* solarize: the threshold; posterize: remaining bits; cutout: the side */
         struct {
-            struct pipeline_shape shape; /* ratios are height / width */
+            struct pipeline_shape shape; /* its ratios are height / width */
             enum pipeline_fill fill;
             uint8_t levels[3];
         } erase;
@@ -228,7 +228,7 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->jitter.hue.low.num != 0 || op->jitter.hue.high.num != 0;
 }
 
-/** The operation's word in texts and descriptions, "color_jitter"; NULL: none. */
+/** Returns the operation's word in texts and descriptions, "color_jitter"; NULL: none. */
 const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);
@@ -245,8 +245,8 @@ struct pipeline {
     bool exif; /* first rotate the image according to its EXIF orientation */
     bool junk; /* accept bytes before a JPEG's first scan that belong to no segment */
     enum pipeline_crop crop;
-    uint32_t width, height;      /* of the output, pixels */
-    struct pipeline_shape shape; /* PIPELINE_RRC: ratios are width / height */
+    uint32_t width, height;      /* size of the output in pixels */
+    struct pipeline_shape shape; /* PIPELINE_RRC: its ratios are width / height */
     /** PIPELINE_CENTER, PIPELINE_RANDOM_CROP: the size before cropping; width 0: the shorter side
      *  is resize_height; both 0: the image's own size. */
     uint32_t resize_width, resize_height;
@@ -272,7 +272,7 @@ struct pipeline {
  */
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err);
 
-/** Does it give each sample a second label and a weight? */
+/** Does the pipeline give each sample a second label and a weight? */
 static inline bool pipeline_mixes(const struct pipeline *pipeline)
 {
     return pipeline->mix.p.num > 0;

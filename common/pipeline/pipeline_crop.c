@@ -3,7 +3,7 @@
  *
  *     rrc(HxW) | letterbox(HxW) | [resize(S) | resize(HxW)] [pad(N)] [center_crop | random_crop]
  *
- * Not every combination of the last ones makes sense: all images must get the same shape. */
+ * Not every combination of the last ones is allowed, because all images must get the same shape. */
 #include "config.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 #include "common/pipeline/pipeline_priv.h"
 #include "common/util/util.h"
 
-/* Is it two sizes, such as "224, 160", "(224, 160)" or "224*160"? */
+/* Does the text begin with two sizes, such as "224, 160", "(224, 160)" or "224*160"? */
 static bool is_pair(const struct parser *p)
 {
     const char *at = p->at;
@@ -98,7 +98,7 @@ static const char *const pad_names[PIPELINE_PADS] = {
     [PIPELINE_SYMMETRIC] = "symmetric",
 };
 
-/* Parse "interpolation=NAME". A message says what the stage takes. */
+/* Parse "interpolation=NAME". `takes` is a message that lists the stage's arguments. */
 static int parse_filter(struct parser *p, const char *takes, enum pipeline_filter *ret)
 {
     if (!parser_key(p, "interpolation"))
@@ -223,7 +223,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     return parser_close(p, takes);
 }
 
-/* After another stage: is this one next? */
+/* After another stage: does this one come next? */
 static bool begin_stage(struct parser *p, const char *word)
 {
     const char *start;

@@ -64,7 +64,7 @@ static int parse_part(struct parser *p, struct rational *ret)
     return r == 0 && ret->num > ret->den ? parser_error(p, "a fraction must be from 0 to 1") : r;
 }
 
-/* Parse "x:y", or "x, y" if there is nothing else. */
+/* Parse "x:y"; or, if translate() has nothing else, "x, y". */
 static int parse_translate(struct parser *p, char between, struct pipeline_map *map)
 {
     int r = parse_part(p, &map->translate[0]);

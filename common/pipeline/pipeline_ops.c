@@ -10,9 +10,9 @@
 #include "common/pipeline/pipeline_priv.h"
 #include "common/util/util.h"
 
-/* One row for each operation: its constant, its word, its arguments, the message if they cannot be
- * parsed, and the bounds of its number. Those after PIPELINE_WORDS have no word in pipelines, only
- * a name. */
+/* One row for each operation: its constant, word and arguments, the message if they cannot be
+ * parsed, and the bounds of its number. Operations after PIPELINE_WORDS have no word in pipelines,
+ * only a name. */
 #define OP(kind, name, arguments, ...) [PIPELINE_##kind] = {name, PIPELINE_##arguments, __VA_ARGS__}
 static const struct {
     const char *name;
@@ -100,7 +100,8 @@ enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind)
     return rows[kind].arguments;
 }
 
-/* Parse a range of factors; `spread`: or one number x, meaning max(0, 1 - x) : 1 + x. */
+/* Parse a range of factors. If `spread`, a single number x is allowed, too: max(0, 1 - x) : 1 +
+ * x. */
 static int factors_of(struct parser *p, bool spread, struct pipeline_factors *ret)
 {
     const struct rational most = {PIPELINE_FACTOR_MAX, 1};
@@ -126,7 +127,7 @@ static int factors_of(struct parser *p, bool spread, struct pipeline_factors *re
     return 0;
 }
 
-/* Parse a range of turns of the hue; `spread`: or one number x, meaning -x : x. */
+/* Parse a range of turns of the hue. If `spread`, a single number x is allowed, too: -x : x. */
 static int turns_of(struct parser *p, bool spread, struct pipeline_turns *ret)
 {
     const struct rational_signed least = {-1, 2}, most = {1, 2};

@@ -250,7 +250,7 @@ static int parse_lists(struct parser *p, struct pipeline *ret)
     if (one_of.one_of.lists < 2)
         return parser_error(p, takes);
     ret->ops[at] = one_of;
-    if (one_of.p.num == 0) { /* as if it were not there */
+    if (one_of.p.num == 0) { /* it never does anything: remove it */
         memset(&ret->ops[at], 0, (ret->ops_count - at) * sizeof(ret->ops[0]));
         ret->ops_count = at;
     }

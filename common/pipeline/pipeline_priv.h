@@ -13,7 +13,7 @@
 #include "common/pipeline/pipeline.h"
 #include "common/util/util.h"
 
-/** A position in the text. Stages have the form name or name(value, key=value, ...). */
+/** The parser's position in the text. Stages have the form name or name(value, key=value, ...). */
 struct parser {
     const char *text;
     const char *at;
@@ -30,11 +30,11 @@ bool parser_word(struct parser *p, const char *word);
 /** Like parser_char(), for "key=", all of it or nothing. */
 bool parser_key(struct parser *p, const char *key);
 
-/** The words before the first stage, `exif` and `junk`, in any order. */
+/** Parse the words before the first stage, `exif` and `junk`, in any order. */
 void parser_head(struct parser *p, bool *exif, bool *junk);
 
-/** -EINVAL with a message that quotes the current stage up to its closing parenthesis, and shows
- *  how far it was understood. */
+/** Set an error that quotes the current stage up to its closing parenthesis, and shows how far it
+ * was understood. Returns -EINVAL. */
 int parser_error(struct parser *p, const char *what);
 /** Parse the closing parenthesis; `takes` describes what may precede it. */
 int parser_close(struct parser *p, const char *takes);
@@ -55,7 +55,7 @@ int parser_shape(struct parser *p, struct pipeline_shape *ret);
 /** Check that both lie within their bounds: 0 or -EINVAL. */
 int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 
-/** The nearest fraction whose terms are small enough for the text, as for decimals. */
+/** Returns the nearest fraction whose terms are small enough for the text, as for decimals. */
 struct rational rational_nearest(uint64_t num, uint64_t den);
 /** Reduce to lowest terms: 0, or -ERANGE. */
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
@@ -83,9 +83,9 @@ int pipeline_parse_policy(struct parser *p, struct pipeline_op *op);
 /** Parse the word after interpolation=: nearest or bilinear. */
 int parser_map_interpolation(struct parser *p, bool *bilinear);
 void pipeline_default_policy(struct pipeline_op *op);
-/** Can it be written without parentheses? */
+/** Can a policy be written without parentheses? */
 bool pipeline_policy_is_bare(enum pipeline_op_kind kind);
-/** Has it no parameters except a probability? */
+/** Has a policy no parameters except a probability? */
 bool pipeline_policy_is_empty(const struct pipeline_op *op);
 void pipeline_write_policy(FILE *f, const struct pipeline_op *op);
 
@@ -99,13 +99,13 @@ int pipeline_refuse_op(struct parser *p);
 /** Parse the parameters of an operation that moves pixels. */
 int pipeline_parse_map(struct parser *p, struct pipeline_op *op);
 void pipeline_write_map(FILE *f, const struct pipeline_op *op);
-/** An operation's name in pipelines, and its names in other libraries. */
+/** Try an operation's name in pipelines, and its names in other libraries. */
 void pipeline_try_name(struct str_nearest *near, const char *name);
-/** All words that may follow the crop. */
+/** Try all words that may follow the crop. */
 void pipeline_try_ops(struct str_nearest *near);
 /** Parse mixup, cutmix or mix: 0, -ENOENT if it is another word, -EINVAL. */
 int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);
-/** Write its canonical text, preceded by a space. */
+/** Write the canonical text of mixing, preceded by a space. */
 void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);
 /** Parse a probability. */
 int parser_probability(struct parser *p, struct rational *ret);

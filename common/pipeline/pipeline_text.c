@@ -13,9 +13,9 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-/* Terms of fractions. */
+/* The largest term of a fraction. */
 #define TERM_MAX 1000000
-/* Digits after the point that are significant: more than a double has. */
+/* Significant digits after the point: more than a double has. */
 #define DECIMALS_MAX 18
 
 void parser_skip_space(struct parser *p)
@@ -101,10 +101,10 @@ static u128 distance(u128 num, uint64_t den, struct rational v)
     return a > b ? a - b : b - a;
 }
 
-/* The fraction with terms up to TERM_MAX that is nearest to num / den; ties go to the smaller
- * denominator. Such a fraction therefore stays unchanged, and 1.3333333333333333 is 4/3. Uses
- * continued fractions: once the next convergent has larger terms, the answer is the last one, or
- * the last intermediate fraction before it. */
+/* Returns the fraction with terms up to TERM_MAX that is nearest to num / den; ties go to the
+ * smaller denominator. Such a fraction therefore stays unchanged, and 1.3333333333333333 is 4/3.
+ * Uses continued fractions: once the next convergent has larger terms, the answer is the last one,
+ * or the last intermediate fraction before it. */
 static struct rational nearest(u128 num, uint64_t den)
 {
     struct rational before = {0, 1}, last = {1, 0};
@@ -150,8 +150,8 @@ static int parse_denominator(struct parser *p, uint64_t num, struct rational *re
     return rational_make(num, den, ret); /* both are small enough */
 }
 
-/* "3", "0.08" or "3/4", never through floating point. Other decimals are rounded to the nearest
- * fraction of small terms. */
+/* Parse "3", "0.08" or "3/4", without floating point. Other decimals are rounded to the nearest
+ * fraction with small terms. */
 int parser_rational(struct parser *p, struct rational *ret)
 {
     u128 num = 0;

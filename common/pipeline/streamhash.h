@@ -3,9 +3,10 @@
  *
  * The hash of a sample is XXH3-64 over u64 epoch, u64 position and i64 label (little-endian); i64
  * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
- * u64 length and bytes of each field. The hash of a stream is the sum of its valid samples' modulo
- * 2^64: it does not depend on which instance received what, or when, and parts of a stream add
- * up. */
+ * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
+ * u64 length and bytes of each field. The hash of a stream is the sum of the hashes of its valid
+ * samples, modulo 2^64. It does not depend on which instance received a sample, or when, and the
+ * hashes of parts of a stream add up. */
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 
@@ -17,7 +18,7 @@
 struct streamhash_image {
     const void *pixels;
     uint32_t count, width, height;
-    uint32_t channels; /* 3, or 4, whose last one does not count */
+    uint32_t channels; /* 3, or 4, of which the last does not count */
     enum plenum_dtype dtype;
     enum plenum_layout layout;
 };

@@ -28,8 +28,8 @@ struct view {
 };
 
 struct views {
-    bool named;     /* by view(...); otherwise the text is one pipeline with one image per sample */
-    uint32_t count; /* at least 1 */
+    bool named;      /* written as view(...); otherwise one pipeline, one image per sample */
+    uint32_t count;  /* at least 1 */
     uint32_t images; /* images per sample: the sum of all counts; 1 for "none", of 0 x 0 pixels */
     struct view view[VIEWS_MAX]; /* in the order of the text */
     /** Canonical text: the pipeline's, or "v1 [exif] [junk] view(name, count, ...) ...". */
@@ -55,16 +55,16 @@ static inline bool views_forgive_junk(const struct views *views)
     return views->view[0].pipeline.junk;
 }
 
-/** Pixels of all images of a sample. */
+/** Returns the number of pixels of all images of a sample. */
 uint64_t views_pixels(const struct views *views);
 
-/** Is it a pipeline other than "none"? */
+/** Is this a pipeline other than "none"? */
 static inline bool views_have_images(const struct views *views)
 {
     return views->view[0].pipeline.crop != PIPELINE_NO_IMAGE;
 }
 
-/** Does it give each sample a second label and a weight? */
+/** Does the pipeline give each sample a second label and a weight? */
 static inline bool views_mix(const struct views *views)
 {
     return pipeline_mixes(&views->view[0].pipeline);

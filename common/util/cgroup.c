@@ -20,7 +20,8 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 
-enum { LINE_BYTES = PATH_MAX + 2048 }; /* a mount's line; a longer list of options is cut off */
+/* bytes of a mount's line; a longer list of options is cut off */
+enum { LINE_BYTES = PATH_MAX + 2048 };
 
 const char *cgroup_top = "";
 
@@ -237,7 +238,8 @@ static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *per
     return -ENOENT;
 }
 
-/* cgroup v1 keeps quota and period in separate files; in v2, cpu.max holds both. */
+/* Read a group's CPU quota. cgroup v1 keeps quota and period in separate files; in v2, cpu.max
+ * holds both. */
 static void look_at_quota(const struct cgroup *group, void *arg)
 {
     uint64_t quota, period;

@@ -8,7 +8,7 @@
 /** Prefix of /proc and /sys; "" except in tests. */
 extern const char *cgroup_top;
 
-/** A control group, and the place and version of its files. */
+/** A control group: where its files are, and their version. */
 struct cgroup {
     const char *folder; /* "/sys/fs/cgroup/jobs/17": contains its files */
     const char *name;   /* "/jobs/17"; "" for the topmost group that the cgroup namespace shows */
@@ -24,7 +24,7 @@ void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *gro
  *  `key` is NULL: 0, or -ENOENT (no such file, or no number: "max"). */
 int cgroup_read(const struct cgroup *group, const char *file, const char *key, uint64_t *ret);
 
-/** CPU time that may be used, in thousandths of a CPU; 0: no limit. */
+/** Returns the CPU time that may be used, in thousandths of a CPU; 0: no limit. */
 uint32_t cgroup_cpu_millicores(void);
 
 #endif

@@ -15,7 +15,7 @@
 MESSAGE_FORMAT(3, 4)
 int error_set(struct plenum_error *err, int code, const char *format, ...);
 
-/* Shows compilers and analyzers which value is returned. */
+/* Shows compilers and analysers which value is returned. */
 #define error_set(err, code, ...)                         \
     __extension__({                                       \
         int error_code_ = (code);                         \

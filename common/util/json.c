@@ -33,7 +33,7 @@ static void put_quoted(FILE *file, const char *text)
     (void)fputc('"', file);
 }
 
-/* Write what precedes a value: comma, line break, key. */
+/* Write everything before a value: comma, line break, key. */
 static void lead_in(struct json *j, const char *key)
 {
     assert(j->depth <= JSON_DEPTH_MAX);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json.h - writes JSON: only commas and quotes. */
+/* json.h - writes JSON. It adds commas and quotes, and checks nothing else. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
 
@@ -22,18 +22,18 @@ enum json_layout {
     JSON_FLAT,  /* one line, including everything inside */
 };
 
-/** `key` NULL: an element of an array, or the top level. */
+/** Begin an object. `key` NULL: it is an element of an array, or the top level. */
 void json_begin_object(struct json *j, const char *key, enum json_layout layout);
 void json_end_object(struct json *j);
 void json_begin_array(struct json *j, const char *key, enum json_layout layout);
 void json_end_array(struct json *j);
-/** `text` NULL: null. Invalid UTF-8 becomes U+FFFD. */
+/** Write a string. `text` NULL: null. Invalid UTF-8 becomes U+FFFD. */
 void json_text(struct json *j, const char *key, const char *text);
 void json_number(struct json *j, const char *key, uint64_t value);
 void json_signed(struct json *j, const char *key, int64_t value);
-/** Seconds with nine decimals. */
+/** Write a time in seconds, with nine decimals. */
 void json_seconds(struct json *j, const char *key, uint64_t ns);
-/** `decimals` digits after the point; a value that is not finite becomes null. */
+/** Write a number with `decimals` digits after the point; null if it is not finite. */
 void json_real(struct json *j, const char *key, double value, int decimals);
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);

@@ -35,13 +35,13 @@ static inline bool list_is_empty(const struct list *head)
     return head->next == head;
 }
 
-/** The first link, or NULL. */
+/** Returns the first link, or NULL. */
 static inline struct list *list_first(const struct list *head)
 {
     return list_is_empty(head) ? NULL : head->next;
 }
 
-/** The link after this one, or NULL. */
+/** Returns the link after this one, or NULL. */
 static inline struct list *list_next(const struct list *head, const struct list *link)
 {
     assert(list_is_linked(link));
@@ -83,7 +83,7 @@ static inline void list_remove(struct list *link)
     link->prev = link->next = NULL;
 }
 
-/** Remove and return the first link, or NULL. */
+/** Remove the first link and return it, or NULL. */
 static inline struct list *list_pop_first(struct list *head)
 {
     struct list *link = list_first(head);

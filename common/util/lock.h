@@ -44,7 +44,7 @@ static inline void lock_set_owner(struct lock *lock, uintptr_t owner)
     atomic_store_explicit(&lock->owner, owner, memory_order_relaxed);
 }
 
-/** Does the calling thread hold it? */
+/** Does the calling thread hold the lock? */
 static inline bool lock_is_held(const struct lock *lock)
 {
     return atomic_load_explicit(&lock->owner, memory_order_relaxed) == (uintptr_t)pthread_self();

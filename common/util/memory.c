@@ -13,7 +13,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 
-/* A group's limit, minus its usage that cannot be reclaimed. */
+/* Lower *ret to a group's limit minus the usage that cannot be reclaimed. */
 static void look_at_group(const struct cgroup *group, void *arg)
 {
     bool first = group->version == 1;
@@ -65,7 +65,7 @@ void memory_available(struct memory_limit *ret)
     cgroup_visit("memory", look_at_group, ret);
 }
 
-/* The nearest group that counts kills is decisive. */
+/* Read how many processes a group has lost. Only the nearest group that counts them is used. */
 static void look_at_kills(const struct cgroup *group, void *arg)
 {
     const char *file = group->version == 1 ? "memory.oom_control" : "memory.events";

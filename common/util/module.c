@@ -13,8 +13,8 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-/* A file that exists but cannot be loaded lacks a library that it depends on. The message about the
- * first such file goes to `why`, which must be empty. */
+/* Load the module from one folder. If the file exists but cannot be loaded, a library that it needs
+ * is missing. The message about the first such file goes to `why`, which must be empty. */
 static void *open_in(const char *folder, size_t len, const char *below, const char *file,
                      struct plenum_error *why)
 {

@@ -10,8 +10,8 @@
 #include <plenum/error.h>
 
 /**
- * Write the path of the library or program that contains this code, and which of the two it is:
- * returns the length of its folder, 0 if it is unknown.
+ * Write the path of the library or program that contains this code; `*library` is true for the
+ * library. Returns the length of its folder's name, or 0 if it is unknown.
  */
 size_t module_own_folder(char *ret, size_t size, bool *library);
 

@@ -26,7 +26,7 @@ struct parallel {
 /** Run the loop: 0, or the error of the failed iteration with the lowest index. */
 int parallel_run(const struct parallel *p);
 
-/** Number of CPUs that this process may use (its affinity mask), at least 1. */
+/** Returns the number of CPUs that this process may use (its affinity mask), at least 1. */
 unsigned parallel_cpus(void);
 
 #endif

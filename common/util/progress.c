@@ -9,7 +9,7 @@
 
 #include "common/util/util.h"
 
-/* "17", or "1.2 GiB". */
+/* Format a number: "17", or "1.2 GiB". */
 static const char *quantity(uint64_t n, bool bytes, char *text, size_t size)
 {
     if (bytes)
@@ -18,7 +18,7 @@ static const char *quantity(uint64_t n, bool bytes, char *text, size_t size)
     return text;
 }
 
-/* "12 s", "3 min 20 s", "2 h 5 min" */
+/* Format a time: "12 s", "3 min 20 s", "2 h 5 min". */
 static const char *time_left(double seconds, char *text, size_t size)
 {
     unsigned long s = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 1000000000;

@@ -9,7 +9,7 @@
 /** Progress so far. Initialise with zeros. */
 struct progress {
     char what[64];
-    uint64_t began_ns; /* time of the first report of this `what` */
+    uint64_t began_ns; /* time of the first report with this `what` */
     uint64_t first;    /* amount done at that time */
 };
 

@@ -21,7 +21,7 @@
  *     }
  *
  * A move that is not in the table is a bug of ours, so the checks are assertions. A move that
- * another process or a user may ask for has to be rejected before it gets here. */
+ * another process or a user can request has to be rejected before it gets here. */
 #ifndef COMMON_STATE_H
 #define COMMON_STATE_H
 
@@ -50,11 +50,11 @@ struct state_machine {
 /** May `to` follow `from`? */
 bool state_may_follow(const struct state_machine *machine, unsigned from, unsigned to);
 
-/** The object `number` of its kind has moved: check that it was allowed to, and trace it. */
+/** Check that the object with this number was allowed to move, and trace the move. */
 void state_moved(const struct state_machine *machine, const void *object, unsigned number,
                  unsigned from, unsigned to);
 
-/** A trace() that writes a line to the log, at the level debug. */
+/** A trace() function that writes a line to the log, at the level debug. */
 void state_log(const char *machine, unsigned number, const char *from, const char *to);
 
 #endif

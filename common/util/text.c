@@ -48,7 +48,8 @@ char *text_make_plain(char *text)
 
     while (*from) {
         size_t len = text_utf8_length(from);
-        /* A byte that is not UTF-8 is most likely part of a file name in another character set. */
+        /* A byte that is not UTF-8 is most likely part of a file name in another character set.
+         * Such bytes are kept, except those that are control characters there. */
         bool control = *from < 0x20 || *from == 0x7f ||
                        (len == 2 && *from == 0xc2 && from[1] < 0xa0) || (len == 0 && *from < 0xa0);
 
@@ -106,7 +107,7 @@ int text_lines_open(struct text_lines *lines, const char *path)
     return lines->fd < 0 ? -errno : 0;
 }
 
-/* The next byte, or -1. */
+/* Returns the next byte, or -1. */
 static int next_byte(struct text_lines *l)
 {
     ssize_t n;

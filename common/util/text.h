@@ -9,13 +9,13 @@
 
 #include <plenum/error.h>
 
-/** Length of the UTF-8 character at `p`, or 0 if it is invalid. */
+/** Returns the length of the UTF-8 character at `p`, or 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *p);
 
 /**
- * Make a string safe for a terminal or a log line, in place: everything that could end the line or
- * act as a command becomes '?', that is, ASCII and Unicode control characters (U+0080 to U+009F,
- * including CSI), and single bytes that are such in other character sets. Returns `text`.
+ * Make a string safe for a terminal or a log line, in place. Everything that could end the line or
+ * act as a command becomes '?': ASCII and Unicode control characters (U+0080 to U+009F, including
+ * CSI), and single bytes that are control characters in other character sets.
  */
 char *text_make_plain(char *text);
 
@@ -30,15 +30,15 @@ char *text_make_plain(char *text);
 int text_read_line(FILE *file, const char *path, char **line, size_t *cap,
                    struct plenum_error *err);
 
-/** Reads the lines of a file in /proc or /sys without allocating memory: a lack of memory must not
- *  look like the end of the file. */
+/** Reads the lines of a file in /proc or /sys without allocating memory, so that a lack of memory
+ * does not look like the end of the file. */
 struct text_lines {
     int fd;
     size_t at, len;
     char bytes[1024];
 };
 
-/** 0 or -errno. */
+/** Open a file for reading: 0 or -errno. */
 int text_lines_open(struct text_lines *lines, const char *path);
 /** Get the next line, without its newline. Returns false at the end, or if the file cannot be read.
  *  A line of `size` bytes or more is truncated. */

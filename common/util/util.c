@@ -24,13 +24,13 @@
 #include <unistd.h>
 
 enum {
-    RANDOM_BYTES = 8, /* in names of temporary files */
+    RANDOM_BYTES = 8, /* random bytes in names of temporary files */
     ABANDONED_S = 3600,
 };
 
 static const char temporary_end[] = ".tmp";
 
-/* A thread's own faults cannot wait, and may have a handler. */
+/* Signals that a thread's own fault raises: they cannot wait, and may have a handler. */
 static const int own_faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -193,7 +193,7 @@ bool io_is_abandoned(int folder_fd, const char *name)
            st.st_uid == geteuid() && st.st_mtime < time(NULL) - ABANDONED_S;
 }
 
-/* Is it a temporary file of this one, "NAME.RANDOM.tmp"? */
+/* Is this the name of a temporary file for `name`, "NAME.RANDOM.tmp"? */
 static bool is_temporary_of(const char *text, const char *name)
 {
     size_t len = strlen(name);
@@ -227,7 +227,7 @@ static void remove_leftovers(const char *path)
     free(folder);
 }
 
-/* The name does not contain our process id: in containers every writer may be process 1. */
+/* The random part does not contain our process id: in containers every writer may be process 1. */
 int io_name_temporary(const char *path, char **ret)
 {
     char random[RANDOM_BYTES * 2 + 1];
@@ -441,7 +441,7 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Created once and kept. */
+/* Created once, and never freed. */
 static locale_t c_locale;
 
 static void make_c_locale(void)
@@ -616,7 +616,7 @@ char *str_format(const char *format, ...)
     return n < 0 ? NULL : text;
 }
 
-/* Edit distance, ignoring case; SIZE_MAX if either is too long. */
+/* Returns the edit distance, ignoring case; SIZE_MAX if a word is too long. */
 static size_t str_distance(const char *a, size_t a_len, const char *b)
 {
     size_t row[64], b_len = strlen(b);

@@ -22,7 +22,7 @@
  *  -ESRCH if it has none there, or if there is no /proc. */
 pid_t proc_self(void);
 
-/** A clock in nanoseconds. */
+/** Returns a clock's time in nanoseconds. */
 static inline uint64_t time_clock_ns(clockid_t clock)
 {
     struct timespec t = {0};
@@ -31,29 +31,29 @@ static inline uint64_t time_clock_ns(clockid_t clock)
     return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/** CLOCK_MONOTONIC in nanoseconds. */
+/** Returns CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t time_now_ns(void)
 {
     return time_clock_ns(CLOCK_MONOTONIC);
 }
 
-/** CPU time of the calling thread. */
+/** Returns the CPU time of the calling thread in nanoseconds. */
 static inline uint64_t time_cpu_ns(void)
 {
     return time_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/** pthread_cond_wait(3) until time_now_ns() reaches `deadline_ns` (UINT64_MAX: for ever),
- *  regardless of changes to the time of day: 0, or -ETIMEDOUT. */
+/** Like pthread_cond_wait(3), but only until time_now_ns() reaches `deadline_ns` (UINT64_MAX: for
+ * ever), whatever happens to the time of day: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
 /** Stack size of each thread, regardless of RLIMIT_STACK: decoders need some 100 KiB, and
  *  sanitizers several times that. Only used pages take memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
-/** Like pthread_create(3), for a thread with such a stack that receives no signals except its own
- *  faults; other signals go to the threads that wait for them. `ret` is for pthread_join(3); NULL:
- *  the thread is detached. 0 or -errno. */
+/** Like pthread_create(3), but the thread has such a stack and receives no signals except its own
+ * faults; other signals go to the threads that wait for them. `ret` is for pthread_join(3); NULL:
+ * the thread is detached. Returns 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
@@ -69,10 +69,10 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 /**
  * For a loop that runs at least once per beat and measures how long others have been silent. If
  * this process did not run for more than two beats, returns the time since the last call, otherwise
- * 0. We were stopped during that time, and perhaps the others with us (a batch system that suspends
- * a job, a frozen container, a machine that sleeps), so it must not count as silence.
+ * 0. During that time we were stopped, and others perhaps too (a batch system that suspends a job,
+ * a frozen container, a machine that sleeps), so it must not count as silence.
  *
- * @param last_ns  the loop's own; 0: first call
+ * @param last_ns  the loop's own variable; 0: first call
  */
 static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t beat_ns)
 {
@@ -82,13 +82,13 @@ static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t
     return gap > 2 * beat_ns ? gap : 0;
 }
 
-/** A time postponed by such a gap; UINT64_MAX (never) stays. */
+/** Returns a time postponed by such a gap; UINT64_MAX (never) stays. */
 static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
 {
     return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
 }
 
-/** The sum, or UINT64_MAX on overflow: a time limit of "for ever" stays one. */
+/** Returns the sum, or UINT64_MAX on overflow: a time limit of "for ever" stays one. */
 static inline uint64_t sum_u64(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
@@ -107,7 +107,7 @@ int random_bytes(void *ret, size_t bytes);
  *  has no random numbers. */
 int random_hex(char *ret, size_t bytes);
 
-/** Is this signal ignored? nohup(1) and shells with background jobs arrange that. */
+/** Is this signal ignored, as by nohup(1) or by shells with background jobs? */
 bool signal_is_ignored(int signal);
 
 /** Block these signals and return a non-blocking descriptor that delivers them as reads (struct
@@ -117,28 +117,29 @@ int io_open_signals(const int *signals, size_t count);
 /** Write everything, despite EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/** Write a file: 0 or -errno. A file that is replaced is complete at every moment. */
+/** Write a file: 0 or -errno. If it is replaced, readers see the old file or the complete new one. */
 int io_write_file(const char *path, const void *bytes, size_t len);
 /** Write a file that does not exist: 0 or -errno (-EEXIST). */
 int io_write_new_file(const char *path, const void *bytes, size_t len);
-/** The last part of a path: what follows its last slash, or all of it if nothing does. */
+/** Returns the last part of a path: what follows its last slash, or all of it if nothing does. */
 static inline const char *io_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
     return slash && slash[1] ? slash + 1 : path;
 }
-/** The folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or NULL. */
+/** Returns the folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or
+ * NULL. */
 char *io_folder_of(const char *path);
-/** A unique name for the replacement of a file, "PATH.RANDOM.tmp", malloc: 0 or -errno. Also
- *  removes abandoned files with such names. */
+/** Make a unique name for the replacement of a file, "PATH.RANDOM.tmp" (malloc): 0 or -errno. Also
+ * removes abandoned files with such names. */
 int io_name_temporary(const char *path, char **ret);
-/** Is it the name of a temporary file? */
+/** Is this the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is it this user's regular file, and not written to for an hour? Then the writer of a temporary
- * file was killed. */
+/** Is this a regular file that this user owns and that has not been written to for an hour? Then
+ * the writer of a temporary file was killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
-/** Replace the file through this temporary one, which a killed run may have left behind. */
+/** Replace the file by way of this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
 /** Read up to `len` bytes at `offset`, fewer only at the end of the file: their number, or
@@ -146,19 +147,20 @@ int io_write_file_by(const char *temporary, const char *path, const void *bytes,
 int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if the file ends before. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
-/** Write all of `len` bytes at `offset`: 0 or -errno; a part of them may then have been written. */
+/** Write `len` bytes at `offset`: 0 or -errno. After an error, some of them may have been
+ * written. */
 int io_pwrite_all(int fd, const void *bytes, size_t len, uint64_t offset);
 
 /** Close an owned descriptor and set it to -1; a negative one is ignored. */
 void io_close(int *fd);
 
-/** Make an eventfd readable, or not. Retries after EINTR, because a lost wake-up would block its
- *  waiter for ever. */
+/** Make an eventfd readable or unreadable. Retries after EINTR, because a lost wake-up would block
+ * the waiter for ever. */
 void io_event_set(int fd);
 void io_event_clear(int fd);
 
-/** Open /dev/null for closed standard descriptors, so that files opened later do not take their
- *  numbers and get read or written by mistake. Call it first in main().
+/** Open /dev/null for closed standard descriptors, so that files opened later do not get their
+ * numbers and are not read or written by mistake. Call it first in main().
  *
  *  @param mode  O_RDWR: writes are silently discarded. O_RDONLY: writes fail */
 void io_fill_standard(int mode);
@@ -193,7 +195,7 @@ static inline bool str_ends_with(const char *text, const char *end)
     return len > n && strcmp(text + len - n, end) == 0;
 }
 
-/** The rest of `text` after `beginning`; NULL if it does not begin with it. */
+/** Returns the rest of `text` after `beginning`; NULL if it does not begin with it. */
 static inline const char *str_after(const char *text, const char *beginning)
 {
     size_t len = strlen(beginning);
@@ -209,12 +211,12 @@ int parse_u64(const char *text, uint64_t max, uint64_t *ret);
 /** Like parse_u64(), for the digits at `*text`, which is then advanced past them. */
 int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
 
-/** strtod(3) with a decimal point in every locale. Returns the number, with `*end` after it, or at
- *  `text` if there is none. */
+/** Like strtod(3), but with a decimal point in every locale. Sets `*end` to the end of the number,
+ * or to `text` if there is none. */
 double parse_real(const char *text, char **end);
 
-/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale: 0 with the share, 0
- *  to 1, or -EINVAL. */
+/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale: 0, with the share (0
+ * to 1), or -EINVAL. */
 int parse_percent(const char *text, double *ret_share);
 
 /** Parse exactly 2 * `bytes` hexadecimal digits: 0 or -EINVAL. */
@@ -224,8 +226,8 @@ int parse_hex(const char *text, unsigned char *ret, size_t bytes);
  *  -ERANGE. */
 int parse_bytes(const char *text, uint64_t *ret);
 
-/** A length of time: "90", "90s", "500ms", "5m", "2h", "7d" (seconds by default), in ns: 0, -EINVAL
- * or -ERANGE. */
+/** Parse a length of time, "90", "90s", "500ms", "5m", "2h" or "7d" (seconds by default), into ns:
+ * 0, -EINVAL or -ERANGE. */
 int parse_duration(const char *text, uint64_t *ret);
 
 /** Write a number of bytes for parse_bytes(), in the largest unit that divides it: "64M", "1000".
@@ -256,19 +258,19 @@ int array_grow(void *array, size_t *cap, size_t count, size_t size);
 /** asprintf() that returns NULL if out of memory. Owned by the caller. */
 char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Finds the name most similar to a word, for "did you mean": set .word and .len, and try all names
- *  in turn. Result in .name: fewer than 3 edits away, and fewer than its number of letters,
- *  ignoring case; NULL: none. */
+/** Finds the name most similar to a word, for "did you mean". Set .word and .len, and try all names
+ * in turn. The result, .name, is fewer than 3 edits away, and fewer than its number of letters,
+ * ignoring case; NULL: no name is similar. */
 struct str_nearest {
     const char *word;
     size_t len;
     const char *name;
-    size_t distance; /* of `name` */
+    size_t distance; /* distance of `name` */
 };
 
 void str_nearest_try(struct str_nearest *nearest, const char *name);
 
-/** The largest r with r * r <= a * b. */
+/** Returns the largest r with r * r <= a * b. */
 uint64_t sqrt_product(uint64_t a, uint64_t b);
 
 #endif

@@ -9,8 +9,8 @@
         python3 jax_photos.py photos
 
 A batch's arrays are views of the memory that the loader wrote. JAX copies them to an accelerator; on the CPU it
-computes on them directly. It holds the arrays, and with them their slot of the ring, until it has finished. Python runs
-ahead of JAX, so the loop waits for the previous step and holds at most two batches. To keep images, use
+computes on them directly. JAX holds the arrays, and with them their slot of the ring, until it has finished. Python
+runs ahead of JAX, so the loop waits for the previous step and holds at most two batches. To keep images, use
 jnp.array(x, copy=True).
 """
 

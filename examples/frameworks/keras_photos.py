@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Keras on TensorFlow: fit() with a tf.data.Dataset, which resumes at the epoch in which the last run ended.
+"""Keras on TensorFlow: fit() with a tf.data.Dataset. A run can resume at the start of an epoch (--initial-epoch).
 
     plenumctl make-sample photos
     python3 keras_photos.py photos --epochs 2 --save run.keras

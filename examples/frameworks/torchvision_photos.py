@@ -7,8 +7,8 @@
     python3 torchvision_photos.py photos --output-dir run --epochs 4 --resume run/checkpoint.pth
     torchrun --nproc_per_node 2 torchvision_photos.py photos
 
-load_data() replaces the script's function of the same name, the collate_fn and both DataLoaders. Its set_epoch() is not
-needed: each loop over a Loader is the next epoch. The checkpoint includes the position in the data.
+load_data() replaces the script's function of the same name, the collate_fn and both DataLoaders. The sampler's
+set_epoch() is not needed: each loop over a Loader is the next epoch. The checkpoint includes the position in the data.
 """
 
 import argparse

@@ -65,10 +65,10 @@ struct plenum_images {
  *     value = (float)level * scale + bias     a float multiplication and a float addition, each
  *                                             rounded; never fused
  *
- * `value` is then rounded to the nearest float16 or bfloat16, ties to even; values beyond the
- * largest one become infinite. So the result is the same on every processor, and bitwise equal to
- * NumPy's `level.astype("f4") * scale + bias`. (The floating-point environment must be the one that
- * a program starts with.)
+ * For float16 and bfloat16, `value` is then rounded to nearest, ties to even; if it is too large
+ * for that type, the result is infinite. So the result is the same on every processor, and bitwise
+ * equal to NumPy's `level.astype("f4") * scale + bias`. (The floating-point environment must be
+ * the one that a program starts with.)
  *
  * @param from    The images.
  * @param mean    [3] for red, green and blue, in units where pixels are 0 ... 1.
@@ -82,8 +82,8 @@ struct plenum_images {
  * Ownership: all memory is the caller's; nothing is kept.
  * Errors: in each case, nothing has been written.
  *   -EINVAL     a pointer is NULL; a size, type or layout is invalid; mean or std is not finite;
- *               std is not above 0; floats would be infinite; or `to` is misaligned or overlaps
- *               the pixels;
+ *               std is not above 0; a float32 `value` would be infinite; or `to` is misaligned or
+ *               overlaps the pixels;
  *   -EOVERFLOW  images and floats do not fit in the address space.
  * Threads: any, even concurrently: it is a pure function. It runs only in the calling thread, never
  *          blocks, allocates nothing, and may be called in a forked child.

@@ -144,8 +144,8 @@ struct plenum_stream_options {
     /** Time without any loader before the stream fails with -ECONNRESET; also how long to wait for
      *  an absent loader when the others cannot render a batch. Default 60 s. */
     uint64_t loader_timeout_ns;
-    /** If a loader has a pending request and sends nothing for this long, the stream gives up on
-     *  it. Other loaders, if there are any, get its batches much earlier. Default 5 s. */
+    /** If a loader has a pending request and sends nothing for this long, the stream gives it
+     *  up. Other loaders, if there are any, get its batches much earlier. Default 5 s. */
     uint64_t silence_ns;
     /** "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
     const char *subset;
@@ -322,7 +322,7 @@ PLENUM_API int plenum_stream_open_all(struct plenum_job *job,
 /**
  * End a stream: close its connections, stop prefetching, and stop the loader that it started. Calls
  * in progress in other threads return at once; they and all later calls return -EBADF. Leased
- * batches stay valid until released. Calling it again has no effect. Threads: any.
+ * batches stay valid until released. A second call has no effect. Threads: any.
  */
 PLENUM_API void plenum_stream_shutdown(struct plenum_stream *stream);
 
@@ -600,8 +600,8 @@ PLENUM_API const char *plenum_stream_get_dataset(const struct plenum_stream *str
 /** A data set of a plan. */
 struct plenum_set {
     const char *name;     /**< Its name in the plan; borrowed until plenum_stream_destroy(). */
-    uint64_t first;       /**< Number of its first sample among those of all sets. */
-    uint64_t num_samples; /**< Samples that it has. */
+    uint64_t first;       /**< Index of its first sample among the samples of all sets. */
+    uint64_t num_samples; /**< Number of its samples. */
 };
 
 /**
@@ -609,7 +609,7 @@ struct plenum_set {
  * plans, which are passed as options.dataset.
  *
  * @param ret  [PLENUM_SETS_MAX]
- * Returns their number, or 0 if the stream has no plan. Threads: any.
+ * Returns the number of sets, or 0 if the stream has no plan. Threads: any.
  */
 PLENUM_API uint32_t plenum_stream_get_sets(const struct plenum_stream *stream,
                                            struct plenum_set ret[PLENUM_SETS_MAX]);
@@ -657,7 +657,7 @@ PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct ple
  * rest of the epoch is divided into steps of the new size. If all instances continue from the same
  * position, no sample is lost or shown twice.
  *
- * It calls no other instance, so it works while they cannot be reached, and cannot hang. It takes
+ * This call contacts no other instance, so it cannot hang, even if others are unreachable. It takes
  * as long as rendering one batch. Leased batches stay valid; prefetched batches are dropped.
  *
  * Errors, after which the old share still holds:

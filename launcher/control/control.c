@@ -53,7 +53,8 @@ void control_hello_init(struct control_hello *m)
     memcpy(m->magic, control_magic, sizeof(m->magic));
 }
 
-/* In constant time, so that the duration does not reveal how much of a guess was right. */
+/* Compare two tokens in constant time, so that the duration does not reveal how much of a guess was
+ * right. */
 static bool same_token(const char *a, const char *b)
 {
     size_t len = strlen(b);
@@ -172,14 +173,14 @@ int control_put_keep(struct frame_buffer *b, const struct control_keep *m)
     return frame_end(b, begin);
 }
 
-/* Memory is short: reading ends, as for a malformed payload. */
+/* Memory is short: stop reading, as after a malformed payload. */
 static void note_no_memory(struct frame_reader *r)
 {
     r->bad = r->short_of_memory = true;
 }
 
-/* Read a string of any length, owned by the caller. NULL, and `bad` is set, if it is cut short,
- * contains a NUL, or memory is short. */
+/* Read a string of any length, owned by the caller. Returns NULL and sets `bad` if the string is
+ * cut short or contains a NUL, or if memory is short. */
 static char *dup_text(struct frame_reader *r)
 {
     uint32_t len = frame_get_u32(r);

@@ -181,7 +181,7 @@ struct control_exited {
     uint64_t traceback_ns; /* time since its last traceback began; UINT64_MAX: there was none */
     uint64_t memory_kills; /* kills by the kernel for lack of memory since then (memory.h) */
     uint64_t reached;      /* reported by the program (common/job/departed.h) */
-    /* 1 + the last step that it asked about, and 1 + the step that it was told to stop at; 0: none
+    /* 1 + the last step that it asked about, and 1 + the step that it must not begin; 0: none
      * (common/job/stop_page.h) */
     uint64_t asked, halted;
 };
@@ -263,7 +263,7 @@ void control_hello_init(struct control_hello *m);
  * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 
-/** The step's name for messages: "the working directory". */
+/** Returns the step's name for messages: "the working directory". */
 const char *control_step_name(enum control_step step);
 
 #endif

@@ -30,8 +30,8 @@
 
 enum { TRIES_MAX = 64 };
 
-/* Connections of an earlier start of the job may linger on a chosen port; they belong to no
- * process. */
+/* Open a TCP socket. Connections of an earlier start of the job may linger on a chosen port; they
+ * belong to no process. */
 static int open_tcp(int family)
 {
     const int on = 1;
@@ -42,8 +42,8 @@ static int open_tcp(int family)
     return fd;
 }
 
-/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6`: whether
- * it also accepts IPv6. */
+/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6` is true
+ * if it also accepts IPv6. */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
     union any_address a = {
@@ -75,7 +75,7 @@ fail:
     return error_set(err, r, "cannot listen for the instances: %s", strerror(-r));
 }
 
-/* Append the addresses of one kind of interface, virtual or not: 0, or -ENAMETOOLONG. */
+/* Append the addresses of one kind of interface, virtual or not, to `ret`: 0, or -ENAMETOOLONG. */
 static int write_addresses(const struct ifaddrs *list, bool virtual, bool v6, uint16_t port,
                            char *ret, size_t size)
 {
@@ -119,7 +119,7 @@ static int describe_tcp(bool v6, uint16_t port, char *ret, size_t size, struct p
     if (write_addresses(list, false, v6, port, ret, size) == 0)
         (void)write_addresses(list, true, v6, port, ret, size);
     freeifaddrs(list);
-    if (!ret[0]) /* no network: then every host in the list is this one */
+    if (!ret[0]) /* no network: then every host of the job is this one */
         (void)snprintf(ret, size, "tcp:127.0.0.1:%u", port);
     return 0;
 }
@@ -202,7 +202,7 @@ int dial_listen(const char *network, const struct ports *ports, char *ret, size_
         own = address;
     if (count == 0)
         return listen_at_port(own, 0, ret, size, err);
-    (void)random_bytes(&first, sizeof(first)); /* random: other hosts start jobs there, too */
+    (void)random_bytes(&first, sizeof(first)); /* at random, because other hosts start jobs, too */
     for (unsigned i = 0; i < count && fd == -EADDRINUSE; i++)
         fd = listen_at_port(own, ports_get_own(ports, (first % count + i) % count), ret, size, err);
     if (fd == -EADDRINUSE)
@@ -282,7 +282,7 @@ char *dial_format_host(const struct dial_peer *peer, char *text, size_t size)
 struct tries {
     struct pollfd fds[TRIES_MAX]; /* fd -1: not in progress */
     struct address addresses[TRIES_MAX];
-    bool later[TRIES_MAX]; /* its backlog was full */
+    bool later[TRIES_MAX]; /* its backlog was full: try again */
     size_t count;
     int error; /* the last failure */
 };
@@ -356,7 +356,7 @@ static int find_connected(struct tries *t)
     return -1;
 }
 
-/* Is it on one of this host's own networks? */
+/* Is the address on one of this host's own networks? */
 static bool is_near(const struct network *own, const struct address *address)
 {
     const union address_any *a = &address->ip[0];

@@ -38,8 +38,8 @@ int dial_listen_here(const char *name, char *ret, size_t size, struct plenum_err
 /**
  * Like dial_listen_here(), but on a TCP port.
  *
- * @param network  "10.1.0.0/16", the shims' network: listen only on our address there; anything
- *                 else: on all addresses
+ * @param network  "10.1.0.0/16", the shims' network: listen only on our address there. With
+ *                 anything else, listen on all addresses
  * @param ports    use one of these (ports_get_own())
  */
 int dial_listen(const char *network, const struct ports *ports, char *ret, size_t size,
@@ -49,7 +49,7 @@ int dial_listen(const char *network, const struct ports *ports, char *ret, size_
  * host has no address there. */
 bool dial_find_own(const char *network, char ret[INET6_ADDRSTRLEN]);
 
-/** The port in dial_listen()'s text; 0: it has none. */
+/** Returns the port in dial_listen()'s text; 0: it has none. */
 uint16_t dial_get_port(const char *addresses);
 
 /** Accept one connection: a descriptor (owned), -EAGAIN, -EPERM for another user's local
@@ -60,7 +60,7 @@ int dial_accept(int listener, struct dial_peer *ret);
 char *dial_format_host(const struct dial_peer *peer, char *text, size_t size);
 
 /** Try all addresses at once, for at most `timeout_ms`: a descriptor (owned), or -errno with a
- * message. A unix socket whose backlog is full is retried until then. */
+ * message. Until then, a unix socket whose backlog is full is retried. */
 int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err);
 
 /** Receives the result of an attempt: 0 or -errno. `address` is "10.1.2.3" or "fd00::1". */
@@ -69,9 +69,9 @@ typedef void dial_tell(void *arg, const char *address, int r);
 /**
  * Try all (TCP) addresses at once and report each result; no connection is kept.
  *
- * Returns when all have finished, or after `timeout_ms`. Once one has connected, the others get
- * `more_ms`, and those on none of this host's networks get no more time: they are then not
- * reported.
+ * Returns when all attempts have finished, or after `timeout_ms`. Once one has connected, the
+ * others get `more_ms`, except those to addresses on none of this host's networks: these end at
+ * once and are not reported.
  */
 void dial_try_all(const char *addresses, int timeout_ms, int more_ms, dial_tell *tell, void *arg);
 

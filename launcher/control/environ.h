@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Open MPI's settings for a job on one host, whatever a scheduler's variables are. */
+/** Settings of Open MPI for a job on one host, whatever a scheduler's variables say. */
 #define ENVIRON_ONE_HOST_PLM "isolated"
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 
 enum environ_how {
-    ENVIRON_SET,    /* always */
-    ENVIRON_SET_IF, /* only if it is not set */
+    ENVIRON_SET,    /* set it in any case */
+    ENVIRON_SET_IF, /* set it only if it is not set */
     ENVIRON_UNSET,
     ENVIRON_HOWS
 };

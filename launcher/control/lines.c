@@ -13,7 +13,7 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    FOLLOW_READS = 4, /* of a pipe, before other pipes have their turn */
+    FOLLOW_READS = 4, /* from a pipe, before other pipes get their turn */
     CHAIN_MS = 1000,  /* between tracebacks of one chain of exceptions */
 };
 
@@ -70,7 +70,7 @@ size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret
         newline = memrchr(start, '\n', most);
         if (!newline)
             newline = memchr(start + most, '\n', whole - most);
-        assert(newline); /* the last of `whole` is one */
+        assert(newline); /* the last byte of `whole` is a newline */
         return (size_t)(newline - start) + 1;
     }
     if (flush || waiting >= LINES_LONGEST)
@@ -159,7 +159,8 @@ uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns)
     return left_out;
 }
 
-/* Only its first byte is a 'T', so after a mismatch a new match can begin only at a 'T'. */
+/* The line that begins a traceback. Only its first byte is a 'T', so after a mismatch a new match
+ * can begin only at a 'T'. */
 static const char traceback_line[] = "Traceback (most recent call last):";
 
 void traceback_look(struct traceback *t, const char *bytes, size_t len, uint64_t now_ns)

@@ -9,14 +9,14 @@
 
 enum {
     LINES_LONGEST = 1 << 20, /* a longer line is passed on in pieces */
-    LINES_A_SECOND = 100,    /* shown per host */
+    LINES_A_SECOND = 100,    /* lines shown per host and second */
 };
 
 /** Zero-initialised: empty. */
 struct lines {
     char *bytes;
     size_t at, len, cap; /* bytes[at ... len) are pending */
-    size_t last_newline; /* position after the last newline found; at or before `at`: none */
+    size_t last_newline; /* position after the last newline; at or before `at`: none */
 };
 
 void lines_fini(struct lines *lines);
@@ -31,17 +31,18 @@ char *lines_reserve(struct lines *lines, size_t *ret_size);
 void lines_added(struct lines *lines, size_t len);
 
 /**
- * Get the next bytes to pass on; returns their number, or 0: whole lines of at most `most` bytes,
- * unless a single line is longer; a piece of a line longer than LINES_LONGEST; with `flush`, all
- * that is there. Borrowed until the next call. lines_drop() removes it.
+ * Get the next bytes to pass on, and return their number, or 0. They are whole lines of at most
+ * `most` bytes together, unless a single line is longer; a piece of a line that is longer than
+ * LINES_LONGEST; or, with `flush`, everything. Borrowed until the next call; lines_drop() removes
+ * them.
  */
 size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret);
 void lines_drop(struct lines *lines, size_t len);
 
 /**
  * Get what a terminal would show of an unfinished last line: the text after its last carriage
- * return or, if that is at the very end, after the one before. 0 if it has no carriage return.
- * Borrowed.
+ * return or, if that one ends the text, after the one before. Returns 0 if there is no carriage
+ * return. Borrowed.
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);
 
@@ -57,7 +58,7 @@ void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg)
  * take several calls. */
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
 
-/** Number of pending bytes. */
+/** Returns the number of pending bytes. */
 static inline size_t lines_pending(const struct lines *lines)
 {
     return lines->len - lines->at;
@@ -66,13 +67,14 @@ static inline size_t lines_pending(const struct lines *lines)
 /** Limits how many lines of one source are shown. Zero-initialised: none so far. */
 struct line_limit {
     uint64_t begun_ns; /* start of the second being counted */
-    uint64_t left_out; /* since line_limit_settle() */
+    uint64_t left_out; /* lines left out since line_limit_settle() */
     unsigned passed;
 };
 
 /** May one more line be shown? If not, it is counted as left out. */
 bool line_limit_pass(struct line_limit *limit, uint64_t now_ns);
-/** Number of left-out lines to report now; 0 during the second in which the first was left out. */
+/** Returns the number of left-out lines to report now; 0 during the second in which the first was
+ * left out. */
 uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns);
 
 /** The last bytes that passed, for reports. */
@@ -81,10 +83,10 @@ struct tail {
     size_t total; /* since the start: the newest byte is at (total - 1) % sizeof bytes */
 };
 
-/** When a Python program's last traceback began; several at once (a chain of exceptions) count as
- * one. Zero-initialised: none so far. */
+/** Records when a Python program's last traceback began. Several in a row (a chain of exceptions)
+ * count as one. Zero-initialised: none so far. */
 struct traceback {
-    size_t matched; /* bytes of its first line, at the end of what has passed */
+    size_t matched; /* how many bytes of its first line have just passed */
     uint64_t began_ns, last_ns;
 };
 

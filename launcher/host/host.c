@@ -101,8 +101,8 @@ bool host_is_this(const char *name)
 /* ---- names that a name server knows ----
  *
  * If a name server does not answer, getaddrinfo() waits for half a minute and cannot be cancelled.
- * So threads call it, and a name that is not resolved in time is treated as another host, which
- * costs no more than a detour. The last user frees the look-up. */
+ * So threads call it, and a name that is not resolved in time is treated as another host's: if it
+ * is this host's, plenumrun logs in to itself. The last user frees the look-up. */
 
 enum { LOOKUP_THREADS = 16, LOOKUP_MS = 2000 };
 
@@ -139,8 +139,9 @@ static void leave_lookup(struct lookup *l)
     free(l);
 }
 
-/* n1.rack-a and n1.rack-b are different machines, although both may call themselves n1, so compare
- * addresses. A name without an address is compared up to its first dot. */
+/* Does the name resolve to an address of this host? n1.rack-a and n1.rack-b are different machines,
+ * even if both call themselves n1, so addresses are compared. A name without an address is compared
+ * up to its first dot. */
 static bool resolves_to_own(const struct network *own, const char *name)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};

@@ -13,7 +13,7 @@
 
 enum { HOST_NAME_MAX_BYTES = 256 };
 
-/** The machine's own name, from gethostname(2). */
+/** Get the machine's own name from gethostname(2). */
 void host_get_name(char *ret, size_t size);
 
 /** Is `name` a name of this machine (localhost, its short or long host name, one of its addresses)?
@@ -34,24 +34,25 @@ void host_find_this(const struct hostlist *list, bool *ret);
  * file `ret` exists but cannot be executed, -ENAMETOOLONG.
  */
 int host_find_program(const char *name, char *ret, size_t size);
-/** Like host_find_program(), in these folders, "DIR:DIR"; NULL: the default without PATH. */
+/** Like host_find_program(), but searches these folders, "DIR:DIR"; NULL: the default without
+ * PATH. */
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size);
 
 /** Get this program's own file. */
 int host_get_self(char *ret, size_t size, struct plenum_error *err);
 
-/** A TCP port that is unused at the moment, or 0. */
+/** Returns a TCP port that is unused at the moment, or 0. */
 uint16_t host_find_free_port(void);
 
 /** Check that /proc belongs to this process's PID namespace, because processes are found and killed
- * by number; and that a process may adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
+ * by number; and that a process can adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
 int host_check_proc(struct plenum_error *err);
 
 /** Get the working directory, under the name that the user entered (symbolic links kept). */
 int host_get_directory(char *ret, size_t size, struct plenum_error *err);
 
-/** Get the folder for Open MPI's files, TMPDIR or /tmp, in `*ret`: 0, or the -errno from writing a
- * file there. */
+/** Get the folder for Open MPI's files, TMPDIR or /tmp, in `*ret`. Returns 0, or -errno if a file
+ * cannot be written there. */
 int host_check_folder(const char **ret);
 
 #endif

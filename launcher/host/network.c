@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* network.c - hosts have many addresses, most of which lead nowhere: docker0 is 172.17.0.1
- * everywhere, and an MPI that tries it waits for a timeout. So hosts report their addresses
- * (probe.c), and this file finds the network that they share, for Open MPI and for the programs. */
+/* network.c - finds the network that hosts share. Hosts have many addresses, most of which lead
+ * nowhere: docker0 is 172.17.0.1 everywhere, and an MPI that tries it waits for a timeout. So hosts
+ * report their addresses (probe.c), and this file chooses a network for Open MPI and for the
+ * programs. */
 #include "config.h"
 
 #include "launcher/host/network.h"
@@ -17,7 +18,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-enum { COMMON_BITS_LEAST = 8 }; /* for a network that is computed to contain all */
+enum { COMMON_BITS_LEAST = 8 }; /* the shortest prefix of a network computed by find_covering() */
 
 bool network_is_virtual(const char *interface)
 {
@@ -172,7 +173,7 @@ static bool is_on(const struct network *host, const struct subnet *subnet, bool 
     return false;
 }
 
-/* Find a network of the first host that all other hosts have, too; IPv4 first. */
+/* Find a network of the first host that all other hosts are on, too. */
 static bool find_common(const struct network *const *hosts, size_t count, int family, bool reached,
                         struct subnet *ret)
 {

@@ -33,7 +33,7 @@ struct network {
 };
 
 void network_fini(struct network *network);
-/** 0 or -ENOMEM. */
+/** Add an address: 0 or -ENOMEM. */
 int network_add(struct network *network, const struct network_address *address);
 /** Read this host's addresses: 0 or -errno. */
 int network_read(struct network *ret);
@@ -58,7 +58,7 @@ void network_mark_reached(struct network *network, const char *address);
  */
 int network_find_shared(const struct network *const *hosts, size_t count, struct subnet *ret);
 
-/** The host's address on that network, or NULL. */
+/** Returns the host's address on that network, or NULL. */
 const struct network_address *network_find(const struct network *network,
                                            const struct subnet *subnet);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* proctree.c - walks /proc, because the kernel cannot "kill my descendants".
+/* proctree.c - kills descendants by walking /proc, because the kernel cannot kill a process tree.
  *
  * Process groups and sessions do not hold a tree together, because a grandchild may leave them.
  * Parents do if the root is a subreaper, which adopts every orphan below it. A tree that forks
- * while it is being killed would outrun the walk, so its processes are stopped first, until a walk
+ * while it is being killed could outrun the walk. So its processes are stopped first, until a walk
  * finds no new ones, and are killed then.
  *
  * Children are read from /proc/PID/task/TID/children, so that the cost depends on the size of the
@@ -31,7 +31,7 @@
 
 enum {
     ROUNDS = 8,           /* walks until the stopped tree counts as complete */
-    UNKILLABLE_MS = 5000, /* after this time, it is left behind */
+    UNKILLABLE_MS = 5000, /* after this time, a surviving process is left behind */
 };
 
 struct tree_process {

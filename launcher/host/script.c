@@ -37,7 +37,8 @@ struct hashbang {
 
 /* ---- binaries ---- */
 
-/* Without its dynamic loader a binary fails like a script without its interpreter. */
+/* Check that a binary's dynamic loader exists. Without it, a binary fails like a script without its
+ * interpreter. */
 static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *header,
                                 struct plenum_error *err)
 {
@@ -60,7 +61,7 @@ static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *head
                      file, name);
 }
 
-/* Emulators run binaries for other processors, and look for loaders elsewhere. */
+/* Is the binary for this processor? Emulators run others, and look for their loaders elsewhere. */
 static bool is_native(const Elf64_Ehdr *header)
 {
     Elf64_Ehdr own = {0};
@@ -85,7 +86,7 @@ static int check_binary(int fd, const char *file, struct plenum_error *err)
 
 /* ---- files without "#!" ---- */
 
-/* execvp() would run such a file with a shell. */
+/* Check a file without "#!", which execvp() would run with a shell. */
 static int check_unmarked(const char *file, const char *bytes, struct plenum_error *err)
 {
     if (strncmp(bytes, "\xef\xbb\xbf#!", 5) == 0)
@@ -99,7 +100,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
                          "program '%s' is text in UTF-16, not a program: save it as UTF-8 without "
                          "BOM",
                          file);
-    /* An 'exec' on the first line is a shell's: such a file restarts itself with Python. */
+    /* A first line with 'exec' is for a shell: such a file restarts itself with Python. */
     if (str_ends_with(file, ".py") && !memmem(bytes, strcspn(bytes, "\n"), "exec", 4))
         return error_set(err, -ENOEXEC,
                          "program '%s' does not begin with a line like '#!/usr/bin/env python3', "
@@ -123,8 +124,8 @@ static char *next_word(char **at)
     return *word ? word : NULL;
 }
 
-/* The program that env -S starts; NULL if that is not obvious, or if env looks for it in another
- * PATH or folder. */
+/* Returns the program that env -S starts; NULL if that is not obvious, or if env looks for it in
+ * another PATH or folder. */
 static const char *find_split_word(char *words)
 {
     char *word;
@@ -146,7 +147,7 @@ static const char *find_split_word(char *words)
     return NULL;
 }
 
-/* The program that env starts for this argument; NULL: not known. */
+/* Returns the program that env starts for this argument; NULL: not known. */
 static const char *parse_env(char argument[LINE_BYTES + 1])
 {
     static const char *const splits[] = {"-S", "-vS", "--split-string="};
@@ -163,7 +164,7 @@ static const char *parse_env(char argument[LINE_BYTES + 1])
 
 static int check_at(const char *file, const char *path, int depth, struct plenum_error *err);
 
-/* The interpreter may be a script, or a binary whose loader is missing. */
+/* Check an interpreter, which may be a script, or a binary whose loader is missing. */
 static int check_next(const char *file, const char *interpreter, const char *path, int depth,
                       struct plenum_error *err)
 {
@@ -172,7 +173,8 @@ static int check_next(const char *file, const char *interpreter, const char *pat
     return r < 0 ? error_prefix(err, r, "program '%s'", file) : 0;
 }
 
-/* Windows ends lines with CR LF, and the CR becomes part of the last word. */
+/* Does the word end with a carriage return? Windows ends lines with CR LF, and the CR becomes part
+ * of the last word. */
 static bool is_returned(const char *word)
 {
     return *word && word[strlen(word) - 1] == '\r';
@@ -190,8 +192,8 @@ static int tell_return(const char *file, const char *word, struct plenum_error *
                      file, (int)len, word, file);
 }
 
-/* Returns whether the interpreter rejects this argument because it ends with a carriage return.
- * Perl, for example, takes that for a blank. */
+/* Does the interpreter reject this argument because it ends with a carriage return? Perl, for
+ * example, treats that as a blank. */
 static bool rejects_return(const struct hashbang *h)
 {
     static const char *const strict[] = {"sh", "bash", "dash", "ksh", "zsh"};
@@ -274,8 +276,8 @@ static int check_interpreter(const char *file, const struct hashbang *h, const c
     return check_next(file, h->interpreter, path, depth, err);
 }
 
-/* Split the line: 0; -E2BIG: the kernel does not see where the interpreter's name ends; -ENOENT:
- * there is none, and a shell runs the file. */
+/* Split the line. Returns 0; -E2BIG if the kernel does not see where the interpreter's name ends;
+ * -ENOENT if there is no name, and a shell runs the file. */
 static int parse_line(struct hashbang *h)
 {
     char *at = h->line + 2, *end = at + strcspn(at, "\n");
@@ -319,7 +321,7 @@ static int check_at(const char *file, const char *path, int depth, struct plenum
     if (fd < 0)
         return 0;
     if (read(fd, h.line, LINE_BYTES) < 4)
-        goto out; /* neither */
+        goto out; /* neither a script nor a binary */
     if (memcmp(h.line, ELFMAG, SELFMAG) == 0)
         r = check_binary(fd, file, err);
     else if (h.line[0] == '#' && h.line[1] == '!')

@@ -14,9 +14,9 @@
  * @param file  path of the program
  * @param path  folders in which env(1) looks for interpreters, "DIR:DIR"; NULL: PATH is not set
  *
- * Errors: -ENOENT an interpreter is missing, or its name ends with a carriage return; -EACCES it
- * cannot be executed; -ENOEXEC the file does not name an interpreter. Each has a message that names
- * the file, the interpreter and the remedy. An unreadable file is accepted.
+ * Errors: -ENOENT if an interpreter is missing, or its name ends with a carriage return; -EACCES if
+ * it cannot be executed; -ENOEXEC if the file does not name an interpreter. Each has a message that
+ * names the file, the interpreter and the remedy. An unreadable file is accepted.
  */
 int script_check(const char *file, const char *path, struct plenum_error *err);
 
@@ -26,8 +26,8 @@ int script_check(const char *file, const char *path, struct plenum_error *err);
  * @param program  name or path of the program
  * @param path     folders to look in, "DIR:DIR"; NULL: PATH is not set
  *
- * Errors, each with a message that names the program and the remedy: -ENOENT no such file;
- * -EACCES it cannot be executed; those of script_check().
+ * Errors, each with a message that names the program and the remedy: -ENOENT if there is no such
+ * file; -EACCES if it cannot be executed; those of script_check().
  */
 int script_find(const char *program, const char *path, struct plenum_error *err);
 

@@ -9,7 +9,7 @@
 
 #include "common/util/util.h"
 
-enum { SAME_MS = 1000 }; /* within this time, two SIGUSR1 count as one that arrived by two routes */
+enum { SAME_MS = 1000 }; /* two SIGUSR1 within this time count as one that arrived by two routes */
 
 uint64_t signals_get_ignored(void)
 {

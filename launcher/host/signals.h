@@ -7,11 +7,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Which of HUP, INT, QUIT and TERM are ignored, as set by nohup(1) and by shells without job
- * control: one bit (1 << signal) each. Programs are started with the same signals ignored. */
+/** Returns which of HUP, INT, QUIT and TERM are ignored, as set by nohup(1) and by shells without
+ * job control: one bit (1 << signal) each. Programs are started with the same signals ignored. */
 uint64_t signals_get_ignored(void);
 
-/** Open a descriptor for the signals that plenumrun handles, like io_open_signals(), except for
+/** Open a descriptor for the signals that plenumrun handles, like io_open_signals(), but without
  * ignored ones. Returns it (owned), or -errno. */
 int signals_open(void);
 
@@ -25,7 +25,7 @@ void signals_reset(uint64_t ignored);
  */
 void signals_ignore_strays(void);
 
-/** The last SIGUSR1 and the last SIGUSR2 that a process forwarded; all zero: none yet. */
+/** The processes that forwarded the last SIGUSR1 and SIGUSR2, and the times; all zero: none yet. */
 struct signals_handed {
     struct {
         uint64_t ns;
@@ -35,10 +35,10 @@ struct signals_handed {
 
 /**
  * May `signal`, sent by process `from` (0: by plenumrun, as a message), be forwarded? A batch
- * system signals all processes of a job, so one SIGUSR1 may arrive by several routes: a signal from
- * another sender within a second of the last is dropped. Each process on the route checks this;
- * otherwise the two that it forwards would look like two signals to the next. Other signals are
- * always forwarded.
+ * system signals all processes of a job, so one SIGUSR1 may arrive by several routes. A signal that
+ * arrives from another sender within a second of the last is therefore dropped. Each process on the
+ * route checks this; otherwise the next process would see two signals. Other signals are always
+ * forwarded.
  */
 bool signals_may_hand_on(struct signals_handed *handed, int signal, pid_t from);
 

@@ -30,7 +30,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Is it ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and ours? */
+/* Is it ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and does it belong to us? */
 static bool is_session(const char *path)
 {
     const char *last = strrchr(path, '/'), *uid, *number;
@@ -56,7 +56,7 @@ static bool ends_with(const char *text, const char *end)
     return len > end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-/* Is it the folder of PRRTE's process `pid`, and ours? */
+/* Is it the folder of PRRTE's process `pid`, and does it belong to us? */
 static bool is_prrte_session(const char *path, pid_t pid)
 {
     const char *last = strrchr(path, '/');
@@ -92,7 +92,7 @@ static void remove_session(const char *path)
     (void)rmdir(above); /* if there is no other job of ours */
 }
 
-/* Open MPI's names for this host, with and without the domain. */
+/* Get Open MPI's names for this host, with and without the domain; returns their number. */
 static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
 {
     host_get_name(names[0], HOST_NAME_MAX_BYTES);
@@ -101,7 +101,7 @@ static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
     return strcmp(names[0], names[1]) == 0 ? 1 : 2;
 }
 
-/* The folder of Open MPI's session folders. */
+/* Returns the folder of Open MPI's session folders. */
 static const char *find_base(void)
 {
     static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
@@ -120,8 +120,8 @@ static const char *find_base(void)
     return "/tmp";
 }
 
-/* Remove the session folders of one process: `last` ("pid.17", or "" for none) for 4.1, and for 5
- * what the daemon (or else mpirun) with this process id creates. */
+/* Remove the session folders of one process. For Open MPI 4.1, they are named by `last` ("pid.17",
+ * or "" for none); for 5, by the id of the daemon's (otherwise mpirun's) process. */
 static void remove_sessions(const char *last, bool daemon, pid_t pid)
 {
     char names[2][HOST_NAME_MAX_BYTES];
@@ -159,7 +159,7 @@ void sweep_after_daemon(pid_t daemon, const char *command)
     const char *number = strstr(command, name);
     char last[32] = "";
 
-    /* The job's number: its family in the upper half, as in the folder's name. */
+    /* The folder's name contains the job ID's upper half, the job family. */
     if (number) {
         number += strcspn(number, "0123456789");
         (void)snprintf(last, sizeof(last), "jf.%lu", strtoul(number, NULL, 10) >> 16);
@@ -167,7 +167,7 @@ void sweep_after_daemon(pid_t daemon, const char *command)
     remove_sessions(last, true, daemon);
 }
 
-/* Open MPI 5 derives a job's number from its name, "prterun-HOST-PID@1": a hash of the part before
+/* Open MPI 5 derives the job ID from its name, "prterun-HOST-PID@1": a hash of the part before
  * the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
 static bool number_job(const char *name, uint64_t *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* advance.c - progress is what survives a start: a checkpoint. Steps that the program reports count,
- * too, but only beyond those of earlier starts: a job that takes the same ten steps again and again
- * stands still. */
+/* advance.c - decides whether a start has made progress: a new checkpoint is progress. So is a
+ * reported step, if no earlier start has reached it: a job that repeats the same ten steps makes no
+ * progress. */
 #include "config.h"
 
 #include "launcher/job/advance.h"

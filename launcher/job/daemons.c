@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* daemons.c - mpirun starts nothing before all of its daemons have connected, and does not report
- * which are missing. What starts them (ssh or srun) prints why one cannot run. If one runs but does
- * not connect, the kernel knows: a daemon's connection is one of mpirun's sockets whose local
- * port is one on which mpirun listens. */
+/* daemons.c - finds daemons that cannot run or do not connect. mpirun starts nothing before all of
+ * its daemons have connected, and does not report which are missing. The login (ssh or srun) prints
+ * why a daemon cannot run. If a daemon runs but does not connect, the kernel knows: a daemon's
+ * connection is one of mpirun's sockets, and its local port is one on which mpirun listens. */
 #include "config.h"
 
 #include "launcher/job/daemons.h"
@@ -25,7 +25,7 @@
 
 enum {
     HOSTS_MOST = 64, /* the radix of Open MPI's tree: with more, not all connect to mpirun */
-    ESTABLISHED = 1, /* the code in /proc/net/tcp */
+    ESTABLISHED = 1, /* codes in /proc/net/tcp */
     LISTENING = 10,
 };
 
@@ -42,8 +42,8 @@ static const char *find_reason(const char *line)
     return strstr(line, ": error while loading shared libraries: ") ? line : NULL;
 }
 
-/* Parse "srun: error: n[2-3]: tasks 0-1: Exited with exit code 2": the hosts, and what follows the
- * tasks. */
+/* Parse "srun: error: n[2-3]: tasks 0-1: Exited with exit code 2" into the hosts and the text after
+ * the tasks. */
 static bool parse_srun(const char *line, char *hosts, size_t size, const char **ret_end)
 {
     const char *at = str_after(line, "srun: error: "), *rest;
@@ -97,7 +97,7 @@ bool daemons_read_line(struct daemon_failure *failure, const char *line)
 
 /* ---- daemons that have not connected ---- */
 
-/* One connection, or a listening socket. */
+/* A connection or a listening socket. */
 struct socket_row {
     unsigned long inode;
     unsigned state;
@@ -140,7 +140,7 @@ static void read_inodes(pid_t pid, struct sockets *s)
         (void)closedir(dir);
 }
 
-/* The kernel prints an address as 32-bit numbers in this machine's byte order. */
+/* Parse an address, which the kernel prints as 32-bit numbers in this machine's byte order. */
 static void read_address(const char *text, struct in6_addr *ret)
 {
     bool v4 = strlen(text) == 8;
@@ -227,7 +227,7 @@ static bool is_address_of(const char *name, const struct in6_addr *address)
     return found;
 }
 
-/* Record that the host with this address has connected. False if no known host has it. */
+/* Record that the host with this address has connected. Returns false if no known host has it. */
 static bool note_connected(const struct plan *plan, const struct in6_addr *address, bool *late)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {

@@ -14,8 +14,8 @@
 /** A daemon's failure, as the lines that mpirun prints reveal it. Zero-initialised: none. */
 struct daemon_failure {
     char reason[160];            /* why it cannot be executed: "orted: Permission denied"; or "" */
-    char hosts[96];              /* where a task of srun ended, as srun names hosts; or "" */
-    char end[96];                /* how it ended: "Exited with exit code 2" */
+    char hosts[96];              /* where a task of srun ended, in srun's notation; or "" */
+    char end[96];                /* how that task ended: "Exited with exit code 2" */
     char text[CONTROL_TEXT_MAX]; /* the message that names the host; "": no failure yet */
 };
 
@@ -23,8 +23,8 @@ struct daemon_failure {
  * Look for a failure in the next line that mpirun prints: agent.c prints that a login could not
  * execute the daemon, and srun prints how its tasks end.
  *
- * Returns true if this line completes the sentence. Only the first failure counts, because srun
- * ends the other daemons after it; a reason that is printed later is still added to its sentence.
+ * Returns true if this line completes `failure->text`. Only the first failure counts, because srun
+ * ends the other daemons after it; a reason that is printed later is still added to the text.
  */
 bool daemons_read_line(struct daemon_failure *failure, const char *line);
 

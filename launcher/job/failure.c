@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* failure.c - reports a failed job: consequences first, the cause last.
  *
- *     the last lines that failed instances wrote to standard error, the cause's last
+ *     the last lines on standard error of the instances that failed; the cause's come last
  *     the hosts' answers to our queries (probe.h), or otherwise what the starter printed
  *     one sentence: the cause (report.h)
  */
@@ -23,13 +23,13 @@
 
 enum {
     PROBE_MS = 5000,
-    MPIRUN_LINES = 40, /* mpirun prints the reason first, and then consequences */
-    /* a traceback that is this much earlier really came first, even on busy hosts */
+    MPIRUN_LINES = 40, /* at most, that are searched and shown; mpirun prints the reason first */
+    /* an exception this much earlier really came first, even on busy hosts */
     ORDER_MS = 200,
-    TAILS_MOST = 3, /* from instances that are not the cause */
+    TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */
 };
 
-/* The best known time of its failure. A program may take long to end. */
+/* Returns the best known time of its failure. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
     bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
@@ -37,8 +37,8 @@ static uint64_t failed_ns(const struct instance *inst)
     return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
 }
 
-/* Returns whether the instance failed by itself, or was failing when it was asked to end. A much
- * earlier traceback belongs to an exception that was caught. */
+/* Returns whether the instance failed by itself, or was already failing when it was asked to end. A
+ * much earlier traceback belongs to an exception that the program caught. */
 static bool has_failed_too(const struct supervisor *s, const struct instance *inst)
 {
     const struct report *r = &s->report;
@@ -51,8 +51,8 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
              failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
-/* Blame an instance that has left, if Open MPI ended the job because of it: both versions then
- * print "exiting improperly". */
+/* Blame an instance that has left if Open MPI ended the job because of it. Both versions of Open
+ * MPI then print "exiting improperly". */
 static void blame_unfinalised(struct supervisor *s)
 {
     char words[sizeof(s->text_tail.bytes) + 1];
@@ -120,7 +120,7 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     free(text);
 }
 
-/* Print lines, and only the final state of a progress bar. */
+/* Print lines; of a progress bar, print only the final state. */
 static void put_lines(const struct supervisor *s, const char *text)
 {
     while (*text) {
@@ -158,8 +158,8 @@ static void report_others(const struct supervisor *s)
     }
 }
 
-/* Query the hosts about why the job could not start. A useful answer is printed after what we know
- * ourselves; otherwise the starter's own output is used. */
+/* Ask the hosts why the job could not start. A useful answer is printed after what we know
+ * ourselves; otherwise the starter's own output is printed. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
@@ -215,8 +215,8 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
     put_lines(s, tail);
 }
 
-/* Print the last lines of instances that failed by themselves, the cause last. Many are
- * identical. */
+/* Print the last lines of the instances that failed by themselves, the cause last. Identical lines
+ * are printed once. */
 static void put_tails(const struct supervisor *s)
 {
     const char *cause = s->instances[s->report.instance].tail, *shown[TAILS_MOST];
@@ -238,7 +238,7 @@ static void put_tails(const struct supervisor *s)
     put_tail(s, s->report.instance);
 }
 
-/* Open MPI frames its messages with dashes or asterisks. */
+/* Is this line a frame of dashes or asterisks, which Open MPI puts around its messages? */
 static bool is_frame(const char *line, size_t len)
 {
     return strspn(line, "-=* \t\r") >= len;

@@ -3,12 +3,12 @@
  *
  * Standard input may be shared with other processes, such as two jobs on one terminal or pipe. Then
  * poll() may report data that another process takes first, and read() blocks. Making it
- * non-blocking would affect every process that shares it. So a thread reads, and forwards through a
- * pipe, and the loop never blocks. It requests a piece only after poll() has reported data, so that
- * a background job does not read from a terminal.
+ * non-blocking would affect every process that shares it. So a thread reads and forwards through a
+ * pipe, and the loop never blocks. The loop requests a piece only after poll() has reported data,
+ * so that a background job does not read from a terminal.
  *
- * One thread serves all starts of a job: a piece that one start has requested goes to the next if
- * the first is over. */
+ * One thread serves all starts of a job: a piece that one start has requested goes to the next
+ * start if the first is over. */
 #include "config.h"
 
 #include "launcher/job/input.h"
@@ -48,7 +48,7 @@ static void *read_pieces(void *arg)
         do
             n = read(STDIN_FILENO, bytes, sizeof(bytes));
         while (n < 0 && errno == EINTR);
-        /* -EAGAIN: it was made non-blocking, and another process took the data. */
+        /* -EAGAIN: another process made standard input non-blocking and took the data. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
         /* The length precedes the bytes, so that "nothing" can be sent, too. */

@@ -10,7 +10,7 @@
 
 enum { INPUT_FDS = 2 };
 
-/** What poll(2) must watch if up to `most` bytes are wanted; 0: nothing at the moment. */
+/** Tell what poll(2) must watch if up to `most` bytes are wanted. With 0, it watches nothing. */
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**

@@ -45,7 +45,7 @@ static bool is_shown(const struct supervisor *s, uint32_t instance)
     return !s->shown || ranges_has(s->shown, instance);
 }
 
-/* A name or address of instance 0's host that works on all hosts. */
+/* Returns a name or address of instance 0's host that works on all hosts. */
 static const char *master_address(const struct supervisor *s, char *text, size_t size)
 {
     const struct plan *plan = s->plan;
@@ -74,7 +74,7 @@ static const char *interface_of(const struct supervisor *s, const struct plan_ho
     return ret;
 }
 
-/* Progress bars are for terminals. */
+/* Returns the streams that are terminals here: programs may draw progress bars on these. */
 static uint8_t live_streams(void)
 {
     return (uint8_t)((isatty(STDOUT_FILENO) ? 1 << CONTROL_STDOUT : 0) |
@@ -127,7 +127,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
                                  &ret->environment);
 }
 
-/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG: it exceeds a shim's frame limit. */
+/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx;

@@ -24,13 +24,13 @@
 #include "launcher/values/topology.h"
 
 enum {
-    STRANGER_MS = 10000, /* to send HELLO */
+    STRANGER_MS = 10000, /* time for a connection to send HELLO */
     STRANGERS_MAX = 256, /* connections without a HELLO */
-    ACCEPTS = 64,        /* per turn, so that earlier connections are read in between */
+    ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
     REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
-    DEAF_MS = 500,       /* before accepting again after running out of descriptors */
+    DEAF_MS = 500,       /* pause after accept() has run out of descriptors */
     SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
-    LEAVE_MS = 1000,     /* for others to notice by themselves that an instance has ended */
+    LEAVE_MS = 1000,     /* time for others to notice by themselves that an instance has ended */
 };
 
 /* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
@@ -125,7 +125,7 @@ static bool is_mate(const struct shim_peer *a, const struct shim_peer *b)
            memcmp(a->from.host, b->from.host, sizeof(a->from.host)) == 0;
 }
 
-/* Count a stranger that has just been added. */
+/* Count a new stranger. */
 static void count_stranger(struct supervisor *s, struct shim_peer *peer)
 {
     assert(!peer->instance);
@@ -236,8 +236,9 @@ static int handle_topology(struct supervisor *s, struct instance *inst,
     return 0;
 }
 
-/* Without its loader a host has no status page, which ends the job only if a page was requested. A
- * fixed port is the same on all hosts and is shown once. */
+/* Report the status page of a host's loader. Without its loader a host has no status page; that
+ * ends the job only if a page was requested. A fixed port is the same on all hosts and is shown
+ * once. */
 static void note_loader(struct supervisor *s, const char *host, const struct control_hello *hello)
 {
     bool fixed = s->job->status_port > 0, several = s->plan->num_hosts > 1;
@@ -344,8 +345,8 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* Notify the other instances, which may be waiting for this one in a collective. Without mpirun,
- * they learn of its end from the shared memory. */
+/* Tell the other instances that this one has ended, because they may be waiting for it in a
+ * collective. Without mpirun, they see that in the shared memory. */
 static void tell_departed(struct supervisor *s, const struct instance *inst)
 {
     const struct control_departed m = {.instance = instance_index(s, inst),
@@ -403,7 +404,7 @@ static int handle_drained(struct supervisor *s, struct instance *inst, struct fr
         return -EPROTO;
     control_get_bytes(payload, &bytes, &len);
     inst->tail = strndup(len > 0 ? bytes : "", len);
-    if (inst->state != INSTANCE_DONE) /* it already is if the shim was silent for too long */
+    if (inst->state != INSTANCE_DONE) /* it is already DONE if the shim was silent for too long */
         instance_move(s, inst, INSTANCE_DONE);
     return 0;
 }
@@ -505,7 +506,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
     }
 }
 
-/* Encrypting a connection costs memory and time, so this waits for the first bytes. */
+/* Read from a peer. Encrypting a connection costs memory and time, so that waits for the first
+ * bytes. */
 static int64_t fill(struct supervisor *s, struct shim_peer *peer)
 {
     if (s->tls && !peer->conn.carrier && tls_carry(s->tls, peer->conn.fd, &peer->conn.carrier) < 0)
@@ -534,16 +536,16 @@ void instances_read(struct supervisor *s, struct shim_peer *peer)
         hang_up(s, peer);
 }
 
-/* Returns whether a peer has had a turn without sending anything. A shim sends its first bytes as
- * soon as it connects. */
+/* Has a peer had a turn without sending anything? A shim sends its first bytes as soon as it
+ * connects. */
 static bool is_silent(const struct supervisor *s, const struct shim_peer *peer)
 {
     return peer->moved_ns == 0 && peer->round != s->strangers.round;
 }
 
-/* Returns whether `a` should be dropped rather than `b`. Silent ones go first, then those of the
- * host with the most, then the one that has been idle for longest: a shim's handshake takes several
- * turns, and makes progress in each. */
+/* Returns whether `a` should be dropped rather than `b`. Silent strangers go first, then those of
+ * the host with the most, then the one that has been idle for longest: a shim's handshake takes
+ * several turns, and makes progress in each. */
 static bool is_rather_dropped(const struct supervisor *s, const struct shim_peer *a,
                               const struct shim_peer *b)
 {
@@ -721,7 +723,7 @@ void instances_flush(struct supervisor *s)
 
 /* ---- liveness ---- */
 
-/* Does its shim send heartbeats at the moment? */
+/* Does the instance's shim send heartbeats at the moment? */
 static bool is_heard(const struct instance *inst)
 {
     return inst->state != INSTANCE_ABSENT && inst->state != INSTANCE_DONE && inst->peer;
@@ -763,9 +765,9 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Returns whether Open MPI should see this instance's end. Not if it has called collectives of
- * libplenum: the others learn of its end there, and a program that then skips MPI_Finalize() has a
- * reason. */
+/* Returns whether Open MPI should see that this instance has ended. Not if it has called
+ * collectives of libplenum: there, the others see its end, and a program that then skips
+ * MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)
 {
     return inst->state == INSTANCE_DONE && inst->peer && inst->has_exited && !inst->left &&

@@ -96,7 +96,7 @@ static int place_here(struct plan *plan, struct plenum_error *err)
     return 0;
 }
 
-/* The first option that only mpirun understands, or NULL. */
+/* Returns the first option that only mpirun understands, or NULL. */
 static const char *find_mpirun_option(const struct cmdline *options)
 {
     if (options->mpi.global_args.count > 0)
@@ -159,8 +159,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* What would start the instances on this machine. For other machines (--topology) it is unknown,
- * and mpirun is assumed. */
+/* Tell what would start the instances on this machine. For other machines (--topology) it is
+ * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;
@@ -204,7 +204,8 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-/* MPI_Init() would fail without giving a reason, or die of SIGBUS. */
+/* Warn if Open MPI cannot write its files: MPI_Init() would fail without giving a reason, or die of
+ * SIGBUS. */
 static void warn_of_folder(void)
 {
     const char *folder;
@@ -216,7 +217,7 @@ static void warn_of_folder(void)
                  folder, strerror(-r));
 }
 
-/* Call before there are threads: it cannot be read without changing it. */
+/* Get the umask. It cannot be read without changing it, so call this before there are threads. */
 static mode_t get_umask(void)
 {
     mode_t mask = umask(0);
@@ -238,7 +239,7 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
 }
 
 /* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
- * once does not help a program that fails at once. 0, or the signal that ended the job. */
+ * once does not help a program that fails at once. Returns 0, or the signal that ended the job. */
 static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
@@ -351,7 +352,7 @@ static int choose(struct attempts *all, struct plenum_error *err)
     return 0;
 }
 
-/* Everything that can fail before the first attempt. */
+/* Do everything that can fail before the first attempt. */
 static int prepare(struct attempts *all, struct plenum_error *err)
 {
     const char *result = all->options->output.result;
@@ -424,8 +425,8 @@ static int get_ready(struct attempts *all)
     return status;
 }
 
-/* Try once to run the job; twice if mpirun turns out to be useless before anything has started,
- * which does not count as a restart. */
+/* Try once to run the job. If mpirun turns out to be useless before anything has started, try a
+ * second time, which does not count as a restart. */
 static int attempt(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -494,9 +495,9 @@ static int give_up(const struct attempts *all)
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
     if (file)
-        log_error("%s: %s has not changed; the job is not started again", why, file);
+        log_error("%s: %s has not changed; the job is not restarted", why, file);
     else
-        log_error("%s: no step was taken for the first time; the job is not started again", why);
+        log_error("%s: no step was taken for the first time; the job is not restarted", why);
     supervise_not_started(&all->job, STATUS_STUCK, why);
     return STATUS_STUCK;
 }
@@ -530,7 +531,7 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         signal = rest(job, get_pause_ms(&all, made));
         if (signal != 0)
             return end_between(&all, signal);
-        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until its handler is installed */
+        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
         log_warn("the job starts again (%u of %u times)", ++job->restart_count,
                  options->max_restarts);
     }
@@ -561,7 +562,7 @@ static int plan_first(struct cmdline *options, struct elastic **ret_elastic, str
     return r;
 }
 
-/* Everything after the command line. Returns an exit status. */
+/* Do everything after parsing the command line. Returns an exit status. */
 static int launch(struct cmdline *options)
 {
     struct plenum_error err;

@@ -71,7 +71,7 @@ int local_environment(const struct plan *plan, const struct starter_job *job,
 struct starting {
     pid_t *shims; /* [count]; 0: not started, or ended */
     uint32_t count, left;
-    int status; /* status of the first that failed, or 0 */
+    int status; /* status of the first shim that failed, or 0 */
 };
 
 static void signal_all(const struct starting *s, int signal)

@@ -9,15 +9,15 @@
 /** The argument that makes plenumrun the starter. The number of shims follows. */
 #define LOCAL_ARGUMENT "--start"
 
-/** The starter's command line. */
+/** Build the starter's command line. */
 int local_arguments(const struct plan *plan, struct starter_words *ret);
 
-/** The starter's environment: ours, with settings that make MPI programs fail instead of each
+/** Build the starter's environment: ours, with settings that make MPI programs fail instead of each
  * running alone. */
 int local_environment(const struct plan *plan, const struct starter_job *job,
                       char *const *environment, struct starter_words *ret);
 
-/** The program "plenumrun --start COUNT". Returns its exit status. */
+/** Run "plenumrun --start COUNT". Returns its exit status. */
 int local_main(const char *count);
 
 #endif

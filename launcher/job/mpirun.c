@@ -31,11 +31,11 @@
 #include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
 
-enum { ANSWER_MS = 20000 }; /* for the answer to --version, from a file system that may be slow */
+enum { ANSWER_MS = 20000 }; /* time limit for --version: the file system may be slow */
 
 static const struct {
     const char *name, *value;
-    bool transport; /* only if none was chosen and there is no fabric */
+    bool transport; /* set only if the user chose no transport and there is no fabric */
 } settings[] = {
     /* Without a fabric, looking for one takes 200 ms of MPI_Init. TCP is needed even on one host:
      * processes that a program starts (MPI_Comm_spawn) do not share its memory. */
@@ -71,8 +71,8 @@ static bool is_prrte(const struct mpirun_program *program)
     return program && program->major >= 5;
 }
 
-/* The hosts of `count` instances, in order: "a,a,b". mpirun's usual mapping would begin with its
- * own host, wherever that is in the list; `seq` follows the list. */
+/* Returns the hosts of `count` instances, in order: "a,a,b". mpirun's usual mapping would begin
+ * with its own host, wherever that is in the list; `seq` follows the list. */
 static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
 {
     char *text = NULL, name[AGENT_NAME_MAX];
@@ -143,7 +143,7 @@ bool mpirun_are_exports(const struct texts *words)
     return true;
 }
 
-/* This instance's next arguments, beginning at `from`; `*at` is their index. Arguments that are
+/* Get this instance's next arguments, beginning at `from`; `*at` is their index. Arguments that are
  * only variables are skipped, because shims get variables from us, and each additional application
  * is a risk: Open MPI 5.0 crashes with several. */
 static const struct instance_args *arguments_of(const struct mpi_settings *mpi, uint32_t instance,
@@ -191,8 +191,8 @@ static void add_application(struct starter_words *w, const struct plan *plan,
     starter_words_add(w, SHIM_ARGUMENT);
 }
 
-/* The number of consecutive instances from `first` with the same arguments; an instance with its
- * own arguments is counted alone. */
+/* Returns the number of consecutive instances from `first` with the same arguments; an instance
+ * with its own arguments is counted alone. */
 static uint32_t count_alike(const struct plan *plan, const struct mpi_settings *mpi, uint32_t first)
 {
     uint32_t count = 1;
@@ -250,9 +250,9 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
     }
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
-    /* Otherwise mpirun discards srun's output (which says why a daemon cannot run: daemons.c), and
-     * a daemon that a login starts goes into the background: it could not report why it fails, and
-     * would outlive the login. (PRRTE has no setting for this.) */
+    /* Otherwise mpirun discards srun's output, which says why a daemon cannot run (daemons.c). A
+     * daemon that a login starts would go into the background: it could not report why it fails,
+     * and would outlive the login. (PRRTE has no setting for this.) */
     if (!plan_is_local(plan) && (!agent_is_used(job->agent) || we_are_agent(plan, job)))
         starter_words_add(&w, "--leave-session-attached");
     add_global_arguments(&w, plan, job);
@@ -279,7 +279,7 @@ static bool folder_has_entries(const char *path)
     return found;
 }
 
-/* InfiniBand, RoCE and Omni-Path, or Slingshot: let Open MPI choose. */
+/* Is there InfiniBand, RoCE, Omni-Path or Slingshot? Then Open MPI chooses the transport. */
 static bool has_fabric(void)
 {
     return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
@@ -334,7 +334,7 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
     return 0;
 }
 
-/* Open MPI checks its daemons later than we do, because it would end the job without naming the
+/* Let Open MPI check its daemons later than we do, because it would end the job without naming the
  * host. (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
 static void add_keepalive(struct starter_words *w, const struct agent_settings *agent,
                           char *const *environment)
@@ -362,7 +362,7 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
                                    local ? "lo" : job->program_include};
 
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
-        /* Open MPI rejects settings of both. */
+        /* Open MPI rejects include and exclude together. */
         if (is_named(environment, layers[i][0]) || is_named(environment, layers[i][1]))
             continue;
         if (subnets[i])
@@ -378,7 +378,8 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
         add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
-/* The ports on which Open MPI's daemons and the programs listen, for firewalls. */
+/* Restrict the ports on which Open MPI's daemons and the programs listen (--port-range), so that
+ * firewalls can allow them. */
 static void add_ports(struct starter_words *w, const struct starter_job *job,
                       char *const *environment)
 {
@@ -404,8 +405,8 @@ static void add_ports(struct starter_words *w, const struct starter_job *job,
     }
 }
 
-/* In a Slurm step (srun --pty bash) these variables describe the step, and mpirun would treat its
- * few tasks as the whole allocation. Pass it the real allocation. */
+/* Are we in a Slurm step (srun --pty bash)? Slurm's variables then describe the step, and mpirun
+ * would treat its few tasks as the whole allocation, so add_allocation() replaces them. */
 static bool in_slurm_step(void)
 {
     return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
@@ -426,18 +427,18 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
     starter_words_take(w, strdup("SLURM_OVERLAP=1"));
 }
 
-/* A job on one host needs neither a login nor an allocation. A scheduler's variables may belong to
- * another job or to a step, and mpirun would fail if they do not match. */
+/* Tell mpirun that a job on one host needs neither a login nor an allocation. A scheduler's
+ * variables may belong to another job or to a step, and mpirun would fail if they do not match. */
 static void add_one_host(struct starter_words *w, const struct starter_job *job,
                          char *const *environment)
 {
-    if (!is_prrte(job->mpirun)) /* it has no such component and needs none */
+    if (!is_prrte(job->mpirun)) /* PRRTE has no such component and needs none */
         add_setting(w, environment, "OMPI_MCA_plm", ENVIRON_ONE_HOST_PLM);
     add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
 }
 
-/* Slurm's memory settings, which srun rejects in combination; without them, a step has its job's
- * memory. */
+/* Is this one of Slurm's memory settings, which srun rejects in combination? Without them, a step
+ * has its job's memory. */
 static bool is_contradiction(const char *entry)
 {
     static const char *const names[] = {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
@@ -569,7 +570,8 @@ int mpirun_environment(const struct plan *plan, const struct starter_job *job,
     return r;
 }
 
-/* Other MPIs also have an mpirun, which does not understand our command line. */
+/* Find mpirun, and check that it is Open MPI's: those of other MPIs do not understand our command
+ * line. */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
 {
     static const char open_mpi[] = "(Open MPI) ";

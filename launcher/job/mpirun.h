@@ -15,8 +15,8 @@ struct mpirun_program {
     unsigned major; /* Open MPI's version, at least 4 */
 };
 
-/** Search PATH for it and ask for its version. 0, or a negative errno with the beginning of a
- * sentence: it does not exist, cannot be executed (-EACCES), does not answer, or belongs to
+/** Search PATH for mpirun and ask for its version. 0, or a negative errno with the beginning of a
+ * sentence: mpirun does not exist, cannot be executed (-EACCES), does not answer, or belongs to
  * another MPI (-ENOTSUP). */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 
@@ -31,7 +31,7 @@ bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi)
 /** Are these mpirun arguments only variables: -x NAME=value, -x NAME? */
 bool mpirun_are_exports(const struct texts *words);
 
-/** mpirun's environment: ours, with Open MPI settings that are not set otherwise. */
+/** Build mpirun's environment: ours, with Open MPI settings that are not set otherwise. */
 int mpirun_environment(const struct plan *plan, const struct starter_job *job,
                        char *const *environment, struct starter_words *ret);
 

@@ -45,7 +45,7 @@
 #include "launcher/plan/tag.h"
 
 enum {
-    STAGE_BYTES = 64 * 1024, /* written at once */
+    STAGE_BYTES = 64 * 1024, /* bytes written at once */
     OWN = -1,                /* instead of an instance: our own message */
     MESSAGES_MAX = 1 << 20,  /* queued bytes of messages, including overhead */
 };
@@ -55,7 +55,7 @@ struct output_chunk {
     int64_t instance;
     enum control_stream stream;
     bool progress;
-    bool message; /* counts towards MESSAGES_MAX */
+    bool message; /* one of our own messages, which count towards MESSAGES_MAX */
     size_t len;
     char bytes[];
 };
@@ -64,9 +64,9 @@ struct output_chunk {
 struct sink {
     int fd;
     bool mid_line;
-    int64_t instance; /* whose unfinished line it holds */
+    int64_t instance; /* the instance whose unfinished line it holds */
     enum control_stream stream;
-    int error; /* writing failed: the rest is discarded */
+    int error; /* why writing failed: the rest is discarded; 0: it did not */
     bool terminal;
     bool progress; /* a progress bar is shown as the last line */
 };
@@ -85,7 +85,7 @@ struct output {
     int event_fd;
     pthread_t thread;
     bool started;
-    struct sink *sink_of[2]; /* of standard output and of standard error; may be the same */
+    struct sink *sink_of[2]; /* the sinks of standard output and standard error; may be equal */
     char *folder;            /* NULL: no files */
     bool append;
     /* Writer thread only. */
@@ -101,15 +101,15 @@ struct output {
     struct list queue; /* list of chunks */
     bool busy;         /* the thread is writing chunks */
     bool stop;
-    size_t messages;   /* their bytes in the queue */
+    size_t messages;   /* bytes of messages in the queue */
     uint64_t left_out; /* messages dropped since the last report */
     int failure;
     bool failed_stderr; /* the failure was standard error's */
     int file_failure;
-    uint32_t file_failures; /* number that the text covers */
+    uint32_t file_failures; /* number of files that the text covers */
     char file_failure_text[OUTPUT_FAILURE_MAX];
     uint64_t *credit;    /* [count] */
-    uint8_t *progresses; /* [count]: bit 1 << stream is set if one is queued */
+    uint8_t *progresses; /* [count]: bit 1 << stream: a progress line is queued */
 };
 
 /* Format the tag of a chunk's lines; returns its length. */
@@ -201,7 +201,7 @@ static void fail_file(struct output *o, const char *path, int error)
     lock_release(&o->lock);
 }
 
-/* Never blocks: a FIFO may have no reader, or a slow one. */
+/* Open an instance's file. Never blocks: a FIFO may have no reader, or a slow one. */
 static int open_file(const char *path, int flags, int *ret)
 {
     struct stat st;
@@ -275,8 +275,8 @@ static void clear_progress(struct output *o, struct sink *sink)
     sink->progress = false;
 }
 
-/* The number of bytes that fit on a line. Escape sequences have no width, nor do continuation bytes
- * of a character. */
+/* Returns the number of bytes that fit on a line. Escape sequences have no width, nor do
+ * continuation bytes of a character. */
 static size_t fit(const char *text, size_t len, size_t columns)
 {
     size_t used = 0, i = 0;
@@ -557,9 +557,9 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-/* Chunks without credit have separate limits, because otherwise a stopped terminal would cost
- * memory: only one progress line per stream is queued, and messages have a byte limit. Needs the
- * lock. */
+/* Is there room for a chunk without credit? Such chunks have separate limits, because otherwise a
+ * stopped terminal would cost memory: only one progress line per stream is queued, and messages
+ * have a byte limit. Needs the lock. */
 static bool has_room(struct output *o, const struct output_chunk *c)
 {
     assert(lock_is_held(&o->lock));
@@ -634,7 +634,7 @@ int output_put_message(struct output *output, const char *bytes, size_t len)
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid)
 {
     assert(instance < output->count);
-    /* The thread reads it only for tags, so it may see either value. */
+    /* The thread reads the pid only for tags, so it may see either value. */
     __atomic_store_n(&output->instances[instance].pid, pid, __ATOMIC_RELAXED);
 }
 

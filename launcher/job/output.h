@@ -19,7 +19,7 @@ struct output;
 
 /** What the output needs for an instance's tags and file names. */
 struct output_instance {
-    uint32_t index;   /* in the plan */
+    uint32_t index;   /* the instance's index in the plan */
     const char *host; /* borrowed for the output's life */
     pid_t pid;
     bool hidden; /* written to files only */
@@ -65,22 +65,23 @@ int output_put_message(struct output *output, const char *bytes, size_t len);
 /** Set the process number of an instance, for tags. */
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid);
 
-/** A descriptor that becomes readable when bytes were written or an output failed. Borrowed. */
+/** Returns a descriptor that becomes readable when bytes were written or an output failed.
+ * Borrowed. */
 int output_get_fd(const struct output *output);
 
-/** Number of an instance's bytes written (or discarded) since the last call. */
+/** Returns the number of an instance's bytes written (or discarded) since the last call. */
 uint64_t output_collect_credit(struct output *output, uint32_t instance);
 /** Reset output_get_fd(). Call this before a round of output_collect_credit(). */
 void output_acknowledge(struct output *output);
 
-/** 0, or the first -errno from writing to standard output or standard error (`*stream` names
- * which). Bytes queued for it are then discarded. */
+/** Returns 0, or the first -errno from writing to standard output or standard error; `*stream` is
+ * the name of that stream. Bytes queued for it are then discarded. */
 int output_get_failure(struct output *output, const char **stream);
 
 /** Has a file lost output? */
 bool output_lost_files(struct output *output);
 
-/** Number of files that have failed since the last call. `ret` names as many of them as fit, each
+/** Returns how many files have failed since the last call. `ret` names as many of them as fit, each
  * with its reason. */
 uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX]);
 

@@ -8,12 +8,12 @@
 
 /** Zero-initialised: the job has not failed yet. */
 struct pause {
-    unsigned failures; /* in quick succession */
+    unsigned failures; /* number of failures in quick succession */
     unsigned wait_s;   /* last wait for hosts; 0: none since the job ran */
 };
 
 /**
- * Seconds to wait after an attempt that took `took_ns`; `ran`: the programs started.
+ * Returns the seconds to wait after an attempt that took `took_ns`. `ran`: the programs started.
  *
  * If programs ran: 0 the first time, then 1, 2, 4 and so on, at most 60; an attempt of ten minutes
  * starts again from 0. If programs could not be started because a host was not ready: 5, 10 and so

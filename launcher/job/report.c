@@ -36,7 +36,7 @@ int report_exit_status(const struct report *report)
     case REPORT_SUCCESS:
         return 0;
     case REPORT_EXITED:
-        /* We killed it, because the user's signal was not enough. */
+        /* The user's signal was not enough, so we killed the program. */
         if (report->signal && report->exited.cause == CONTROL_CAUSE_ASKED)
             return STATUS_SIGNAL + report->signal;
         return status_code(report->exited.status);

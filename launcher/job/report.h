@@ -18,7 +18,7 @@ enum report_kind {
     REPORT_EXITED, /* an instance exited with a status other than 0 */
     REPORT_FAILED, /* an instance's program did not start */
     REPORT_LOST,   /* an instance's shim has disappeared or is silent */
-    REPORT_MPIRUN, /* mpirun or plenumrun's own starter exited, was killed, or ended the job */
+    REPORT_MPIRUN, /* the starter (mpirun or our own) exited, was killed, or ended the job */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
     REPORT_UNSTOPPED, /* programs did not stop at the same step in time */
@@ -32,9 +32,9 @@ struct report {
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
     bool explained;               /* MPIRUN: `text` is the cause; no host needs to be queried */
-    bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
+    bool by_traceback;            /* EXITED: `instance` failed first, though `ended` ended first */
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
-    int signal;                   /* signal that ended the job before that; 0: none */
+    int signal;                   /* signal with which the user ended the job before; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT, UNSTOPPED */
     /* OTHER, LOST, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: more */
     char text[CONTROL_TEXT_MAX];
@@ -45,7 +45,7 @@ int report_exit_status(const struct report *report);
 /**
  * Write the last line, which names the cause; "" if there is nothing to report.
  *
- * @param program  as the user wrote it
+ * @param program  the program as the user wrote it
  */
 void report_sentence(const struct report *report, const struct plan *plan, const char *program,
                      const char *directory, char *ret, size_t size);

@@ -23,7 +23,7 @@
 
 enum { READER_MS = 5000 };
 
-/* The instance's state in one word, for both reports. */
+/* Returns the instance's state in one word, for both reports. */
 const char *result_state(const struct instance *inst)
 {
     if (inst->has_failed)
@@ -129,8 +129,8 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_end_object(j);
 }
 
-/* Write to a terminal or pipe, whose reader gets several seconds per piece; a FIFO without a reader
- * is rejected. */
+/* Write to a terminal or pipe, whose reader gets a few seconds for each piece. A FIFO without a
+ * reader is rejected. */
 static int write_special(const char *path, const char *text, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), r = fd < 0 ? -errno : 0;

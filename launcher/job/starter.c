@@ -32,7 +32,7 @@
 #include "launcher/host/sweep.h"
 #include "launcher/host/signals.h"
 
-enum { STATUS_FD = 3, TEXT_FD = 4 }; /* the guard's */
+enum { STATUS_FD = 3, TEXT_FD = 4 }; /* descriptors of the guard */
 enum { ORPHAN_MS = 1000 };
 
 void starter_words_fini(struct starter_words *words)
@@ -45,7 +45,7 @@ void starter_words_fini(struct starter_words *words)
     *words = (struct starter_words){0};
 }
 
-/* Take `word`; NULL means that allocating it failed. */
+/* Add `word`, which is owned from now on; NULL means that allocating it failed. */
 void starter_words_take(struct starter_words *w, char *word)
 {
     /* Room for the word and the terminating NULL. */
@@ -92,7 +92,7 @@ void starter_add_shim(struct starter_words *w, const struct starter_job *job)
         w, str_format(SHIM_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
 }
 
-/* What the guard needs; prepared before fork(). */
+/* What the guard needs. Prepared before fork(). */
 struct guard_start {
     const char *program;
     struct starter_words arguments, environment;
@@ -114,7 +114,7 @@ static void become_starter(const struct guard_start *s, pid_t guard)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-/* Copy to a number above those that dup2() is about to use. */
+/* Copy a descriptor to a number above those that dup2() is about to use. */
 static int move_up(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, STARTER_FILES_FD + STARTER_FILES_MAX);
@@ -256,7 +256,7 @@ void starter_wake(const struct starter *starter)
 {
     if (starter->guard > 0)
         (void)kill(starter->guard, SIGCONT);
-    /* While its status has not arrived, its number cannot be reused. */
+    /* While the starter's status has not arrived, its process number cannot be reused. */
     if (starter->pid > 0 && starter->status_fd >= 0)
         (void)kill(starter->pid, SIGCONT);
 }
@@ -292,7 +292,7 @@ void starter_fini(struct starter *starter)
     if (starter->orphaned) {
         if (starter->pid == 0 && starter->status_fd >= 0)
             (void)starter_read_status(starter, &status);
-        /* It dies with its guard, but not immediately. */
+        /* The starter dies with its guard, but not immediately. */
         for (int i = 0; starter->pid > 0 && i < ORPHAN_MS && kill(starter->pid, 0) == 0; i++)
             (void)usleep(1000);
         if (starter->pid > 0)

@@ -17,18 +17,18 @@
 
 struct mpirun_program;
 
-/** Borrowed. */
+/** What a starter needs to know. Borrowed. */
 struct starter_job {
-    const struct mpirun_program *mpirun; /* NULL: plenumrun itself starts them, on this host */
+    const struct mpirun_program *mpirun; /* NULL: plenumrun itself starts the shims, on this host */
     const struct mpi_settings *mpi;
     const struct agent_settings *agent;
     const char *id, *token, *control;
     bool keep_loader;
     uint32_t status_port; /* the status page's port, 0: any; SETTINGS_NO_PORT: no page */
     uint64_t grace_ns;
-    /* Networks ("10.1.0.0/16") or interfaces for Open MPI's own messages and for those of programs;
-     * NULL: Open MPI chooses. `excluded`: interfaces that it must not choose ("docker0,virbr0"), or
-     * NULL. */
+    /* Networks ("10.1.0.0/16") or interfaces for the messages of Open MPI's daemons, and for those
+     * of programs; NULL: Open MPI chooses. `excluded`: interfaces that it must not choose
+     * ("docker0,virbr0"), or NULL. */
     const char *daemon_include, *program_include, *excluded;
     const struct ports *ports; /* ports on which Open MPI may listen; `control` uses one of them */
     uint64_t ignored;          /* signals (signals.h) that programs ignore */
@@ -38,7 +38,7 @@ struct starter_job {
 /** A running starter. */
 struct starter {
     pid_t guard;   /* our child, and the starter's parent; 0: none */
-    pid_t pid;     /* the starter's; 0: not known yet */
+    pid_t pid;     /* the starter's process id; 0: not known yet */
     bool orphaned; /* the guard was killed and could not clean up */
     int status_fd; /* read by starter_read_status(); owned; -1: finished */
     int text_fd;   /* output of the starter, and of shims without a connection; owned */
@@ -51,21 +51,22 @@ struct starter_words {
     char **words;
     size_t count, cap;
     bool failed; /* out of memory */
-    /* Files that the words refer to: file i is descriptor STARTER_FILES_FD + i there. Owned. */
+    /* Files that the words refer to: file i is descriptor STARTER_FILES_FD + i in the starter.
+     * Owned. */
     int files[STARTER_FILES_MAX];
     size_t num_files;
 };
 
 void starter_words_fini(struct starter_words *words);
-/** Take `word`; NULL means that allocating it failed. */
+/** Add `word`, which is owned from now on; NULL means that allocating it failed. */
 void starter_words_take(struct starter_words *words, char *word);
 void starter_words_add(struct starter_words *words, const char *word);
-/** 0, or -ENOMEM with everything freed. */
+/** Move the words to `ret`: 0, or -ENOMEM with everything freed. */
 int starter_words_finish(struct starter_words *words, struct starter_words *ret);
 /** Add what shims read from their environment. */
 void starter_add_shim(struct starter_words *words, const struct starter_job *job);
 
-/** Start the starter. */
+/** Start the starter under its guard: 0 or -errno with a message. */
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err);
 
@@ -73,14 +74,14 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
  * starter_reap() reports when it has ended. */
 void starter_end(const struct starter *starter);
 
-/** Call when status_fd is readable. 1 if the starter has ended, with its wait status; otherwise
- * 0. */
+/** Call when status_fd is readable. Returns 1 if the starter has ended, with its wait status;
+ * otherwise 0. */
 int starter_read_status(struct starter *starter, int *ret_status);
 
 /** Continue the starter and its guard, in case they were stopped. */
 void starter_wake(const struct starter *starter);
 
-/** Returns whether all of its processes have ended. Never blocks. */
+/** Returns whether all processes of the starter have ended. Never blocks. */
 bool starter_reap(struct starter *starter);
 
 /** Kill a guard that does not end. */

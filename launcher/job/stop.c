@@ -46,7 +46,7 @@ uint64_t stop_get_step(const struct supervisor *s)
     return 0;
 }
 
-/* Has every program that is still running been told to stop? */
+/* Does every program that is still running know that it must stop? */
 static bool all_have_halted(const struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)

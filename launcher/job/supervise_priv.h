@@ -67,7 +67,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
-    uint64_t halted;    /* 1 + the step at which it was told to stop; 0: it was not */
+    uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
     char *tail;         /* last lines of its program's standard error */
 };
 
@@ -122,7 +122,7 @@ struct supervisor {
     struct instance *instances; /* [num_instances] */
     struct shim_peer **peers;
     size_t num_peers, peers_cap;
-    struct pollfd *fds; /* of one turn */
+    struct pollfd *fds; /* for one turn of the loop */
     size_t fds_cap;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
@@ -279,7 +279,7 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
-/** 1 + the step at which programs were told to stop; 0: none was. */
+/** 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
 /* ---- job_socket.c ---- */
@@ -305,9 +305,9 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result: 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
-/** An instance's state, as one word. */
+/** Returns an instance's state, as one word. */
 const char *result_state(const struct instance *inst);
-/** A table of all instances and their states, for users. The caller frees it; NULL if out of
+/** Format a table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */
 char *result_table(const struct supervisor *s);
 

@@ -33,9 +33,10 @@ static const char *const travelling[] = {
     /* choose the library and the loader that they run */
     "PLENUM_LIBRARY", "PLENUM_PLENUMD"};
 
-/* Defaults that help programs, set for all if the user has not set them: a Python program's lines
- * arrive when they are printed, not in blocks of 8 KiB; and PyTorch's store does not use libuv,
- * because Debian's PyTorch is built without it and does not detect that. */
+/* Defaults that help programs, set in all instances if the user has not set them. With
+ * PYTHONUNBUFFERED, a Python program's lines arrive when they are printed, not in blocks of 8 KiB.
+ * Without USE_LIBUV=0, PyTorch's store would need libuv, without which Debian's PyTorch is built;
+ * it does not detect that. */
 static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
 
 static int put_number(struct environ_list *list, const char *name, uint64_t value)
@@ -46,7 +47,7 @@ static int put_number(struct environ_list *list, const char *name, uint64_t valu
     return environ_list_put(list, ENVIRON_SET, name, text);
 }
 
-/* "PREFIX*": all variables set here whose names begin with it. */
+/* Put all variables set here whose names begin with a prefix: "PREFIX*". */
 static int put_all(struct environ_list *list, const char *prefix, size_t len)
 {
     for (char **e = environ; *e; e++) {
@@ -64,7 +65,7 @@ static int put_all(struct environ_list *list, const char *prefix, size_t len)
     return 0;
 }
 
-/* "NAME=value", "NAME" for its value here (skipped if not set), "PREFIX*". */
+/* Put "NAME=value", "NAME" with its value here (skipped if not set), or "PREFIX*". */
 static int put_export(struct environ_list *list, const char *text)
 {
     const char *equals = strchr(text, '='), *value = equals ? equals + 1 : getenv(text);
@@ -83,7 +84,7 @@ static int put_export(struct environ_list *list, const char *text)
     return r;
 }
 
-/* Set our own value for all instances, if there is one; otherwise `value`, unless the variable is
+/* Put our own value for all instances, if there is one; otherwise `value`, unless the variable is
  * set on the instance's host. */
 static int put_default(struct environ_list *list, const char *name, const char *value)
 {
@@ -111,7 +112,7 @@ static int put_travelling(struct environ_list *list, const struct texts *exports
     return 0;
 }
 
-/* mpirun arguments only for this instance, if they are only variables. */
+/* Put the mpirun arguments of a single instance, if they are only variables. */
 static int put_own(struct environ_list *list, const struct mpi_settings *mpi, uint32_t instance)
 {
     int r;
@@ -138,7 +139,7 @@ static int put_tuning(struct environ_list *list, const struct plan_instance *ins
     return put_default(list, "OMP_NUM_THREADS", cores);
 }
 
-/* The devices of an instance, in the variable that its vendor's libraries read. */
+/* Put the devices of an instance, in the variable that its vendor's libraries read. */
 static int put_devices(struct environ_list *list, const struct plan *plan,
                        const struct plan_instance *instance)
 {
@@ -153,8 +154,9 @@ static int put_devices(struct environ_list *list, const struct plan *plan,
     return r;
 }
 
-/* Gloo and similar use the address that the host's name resolves to, which often leads nowhere
- * (127.0.1.1). If we know a better one, set it unless it is already set. */
+/* Put the interface for communication. Gloo and similar libraries use the address that the host's
+ * name resolves to, which often leads nowhere (127.0.1.1). If we know a better one, set it unless
+ * it is already set. */
 static int put_interface(struct environ_list *list, const char *interface)
 {
     static const char *const names[] = {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
@@ -166,7 +168,7 @@ static int put_interface(struct environ_list *list, const char *interface)
         bool nccl = strncmp(names[i], "NCCL", 4) == 0;
 
         if (nccl && strcmp(interface, "lo") == 0)
-            continue; /* it finds its way on one host */
+            continue; /* NCCL needs no interface on one host */
         (void)snprintf(exact, sizeof(exact), "=%s", interface);
         /* NCCL takes "eth0" as a prefix, which also matches eth0.100. */
         if (!environ_list_has(list, names[i]) &&
@@ -221,14 +223,14 @@ static int put_identity(struct environ_list *list, const struct variables_job *j
     return environ_list_put(list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
 }
 
-/* Set the variable, or unset it if there is no value: an inherited value belongs to another job. */
+/* Put the variable, or unset it if there is no value: an inherited value belongs to another job. */
 static int put_or_unset(struct environ_list *list, const char *name, const char *value)
 {
     return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
 }
 
-/* torchrun and srun set these. If a program finds them, such a launcher runs within the instance
- * and has set the variables that both set (libdist/job.c). */
+/* Unset the variables by which torchrun and srun are recognised. If a program finds them, such a
+ * launcher runs within the instance and has set the variables that both set (libdist/job.c). */
 static int unset_markers(struct environ_list *list)
 {
     int r = put_or_unset(list, "GROUP_WORLD_SIZE", NULL);
@@ -282,7 +284,7 @@ int variables_of_loader(const struct texts *exports, struct environ_list *ret)
 
     if (r < 0)
         goto fail;
-    /* Our own value is the programs' key to other loaders. */
+    /* Our own value of this variable is the programs' key to other loaders. */
     r = environ_list_put(&list, ENVIRON_UNSET, "PLENUM_LOADER_KEY", "");
     if (r < 0)
         goto fail;

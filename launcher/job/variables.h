@@ -15,7 +15,7 @@ struct variables_job {
     const char *master_address;
     uint16_t master_port;
     uint32_t restart_count;
-    const char *interface;          /* host's interface for communication; NULL: not known */
+    const char *interface;          /* the host's interface for communication; NULL: not known */
     const char *meeting;            /* MEETING_VARIABLE (meeting.h), or NULL */
     const struct texts *exports;    /* NAME, NAME=value or PREFIX* */
     const struct mpi_settings *mpi; /* its arguments for single instances may be exports */
@@ -23,7 +23,7 @@ struct variables_job {
 };
 
 /**
- * The changes for one instance: its rank, its tuning, what the user exports.
+ * Compute the changes for one instance: its rank, its tuning, and what the user exports.
  *
  * @param loader  addresses, or NULL: no loader is named (and an inherited one is removed)
  * @return        0 or -ENOMEM
@@ -31,11 +31,12 @@ struct variables_job {
 int variables_of_instance(const struct variables_job *job, const struct plan *plan, uint32_t index,
                           const char *loader, struct environ_list *ret);
 
-/** The search path for programs: PATH as the instances have it (-x PATH=...), or NULL. Borrowed. */
+/** Returns the search path for programs: PATH as the instances have it (-x PATH=...), or NULL.
+ * Borrowed. */
 const char *variables_get_path(const struct texts *exports);
 
-/** The changes for a loader on a host without instances: variables that travel, and what the user
- * exports. */
+/** Compute the changes for a loader on a host without instances: the variables that travel, and
+ * what the user exports. */
 int variables_of_loader(const struct texts *exports, struct environ_list *ret);
 
 /** Warn if a process of another job, such as one of mpirun's, has started this one. Call it before

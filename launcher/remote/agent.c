@@ -42,7 +42,8 @@ enum {
 /* Begins the line that holds the secret; the lines before it are for logins that read input. */
 #define SECRET_MARK "plenum-secret="
 
-/* Open MPI 4.1 calls it rsh; PRRTE, which starts the processes of Open MPI 5, calls it ssh. */
+/* Open MPI 4.1 calls the component rsh; PRRTE, which starts the processes of Open MPI 5, calls it
+ * ssh. */
 static const char RSH[] = "plm_rsh", SSH[] = "plm_ssh";
 static const struct {
     const char *text;
@@ -111,7 +112,7 @@ const char *agent_program(const struct agent_settings *settings)
     return agent && *agent ? agent : "ssh";
 }
 
-/* Is the agent's file called ssh? (Of several, "ssh : rsh", the first.) */
+/* Is the agent's program called ssh? In "ssh : rsh", the first one counts. */
 static bool is_ssh(const char *agent)
 {
     size_t len = strcspn(agent, " :");
@@ -127,7 +128,7 @@ static bool is_ssh(const char *agent)
 unsigned agent_keepalive_seconds(const struct agent_settings *settings)
 {
     /* The first probe may be sent at once, so the waits after the probes must add up to enough:
-     * three times a half. */
+     * three times half of the timeout. */
     uint64_t half = settings->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
 
     return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
@@ -151,7 +152,7 @@ const char *agent_arguments(const struct agent_settings *settings, char ret[AGEN
     return ret;
 }
 
-/* Does it need a placeholder name? */
+/* Does the host need a placeholder name? */
 static bool is_nameless(const struct plan *plan, uint32_t host)
 {
     const struct plan_host *h = &plan->hosts[host];
@@ -241,7 +242,7 @@ static void add_login(char **words, size_t *count, char *port, char *user)
     }
 }
 
-/* Write 'text' as one word of a shell: quotes around it, each quote inside as '\''. */
+/* Write 'text' as one word of a shell: quoted, with each quote inside as '\''. */
 static void put_quoted(FILE *f, const char *text)
 {
     (void)fputc('\'', f);
@@ -254,7 +255,7 @@ static void put_quoted(FILE *f, const char *text)
     (void)fputc('\'', f);
 }
 
-/* The login shell may be of any kind, so call sh explicitly. */
+/* The login shell may be of any kind, so the script calls sh explicitly. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count)
 {
     char *inner = NULL, *outer = NULL;
@@ -312,7 +313,8 @@ pid_t agent_start(char *const *words, int in, int out, int err)
     return pid < 0 ? -errno : pid;
 }
 
-/* In a Slurm allocation without logins: a separate step, beside those of the job. */
+/* Build the command of a separate Slurm step, beside those of the job, for allocations without
+ * logins. */
 static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
 {
     static const char *const fixed[] = {"srun",      "--overlap", "--quiet", "--cpu-bind=none",
@@ -341,7 +343,7 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
 
     if (!agent_is_used(settings))
         return make_step(host, script, text, words);
-    /* Both strings and the port, one after the other. */
+    /* `text` holds both strings and the port, one after the other. */
     *text = str_format("%s%c%s%c%u", agent_program(settings), 1,
                        agent_arguments(settings, arguments), 1, host->port);
     if (!*text)
@@ -365,8 +367,8 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
     return 0;
 }
 
-/* The host that mpirun calls `name`: its real name, port and user; the last two may be NULL. They
- * point into `list`, which is cut up. */
+/* Find the host that mpirun calls `name`: its real name, port and user; the last two may be
+ * NULL. They point into `list`, which is cut up. */
 static bool find_in_list(char *list, const char *name, char *fields[3])
 {
     char *save = NULL;
@@ -390,8 +392,8 @@ static bool find_in_list(char *list, const char *name, char *fields[3])
     return false;
 }
 
-/* Like find_in_list(), in all lists: a copy of the list that contains it, owned by the caller;
- * otherwise NULL. */
+/* Like find_in_list(), but searches all lists. Returns a copy of the list that contains the name,
+ * owned by the caller, or NULL. */
 static char *find_host(const char *name, char *fields[3])
 {
     const char *list;
@@ -408,8 +410,8 @@ static char *find_host(const char *name, char *fields[3])
 }
 
 /* Wrap mpirun's command in a shell that reads the secret from its standard input, and in plenumrun
- * there, which ends the command with the login (login.c); the login shell parses the result. NULL
- * if out of memory. */
+ * there, which ends the command when the login ends (login.c). The login shell parses the result.
+ * Returns NULL if out of memory. */
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
@@ -467,7 +469,7 @@ out:
 }
 
 /* Run the agent, and exit with its status. This process is between mpirun and ssh: if it dies, ssh
- * must die, too. `host` is for a message. */
+ * must die, too. `host` is used in a message. */
 static int run_agent(char *const *words, const char *host)
 {
     pid_t parent = getpid(), pid = fork();

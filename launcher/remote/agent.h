@@ -21,29 +21,29 @@ enum {
     AGENT_KEEPALIVE_PROBES = 3,
 };
 
-/** Comes first in a login's standard input: a file like ~/.bashrc there may read a line or several,
- * as if Enter was pressed, and must not get a secret. */
+/** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read a line or
+ * several, as if Enter was pressed, and must not get the secret. */
 #define AGENT_BLANK_LINES "\n\n\n\n"
 
 /** The start of the message that plenumrun, as an agent, prints if a login's exit status shows that
  * the shell could not execute its command; the host's name follows. */
 #define AGENT_NO_DAEMON "Open MPI's daemon cannot be executed on host "
 
-/** Determines how to log in to hosts. */
+/** What determines how to log in to hosts. */
 struct agent_settings {
     const struct texts *mpi_args; /* mpirun's global arguments, which may name another agent */
     uint64_t start_timeout_ns, heartbeat_timeout_ns;
 };
 
 /**
- * Seconds between two keepalive probes of a connection that is not ours (ssh, Open MPI's daemons).
- * AGENT_KEEPALIVE_PROBES unanswered probes take longer than --heartbeat-timeout, so that our own
- * heartbeat detects a lost host first, and names it.
+ * Returns the seconds between two keepalive probes of a connection that is not ours (ssh, Open
+ * MPI's daemons). AGENT_KEEPALIVE_PROBES unanswered probes take longer than --heartbeat-timeout, so
+ * that our own heartbeat detects a lost host first, and names it.
  */
 unsigned agent_keepalive_seconds(const struct agent_settings *settings);
 
-/** A setting of Open MPI (by 4.1's name) that the user has made, on our command line or in the
- * environment, or NULL. */
+/** Returns a setting of Open MPI (by 4.1's name) that the user has made, on our command line or in
+ * the environment, or NULL. */
 const char *agent_get_setting(const struct agent_settings *settings, const char *name);
 
 /** Is this word of mpirun's command line followed by a setting's name and value? */
@@ -63,11 +63,11 @@ bool agent_is_used(const struct agent_settings *settings);
  */
 bool agent_gives_secret(const struct agent_settings *settings, const struct plan *plan);
 
-/** The agent's program and its first arguments, "ssh -F config". */
+/** Returns the agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct agent_settings *settings);
 
-/** Arguments that limit how long a login may take: the user's, or our own if the agent is ssh, or
- * "". */
+/** Returns arguments that limit how long a login may take: the user's; or our own if the agent is
+ * ssh; or "". */
 const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
 /** Returns whether mpirun cannot log in to some host by name alone, because it has a user, a port,
@@ -75,13 +75,13 @@ const char *agent_arguments(const struct agent_settings *settings, char ret[AGEN
  * agent. */
 bool agent_must_translate(const struct plan *plan);
 
-/** The name of a host on mpirun's command line. */
+/** Write the name of a host on mpirun's command line. */
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
 /**
- * Hosts from `*next` on, as many as fit into a word of an environment: "name", or "name|real
+ * List hosts from `*next` on, as many as fit into a word of an environment: "name", or "name|real
  * name|port|user" if the name alone is not enough, separated by commas. `*next` is then the first
- * remaining host. Owned; NULL if out of memory.
+ * remaining host. Owned by the caller; NULL if out of memory.
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
@@ -90,8 +90,8 @@ char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
 /**
- * The command line that executes `script` in a host's shell: with the agent, or with srun if that
- * starts processes.
+ * Build the command line that executes `script` in a host's shell: with the agent, or with srun if
+ * that starts processes.
  *
  * @param text   scratch memory that holds the words; owned by the caller
  * @param words  [AGENT_WORDS_MAX + 1]; terminated by NULL
@@ -100,11 +100,11 @@ char *agent_make_script(const char *self, const char *const *arguments, size_t c
 int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);
 
-/** Start such a command line with these standard descriptors, in a separate session. Returns its
+/** Start a command line with these standard descriptors, in a separate session. Returns its
  * process, which ends when we do, or -errno. */
 pid_t agent_start(char *const *words, int in, int out, int err);
 
-/** Run plenumrun as an agent, which runs the real one. Returns an exit status. */
+/** Run plenumrun as an agent, which runs the real agent. Returns an exit status. */
 int agent_main(int argc, char **argv);
 
 #endif

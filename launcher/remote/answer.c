@@ -8,7 +8,7 @@
 
 #include "common/util/util.h"
 
-enum { KEPT_BYTES = ANSWER_BYTES / 2 }; /* kept of a full text without the mark */
+enum { KEPT_BYTES = ANSWER_BYTES / 2 }; /* bytes kept when the text is full and has no mark */
 
 void answer_init(struct answer *answer, const char *mark)
 {

@@ -8,8 +8,8 @@
 
 enum { ANSWER_BYTES = 16384 };
 
-/** A login may print any amount before the answer. Only its end is kept until the mark arrives;
- * from then on, the text that begins with the mark. */
+/** Collects a login's output, in which any amount of text may precede the answer. Only the end of
+ * the text is kept until the mark arrives; from then on, the text that begins with the mark. */
 struct answer {
     const char *mark; /* borrowed; "" is not a mark */
     size_t len;       /* length of `text` without its NUL */
@@ -24,7 +24,8 @@ void answer_init(struct answer *answer, const char *mark);
  * dropped. */
 void answer_add(struct answer *answer, const char *bytes, size_t len);
 
-/** The last line that is not empty, or "". Strips line ends from the text; borrowed from it. */
+/** Returns the last line that is not empty, or "". Strips line ends from the text; borrowed from
+ * it. */
 const char *answer_last_line(char *text);
 
 /** Replace each occurrence of `secret` in a string by asterisks of the same length. An empty secret

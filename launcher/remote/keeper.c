@@ -29,7 +29,7 @@
 enum {
     GRACE_MS = 2000,
     BEAT_MS = 1000,
-    FIRST_SILENCE_MS = 30000, /* until KEEP sets another limit */
+    FIRST_SILENCE_MS = 30000, /* silence that is allowed until KEEP sets another limit */
 };
 
 struct remote_keeper {
@@ -45,14 +45,14 @@ struct remote_keeper {
     struct jobloader *loader;
 };
 
-/* plenumrun shows it with our host's name. */
+/* Log a message about the loader. plenumrun prints our log with this host's name. */
 static void report_loader(void *arg, const char *text)
 {
     (void)arg;
     log_warn("%s", text);
 }
 
-/* Find errors now, so that the job does not start, rather than when the first client connects. */
+/* Find errors now, so that the job does not start, and not only when the first client connects. */
 static int begin(struct remote_keeper *keeper, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];

@@ -6,13 +6,14 @@
 /** The argument that makes plenumrun a keeper. */
 #define KEEPER_ARGUMENT "--lend-loader"
 
-/** Precedes the address on the one line that it prints. */
+/** Precedes the address on the one line that a keeper prints. */
 #define KEEPER_ANSWER "plenumrun-loader "
 
-/** The first line of its input, after empty lines, some of which a login may have read. */
+/** The first line of a keeper's input. Empty lines precede it, some of which the login may have
+ * read. */
 #define KEEPER_GREETING "plenumrun\n"
 
-/** Returns an exit status. */
+/** Run plenumrun as a keeper. Returns an exit status. */
 int keeper_main(void);
 
 #endif

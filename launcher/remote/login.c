@@ -28,8 +28,8 @@
 #include "launcher/host/sweep.h"
 
 enum {
-    ALONE_MS = 3000, /* for a connected daemon to end by itself, and remove its files */
-    KILL_MS = 5000,  /* after SIGTERM */
+    ALONE_MS = 3000, /* time for a connected daemon to end by itself and remove its files */
+    KILL_MS = 5000,  /* time between SIGTERM and SIGKILL */
     LOOK_MS = 20,    /* between two looks at processes that the shell has left behind */
 };
 
@@ -65,8 +65,8 @@ static void signal_awake(pid_t pid, int signal)
     (void)kill(pid, SIGCONT); /* a stopped process cannot end */
 }
 
-/* The shell has ended, and the rest of its group, our children now, have received SIGTERM: wait for
- * them. (The daemon's own children have groups of their own.) */
+/* Wait for the rest of the shell's group after the shell has ended: its processes are now our
+ * children, and have received SIGTERM. (The daemon's own children have groups of their own.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;
@@ -91,10 +91,10 @@ static bool has_ended(pid_t child)
     return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
-/* Wait for the command. Send it SIGTERM some time after the login has ended, or at once when a
- * signal says so, and then SIGKILL. A shell that has not replaced itself by the daemon must end
- * first: it would reap the daemon, and its process id, which names its folder, would be unknown.
- * Returns the shell's wait status. */
+/* Wait for the command. Send it SIGTERM some time after the login has ended, or as soon as a signal
+ * asks us to end, and then SIGKILL. If the shell has not replaced itself by the daemon, the shell
+ * must end first: otherwise it would reap the daemon, and we would not know the daemon's process
+ * id, which is part of its folder's name. Returns the shell's wait status. */
 static int watch(pid_t child, int signal_fd, const char *command)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
@@ -117,7 +117,7 @@ static int watch(pid_t child, int signal_fd, const char *command)
         wait_ms = KILL_MS;
     }
     lost |= next == SIGKILL;
-    if (lost) /* before the shell is reaped: then its number could be that of another group */
+    if (lost) /* before the shell is reaped, after which another group could get its number */
         signal_awake(-child, SIGTERM);
     (void)waitpid(child, &status, 0);
     sweep_after_daemon(child, command);
@@ -135,14 +135,14 @@ int login_main(char **argv)
     int signal_fd, status;
 
     for (char **word = argv + 2; *word; word++)
-        command = *word; /* the last one, as in: sh -c COMMAND */
+        command = *word; /* the last word, as in: sh -c COMMAND */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_LEN(ending); i++)
         (void)sigaddset(&set, ending[i]);
     (void)sigprocmask(SIG_BLOCK, &set, &before);
     signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    (void)proctree_adopt(); /* what the shell leaves behind */
+    (void)proctree_adopt(); /* adopt what the shell leaves behind */
     child = signal_fd < 0 ? -1 : fork();
     if (child == 0) {
         (void)signal(SIGPIPE, SIG_DFL);

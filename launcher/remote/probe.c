@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* probe.c - one login per host, in parallel and with a time limit, before anything is started.
+/* probe.c - queries each host by a login, in parallel and with a time limit, before the job starts.
  *
- * mpirun starts nothing anywhere until all of its daemons have reported, and does not name the one
- * it is waiting for; and each instance would discover a missing program or folder for itself. So
- * each host is queried in advance: its shell starts plenumrun there, which prints
+ * mpirun starts nothing until all of its daemons have reported, and does not name the one that it
+ * is waiting for. And each instance would discover a missing program or folder by itself. So each
+ * host is queried in advance: its shell starts plenumrun there, which prints
  *
  *     plenumrun-probe
  *     version 0.1.0
@@ -49,14 +49,14 @@
 #include "launcher/remote/answer.h"
 
 enum {
-    SIDE_BY_SIDE = 64, /* parallel logins, without silent ones */
+    SIDE_BY_SIDE = 64, /* parallel logins, not counting silent ones */
     PROMPT_MS = 3000,  /* a login counts as silent after this time */
-    LEAVE_MS = 1000,   /* for logins to end after their answer */
+    LEAVE_MS = 1000,   /* time for a login to end after its answer */
     POLL_MS = 1000,
-    READS = 16,          /* of one login's output, before others have their turn */
-    BACK_MS = 5000,      /* the longest time for a connection to plenumrun */
-    BACK_PART = 3,       /* it gets at most this fraction of the time for the answer */
-    BACK_MORE_MS = 1500, /* for the other addresses, once one has connected */
+    READS = 16,          /* of one login's output, before others get their turn */
+    BACK_MS = 5000,      /* longest time for connecting to plenumrun */
+    BACK_PART = 3,       /* connecting gets at most 1/3 of the time for the answer */
+    BACK_MORE_MS = 1500, /* time for the other addresses, once one has connected */
     ACCEPTS = 64,
     EARLIER_MS = 3000, /* for processes of an earlier start to end */
 };
@@ -66,7 +66,7 @@ static const char first_line[] = "plenumrun-probe\n";
 /* A query in progress. */
 struct inquiry {
     pid_t pid;                   /* 0: not begun, or over */
-    int fd;                      /* its output; -1: closed */
+    int fd;                      /* the login's output; -1: closed */
     uint64_t asked_ns, heard_ns; /* on the real-time clock */
     uint64_t since_ns;           /* asked_ns, on the monotonic clock */
     struct answer *said;         /* owned; NULL: not begun */
@@ -186,7 +186,7 @@ static void read_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
         p->clock_ns = -(int64_t)min_u64(asked_ns - there, INT64_MAX);
 }
 
-/* "AVAILABLE TOTAL" */
+/* Read "AVAILABLE TOTAL". */
 static void read_memory(const char *value, struct probe *p)
 {
     uint64_t available, all;
@@ -231,7 +231,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
         (void)network_add(&p->network, &address);
 }
 
-/* The login ended successfully without plenumrun's answer: something else ran there instead. */
+/* Record a login that ended successfully without plenumrun's answer, because something else ran
+ * there. */
 static void fail_without_answer(const char *last, struct probe *p)
 {
     static const char why[] = "does a file like ~/.bashrc there exit, or start another shell?";
@@ -266,7 +267,8 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         probe_fail(ret, "log in", "the answer of plenumrun there was truncated");
 }
 
-/* Reap a login, which may have closed its output without ending. True if it had to be killed. */
+/* Reap a login, which may have closed its output without ending. Returns true if it had to be
+ * killed. */
 static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
 {
     pid_t pid;
@@ -323,14 +325,14 @@ static void conclude(const struct probe_question *question, struct inquiry *q, u
         probe_fail(p, "log in", "%s ended without any output", agent_program(question->agent));
 }
 
-/* Returns whether a query counts as one of the SIDE_BY_SIDE. Not if the host has been silent for
- * PROMPT_MS: otherwise many silent hosts would block the queries of the others. */
+/* Does a query count towards SIDE_BY_SIDE? Not once the host has been silent for PROMPT_MS:
+ * otherwise many silent hosts would block the queries of the others. */
 static bool is_busy(const struct inquiry *q, uint64_t now)
 {
     return q->fd >= 0 && (q->said->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
 }
 
-/* Begin as many queries as are allowed in parallel; returns the number in progress. */
+/* Begin as many queries as are allowed in parallel. Returns the number in progress. */
 static uint32_t ask_more(const struct probe_question *question, struct probe *probes,
                          struct inquiry *list, uint32_t count, uint32_t *next,
                          char *const scripts[2])
@@ -349,7 +351,7 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
         if ((r == -EMFILE || r == -ENFILE || r == -EAGAIN) && open > 0) {
             free(list[*next].said);
             list[*next].said = NULL;
-            break; /* retried when one of those has ended */
+            break; /* retried when one of the others has ended */
         }
         if (r < 0)
             probe_fail(&probes[*next], "log in", "cannot be queried: %s", strerror(-r));
@@ -359,7 +361,7 @@ static uint32_t ask_more(const struct probe_question *question, struct probe *pr
     return open;
 }
 
-/* Only their arrival matters. */
+/* Accept and close connections: only their arrival matters. */
 static void close_connections(int listener)
 {
     struct dial_peer from;
@@ -389,7 +391,7 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-/* Returns how long we were stopped (Ctrl-Z, or a suspended job). */
+/* Wait for all queries. Returns how long we were stopped meanwhile (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* probe.h - queries other hosts, all at once, whether a job can run there. */
+/* probe.h - asks other hosts, all at once, whether a job can run there. */
 #ifndef LAUNCHER_PROBE_H
 #define LAUNCHER_PROBE_H
 
@@ -19,7 +19,7 @@
 
 struct probe_question {
     const struct agent_settings *agent;
-    const char *program;   /* the job's */
+    const char *program;   /* the job's program */
     const char *path;      /* search path for programs; NULL: the host's own */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* the programs' working directory */
@@ -28,7 +28,7 @@ struct probe_question {
      * incoming connections at once; NULL: hosts do not try to connect */
     const char *back;
     int listener; /* -1: connections stay in the queue */
-    /* not counting time during which this process is stopped */
+    /* limit for all answers, not counting time during which this process is stopped */
     int limit_ms;
 };
 
@@ -40,9 +40,9 @@ struct probe {
     char step[32];       /* the step that failed: "log in" */
     char what[512];      /* the reason */
     bool not_executable; /* the program is there, but cannot be executed */
-    /* Set if it has not failed. */
+    /* Set if the host has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not reported */
-    int64_t clock_ns;                   /* its clock is at least this far ahead of ours */
+    int64_t clock_ns;                   /* the host's clock is at least this far ahead of ours */
     uint64_t took_ns;
     char no_tls[200];  /* why keys cannot be used there; "": they can, or it was not reported */
     struct texts back; /* "10.1.2.3 0" or "10.1.2.3 REASON": results of connecting to us */
@@ -53,8 +53,8 @@ struct probe {
  * Log in to each host as mpirun would, and let plenumrun there check what the job needs: the same
  * version of plenumrun, the working directory, the program, memory, clock, addresses.
  *
- * Returns the number of hosts that failed, or -errno if no query could be sent; and how long we
- * were stopped meanwhile. Call probe_fini() for each.
+ * Returns the number of hosts that failed, or -errno if no query could be sent; and, through a
+ * pointer, how long we were stopped meanwhile. Call probe_fini() for each host.
  */
 int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count,
                 uint64_t *ret_stopped_ns);
@@ -69,15 +69,15 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...);
  * result, has not failed. */
 void probe_check_back(struct probe *probe, const char *own, unsigned port);
 
-/** A table of the hosts that failed, with a title like "2 of 3 hosts are not ready". Owned by the
- * caller; NULL if out of memory. */
+/** Returns a table of the hosts that failed, with a title like "2 of 3 hosts are not ready". Owned
+ * by the caller; NULL if out of memory. */
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
 
 /** Parse as much of one host's output as possible into `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
-/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS [JOB]]" on the other host:
- * prints the answer. */
+/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS [JOB]]" on the other host,
+ * which prints the answer. */
 int probe_answer(int argc, char **argv);
 
 #endif

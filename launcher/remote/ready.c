@@ -23,8 +23,8 @@
 #include "launcher/host/script.h"
 #include "launcher/control/exit_status.h"
 
-#define CLOCK_MOST (2 * NS_PER_SEC)     /* difference without a warning */
-#define MEMORY_LEAST (256ull * 1048576) /* free bytes without a warning; or 1/MEMORY_PART of all */
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* largest difference without a warning */
+#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes, or 1/MEMORY_PART: a warning */
 enum { MEMORY_PART = 20 };
 
 /* ---- this host ---- */
@@ -72,7 +72,7 @@ void ready_survey_fini(struct ready_survey *h)
     *h = (struct ready_survey){0};
 }
 
-/* Warn of conditions that are not failures but may explain trouble later. */
+/* Warn about conditions that are not failures but may explain trouble later. */
 static void warn_of(const struct probe *p)
 {
     char available[32], all[32];
@@ -152,7 +152,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
     return 0;
 }
 
-/* If this host can encrypt, each of the others must be able to. */
+/* If this host can encrypt, check that each of the others can, too. */
 static void check_tls(const struct ready_survey *h)
 {
     if (tls_is_installed(NULL) < 0)
@@ -162,7 +162,7 @@ static void check_tls(const struct ready_survey *h)
             probe_fail(&h->probes[i], "encryption", "%s", h->probes[i].no_tls);
 }
 
-/* Each host must be on the network that was named. */
+/* Check that each host is on the network that the user named. */
 static void check_subnet(const struct ready_survey *h, const struct subnet *subnet,
                          const char *text)
 {
@@ -185,7 +185,7 @@ static void check_subnet(const struct ready_survey *h, const struct subnet *subn
     }
 }
 
-/* Each host with instances must be able to reach the address on which we will listen. */
+/* Check that each host with instances can reach the address on which we will listen. */
 static void check_back(const struct ready_survey *h, const char *network)
 {
     char own[INET6_ADDRSTRLEN];
@@ -225,7 +225,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Find our address by which that host reaches us: the one from which we would send to it. */
+/* Mark our address by which that host reaches us: the one from which we would send to it. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -276,7 +276,7 @@ static const struct network *network_of(const struct ready_survey *h, const stru
     return NULL;
 }
 
-/* List interfaces that lead nowhere, each once. */
+/* List the interfaces that lead nowhere, each once. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -291,7 +291,7 @@ static void list_virtual(const struct network *network, char *ret, size_t size)
     }
 }
 
-/* Format as "eth0 10.1.2.3". */
+/* Store an address with its interface as "eth0 10.1.2.3". */
 static int note_interface(struct plan_host *host, const struct network_address *a)
 {
     char text[100], *slash;
@@ -323,8 +323,8 @@ static int note_interfaces(struct plan *plan, const struct ready_survey *h,
     return 0;
 }
 
-/* Open MPI accepts IPv4 networks as numbers; for IPv6 only the name of an interface, which must
- * then be the same on all hosts. */
+/* Write the network as Open MPI accepts it: IPv4 networks as numbers, but for IPv6 only the name of
+ * an interface, which must then be the same on all hosts. */
 static void describe_include(const struct network *const *list, size_t count,
                              const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
 {
@@ -405,7 +405,7 @@ static int choose_network(struct plan *plan, struct ready_survey *h, const struc
         describe_include(list, count, &subnet, ret->program_include);
         r = note_interfaces(plan, h, &subnet, ret);
     }
-    /* mpirun itself runs here, which may not be a host of the job, and may be on another
+    /* mpirun itself runs on this host, which may have no instances, and may be on another
      * network. */
     list[count++] = &h->own;
     if (known && !network_find(&h->own, &subnet))
@@ -443,7 +443,7 @@ int ready_settle(const struct ready_request *request, struct plan *plan, struct 
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
     if (request->host_subnet)
-        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* checked before */
+        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* the text was checked before */
     if (h->own.count == 0)
         (void)network_read(&h->own);
     status = choose_networks(plan, h, named, ret);

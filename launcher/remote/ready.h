@@ -23,7 +23,7 @@ struct ready_request {
 /** The results. A string is "" if it is not known. */
 struct ready {
     char subnet[SUBNET_TEXT_MAX]; /* the network that the hosts with instances share */
-    /* The network in the form that Open MPI needs: by its numbers, or, for IPv6, by the name of an
+    /* The network in the form that Open MPI needs: its numbers or, for IPv6, the name of an
      * interface. Programs use the first. Daemons use the second, which includes this host, because
      * mpirun runs here. */
     char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
@@ -34,9 +34,9 @@ struct ready {
 
 /**
  * Query all other hosts (unless --no-host-check is given or srun starts processes) and choose the
- * network; sets the interfaces of the plan's hosts.
+ * network. Sets the interfaces of the plan's hosts.
  *
- * Prints any problems. 0, or the exit status.
+ * Prints any problems. Returns 0 or the exit status.
  */
 int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret);
 
@@ -47,7 +47,7 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
 struct ready_survey {
     struct probe *probes;
     uint32_t count;
-    unsigned port; /* to which they tried to connect */
+    unsigned port; /* the port to which they tried to connect */
     struct network own;
 };
 

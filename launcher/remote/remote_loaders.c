@@ -39,19 +39,20 @@ enum {
     RETRY_FIRST_MS = 1000,
     RETRY_LAST_MS = 30000,
     SETTLED_MS = 60000, /* a login that lasted this long did not fail */
-    CLOSED_MS = 1000,   /* time to exit */
+    CLOSED_MS = 1000,   /* time for a login to exit after it has closed its output */
     SLOW_MS = 10000,    /* a login that takes longer to start the loader again is reported */
-    READS = 16,         /* of one login's output, before others have their turn */
-    EVENTS = 16,        /* of all logins, per turn */
+    READS = 16,         /* of one login's output, before others get their turn */
+    EVENTS = 16,        /* at most, of all logins, per turn */
 };
 
 struct remote_loader {
     const struct plan_host *host;
     const char *key; /* the loaders' key, which must not be printed */
     pid_t pid;       /* 0: none */
-    /* since when its output has ended while it is still running; 0: output has not ended */
+    /* since when its output has ended although the login is still running; 0: its output has not
+     * ended */
     uint64_t closed_ns;
-    struct frame_conn conn; /* its standard input and output; fd -1: closed */
+    struct frame_conn conn; /* the login's standard input and output; fd -1: closed */
     int text_fd;            /* its standard error; -1: closed */
     struct lines text;
     struct line_limit limit;
@@ -59,8 +60,8 @@ struct remote_loader {
     struct answer answer; /* its output so far */
     bool listening;
     char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
-    char failed[400]; /* why it ended, if it never listened */
-    char away[400];   /* why it does not return, as reported; "": it listens */
+    char failed[400]; /* why the login ended, if the loader never listened */
+    char away[400];   /* why the loader does not return, as reported; "": it listens */
     bool told_slow;   /* reported that this login does not start its loader */
     uint64_t started_ns, retry_at, retry_ms;
 };
@@ -81,7 +82,7 @@ struct remote_loaders {
 
 /* ---- starting ---- */
 
-/* The host's address on the job's network, "" if it is not known. */
+/* Write the host's address on the job's network, or "" if it is not known. */
 static void address_of(const struct plan_host *host, char *ret, size_t size)
 {
     const char *blank = host->interface ? strchr(host->interface, ' ') : NULL;
@@ -89,14 +90,14 @@ static void address_of(const struct plan_host *host, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", blank ? blank + 1 : "");
 }
 
-/* Write it as it appears before ":PORT". */
+/* Write a host's name or address as it appears before ":PORT". */
 static void put_host(const char *name, char *ret, size_t size)
 {
     (void)snprintf(ret, size, strchr(name, ':') ? "[%s]" : "%s", name);
 }
 
-/* The address at which the loader must listen: only the one that is used, if we know it; and on the
- * same port as before, which the programs know. */
+/* Returns the address at which the loader must listen: only the one that is used, if we know it;
+ * and on the same port as before, which the programs know. */
 static char *where_to_listen(const struct remote_loader *l)
 {
     char address[200], host[208];
@@ -194,7 +195,8 @@ static int start(const struct remote_loaders *all, struct remote_loader *l)
 
 /* ---- messages from hosts ---- */
 
-/* Before its loader listens: anything that a login prints. Later: the loader's messages. */
+/* Handle a line of a login's standard error. Before its loader listens, this can be anything;
+ * later, it is one of the loader's messages. */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct remote_loader *l = arg;
@@ -227,8 +229,8 @@ static void read_text(struct remote_loader *l)
     lines_follow(&l->text, &l->text_fd, handle_line, l);
 }
 
-/* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients connect to the host's address, or to
- * its name if the address is not known. */
+/* Handle "plenumrun-loader tcp:10.1.2.3:40001": the loader listens. Clients connect to the host's
+ * address, or to its name if the address is not known. */
 static void handle_answer(struct remote_loader *l)
 {
     char *port, *end, address[200], host[208];
@@ -300,7 +302,7 @@ static void close_all(struct remote_loader *l)
     l->listening = false;
 }
 
-/* The host's loader cannot be restarted: report why, unless that was reported last. */
+/* Report why the host's loader cannot be restarted, unless that was reported last. */
 static void tell_away(struct remote_loader *l, const char *why)
 {
     if (strcmp(l->away, why) == 0)
@@ -311,7 +313,7 @@ static void tell_away(struct remote_loader *l, const char *why)
              l->host->name, why, RETRY_LAST_MS / 1000);
 }
 
-/* The login has ended with this status. */
+/* Handle the end of a login with this status. */
 static void end_login(const struct remote_loaders *all, struct remote_loader *l, int status)
 {
     bool was_listening = l->listening;
@@ -367,7 +369,8 @@ static void start_again(const struct remote_loaders *all, struct remote_loader *
     l->retry_at = time_now_ns() + RETRY_LAST_MS * NS_PER_MS;
 }
 
-/* A login that has closed its output is about to exit; its status then gives the reason. */
+/* Reap a login that has closed its output: it is about to exit, and its status then gives the
+ * reason. */
 static void reap(const struct remote_loaders *all, struct remote_loader *l)
 {
     int status;
@@ -532,7 +535,7 @@ void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t
 
 /* ---- beginning and end ---- */
 
-/* The programs are clients: none of them can act as a loader towards the others. */
+/* Make the keys. The programs are clients: none of them can act as a loader towards the others. */
 static int make_keys(struct remote_loaders *all, struct plenum_error *err)
 {
     struct tls_key loader = {0}, client = {0};

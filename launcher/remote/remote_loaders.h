@@ -17,11 +17,11 @@
 /** All remote loaders of a job. Opaque. Threads: one. Functions take NULL for a job without any. */
 struct remote_loaders;
 
-/** Borrowed for the loaders' life. */
+/** What remote loaders need. Borrowed for their life. */
 struct remote_loaders_request {
     const struct plan *plan;
     const struct agent_settings *agent;
-    const struct environ_list *environment; /* changes to a loader's environment there */
+    const struct environ_list *environment; /* changes to each loader's environment */
 };
 
 /**
@@ -32,10 +32,10 @@ struct remote_loaders_request {
 int remote_loaders_create(const struct remote_loaders_request *request, struct remote_loaders **ret,
                           struct plenum_error *err);
 
-/** A descriptor that becomes readable when remote_loaders_dispatch() has something to do; -1 if
- * there are no loaders. Borrowed. */
+/** Returns a descriptor that becomes readable when remote_loaders_dispatch() has something to do;
+ * -1 if there are no loaders. Borrowed. */
 int remote_loaders_get_fd(const struct remote_loaders *loaders);
-/** Handle events. Call this also after SIGCHLD. */
+/** Handle events. Call this after SIGCHLD, too. */
 void remote_loaders_dispatch(struct remote_loaders *loaders);
 
 /** Is this process a login to one of the hosts? */
@@ -48,16 +48,16 @@ void remote_loaders_suspend(struct remote_loaders *loaders, bool suspend);
 
 /** Are all loaders listening? */
 bool remote_loaders_are_ready(const struct remote_loaders *loaders);
-/** The first host whose loader could not be started at all, with the reason; NULL if there is
- * none. */
+/** Returns the first host whose loader could not be started at all, with the reason; NULL if there
+ * is none. */
 const char *remote_loaders_get_failed(const struct remote_loaders *loaders, char *why, size_t size);
 /** List the loaders that are not listening yet: "the loader on host a, the loader on host b". */
 void remote_loaders_list_missing(const struct remote_loaders *loaders, char *ret, size_t size);
 
-/** The job's key, "" if there are no loaders. Borrowed. */
+/** Returns the job's key, "" if there are no loaders. Borrowed. */
 const char *remote_loaders_get_key(const struct remote_loaders *loaders);
-/** Append the addresses that an instance should use to a list (or to ""): all of them, unless there
- * are more than a stream accepts; then different ones for each instance. */
+/** Append the addresses that an instance should use to a list (or to ""): all of them or, if there
+ * are more than a stream accepts, different ones for each instance. */
 void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t instance,
                                   char *list, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bind.c - sched_setaffinity(2) and set_mempolicy(2), and what the kernel did.
+/* bind.c - calls sched_setaffinity(2) and set_mempolicy(2), and reads what the kernel did.
  *
  * hwloc is not used here: plenumrun sends the shim OS indices, so the shim need not load a
  * topology; and binding happens between fork() and exec(), where a library that allocates must not
@@ -63,7 +63,7 @@ static void read_back(struct bind_result *result)
         memset(result->sets.nodes, 0, sizeof(result->sets.nodes));
 }
 
-/* The kernel counts one bit less than the number it is given. */
+/* Set the memory policy. The kernel counts one bit less than the number that it is given. */
 static int set_policy(int mode, const unsigned long *nodes)
 {
     return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)NUMA_NODES_MAX + 1 : 0) <

@@ -41,9 +41,9 @@ int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum
 void bind_apply(const struct bind_request *request, struct bind_result *ret);
 
 /** Check that the result matches the request: 0, the -errno of the step that failed, or -EXDEV if
- * the kernel reported success and did something else. */
+ * the kernel reported success but did something else. */
 int bind_check(const struct bind_request *request, const struct bind_result *result);
-/** Like bind_check(), for CPUs only. */
+/** Like bind_check(), but checks only CPUs. */
 int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);
 
 #endif

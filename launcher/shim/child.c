@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* child.c - from fork() to exec().
+/* child.c - starts the program, from fork() to exec().
  *
  * The child binds itself, so that the program has its CPUs and memory from its first instruction.
  * It reports through a pipe: once before exec(), with the binding that the kernel reports, and
@@ -45,7 +45,8 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
 
-/* plenumrun's own limit, which mpirun and the shims inherit, may be higher than the user's. */
+/* Lower the limit on open files: plenumrun's own limit, which mpirun and the shims inherit, may be
+ * higher than the user's. */
 static void lower_descriptors(uint64_t most)
 {
     struct rlimit limit;
@@ -155,7 +156,8 @@ int child_start(const struct child_options *options, struct child *ret)
     }
     if (c.pid == 0)
         become_program(options, &e, parent);
-    /* Also done here, so that signals to the group cannot arrive too early. */
+    /* The child does this, too. It is done here so that no signal to the group arrives too
+     * early. */
     (void)setpgid(c.pid, c.pid);
     close_ends(&e);
     assert(c.pid > 0 && c.report_fd >= 0);

@@ -16,21 +16,21 @@ struct child_options {
     const char *directory;
     const struct bind_request *bind;
     bool strict;          /* a binding failure is a failure to start */
-    bool input;           /* connect a pipe to its standard input; otherwise /dev/null */
-    uint64_t ignored;     /* signals that it ignores (signals.h) */
-    int inherit;          /* a descriptor that it inherits from us; 0: none */
-    uint64_t descriptors; /* its soft limit; 0: unchanged */
+    bool input;           /* its standard input is a pipe; otherwise /dev/null */
+    uint64_t ignored;     /* signals that the program ignores (signals.h) */
+    int inherit;          /* a descriptor that the program inherits from us; 0: none */
+    uint64_t descriptors; /* its soft limit on descriptors; 0: unchanged */
     mode_t umask;
 };
 
 /** The child's report about its start. */
 struct child_report {
-    struct control_failed failed; /* if its `error` is not 0 */
+    struct control_failed failed; /* valid if its `error` is not 0 */
     struct bind_result bind;
 };
 
 struct child {
-    pid_t pid;     /* also its process group */
+    pid_t pid;     /* the program's process and process group */
     int input;     /* pipes, non-blocking; owned; -1 when closed */
     int output[2]; /* its standard output and standard error */
     int report_fd; /* -1 when the report is complete */
@@ -40,7 +40,7 @@ struct child {
     size_t coming_len;
 };
 
-/** Fork. 0, or -errno with nothing started. */
+/** Start the program: 0, or -errno with nothing started. */
 int child_start(const struct child_options *options, struct child *ret);
 
 /**

@@ -7,8 +7,8 @@
  *
  *     plenumrun ── guard ── mpirun ── outer shim ── inner shim ── the program and its children
  *
- * mpirun's guard and the outer shim run the same loop. The kernel notifies each process of its
- * parent's end, so that kill -9 of any of them ends everything below it:
+ * mpirun's guard and the outer shim run the same loop. The kernel notifies each process when its
+ * parent ends. So kill -9 of any of them ends everything below it:
  *
  *     plenumrun    the inner shims see their connection close; guard: `orphaned` steps for mpirun
  *     guard        mpirun dies with it; the outer shims are notified; plenumrun notices at once
@@ -32,7 +32,7 @@
 
 enum {
     LOOK_MS = 20,         /* between two looks at a tree that is being killed */
-    UNKILLABLE_MS = 5000, /* after which it is left behind */
+    UNKILLABLE_MS = 5000, /* after this time, the rest of the tree is left behind */
 };
 
 struct guard {
@@ -40,7 +40,7 @@ struct guard {
     bool ended; /* the child has ended */
     bool leave; /* the child has asked its guard to leave */
     int status;
-    bool told;                      /* asked to end without waiting for the tree */
+    bool told;                      /* asked to end: do not wait for the tree */
     const struct guard_step *steps; /* being executed; NULL: none yet */
     uint64_t begun_ns;              /* when the first step was due */
     uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not set yet */
@@ -70,7 +70,7 @@ void guard_block_signals(sigset_t *before)
     (void)sigprocmask(SIG_BLOCK, &set, before);
 }
 
-/* Reap every child that has ended. Is any child left? */
+/* Reap every child that has ended. Returns whether any child is left. */
 static bool reap(struct guard *g)
 {
     int status;
@@ -141,9 +141,9 @@ static void handle_signal(struct guard *g, int signal, pid_t from)
     if (signal != GUARD_PARENT_SIGNAL) {
         begin(g, g->options->told);
         g->told = true;
-        if (g->ended) /* while the tree lingers */
+        if (g->ended) /* the tree was lingering */
             g->kill_at = 0;
-    } else if (getppid() != g->options->parent) { /* otherwise only one of its threads has ended */
+    } else if (getppid() != g->options->parent) { /* not only a thread of the parent has ended */
         begin(g, g->options->orphaned);
     }
 }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** A signal to the child, and how long to wait after the request to end before sending it. */
+/** A signal to the child, and when to send it after the request to end. */
 struct guard_step {
     uint64_t after_ns;
     int signal;
@@ -17,7 +17,7 @@ struct guard_step {
 
 struct guard_options {
     pid_t child;  /* the child that is guarded */
-    pid_t parent; /* of the guard */
+    pid_t parent; /* the guard's parent */
     /* Steps that end the child: when the guard itself receives SIGTERM, and when its parent is
      * gone. Terminated by a signal of 0. */
     const struct guard_step *told, *orphaned;

@@ -8,16 +8,17 @@
  *        │                 └───────────cannot start─────────────┘             │
  *        └───────────────cannot fork──────────────────────────────────────────┘
  *
- * In SWEEPING, processes that the program has left behind are killed. In DRAINING, data left in its
- * pipes is sent, as fast as plenumrun grants credit; the exit itself has already been reported.
+ * In SWEEPING, processes that the program has left behind are killed. In DRAINING, data that is
+ * still in its pipes is sent, as fast as plenumrun grants credit; the exit itself has already been
+ * reported.
  * This process ends when plenumrun sends END or is lost, and no process of the program is left.
  *
  * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun requests it,
  * when mpirun requests it and plenumrun does not decide otherwise within a second, and when
  * plenumrun is gone or silent. When the outer shim is gone, everything is killed at once, because
- * this process no longer has a guard. But mpirun gives processes that it asks to end one second,
- * which may be less than the grace period: an outer shim that disappears after it was asked to end
- * is not an emergency. */
+ * this process no longer has a guard. There is an exception: mpirun gives processes that it asks to
+ * end only one second, which may be less than the grace period. So an outer shim that disappears
+ * after it was asked to end is not an emergency. */
 #include "config.h"
 
 #include "launcher/shim/inner_priv.h"
@@ -47,10 +48,10 @@
 #include "launcher/shim/guard.h"
 
 enum {
-    CONNECT_MS = 15000, /* to reach plenumrun and to get its first answer */
-    AGAIN_MS = 100,     /* before connecting again if the first connection was closed at once */
+    CONNECT_MS = 15000, /* time to reach plenumrun and get its first answer */
+    AGAIN_MS = 100,     /* pause before connecting again, if plenumrun closed the connection */
     BEAT_MS = 1000,
-    FIRST_SILENCE_MS = 30000, /* until the plan sets another limit */
+    FIRST_SILENCE_MS = 30000, /* silence that is allowed until the plan sets another limit */
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
     LOOK_MS = 10,             /* between two looks at a tree that is being killed */
     LOADER_GRACE_MS = 2000,
@@ -159,7 +160,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
 
     assert(inner_is_running(in));
     inner_end_stop(in, &m);
-    in->kill_at = now; /* its leftover processes */
+    in->kill_at = now; /* kill the processes that it left behind */
     inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);
     io_close(&in->child.input);
     if (!in->failed)
@@ -185,7 +186,7 @@ static void reap(struct inner *in)
         }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
-        if (info.si_pid != in->child.pid || !inner_is_running(in)) /* its number can be reused */
+        if (info.si_pid != in->child.pid || !inner_is_running(in)) /* its number may be reused */
             continue;
         if (in->state == INNER_STARTING && !in->failed) /* the report is complete: did it fail? */
             inner_read_report(in);
@@ -216,7 +217,7 @@ static void sweep(struct inner *in, uint64_t now)
     if (inner_is_swept(in) || now < in->kill_at)
         return;
     if (in->tree.give_up_at == 0)
-        child_signal(&in->child, SIGKILL); /* all of the group at once: none can fork away */
+        child_signal(&in->child, SIGKILL); /* kill the whole group at once: none can fork away */
     if (!proctree_end(&in->tree, in->loader ? jobloader_get_pid(in->loader) : 0, now))
         return;
     if (in->state == INNER_SWEEPING)
@@ -319,14 +320,14 @@ static void handle_frame(struct inner *in, const struct frame_header *header,
     case CONTROL_END:
         in->end = true;
         end_program(in, 0,
-                    CONTROL_CAUSE_ASKED); /* the job is over, though our program is running */
+                    CONTROL_CAUSE_ASKED); /* the job is over, although our program is running */
         break;
     default: /* BEAT: its arrival is its only information */
         break;
     }
 }
 
-/* Print for the reader of mpirun's output: there is no other connection yet. */
+/* Print a message for the reader of mpirun's output, because there is no other connection yet. */
 MESSAGE static void say_why(const struct inner *in, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
@@ -335,8 +336,8 @@ MESSAGE static void say_why(const struct inner *in, const char *why)
     log_error("instance %u on host %s: %s", in->task->instance, host, why);
 }
 
-/* If strangers flood its port, plenumrun may have closed our connection to make room before it knew
- * that it was ours. */
+/* Should we connect again? If strangers flood its port, plenumrun may have closed our connection to
+ * make room before it knew that the connection was ours. */
 static bool may_connect_again(const struct inner *in, int r)
 {
     return in->link == LINK_OPEN && !in->end && (r == -ECONNRESET || r == -EPIPE) &&
@@ -544,7 +545,8 @@ static void fill_fds(struct inner *in, struct pollfd fds[FDS])
             .fd = lines_has_room(&in->lines[s]) ? *inner_pipe(in, s) : -1, .events = POLLIN};
 }
 
-/* We were stopped, perhaps with the whole job: plenumrun was not silent. */
+/* Do not count time during which we were stopped, perhaps with the whole job, as plenumrun's
+ * silence. */
 static void forgive(struct inner *in)
 {
     uint64_t gap = time_not_run(&in->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);

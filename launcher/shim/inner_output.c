@@ -18,7 +18,7 @@
 enum {
     TAIL_LINES = 20,
     PROGRESS_MS = 100, /* between two PROGRESS messages of a stream */
-    READS = 16,        /* of one pipe, before the others have their turn */
+    READS = 16,        /* from one pipe, before the others get their turn */
 };
 
 int *inner_pipe(struct inner *in, int stream)
@@ -76,7 +76,7 @@ void inner_handle_input(struct inner *in, struct frame_reader *payload)
         return;
     }
     if (array_reserve(&in->input, &in->input_cap, in->input_len + len, 1) < 0) {
-        in->input_ended = true; /* end the input early rather than with a gap in it */
+        in->input_ended = true; /* end the input early, rather than leave a gap in it */
         return;
     }
     assert(in->input_cap - in->input_len >= len);
@@ -103,8 +103,8 @@ void inner_send_lines(struct inner *in, int stream)
     }
 }
 
-/* A progress bar that is redrawn again and again has no newline for minutes. Report its current
- * state to plenumrun, apart from its bytes, which are sent when the line is complete. */
+/* Report the current state of a progress bar, which is redrawn again and again and may have no
+ * newline for minutes. Its bytes are sent separately, when the line is complete. */
 void inner_send_progress(struct inner *in, int stream, uint64_t now)
 {
     const char *bytes;

@@ -17,15 +17,15 @@
 #include "launcher/shim/child.h"
 #include "launcher/shim/shim.h"
 
-enum { INNER_FRAME_BYTES = 64 * 1024 }; /* of output, unless a single line is longer */
+enum { INNER_FRAME_BYTES = 64 * 1024 }; /* bytes of output per frame, unless a line is longer */
 
 /* The program's states. The allowed transitions are a table in inner.c. */
 enum inner_state {
-    INNER_WAITING,  /* for the plan */
+    INNER_WAITING,  /* the plan has not arrived */
     INNER_STARTING, /* forked; its report has not arrived, or says that it cannot start */
     INNER_RUNNING,
-    INNER_SWEEPING, /* it has exited; processes that it left behind are being killed */
-    INNER_DRAINING, /* none is left, or none was started; what its pipes still hold is being sent */
+    INNER_SWEEPING, /* the program has exited; processes that it left behind are killed */
+    INNER_DRAINING, /* no process is left, or none was started; the pipes' rest is sent */
     INNER_DRAINED,  /* all of its output was sent */
     INNER_STATES
 };
@@ -43,7 +43,7 @@ struct inner {
     const struct shim_task *task;
     pid_t outer;
     int signal_fd;
-    struct tls *tls; /* of the control connection, or NULL */
+    struct tls *tls; /* for the control connection; NULL: not encrypted */
     struct frame_conn conn;
     enum link_state link;
     uint64_t connect_by; /* deadline for plenumrun's first answer */
@@ -55,7 +55,7 @@ struct inner {
 
     enum inner_state state;
     struct control_plan plan;
-    struct child child; /* pid 0: not started */
+    struct child child; /* its pid is 0 if it has not started */
     bool failed;        /* the program could not start: FAILED was sent */
     uint64_t started_ns;
 
@@ -64,12 +64,12 @@ struct inner {
     enum control_cause cause; /* cause of the coming end */
     bool asked;               /* mpirun has requested the end */
     uint64_t obey_at;         /* when mpirun's request ends the program; UINT64_MAX: never */
-    uint64_t kill_at;         /* UINT64_MAX: not set */
+    uint64_t kill_at;         /* when the program is killed; UINT64_MAX: not set */
     struct proctree_end tree; /* progress of killing the tree */
     bool given_up;            /* not even SIGKILL ended the program: stop waiting for its end */
 
     struct lines lines[CONTROL_STREAMS];
-    bool progress[CONTROL_STREAMS];        /* there may be a new PROGRESS */
+    bool progress[CONTROL_STREAMS];        /* a new PROGRESS may be due */
     uint64_t progress_at[CONTROL_STREAMS]; /* when it may be sent */
     struct tail tail;
     struct traceback traceback;
@@ -82,8 +82,7 @@ struct inner {
     struct jobloader *loader;
     char loader_address[CONTROL_ADDRESS_MAX];
     char **environment;        /* environment of the program, and of the loader */
-    struct departed *departed; /* page from which the program learns of other instances' ends;
-                                  NULL: not needed */
+    struct departed *departed; /* shows the program which instances have ended; NULL: not needed */
     struct stop_keeper *stop;  /* page through which the program asks whether to stop; or NULL */
     uint64_t step_told;        /* the last STEP that was sent; 0: none */
     bool halt_told;            /* HALTED was sent */
@@ -116,7 +115,7 @@ void inner_move(struct inner *in, enum inner_state to);
 
 /* ---- inner_start.c ---- */
 
-/** PLAN has arrived: start the program, and report a failure. */
+/** Handle PLAN: start the program, and report a failure. */
 void inner_handle_plan(struct inner *in, struct frame_reader *payload);
 /** Read the child's report, and send STARTED or FAILED once it is complete. */
 void inner_read_report(struct inner *in);
@@ -142,7 +141,7 @@ void inner_end_stop(const struct inner *in, struct control_exited *exited);
 
 /* ---- inner_output.c ---- */
 
-/** Our end of a stream's pipe; -1: closed. */
+/** Returns our end of a stream's pipe, which is -1 if it is closed. */
 int *inner_pipe(struct inner *in, int stream);
 /** Read what a pipe holds; after the sweep, no process is left that could write more. */
 void inner_read_pipe(struct inner *in, int stream);
@@ -153,7 +152,7 @@ void inner_send_progress(struct inner *in, int stream, uint64_t now);
 /** Send the program's last words once all of its output has been sent. */
 void inner_finish_output(struct inner *in);
 
-/** INPUT has arrived. */
+/** Handle INPUT. */
 void inner_handle_input(struct inner *in, struct frame_reader *payload);
 /** Write as much input as the program's pipe accepts. */
 void inner_write_input(struct inner *in);

@@ -67,8 +67,8 @@ void inner_read_report(struct inner *in)
         send_started(in);
 }
 
-/* We start the loader later, and it inherits our CPUs. If the kernel refuses, nothing is lost: the
- * loader then shares the CPUs of the programs. */
+/* Bind this process to the loader's CPUs. We start the loader later, and it inherits them. If the
+ * kernel refuses, the loader only shares the CPUs of the programs. */
 static void bind_loader(const struct inner *in)
 {
     struct bind_request bind;
@@ -93,8 +93,8 @@ static int keep_key(struct inner *in)
     return environ_list_put(&in->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
 }
 
-/* Under mpirun the program learns from us which instances have ended. Without the page it only
- * waits longer. */
+/* Make the page in which the program sees, under mpirun, which instances have ended. Without it,
+ * the program only waits longer. */
 static void make_departed(struct inner *in)
 {
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");

@@ -5,17 +5,17 @@
  *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)
  *
- * The inner shim (inner.c) does the work: it talks to plenumrun, starts the program, forwards its
- * output. The outer one only waits (guard.c). There are two so that either can be killed: both are
- * subreapers, so the survivor has the whole tree below it and ends it, including grandchildren that
- * changed their session.
+ * The inner shim (inner.c) does the work: it talks to plenumrun, starts the program, and forwards
+ * its output. The outer one only waits (guard.c). There are two, so that either can be killed: both
+ * are subreapers, so the survivor has the whole tree below it and ends it, including grandchildren
+ * that changed their session.
  *
- * Both leave with status 0 when plenumrun has sent END, whatever the program did: failures are
+ * Both exit with status 0 when plenumrun has sent END, whatever the program did: failures are
  * reported on the control connection, and the starter must not react to them. There is one
  * exception: a program that has called MPI_Init() and ends with status 0 but without MPI_Finalize()
- * leaves the others waiting for ever, and only Open MPI knows. So when a program has ended while
- * others are running (LEAVE), the outer shim leaves, and Open MPI ends the job if it has to. The
- * inner shim stays with the host's loader. */
+ * leaves the others waiting for ever, and only Open MPI detects that. So when a program has ended
+ * while others are running (LEAVE), the outer shim leaves, and Open MPI ends the job if necessary.
+ * The inner shim stays with the host's loader. */
 #include "config.h"
 
 #include "launcher/shim/shim.h"
@@ -36,10 +36,10 @@
 
 enum {
     LOOK_MS = 50,     /* between two looks at a daemon that was asked to end */
-    DAEMON_MS = 2000, /* until the daemon is killed */
+    DAEMON_MS = 2000, /* time until the daemon is killed */
 };
 
-/* Move a variable out of the environment, where the program and the loader must not see it. */
+/* Remove a variable from the environment, so that the program and the loader do not see it. */
 static bool claim_text(const char *name, char *ret, size_t size)
 {
     char *value = getenv(name);
@@ -71,7 +71,7 @@ static bool claim_number(const char *name, uint64_t max, uint64_t *ret)
     return claim_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
 }
 
-/* Leaves Open MPI's variables in place. */
+/* Read a number from a variable of Open MPI's, and leave it in the environment. */
 static bool read_number(const char *name, uint32_t *ret)
 {
     const char *value = getenv(name);
@@ -109,7 +109,8 @@ static bool claim_task(struct shim_task *ret)
     ok &= claim_text(SHIM_ENV_STATUS, ret->status_port, sizeof(ret->status_port));
     ok &= claim_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
     ok &= claim_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
-    (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* only then */
+    /* present only where limits are inherited */
+    (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors);
     ok &= claim_instance(ret);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
@@ -122,7 +123,7 @@ struct shim_process {
     char name[32];
 };
 
-/* 0, or -1 if it is gone. */
+/* Read a process: 0, or -1 if it is gone. */
 static int read_process(pid_t pid, struct shim_process *ret)
 {
     char path[32], text[256], *after;
@@ -144,14 +145,15 @@ static int read_process(pid_t pid, struct shim_process *ret)
     return 0;
 }
 
-/* Is it Open MPI's daemon, either 4.1's or PRRTE's? */
+/* Is this the name of Open MPI's daemon, either 4.1's or PRRTE's? */
 static bool is_daemon(const char *name)
 {
     return strcmp(name, "orted") == 0 || strcmp(name, "prted") == 0;
 }
 
-/* Neither plenumrun nor mpirun can be reached. The daemon here, which started us and nothing but
- * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
+/* End the daemon that started us, if neither plenumrun nor mpirun can be reached. It has started
+ * nothing but instances of this job, and would wait for a dead connection to break. (mpirun itself
+ * has a guard.) */
 static void end_parent(pid_t parent)
 {
     struct shim_process p;
@@ -170,7 +172,7 @@ static void end_parent(pid_t parent)
         (void)usleep(1000);
 }
 
-/* A daemon that was stopped would remain for ever after the job has ended. */
+/* Continue a stopped daemon, which would otherwise remain for ever after the job has ended. */
 static void wake_parent(pid_t parent)
 {
     struct shim_process p;
@@ -180,7 +182,7 @@ static void wake_parent(pid_t parent)
         (void)kill(parent, SIGCONT);
 }
 
-/* The guard of the process that started us, if it is on this host; otherwise 0. */
+/* Returns the guard of the process that started us, if it is on this host; otherwise 0. */
 static pid_t find_guard(pid_t parent)
 {
     struct shim_process p, above, own;
@@ -191,7 +193,7 @@ static pid_t find_guard(pid_t parent)
     return p.parent;
 }
 
-/* If plenumrun is gone, too, no other process wakes a guard that was stopped. */
+/* Continue a stopped guard: if plenumrun is gone, too, no other process does. */
 static void wake_guard(pid_t guard)
 {
     struct shim_process p, own;
@@ -201,8 +203,8 @@ static void wake_guard(pid_t guard)
         (void)kill(guard, SIGCONT);
 }
 
-/* The inner shim does our work. At its end it wakes the outer one, which may have been stopped, and
- * sweeps in case the outer one was killed. */
+/* Run the inner shim, which does our work. At its end it wakes the outer one, which may have been
+ * stopped, and kills remaining processes if the outer one was killed. */
 static _Noreturn void become_inner(const struct shim_task *task, pid_t outer, pid_t parent)
 {
     int status = shim_inner(task, outer);

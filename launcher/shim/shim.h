@@ -25,14 +25,14 @@ struct shim_task {
     bool encrypted; /* encrypt the connection to plenumrun */
     char job[64];
     uint32_t instance, local_index;
-    bool keep_loader;     /* if local_index is 0 */
-    char status_port[8];  /* port of its status page, "0": any; "none": no page */
-    uint64_t grace_ns;    /* until plenumrun sends another */
+    bool keep_loader;     /* keep the host's loader, if local_index is 0 */
+    char status_port[8];  /* port of the loader's status page, "0": any; "none": no page */
+    uint64_t grace_ns;    /* used until plenumrun sends another one */
     uint64_t ignored;     /* signals that the program ignores (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: unchanged */
 };
 
-/** The program "plenumrun --shim", started by mpirun or by plenumrun (starter.h). Returns its exit
+/** Run "plenumrun --shim", which mpirun or plenumrun (starter.h) starts. Returns its exit
  * status. */
 int shim_main(void);
 

@@ -20,9 +20,10 @@ enum numa_policy {
     NUMA_POLICIES
 };
 
-/** The policy's name on the command line; "default" for NUMA_DEFAULT. */
+/** Returns the policy's name on the command line; "default" for NUMA_DEFAULT. */
 const char *numa_policy_name(enum numa_policy policy);
-/** 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT has none. */
+/** Parse a policy's name: 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT has no
+ * name. */
 int numa_policy_parse(const char *name, enum numa_policy *ret, struct plenum_error *err);
 
 #endif

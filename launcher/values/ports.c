@@ -31,7 +31,7 @@ int ports_parse(const char *text, struct ports *ret, struct plenum_error *err)
     return 0;
 }
 
-/* The first port of the upper half. */
+/* Returns the first port of the upper half. */
 static uint16_t get_middle(const struct ports *ports)
 {
     return (uint16_t)(ports->first + ports_count_blocks(ports) * BLOCK);

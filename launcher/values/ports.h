@@ -4,8 +4,8 @@
  *     first ........................ middle ........................ last
  *     | P d d d | P d d d | P d d d | connections between MPI programs |
  *
- * Each job on a launching host takes a block of the lower half: P is plenumrun's own port, and Open
- * MPI's daemons listen on all of the d, on each host. MPI programs take one port each. */
+ * Each job on a launching host takes a block of the lower half. P is plenumrun's own port. On each
+ * host, Open MPI's daemons listen on all ports d of the block. MPI programs take one port each. */
 #ifndef LAUNCHER_PORTS_H
 #define LAUNCHER_PORTS_H
 
@@ -14,7 +14,7 @@
 #include <plenum/error.h>
 
 enum {
-    PORTS_LEAST = 16,    /* size of a range */
+    PORTS_LEAST = 16,    /* smallest size of a range */
     PORTS_TEXT_MAX = 12, /* "65535-65535" with its NUL */
 };
 
@@ -26,13 +26,13 @@ struct ports {
 /** Parse "20000-20999": 0, or -EINVAL with a message. */
 int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
 
-/** Number of blocks in the lower half; 0 if any port may be used. */
+/** Returns the number of blocks in the lower half; 0 if any port may be used. */
 unsigned ports_count_blocks(const struct ports *ports);
-/** plenumrun's own port in a block. */
+/** Returns plenumrun's own port in a block. */
 uint16_t ports_get_own(const struct ports *ports, unsigned block);
-/** The ports for Open MPI's daemons, if plenumrun's is `own`. */
+/** Returns the ports for Open MPI's daemons, if plenumrun's is `own`. */
 struct ports ports_get_daemons(uint16_t own);
-/** The ports for MPI programs. */
+/** Returns the ports for MPI programs. */
 struct ports ports_get_programs(const struct ports *ports);
 
 #endif

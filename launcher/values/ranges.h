@@ -26,15 +26,15 @@ static inline void ranges_add(unsigned long *words, size_t n)
 /**
  * Set the bits listed in `text` in `words`, a set of `count` numbers; other bits are kept.
  *
- * -EINVAL not a list of numbers and ranges; -ERANGE a number is `count` or more. "" is an empty
- * set.
+ * Errors: -EINVAL if it is not a list of numbers and ranges; -ERANGE if a number is `count` or
+ * more. "" is an empty set.
  */
 int ranges_parse(const char *text, unsigned long *words, size_t count, struct plenum_error *err);
 
-/** The shortest text for a set. Owned by the caller; NULL if out of memory. */
+/** Returns the shortest text for a set. Owned by the caller; NULL if out of memory. */
 char *ranges_format(const unsigned long *words, size_t count);
 
-/** Number of elements in the set. */
+/** Returns the number of elements in the set. */
 size_t ranges_count(const unsigned long *words, size_t count);
 
 #endif

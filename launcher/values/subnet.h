@@ -26,9 +26,9 @@ bool subnet_has(const struct subnet *subnet, const struct subnet *address);
 
 /** Parse "10.1.2.3/16", keeping all bits: 0 or -EINVAL. */
 int subnet_parse_address(const char *text, struct subnet *ret);
-/** The network of an address, with all other bits cleared. */
+/** Returns the network of an address, with all other bits cleared. */
 struct subnet subnet_of(const struct subnet *address);
-/** Number of bits in an address of this family (AF_INET, AF_INET6). */
+/** Returns the number of bits in an address of this family (AF_INET, AF_INET6). */
 unsigned subnet_family_bits(int family);
 /** Are the first `bits` bits of two addresses equal? */
 bool subnet_same_bits(const uint8_t *a, const uint8_t *b, unsigned bits);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* topology.c - loads what placement needs and nothing else.
+/* topology.c - loads only what placement needs.
  *
- * This matters for start-up time: caches, devices and hwloc's plugins (which load the libraries of
- * every installed accelerator) cost more than the rest of the start. */
+ * This shortens the start: caches, devices and hwloc's plugins (which load the libraries of every
+ * installed accelerator) cost more than the rest of it. */
 #include "config.h"
 
 #include "launcher/values/topology.h"
@@ -56,7 +56,8 @@ static int prepare(bool devices, hwloc_topology_t *ret)
     return 0;
 }
 
-/* taskset and Slurm bind us before we start: CPUs that they excluded are not ours to assign. */
+/* Restrict the topology to our binding, which taskset or Slurm may have set: other CPUs are not
+ * ours to assign. */
 static void restrict_to_binding(hwloc_topology_t t)
 {
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
@@ -67,7 +68,7 @@ static void restrict_to_binding(hwloc_topology_t t)
     hwloc_bitmap_free(bound);
 }
 
-/* hwloc knows cpusets, but not the limit on CPU time. */
+/* Store the limit on CPU time, which hwloc does not know, in the topology. */
 static void note_quota(hwloc_topology_t t)
 {
     uint32_t millicores = cgroup_cpu_millicores();

@@ -11,9 +11,9 @@
 #include <plenum/error.h>
 
 /**
- * This machine's packages, NUMA nodes, cores and hardware threads, as far as this process may use
- * them, and its quota of CPU time (topology_get_quota()). (hwloc's own HWLOC_SYNTHETIC and
- * HWLOC_XMLFILE work.) Owned: hwloc_topology_destroy().
+ * Load this machine's packages, NUMA nodes, cores and hardware threads, as far as this process may
+ * use them, and its quota of CPU time (topology_get_quota()). (hwloc's own HWLOC_SYNTHETIC and
+ * HWLOC_XMLFILE work.) Owned by the caller: hwloc_topology_destroy().
  *
  * @param devices  also load its PCI devices, which takes several times as long
  */
@@ -32,10 +32,11 @@ int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error
 
 /** The attribute of a topology's root that holds its quota of CPU time. */
 #define TOPOLOGY_QUOTA_KEY "PlenumQuotaMillicores"
-/** That quota, in thousandths of a core; 0: there is none. */
+/** Returns that quota, in thousandths of a core; 0: there is none. */
 uint32_t topology_get_quota(hwloc_topology_t topology);
 
-/** Export as XML, `*ret_len` bytes including its NUL. Owned: hwloc_free_xmlbuffer(). */
+/** Export a topology as XML, `*ret_len` bytes including its NUL. Owned by the caller:
+ * hwloc_free_xmlbuffer(). */
 int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,
                     struct plenum_error *err);
 

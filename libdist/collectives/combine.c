@@ -12,7 +12,7 @@ size_t combine_size(enum plenum_type type)
     return type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
 }
 
-/* A program's buffers may be unaligned. */
+/* A type for a program's buffers, which may be unaligned. */
 #define AT_ANY_ADDRESS __attribute__((aligned(1), may_alias))
 typedef int32_t AT_ANY_ADDRESS any_int32;
 typedef int64_t AT_ANY_ADDRESS any_int64;
@@ -21,7 +21,7 @@ typedef double AT_ANY_ADDRESS any_float64;
 
 #define LESS_INT(x, y) ((x) < (y) ? (x) : (y))
 #define MORE_INT(x, y) ((x) > (y) ? (x) : (y))
-/* Equal values may be zeros of different sign. */
+/* Is x less than y? Equal values may be zeros of different sign. */
 #define LESS_FLOAT(x, y) \
     (isnan(x) || isnan(y) ? NAN : (x) < (y) || ((x) == (y) && signbit(x)) ? (x) : (y))
 #define MORE_FLOAT(x, y) \

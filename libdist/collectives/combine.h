@@ -8,7 +8,7 @@
 
 #include <plenum/comm.h>
 
-/** Bytes of one element. */
+/** Returns the bytes of one element. */
 size_t combine_size(enum plenum_type type);
 
 /**

@@ -49,9 +49,9 @@ static struct {
     pthread_mutex_t mu;
     bool carried; /* `carrier` is set; ours from the first collective on */
     struct plenum_carrier carrier;
-    const struct comm_backend *backend; /* the carrier's; NULL if the carrier is the program's */
+    const struct comm_backend *backend; /* NULL if the program set the carrier */
     pid_t pid;                          /* process that owns the carrier */
-    bool used, broken;                  /* a collective was begun; one timed out */
+    bool used, broken;                  /* a collective was begun; a collective timed out */
     void *lost;                         /* memory that the timed-out collective keeps for ever */
     uint64_t number;                    /* number of the last collective */
     /* [num_blocks]: one per instance, and ours. Never freed, because a collective that timed out
@@ -73,8 +73,8 @@ static void at_exit(int status, void *arg)
     (void)pthread_mutex_unlock(&world.mu);
 }
 
-/* The carrier for a job that torchrun did not start, or NULL with an error. plenumrun has chosen it
- * for all instances; we do not probe for one here. */
+/* Returns the carrier for a job that torchrun did not start, or NULL with an error. plenumrun has
+ * chosen it for all instances; we do not probe for one here. */
 static const struct comm_backend *find_backend(const struct plenum_job *job,
                                                struct plenum_error *err)
 {
@@ -126,7 +126,7 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     return 0;
 }
 
-/* MPI may still write to the buffers of a collective that did not finish. */
+/* Is the collective unfinished? MPI may then still write to its buffers. */
 static bool is_unfinished(int r)
 {
     return r == -ETIMEDOUT || r == -EIO;
@@ -209,7 +209,7 @@ static bool is_inline(const struct call *c)
     return c->header.bytes <= COMM_INLINE_BYTES;
 }
 
-/* The rest of the time limit, in the form that carriers take. */
+/* Returns the rest of the time limit, in the form that carriers take. */
 static uint64_t time_left(const struct call *c)
 {
     uint64_t now = time_now_ns();
@@ -233,7 +233,7 @@ static int make_blocks(size_t count, struct plenum_error *err)
     return 0;
 }
 
-/* Send our header and data, and receive those of all others. */
+/* Send our header and data, and receive those of all other instances. */
 static int meet(struct call *c)
 {
     uint32_t instances = c->job->info.num_instances;
@@ -255,7 +255,7 @@ static int meet(struct call *c)
     return r < 0 ? error_prefix(c->err, r, "%s", c->header.name) : 0;
 }
 
-/* All data has arrived: compute sums in the order of the instances. */
+/* Compute the result once all data has arrived. Sums are computed in the order of the instances. */
 static void finish_inline(const struct call *c)
 {
     uint32_t instances = c->job->info.num_instances;
@@ -299,7 +299,7 @@ static int carry(const struct call *c)
     case COMM_ALLREDUCE:
         return by->allreduce(by->arg, c->recv, c->count, (enum plenum_type)h->type,
                              (enum plenum_op)h->op, time_left(c), c->err);
-    case COMM_BARRIER: /* is over when all have arrived */
+    case COMM_BARRIER: /* a barrier is over when all have arrived */
         break;
     }
     return 0;
@@ -397,14 +397,15 @@ int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
     return alone(job) ? 0 : run(&c);
 }
 
-/* What instances exchange about their bytes. */
+/* What instances exchange to compare their bytes. */
 struct digest {
     uint64_t size;
     XXH128_canonical_t hash;
 };
 
-/* The digest that most instances have, or the first instance's if there is a tie. First look for
- * one that more than half of them have, in one pass (Boyer and Moore), which is the usual case. */
+/* Returns the digest that most instances have, or the first instance's if there is a tie. First
+ * look for one that more than half of them have, in one pass (Boyer and Moore), which is the usual
+ * case. */
 static uint32_t majority(const struct digest *all, uint32_t count)
 {
     uint32_t best = 0, best_votes = 0, lead = 0;
@@ -439,7 +440,7 @@ static bool is_broken(void)
     return broken;
 }
 
-/* Our own data is in the result, too, after the others'. */
+/* Our own data is at the end of the result, too, after that of all instances. */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err)
 {
@@ -456,7 +457,7 @@ void *comm_gather(struct plenum_job *job, const char *name, const void *mine, si
     if (*code == 0)
         return all;
     if (is_broken())
-        world.lost = all; /* only one can be lost: no collective is begun after it */
+        world.lost = all; /* only one collective can be lost: none is begun after it */
     else
         free(all);
     return NULL;
@@ -506,7 +507,7 @@ uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica)
     return b.word[0] | (uint64_t)b.word[1] << 32;
 }
 
-/* The result of preparing on one host. */
+/* The result of preparing data on one host. */
 struct prepared {
     int32_t code;
     char text[sizeof(((struct plenum_error *)0)->text)];

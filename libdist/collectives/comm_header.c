@@ -38,14 +38,15 @@ const char *comm_kind_name(enum comm_kind kind)
     return name_in(kinds, ARRAY_LEN(kinds), kind);
 }
 
-/* A header comes from another process, so its strings may lack a terminator. */
+/* Is the header valid? It comes from another process, so its strings may lack a terminator. */
 static bool is_sound(const struct comm_header *h)
 {
     return h->version == COMM_HEADER_VERSION && h->name[COMM_NAME_MAX - 1] == '\0' &&
            h->what[COMM_WHAT_MAX - 1] == '\0';
 }
 
-/* Describe a call: "allreduce (16 bytes, max of float32)", with what differs from `other`. */
+/* Describe a call: "allreduce (16 bytes, max of float32)", including how it differs from
+ * `other`. */
 static void describe(const struct comm_header *h, const struct comm_header *other, char *text)
 {
     size_t n =
@@ -82,8 +83,8 @@ int comm_header_compare(const struct comm_block *all, uint32_t instances, uint32
         describe(mine, other, ours);
         describe(other, mine, theirs);
         return error_set(err, -EIO,
-                         "this instance calls %s while instance %u calls %s: all must call the "
-                         "same, in the same order",
+                         "this instance calls %s while instance %u calls %s: all must make the "
+                         "same calls in the same order",
                          ours, i, theirs);
     }
     return 0;

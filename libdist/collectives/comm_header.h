@@ -18,12 +18,13 @@ enum {
     COMM_INLINE_BYTES = 128,
 };
 
-/** Every byte is compared, so there is no padding, and strings are padded with zeros. */
+/** What describes a call. Every byte is compared, so there is no padding, and strings are padded
+ * with zeros. */
 struct comm_header {
     uint32_t version; /* COMM_HEADER_VERSION */
     uint32_t kind;    /* enum comm_kind */
-    uint64_t number;  /* of the collective, counted from 1 */
-    uint64_t bytes;   /* per instance */
+    uint64_t number;  /* number of the collective, counted from 1 */
+    uint64_t bytes;   /* bytes per instance */
     uint32_t root;    /* broadcast; otherwise 0 */
     uint32_t type;    /* allreduce: enum plenum_type; otherwise 0 */
     uint32_t op;      /* allreduce: enum plenum_op; otherwise 0 */
@@ -40,7 +41,7 @@ struct comm_block {
     unsigned char data[COMM_INLINE_BYTES];
 };
 
-/** The function's usual name: "broadcast". */
+/** Returns the function's usual name: "broadcast". */
 const char *comm_kind_name(enum comm_kind kind);
 
 /**

@@ -3,9 +3,9 @@
  * through shared memory (common/job/meeting.h). MPI is not needed.
  *
  * A collective moves its bytes in pieces, one per round: instances with data write it to their
- * buffers, all meet, and instances that want data read it. Sums are computed by all instances
- * together, each adding an equal part of the piece, always in the order of the instances, so that
- * every run gives the same bits.
+ * buffers, wait until all have done so, and instances that want data read it. Sums are computed by
+ * all instances together. Each adds an equal part of the piece, always in the order of the
+ * instances, so that every run gives the same bits.
  *
  * A round carries no description of its purpose: comm.c has checked that all instances make the
  * same call. */
@@ -29,7 +29,7 @@ static struct {
 
 /* A collective in progress. */
 struct local_call {
-    const char *what; /* for messages */
+    const char *what; /* name of the collective, for messages */
     uint64_t deadline_ns;
     struct plenum_error *err;
 };
@@ -55,7 +55,7 @@ static int not_in_time(const struct local_call *c)
     return r;
 }
 
-/* One round: wait for all instances. */
+/* Run one round: wait until all instances have entered it. */
 static int come(const struct local_call *c)
 {
     uint32_t who = 0;
@@ -99,8 +99,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return r;
 }
 
-/* Nothing needs to be announced: no instance waits for one that has ended, and its data stays while
- * others map the memory. */
+/* Leave the world. Nothing has to be announced: no instance waits for one that has ended, and its
+ * data stays while others map the memory. */
 static void backend_close(bool broken)
 {
     (void)broken;
@@ -179,8 +179,8 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
     return gather(&c, mine, bytes, all);
 }
 
-/* The first element of a piece that an instance adds; its part ends where the next instance's
- * begins. */
+/* Returns the first element of a piece that an instance adds; its part ends where the next
+ * instance's begins. */
 static size_t part_of(size_t count, uint32_t instance)
 {
     return (size_t)((uint64_t)count * instance / world.instances);

@@ -15,9 +15,9 @@
  * size, and data moves only after comm.c has found that all instances make the same call.
  *
  * An instance that ends announces it in a separate message (END_TAG), with the number of the last
- * collective that it has reached. Instances that wait for a later one return at once. It then waits
- * for the others' message, because MPI_Finalize() would wait for them without sleeping. plenumrun
- * reports instances that could not send one (common/job/departed.h).
+ * collective that it has reached. Instances that wait for a later one return at once. The ending
+ * instance then waits for the others' messages, because MPI_Finalize() would wait for them without
+ * sleeping. plenumrun reports instances that could not send one (common/job/departed.h).
  *
  * MPI counts are ints, and large requests use caches badly, so buffers are sent in pieces.
  *
@@ -57,7 +57,7 @@ enum {
  * between tests. */
 static const uint64_t moving_ns = 500 * NS_PER_MS;
 
-/* The longest time to wait before notifying the others. */
+/* How long to wait before notifying the others. */
 static const uint64_t notice_after_ns = NS_PER_SEC;
 
 /* How long an instance that ends after a failure keeps its last messages moving. */
@@ -70,14 +70,14 @@ struct last_word {
 };
 
 static MPI_Comm world = MPI_COMM_NULL;
-static MPI_Comm notices = MPI_COMM_NULL; /* separate from collectives, which may be unfinished */
+static MPI_Comm notices = MPI_COMM_NULL; /* for notices: collectives may be unfinished */
 static bool ours;                        /* we initialised MPI, so we finalise it */
 static uint32_t world_size, world_rank;
 static uint64_t number;   /* the collective in progress, counted from 1 */
 static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
 static uint64_t sent_number;            /* what our notices contain; constant while they are sent */
 static MPI_Request *sent;               /* [world_size] */
-static bool *came_now;                  /* [world_size], for not_in_time() */
+static bool *came_now;                  /* [world_size]: which have arrived; for not_in_time() */
 static struct last_word last_word;      /* ours, while it is being sent */
 static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: still running */
 static const struct departed *departed; /* plenumrun's list of ended instances, or NULL */
@@ -109,8 +109,8 @@ static int check_programs_own(struct plenum_error *err)
                      level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
-/* From Open MPI 5 on, no other code may use PMIx before MPI does (rendezvous.c). The library's name
- * and interface are those of 4.1, so ask it for its version. */
+/* Must MPI be the first to use PMIx? That is the case from Open MPI 5 on (rendezvous.c). The
+ * library's name and interface are those of 4.1, so ask it for its version. */
 static bool must_be_first(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -160,7 +160,7 @@ static int started(struct plenum_error *err)
 
 static const char first_collective[] = "the first collective";
 
-/* The first instance whose program ended before collective `wanted`; UINT32_MAX: none. */
+/* Returns the first instance whose program ended before collective `wanted`; UINT32_MAX: none. */
 static uint32_t find_departed(uint32_t instances, uint64_t wanted)
 {
     for (uint32_t i = 0; i < instances; i++)
@@ -192,7 +192,7 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
 }
 
 /* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks and no
- * time limit. False: the time is up, or an instance has ended without arriving. */
+ * time limit. Returns false if the time is up, or an instance has ended without arriving. */
 static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline_ns)
 {
     int marked = -EAGAIN;
@@ -221,8 +221,8 @@ static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline
     return over;
 }
 
-/* MPI_Init_thread() with a time limit. MPI has none, so a separate thread makes the call. When the
- * time is up, the thread is abandoned and the program must not use MPI again. */
+/* Call MPI_Init_thread() with a time limit. MPI has none, so a separate thread makes the call. When
+ * the time is up, the thread is abandoned and the program must not use MPI again. */
 static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_ns,
                          struct plenum_error *err)
 {
@@ -285,13 +285,13 @@ static uint64_t deadline_of(uint64_t timeout_ns)
     return timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0;
 }
 
-/* Notify all others which collective we wait in. */
+/* Tell all others in which collective we wait. */
 static void send_notices(void)
 {
     int done = 1;
 
     (void)MPI_Testall((int)world_size, sent, &done, MPI_STATUSES_IGNORE);
-    if (!done) /* the last ones, to an instance that receives nothing */
+    if (!done) /* the last notices, to an instance that receives nothing */
         return;
     sent_number = number;
     for (uint32_t i = 0; i < world_size; i++)
@@ -329,7 +329,7 @@ static void read_last_words(void)
     }
 }
 
-/* Notify all others that this instance will enter no more collectives, and wait until MPI has sent
+/* Tell all others that this instance will enter no more collectives, and wait until MPI has sent
  * the messages, because MPI may not be called again. */
 static void send_last_word(bool broken)
 {
@@ -356,7 +356,7 @@ static void send_last_word(bool broken)
     free(requests);
 }
 
-/* The instance that ended before the collective in progress; UINT32_MAX: none. */
+/* Returns the instance that ended before the collective in progress; UINT32_MAX: none. */
 static uint32_t find_ended(void)
 {
     read_last_words();
@@ -366,8 +366,8 @@ static uint32_t find_ended(void)
     return find_departed(world_size, number);
 }
 
-/* MPI_Finalize() in a program that started MPI itself: MPI deletes the attributes of MPI_COMM_SELF
- * first. */
+/* End our part when a program that started MPI itself calls MPI_Finalize(): MPI deletes the
+ * attributes of MPI_COMM_SELF first. */
 static int on_finalize(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm;
@@ -436,7 +436,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
 
 /* A wait in progress. */
 struct wait {
-    const char *what; /* for messages */
+    const char *what; /* name of the collective, for messages */
     bool moving;      /* all have arrived, and bytes are moving */
     uint64_t deadline_ns;
     struct plenum_error *err;
@@ -445,7 +445,7 @@ struct wait {
     bool told;
 };
 
-/* Notify the others where we wait, and read their notices. */
+/* Tell the others where we wait, and read their notices. */
 static void exchange_notices(struct wait *w, uint64_t now)
 {
     if (w->deadline_ns == 0 || now <= w->notice_ns)
@@ -456,8 +456,8 @@ static void exchange_notices(struct wait *w, uint64_t now)
     read_notices();
 }
 
-/* Returns 0 to keep waiting, or -EIO or -ETIMEDOUT. While data moves, the end of other instances
- * does not matter. */
+/* Check a wait: 0 to keep waiting, or -EIO or -ETIMEDOUT. While data moves, the end of other
+ * instances does not matter. */
 static int check_wait(const struct wait *w, uint64_t now)
 {
     uint32_t ended = w->moving ? UINT32_MAX : find_ended();
@@ -467,7 +467,7 @@ static int check_wait(const struct wait *w, uint64_t now)
     return w->deadline_ns && now > w->deadline_ns ? not_in_time(w->what, w->err) : 0;
 }
 
-/* Wait for the requests: asleep, or only yielding while bytes are moving. */
+/* Wait for the requests: asleep or, while bytes are moving, only yielding. */
 static int wait_all(MPI_Request *requests, int count, struct wait *w)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
@@ -519,8 +519,8 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
     return wait_all(&request, 1, &w);
 }
 
-/* MPI_Finalize() waits for all instances, so wait for them first, asleep. Returns whether all have
- * reached their end; not if one of them will not call it. */
+/* Wait, asleep, until all instances end, because MPI_Finalize() would wait for them without
+ * sleeping. Returns whether all have reached their end, and all of them will call it. */
 static bool all_end(void)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
@@ -568,7 +568,7 @@ static void backend_close(bool broken)
         return;
     send_last_word(broken);
     if (broken || (ours && !all_end()))
-        return; /* without MPI_Finalize(), which mpirun treats as a failure, rightly */
+        return; /* no MPI_Finalize(): mpirun treats that as a failure, rightly */
     free_world();
     if (ours) {
         (void)MPI_Finalize();
@@ -607,7 +607,7 @@ static int pieces_wait(struct pieces *p)
     return count ? wait_all(p->requests, count, &p->wait) : 0;
 }
 
-/* A request was started, or failed with `code`: wait if enough are in progress. */
+/* Count a request that was started, or failed with `code`, and wait if enough are in progress. */
 static int piece_started(struct pieces *p, int code)
 {
     if (code != MPI_SUCCESS)
@@ -650,7 +650,8 @@ static void combine_greatest(void *from, void *to, int *count, MPI_Datatype *typ
     combine(to, from, (size_t)*count, type_of(*type), PLENUM_MAX);
 }
 
-/* MPI's own MPI_MIN and MPI_MAX drop a NaN or keep it, depending on which instance has it. */
+/* Create our own minimum and maximum: those of MPI drop a NaN or keep it, depending on which
+ * instance has it. */
 static int make_ops(struct plenum_error *err)
 {
     int r = MPI_SUCCESS;
@@ -691,8 +692,8 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
     return 0;
 }
 
-/* The instances' bytes lie apart in `recv`, so pieces must be gathered with a stride. A vector type
- * of one piece per instance does that. */
+/* Gather in pieces. The instances' bytes lie apart in `recv`, so a piece needs a stride: a vector
+ * type of one piece per instance. */
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {

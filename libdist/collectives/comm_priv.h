@@ -21,21 +21,21 @@ struct comm_backend {
     /** Leave the world. `broken`: a collective never finished, so do not wait for the others. */
     void (*close)(bool broken);
     /**
-     * The first step of every collective: give all instances the bytes of each, like allgather.
-     * Returns -EIO, naming the instance, as soon as one has ended without arriving.
+     * Give all instances the bytes of each, like allgather; this is the first step of every
+     * collective. Returns -EIO, naming the instance, as soon as one has ended without arriving.
      *
      * @param what   the collective, for messages
      * @param bytes  equal in every call
      */
     int (*meet)(const char *what, const void *mine, size_t bytes, void *all, uint64_t timeout_ns,
                 struct plenum_error *err);
-    /** Moves data once all have met with the same call. Has no barrier. */
+    /** Moves data once all instances have made the same call. Has no barrier. */
     struct plenum_carrier carrier;
 };
 
 /**
- * plenum_allgather() for small data of the library itself. Returns all of it, [num_instances], for
- * the caller to free; NULL on an error, described by `*code` and `err`. The buffers of an
+ * Run plenum_allgather() on small data of the library itself. Returns all of it, [num_instances],
+ * for the caller to free; NULL on an error, described by `*code` and `err`. The buffers of an
  * unfinished collective are never freed.
  *
  * @param name  the function that the program called
@@ -43,8 +43,8 @@ struct comm_backend {
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err);
 
-/** Carrier between instances that plenumrun started itself, on one host: used if MEETING_VARIABLE
- *  is set. */
+/** The carrier between instances that plenumrun started itself, on one host. Used if
+ * MEETING_VARIABLE is set. */
 extern const struct comm_backend comm_local;
 
 /** The only symbol that libplenum-mpi.so exports. */

@@ -8,7 +8,7 @@
 
 #include "common/util/error_set.h"
 
-/* Write "instance 3 has not arrived", "instances 1, 4 and 5 have not arrived", or "instances 0, 1,
+/* Format "instance 3 has not arrived", "instances 1, 4 and 5 have not arrived", or "instances 0, 1,
  * 2, ... (17 in all) have not arrived". */
 static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
 {

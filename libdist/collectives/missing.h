@@ -8,11 +8,12 @@
 
 #include <plenum/error.h>
 
-/** -ETIMEDOUT, with a message that names the missing instances; `what` is the collective. */
+/** Returns -ETIMEDOUT, with a message that names the missing instances; `what` is the
+ * collective. */
 int missing_in_time(const char *what, const bool *came, uint32_t instances,
                     struct plenum_error *err);
 
-/** -EIO, with a message that names the instance whose program has ended. */
+/** Returns -EIO, with a message that names the instance whose program has ended. */
 int missing_ended(const char *what, uint32_t instance, struct plenum_error *err);
 
 #endif

@@ -3,9 +3,9 @@
  *
  * MPI_Init() returns when every process has called it. It has no time limit, does not report which
  * process is missing, and polls a thousand times a second. But the launcher's process manager,
- * which Open MPI itself uses, can be asked earlier: through PMIx each instance publishes a mark and
- * then waits at a fence, asleep until the server calls back. When the time is up, the absent marks
- * identify the missing instances.
+ * which Open MPI itself uses, can be asked earlier. Through PMIx, each instance publishes a mark
+ * and then waits at a fence, asleep until the server calls back. When the time is up, the absent
+ * marks identify the missing instances.
  *
  * From Open MPI 5 on, a program may not join PMIx before MPI_Init(): MPI gets its own name from the
  * PMIx_Init() that it calls itself, and does not call it if PMIx is already initialised. In that
@@ -27,7 +27,7 @@
 #include <stdlib.h>
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion" /* its headers define functions */
+#pragma GCC diagnostic ignored "-Wconversion" /* PMIx's headers define functions */
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #include <pmix.h>
 #pragma GCC diagnostic pop
@@ -41,7 +41,8 @@ static const uint64_t look_within_ns = 5 * NS_PER_SEC;
 static bool joined;
 static pmix_proc_t me; /* set once we have joined */
 
-/* The end of the fence, reported by a PMIx thread. Never freed: it may arrive after we gave up. */
+/* The end of the fence, reported by a PMIx thread. Never freed, because the report may arrive after
+ * we gave up. */
 static struct {
     pthread_mutex_t mu;
     pthread_cond_t changed;
@@ -59,7 +60,8 @@ static void on_fence(pmix_status_t status, void *arg)
     (void)pthread_mutex_unlock(&fence.mu);
 }
 
-/* 0; -ETIMEDOUT if the fence did not end in time; -EPIPE if it never will. */
+/* Wait for the end of the fence: 0; -ETIMEDOUT if it did not end in time; -EPIPE if it never
+ * will. */
 static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
                           bool (*is_one_gone)(uint32_t instances))
 {
@@ -81,7 +83,7 @@ static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
     return r;
 }
 
-/* The name of an instance's mark, unique among all jobs of a server. */
+/* Format the name of an instance's mark, which is unique among all jobs of a server. */
 static void name_mark(char *key, uint32_t index)
 {
     (void)snprintf(key, PMIX_MAX_KEYLEN, "plenum-%.400s-%u", me.nspace, index);
@@ -115,7 +117,7 @@ void rendezvous_look(uint32_t instances, bool *came)
     }
 }
 
-/* Is this server's job ours? */
+/* Does this server know our job, with this size and rank? */
 static bool knows_us(uint32_t instances, uint32_t index)
 {
     pmix_proc_t all;
@@ -130,7 +132,8 @@ static bool knows_us(uint32_t instances, uint32_t index)
     return same;
 }
 
-/* Without a server, PMIx would create a world of this process alone, and MPI would use it. */
+/* Is there a server? Without one, PMIx would create a world of this process alone, and MPI would
+ * use it. */
 static bool has_server(void)
 {
     return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK");

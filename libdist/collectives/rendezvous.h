@@ -22,15 +22,15 @@ int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *c
 
 /**
  * The two halves of rendezvous(), for an MPI that must be the first to use PMIx, while MPI_Init()
- * waits in another thread: announce to the others that we have arrived, and at the end find out
- * which instances have.
+ * waits in another thread. They announce to the others that we have arrived, and at the end find
+ * out which instances have arrived.
  *
  * rendezvous_mark() returns 0; -EAGAIN while MPI has not joined PMIx; or -ENOTSUP as above.
  */
 int rendezvous_mark(uint32_t instances, uint32_t index);
 void rendezvous_look(uint32_t instances, bool *came);
 
-/** Leave PMIx, after MPI has or while it still uses it. No effect without a rendezvous. */
+/** Leave PMIx, after MPI has left it or while MPI still uses it. No effect without a rendezvous. */
 void rendezvous_end(void);
 
 #endif

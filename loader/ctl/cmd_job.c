@@ -14,6 +14,7 @@
 #include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/json.h"
+#include "common/util/message.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
@@ -382,7 +383,7 @@ static int top(struct address *address, uint64_t interval_ns, struct plenum_erro
     return screen_run(draw, address, interval_ns, err);
 }
 
-static int refuse(const char *why)
+MESSAGE static int refuse_usage(const char *why)
 {
     fprintf(stderr, "%s: %s; see --help\n", program.name, why);
     return 2;
@@ -402,11 +403,11 @@ static int run(int argc, char **argv)
     while (operands > 0 && word < ARRAY_LEN(words) && strcmp(argv[1], words[word]) != 0)
         word++;
     if (operands == 0 || word == ARRAY_LEN(words))
-        return refuse("list, status, stop or top is needed");
+        return refuse_usage("list, status, stop or top is needed");
     if (operands > (word == 0 ? 1 : 2))
-        return refuse("only one job can be named");
+        return refuse_usage("only one job can be named");
     if (arguments.json && word > 1)
-        return refuse("--json is for list and status");
+        return refuse_usage("--json is for list and status");
     r = word == 0 ? list_all(&arguments, &err)
                   : find_one(operands > 1 ? argv[2] : "", &address, &err);
     if (r == 0 && word == 1)

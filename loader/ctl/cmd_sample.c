@@ -36,8 +36,8 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Returns a value that is text as it is; for any other value, returns a text with its number of
- * bytes. */
+/* Returns a value that is text as it is; for any other value, returns its number of bytes
+ * as text. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

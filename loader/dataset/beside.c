@@ -47,7 +47,7 @@ static const uint64_t kept_max = UINT64_C(1) << 30;
 
 /* Values while they are collected. In a stored table, the length of each sample's value (NO_VALUE:
  * there is none) is followed by all values, each filled up to a multiple of 4 bytes. */
-struct collecting {
+struct beside_values {
     const struct dataset *with;
     const struct dataset_options *options;
     uint8_t *bytes;
@@ -64,7 +64,7 @@ static size_t stored(uint32_t len)
 static int collect(void *arg, uint32_t sample, const void *value, uint32_t len,
                    struct plenum_error *err)
 {
-    struct collecting *c = arg;
+    struct beside_values *c = arg;
     size_t end = c->len + stored(len);
 
     if (!value)
@@ -84,7 +84,7 @@ static int collect(void *arg, uint32_t sample, const void *value, uint32_t len,
 
 static int collect_all(void *arg, void **ret, size_t *len, struct plenum_error *err)
 {
-    struct collecting *c = arg;
+    struct beside_values *c = arg;
     int r;
 
     c->bytes = NULL;
@@ -104,7 +104,7 @@ static int collect_all(void *arg, void **ret, size_t *len, struct plenum_error *
 
 static bool values_hold(void *arg, const void *bytes, size_t len)
 {
-    const struct collecting *c = arg;
+    const struct beside_values *c = arg;
     uint32_t n = dataset_get_samples(c->with);
     const uint32_t *lengths = bytes;
     size_t end = n * sizeof(*lengths);
@@ -116,8 +116,8 @@ static bool values_hold(void *arg, const void *bytes, size_t len)
     return end == len;
 }
 
-static int visit_kept(const struct collecting *c, const struct kept_table *table, beside_call *call,
-                      void *arg, struct plenum_error *err)
+static int visit_kept(const struct beside_values *c, const struct kept_table *table,
+                      beside_call *call, void *arg, struct plenum_error *err)
 {
     uint32_t n = dataset_get_samples(c->with);
     const uint32_t *lengths = table->bytes;
@@ -141,7 +141,7 @@ static bool may_be_kept(const struct dataset *d)
 static int read_kept(const struct beside_field *field, const struct dataset *with,
                      beside_call *call, void *arg, struct plenum_error *err)
 {
-    struct collecting c = {.with = with, .options = field->options};
+    struct beside_values c = {.with = with, .options = field->options};
     struct kept_recipe recipe = {
         .make = collect_all, .holds = values_hold, .arg = &c, .nests = true};
     struct kept_table table;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* picture_size.c - finds sizes, and reads only what is needed for that: the decoders (loader/image)
- * check far more. An image that they reject may have a size here; a stream then substitutes it like
- * any bad sample. */
+/* picture_size.c - finds the sizes of images, and reads no more of them than that takes. The
+ * decoders (loader/image) check far more. An image that they reject may have a size here; a stream
+ * then substitutes it like any bad sample. */
 #include "config.h"
 
 #include "loader/dataset/picture_size.h"

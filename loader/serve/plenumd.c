@@ -443,8 +443,8 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* Set what is logged. A job's own loader shares the terminal with the training program, so it logs
- * only warnings, errors, and operations that the program has to wait for. */
+/* Set the level of logging. A job's own loader shares the terminal with the training program, so it
+ * logs only warnings, errors, and operations that the program has to wait for. */
 static void set_log(const struct plenumd_arguments *a)
 {
     log_set_format(a->log_format);

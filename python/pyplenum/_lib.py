@@ -307,7 +307,7 @@ for _name, (_result, _arguments) in _PROTOTYPES.items():
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """A time limit for the C library, which takes no negative numbers: 0 polls, infinity means no limit."""
+    """Convert a time limit for the C library, which takes no negative numbers: 0 polls, infinity means no limit."""
     if isinstance(seconds, str):
         raise TypeError(f"{what} must be a number of seconds, not {seconds!r}")
     if seconds != seconds or seconds < 0:
@@ -322,7 +322,7 @@ def check(code: int, error: CError) -> None:
 
 
 def whole(value: Any, what: str, low: int, high: int) -> int:
-    """An integer within bounds: C would silently truncate it to 32 or 64 bits."""
+    """Return an integer within bounds: C would silently truncate it to 32 or 64 bits."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -333,7 +333,7 @@ def whole(value: Any, what: str, low: int, high: int) -> int:
 
 
 def dtype_name(value: Any) -> Any:
-    """The name of a numeric type: "uint8" for "uint8", numpy.uint8, numpy.dtype("uint8") and torch.uint8."""
+    """Return the name of a numeric type: "uint8" for "uint8", numpy.uint8, numpy.dtype("uint8") and torch.uint8."""
     text = str(value)
     if text.startswith("torch.") and not isinstance(value, str):
         return text[len("torch."):]
@@ -342,7 +342,7 @@ def dtype_name(value: Any) -> Any:
 
 
 def text_of(value: Any, what: str, example: str = "") -> bytes:
-    """A string for C, where the first NUL would end it."""
+    """Return a string for C, where the first NUL would end it."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str{f', such as {example},' if example else ','} not {value!r}")
     if "\0" in value:
@@ -351,8 +351,8 @@ def text_of(value: Any, what: str, example: str = "") -> bytes:
 
 
 def caller() -> int:
-    """The ``stacklevel`` for a warning of the calling function, so that it points to the program's line that called
-    the package."""
+    """Return the ``stacklevel`` for a warning of the calling function, so that it points to the line of the program
+    that called the package."""
     here, level = os.path.dirname(__file__), 1
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:

@@ -32,7 +32,7 @@ _ORDERED, _MEAN = (1, 2), 3
 
 
 def _tensor(address: int, count: int, dtype: Any) -> torch.Tensor:
-    """A tensor over the caller's memory."""
+    """Return a tensor over the caller's memory."""
     size = count * np.dtype(dtype).itemsize
     array = np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), dtype)
     return torch.from_numpy(array)
@@ -46,12 +46,12 @@ class _TorchCarrier:
         self.number = 0
 
     def announce(self) -> None:
-        """Announce through the group's store which collective this instance has reached."""
+        """Announce, through the group's store, which collective this instance has reached."""
         self.number += 1
         try:
             self.store = dist.distributed_c10d._get_default_store()
             self.store.add(f"plenum-{dist.get_rank()}", 1)
-        except Exception:  # not part of torch's public interface: without it, missing instances are not named
+        except Exception:  # torch may lack this store: then missing instances are not named
             self.store = None
 
     def missing(self) -> str:

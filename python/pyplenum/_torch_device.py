@@ -17,7 +17,7 @@ from .stream import Batch, Place
 
 __all__ = ["Copier", "Copies", "FloatsOnDevice", "Pinned", "StreamCopies", "To", "open_copies", "pinned_for_cuda"]
 
-# Starts copying a tensor from the host, and returns the one on the device.
+# A function that starts copying a tensor from the host, and returns the tensor on the device.
 To = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -64,7 +64,7 @@ class Copies:
 
 
 class _OnStream(NamedTuple):
-    """A ticket of StreamCopies."""
+    """A ticket of StreamCopies, which take() and the others use."""
 
     made: Any
     begin: Any  # event before the copies
@@ -78,7 +78,8 @@ class StreamCopies(Copies):
         super().__init__(device)
         self._module = module  # torch.cuda or a similar module
         self._stream = module.Stream(device=device)
-        # Batches that the program has taken: the copy's ticket, and the event at which the program's stream needed it.
+        # Batches that the program has taken: the copy's ticket, and an event recorded when the program's stream needed
+        # it.
         self._taken: Deque[Tuple[_OnStream, Any]] = collections.deque()
 
     def begin(self, make: Callable[[To], Any]) -> Any:
@@ -157,7 +158,7 @@ class Copier:
                 sources.append(tensor)
                 return to(tensor)
             return make(copied)
-        with torch.inference_mode(False):  # the loop may be in a different mode when it receives this batch
+        with torch.inference_mode(False):  # the loop may be in another mode when it receives this batch
             ticket = self.copies.begin(held)
         self._held.append(((batch, sources), ticket))
         self.ahead.append(_Ahead(ticket, cursor, place))
@@ -187,7 +188,8 @@ class Copier:
 
 
 def open_copies(device: "Union[str, int, torch.device]") -> Copies:
-    """Copies to any torch device except the CPU; asynchronous for cuda (and ROCm), xpu and others with streams."""
+    """Return copies to any torch device except the CPU; asynchronous for cuda (and ROCm), xpu and others with
+    streams."""
     found = torch.device(device)
     module: Any = getattr(torch, found.type, None)
     if module is not None and hasattr(module, "is_available") and not module.is_available():
@@ -240,7 +242,8 @@ class Pinned:
 
 
 class _Cudart:
-    """Two calls of CUDA's runtime, on one device: a thread new to CUDA would otherwise initialise the first device."""
+    """Makes two calls of CUDA's runtime on one device: a thread new to CUDA would otherwise initialise the first
+    device."""
 
     def __init__(self, device: Optional[torch.device]) -> None:
         self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
@@ -261,7 +264,7 @@ class _Cudart:
 
 @functools.lru_cache(maxsize=None)
 def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
-    """Pin memory for torch.cuda, which must be available; by default on the current device."""
+    """Return what pins memory for torch.cuda, which must be available; by default on the current device."""
     cudart = _Cudart(device)
     return Pinned(cudart, cudart.clear_error)
 

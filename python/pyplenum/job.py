@@ -44,7 +44,7 @@ class _Place(NamedTuple):
 
 
 def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_size: Any = None) -> Optional[_Place]:
-    """The rank and world size that the program passes; None if it passes nothing."""
+    """Return the rank and world size that the program passes, or None if it passes nothing."""
     if rank is None and world_size is None and local_rank is None and local_world_size is None:
         return None
     for one, other, names in ((rank, world_size, "rank and world_size"),
@@ -61,7 +61,7 @@ def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_si
 
 
 def _group() -> Optional[Tuple[int, int]]:
-    """Rank and world size of torch.distributed, if the program has initialised it."""
+    """Return rank and world size of torch.distributed, or None if the program has not initialised it."""
     distributed = sys.modules.get("torch.distributed")
     is_initialized = getattr(distributed, "is_initialized", None)  # torch may be built without it
     if is_initialized is None or not is_initialized():
@@ -82,7 +82,7 @@ def _in_child() -> bool:
 
 
 def _hosts(rank: int, world_size: int) -> List[str]:
-    """The host of each rank, exchanged through the group's store, which works with any backend."""
+    """Return the host of each rank, exchanged through the group's store, which works with any backend."""
     import torch.distributed as dist
 
     here: Any = dist
@@ -108,7 +108,7 @@ def _hosts(rank: int, world_size: int) -> List[str]:
 
 
 def _adopted(rank: int, world_size: int) -> _Place:
-    """The rank and world size that torch.distributed gives this process."""
+    """Return the rank and world size that torch.distributed gives this process."""
     local = os.environ.get("LOCAL_RANK", ""), os.environ.get("LOCAL_WORLD_SIZE", "")
     if local[0].isdecimal() and local[1].isdecimal() and int(local[0]) < int(local[1]) <= world_size:
         return _Place(rank, world_size, int(local[0]), int(local[1]), "torch.distributed")
@@ -128,8 +128,8 @@ class _Memory:
 
 
 def _type_text(dtype: Any) -> str:
-    """A description that differs whenever the bytes mean something else: it includes a foreign byte order and all
-    fields of a structure."""
+    """Return a description that differs whenever the bytes mean something different: it includes a foreign byte order
+    and all fields of a structure."""
     if dtype.fields is None and dtype.subdtype is None:
         return str(dtype.name if dtype.isnative else dtype.str)
     return repr(dtype)
@@ -150,7 +150,7 @@ def _array_memory(x: Any, what: str, written: bool) -> _Memory:
 
 
 def _memory_of(x: Any, what: str, written: bool) -> _Memory:
-    """The memory of a NumPy array, or of a torch tensor in host memory; never a copy."""
+    """Return the memory of a NumPy array, or of a torch tensor in host memory; never a copy."""
     if isinstance(x, np.ndarray):
         return _array_memory(x, what, written)
     if hasattr(x, "detach") and hasattr(x, "data_ptr"):
@@ -171,11 +171,11 @@ def _memory_of(x: Any, what: str, written: bool) -> _Memory:
     raise TypeError(f"{what}: a NumPy array or a torch tensor is needed, not {type(x).__name__}")
 
 
-_WHAT_BYTES = 55  # the longest description (plenum_job_describe())
+_WHAT_BYTES = 55  # bytes of the longest description (plenum_job_describe())
 
 
 def _description(text: str) -> bytes:
-    """The description, cut to what the library takes: a long one ends with a digest of the whole."""
+    """Return the description, cut to what the library accepts: a long one ends with a digest of the whole."""
     data = text.encode("utf-8", "replace")
     if len(data) <= _WHAT_BYTES:
         return data
@@ -293,7 +293,8 @@ class Job:
             raise
 
     def _open(self, place: Optional[_Place]) -> None:
-        """Open the job from `place` or the environment. If that is incomplete, torch.distributed may know the rest."""
+        """Open the job from `place` or the environment. If the environment is incomplete, torch.distributed may know
+        the rest."""
         handle, error = c_void_p(), CError()
         if place is not None:
             check(lib.plenum_job_open_as(byref(place.info()), byref(handle), byref(error)), error)
@@ -307,8 +308,8 @@ class Job:
         self._info = lib.plenum_job_get_info(handle).contents
 
     def _check_group(self) -> None:
-        """Reject a torch.distributed group that is not this job: ranks that each believe to be alone would all get the
-        same samples. Numbers that the program has passed itself take precedence."""
+        """Reject a torch.distributed group that is not this job: if each rank believed that it is alone, all would get
+        the same samples. Numbers that the program has passed itself take precedence."""
         group = None if self.launcher == "program" else _group()
         if group is not None and group != (self.instance_index, self.num_instances):
             raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but "
@@ -322,7 +323,7 @@ class Job:
         return self._handle
 
     def _for_collective(self) -> int:
-        """The handle, with a carrier for collectives if that is not MPI."""
+        """Return the handle, with a carrier for collectives if MPI does not carry them."""
         handle = self._open_handle()
         self._check_group()
         by_torch = self.launcher in ("torchrun", "torch.distributed", "program")
@@ -466,7 +467,7 @@ class Job:
         return x if self.instance_index == root else pickle.loads(data)
 
     def _broadcast_pickled(self, name: str, dump: Callable[[], bytes], root: int) -> bytes:
-        """The bytes that ``dump()`` returned in instance ``root``."""
+        """Return, in all instances, the bytes that ``dump()`` returned in instance ``root``."""
         mine = _Pickled(dump if self.instance_index == root else bytes)
         told = self._broadcast(name, mine.told, root)
         self._raise_unpickled(name, {root: told}, mine)

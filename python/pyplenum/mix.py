@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 __all__ = ["Mix"]
 
 _SET_OPTIONS = ("shuffle", "repeat", "select", "relabel", "weights", "draw", "epoch")
-# the line of a set in the form that the library writes: name, weight, options, data set
+# The line of a set in the form that the library writes: name, weight, options, data set.
 _SET_LINE = re.compile(r'set (\S+) \d+((?: [a-z]+=(?:"(?:\\.|[^"\\])*"|[^ "]+))*) (.*)', re.DOTALL)
 
 _RELABEL = re.compile(r'relabel="(?:\\.|[^"\\])*"')
@@ -55,7 +55,7 @@ def _quoted(value: Any) -> str:
 
 
 def _weight(value: Any) -> str:
-    """A weight as a plan spells it: floats have at most nine digits after the point."""
+    """Return a weight as a plan spells it: floats have at most nine digits after the point."""
     if isinstance(value, float):
         text = f"{value:.9f}".rstrip("0").rstrip(".")
         if value != 0 and text in ("0", "-0"):
@@ -65,7 +65,7 @@ def _weight(value: Any) -> str:
 
 
 def _word(value: Any, what: str) -> str:
-    """A value that is one word of a line."""
+    """Return a value that is one word of a line."""
     text = str(value)
     if not text or re.search(r'[\s"]', text):
         raise ValueError(f"{what} {text!r}: white space and quotation marks are not allowed")
@@ -101,7 +101,7 @@ def _weights_line(begin: str, weights: Mapping[str, Any]) -> str:
 
 
 def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
-    """Pieces by their positions; a ramp has (from, to) or (from, to, steps) instead of a position."""
+    """Yield pieces by their positions; a ramp has (from, to) or (from, to, steps) instead of a position."""
     def begin(item: Tuple[Any, Any]) -> int:
         return int(item[0][0] if isinstance(item[0], tuple) else item[0])
 
@@ -118,7 +118,7 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
             balance: Optional[str] = None, classes: Optional[int] = None, each: Optional[int] = None,
             at: Optional[Mapping[Any, Mapping[str, Any]]] = None,
             skip: Optional[Iterable[Tuple[int, int]]] = None) -> str:
-    """The text of a plan."""
+    """Return the text of a plan."""
     lines = [_set_line(name, *rest) for name, rest in sets.items()]
     for word, value in (("block", block), ("epoch", epoch), ("labels", labels), ("stratify", stratify)):
         if value is not None:
@@ -137,7 +137,7 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
 
 def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
                weights: Optional[Mapping[Any, Any]]) -> str:
-    """Lines of a plan that change weights of its sets at these positions, and of samples at these passes."""
+    """Return lines of a plan that change weights of its sets at these positions, and of samples at these passes."""
     by_set = weights or {}
     if any(not isinstance(key, str) for key in by_set):
         if len(names) != 1:
@@ -152,7 +152,7 @@ def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
 
 
 def labels_plan(text: str) -> str:
-    """A plan that shows each sample of another plan's sets once, with the same labels."""
+    """Return a plan that shows each sample of another plan's sets once, with the same labels."""
     lines = []
     for line in text.split("\n"):
         found = _SET_LINE.fullmatch(line)

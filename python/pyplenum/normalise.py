@@ -20,7 +20,7 @@ _LAYOUTS = ("nhwc", "nchw")
 
 
 def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
-    """The values for red, green and blue; a single number applies to all three."""
+    """Return the values for red, green and blue; a single number applies to all three."""
     try:
         return (ctypes.c_double * 3)(*np.broadcast_to(np.asarray(values, np.float64), (3,)).tolist())
     except (TypeError, ValueError):
@@ -28,7 +28,7 @@ def _three(values: Any, what: str) -> "ctypes.Array[ctypes.c_double]":
 
 
 def _layout_of(shape: Tuple[int, ...], told: Optional[str]) -> str:
-    """The layout of images with this shape: finds their three or four channels."""
+    """Return the layout of images with this shape: find their three or four channels."""
     if told is not None and told not in _LAYOUTS:
         raise ValueError(f"source must be nhwc or nchw, not {told!r}")
     found = [layout for layout, at in (("nhwc", -1), ("nchw", -3)) if len(shape) >= 3 and shape[at] in (3, 4)]

@@ -20,7 +20,7 @@ def _waited(stats: Any) -> float:
 
 
 def _postfix(before: Any, now: Any) -> Dict[str, str]:
-    """Images per second and share of waiting time between two snapshots of a stream's statistics."""
+    """Return images per second and the share of waiting time, between two snapshots of a stream's statistics."""
     elapsed = max(now.elapsed - before.elapsed, 1e-9)
     return {"img/s": f"{(now.samples - before.samples) / elapsed:.0f}",
             "waiting": f"{100 * (_waited(now) - _waited(before)) / elapsed:.0f}%"}

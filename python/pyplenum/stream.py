@@ -113,7 +113,7 @@ class Stats(NamedTuple):
     render: float
     loader_threads: int
     loader_io_threads: int
-    loaders: int  # in use
+    loaders: int  # number of loaders in use
     moved: int  # batches requested again from another loader, because the first was lost or could not render them
     hedged: int  # late batches that were also requested from a second loader
     hedges_won: int  # hedged batches that the second loader delivered first
@@ -123,13 +123,14 @@ class Stats(NamedTuple):
 
 
 class _Lease:
-    """Holds a slot of the ring. Every array that views the slot refers to it; it ends with the last of them."""
+    """Holds a slot of the ring. Every array that views the slot refers to the lease, which ends with the last of
+    them."""
 
     __slots__ = ("batch", "on_ring", "__del__")
 
     def __init__(self, batch: CBatch, on_ring: Any) -> None:
         self.batch = batch
-        self.on_ring = on_ring  # may be called when the slot is released
+        self.on_ring = on_ring  # kept alive, because it may be called when the slot is released
         # Not a method: Python would run signal handlers in it, and lose the exceptions that they raise.
         self.__del__ = functools.partial(lib.plenum_batch_release, byref(batch))
 
@@ -172,8 +173,8 @@ class _Coming(List[Any]):
 
 
 def taking(fill: Callable[[], _Coming]) -> Iterator[Any]:
-    """An iterator over what ``fill()`` prepares. The program receives each object in C code, where no signal or error
-    can come in between: either the program has the batch, or the next call returns it.
+    """Return an iterator over what ``fill()`` prepares. The program receives each object in C code, where no signal or
+    error can intervene: either the program has the batch, or the next call returns it.
 
     ``iter(fill, None)`` would be shorter, but loses what ``fill()`` returns if another thread has reached the end
     meanwhile (CPython's issue 101892).
@@ -280,7 +281,7 @@ class Batch:
                                 typestr))
 
     def _views(self) -> List[Tuple[str, "npt.NDArray[Any]"]]:
-        """Names and arrays [S, R, M, COUNT, ...]; the name is "" if the pipeline has no views."""
+        """Return names and arrays [S, R, M, COUNT, ...]; the name is "" if the pipeline has no views."""
         lease = self._held()
         b = lease.batch
         views = (CView * VIEWS_MAX)()
@@ -297,7 +298,7 @@ class Batch:
         return {name: array for name, array in self._views() if name}
 
     def _geometry(self, field: str, typestr: str, more: Tuple[int, ...]) -> Any:
-        """An array over all images, split by view."""
+        """Return an array over all images, split by view."""
         lease = self._held()
         b = lease.batch
         geometry = CGeometry()
@@ -423,7 +424,7 @@ class Batch:
         return {view.name.decode(): cut(images[..., end - view.count:end]) for view, end in zip(found, ends)}
 
     def _mask(self, array: "npt.NDArray[Any]") -> Any:
-        """A mask split by view, if there are views: [S, R, M, COUNT, H, W] for each."""
+        """Return a mask; if there are views, split by view: [S, R, M, COUNT, H, W] for each."""
         lease = self._held()
         views = (CView * VIEWS_MAX)()
         found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
@@ -447,7 +448,7 @@ class Batch:
         return {field.name.decode(): self._field(field) for field in self._field_list()}
 
     def __getitem__(self, name: str) -> Any:
-        """One of ``fields``. KeyError lists the existing ones."""
+        """Return one of ``fields``. KeyError lists the existing ones."""
         fields = self._field_list()
         for field in fields:
             if field.name.decode() == name:
@@ -472,7 +473,7 @@ class Batch:
         return self._view("epochs", "<u8", 1)
 
     def hash(self) -> int:
-        """The sum modulo 2**64 of the hashes of the valid samples; see ``plenumctl hash``."""
+        """Return the sum modulo 2**64 of the hashes of the valid samples; see ``plenumctl hash``."""
         return int(lib.plenum_batch_hash(byref(self._held().batch)))
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -504,7 +505,7 @@ def _choice(value: Any, choices: Tuple[str, ...], what: str) -> int:
 
 
 def path_of(dataset: Any) -> str:
-    """A data set's name, from a string or a path."""
+    """Return a data set's name, from a string or a path."""
     if isinstance(dataset, (str, bytes, os.PathLike)):
         return os.fsdecode(dataset)
     root = getattr(dataset, "root", None)
@@ -514,7 +515,7 @@ def path_of(dataset: Any) -> str:
 
 
 def shuffle_of(value: Any) -> str:
-    """The order's name; also accepts True and False, like a DataLoader."""
+    """Return the order's name; also accepts True and False, like a DataLoader."""
     if isinstance(value, (bool, np.bool_)):
         return "global" if value else "none"
     if not isinstance(value, str):
@@ -523,7 +524,7 @@ def shuffle_of(value: Any) -> str:
 
 
 def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]) -> str:
-    """A data set's name with one more setting."""
+    """Return a data set's name with one more setting."""
     dataset, value = os.fsdecode(dataset), re.sub(r"([,:\\])", r"\\\1", os.fsdecode(value))
     begin = _SETTINGS.match(dataset)
     if begin is None:
@@ -532,7 +533,7 @@ def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]
 
 
 def _names_of(classes: Any) -> Optional[List[str]]:
-    """Class names that are passed as such; None if they come from a path, or are not given."""
+    """Return class names that are passed as such; None if they come from a path, or are not given."""
     if classes is None or isinstance(classes, (str, bytes, os.PathLike)):
         return None
     names = list(classes)
@@ -550,7 +551,7 @@ def _names_of(classes: Any) -> Optional[List[str]]:
 
 
 def _integer_of(name: str) -> Optional[int]:
-    """The value of a name that is an integer, however it is spelled."""
+    """Return the value of a name that is an integer, however it is spelled."""
     if not _NUMERAL.fullmatch(name):
         return None
     try:
@@ -571,7 +572,7 @@ def _has_offset(dataset: str) -> bool:
 
 def _sets_of(dataset: Any, own: Dict[str, Any], shuffle: Any,
              repeat: Any) -> Dict[str, Tuple[Any, str, Dict[str, Any]]]:
-    """The sets of a Mix, or the one data set; options for all of them, unless a set has its own."""
+    """Return the sets of a Mix, or the one data set; options apply to all of them, unless a set has its own."""
     order = {key: value for key, value in (("shuffle", shuffle_of(shuffle)), ("repeat", repeat))
              if value not in ("global", 1)}
     sets = dataset.sets if isinstance(dataset, Mix) else {"data": (1, dataset, {})}
@@ -580,13 +581,13 @@ def _sets_of(dataset: Any, own: Dict[str, Any], shuffle: Any,
 
 
 def with_home(dataset: str) -> str:
-    """The data set's name with ``~`` or ``~user`` expanded at the beginning of its path and of its settings.
+    """Return the data set's name with ``~`` or ``~user`` expanded at the beginning of its path and of its settings.
 
     >>> with_home("list,base=~/images:~/train.csv").count(os.path.expanduser("~"))
     2
     """
     found = re.fullmatch(r"((?:[a-z]+(?:,[^:]*)?:)*)(.*)", dataset, re.DOTALL)
-    assert found is not None  # it matches everything
+    assert found is not None  # the pattern matches everything
     settings = re.sub(r"(?<==)~[^,:]*", lambda setting: os.path.expanduser(setting[0]), found[1])
     return settings + os.path.expanduser(found[2])
 
@@ -853,7 +854,7 @@ class Stream:
             raise
 
     def _use_classes(self, names: List[str]) -> None:
-        """Number classes like the program: ``names[label]``."""
+        """Number classes like the program, which gave the names: ``names[label]``."""
         own, numbers = self.classes, {name: number for number, name in enumerate(names)}
         if own is None and any(map(_NUMERAL.fullmatch, names)):
             self._use_numerals(names)
@@ -943,7 +944,7 @@ class Stream:
         return self._own_handle()
 
     def _own_handle(self) -> int:
-        """The handle, even of a closed stream: it is freed with the last reference to this object."""
+        """Return the handle, even of a closed stream: it is freed with the last reference to this object."""
         if self._handle is None:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
@@ -965,7 +966,7 @@ class Stream:
         del coming[:]; return batch  # noqa: E702
 
     def _fill(self, timeout: Optional[float] = None, make: Optional[Callable[[Batch], Any]] = None) -> _Coming:
-        """Prepare the next batch, or what ``make`` returns for it, for the program."""
+        """Prepare the next batch for the program, or what ``make`` returns for it."""
         self._open_handle()
         with self._lock:
             while True:
@@ -1042,7 +1043,7 @@ class Stream:
         del coming[:]; return batch  # noqa: E702 (as in next())
 
     def __len__(self) -> int:
-        """Batches of the whole stream, from epoch 0 on."""
+        """Return the number of batches in the whole stream, from epoch 0 on."""
         if self._is_endless:
             raise TypeError("an endless stream has no length")
         return self._batches
@@ -1060,7 +1061,7 @@ class Stream:
         return coming.place if coming is not None else self._place_of(handle)
 
     def _cursor_of(self, handle: int) -> bytes:
-        """The position after the last batch that the library returned."""
+        """Return the position after the last batch that the library returned."""
         cursor = CCursor()
         check(lib.plenum_stream_cursor(handle, byref(cursor)), CError())
         return bytes(cursor)
@@ -1222,7 +1223,7 @@ class Stream:
         batches = -(-self.num_samples // 65536)
         plan = labels_plan(self._dataset) if self.sets else None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LoaderWarning)  # this stream shows them
+            warnings.simplefilter("ignore", LoaderWarning)  # this stream shows its warnings
             with Stream(plan or self._dataset, "none", rank=0, world_size=1, epochs=1,
                         shuffle="global" if plan else "none", micro_batch=-(-self.num_samples // batches),
                         **self._reopened) as labels:
@@ -1243,8 +1244,8 @@ class Stream:
         return targets
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
-        """The names of the given samples (for example ``batch.samples``) in the data set; in a folder, the paths of
-        their files."""
+        """Return the names of the given samples (for example ``batch.samples``) in the data set; in a folder, the paths
+        of their files."""
         given = np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1)
         if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _MOST):
             raise ValueError(f"samples must be whole numbers from 0 to {_MOST}")
@@ -1257,7 +1258,7 @@ class Stream:
         return names
 
     def fileno(self) -> int:
-        """A descriptor to poll. The stream owns it: do not read from it or close it."""
+        """Return a descriptor to poll. The stream owns it: do not read from it or close it."""
         error = CError()
         descriptor: int = lib.plenum_stream_get_fd(self._open_handle(), byref(error))
         check(descriptor, error)
@@ -1300,7 +1301,7 @@ class Stream:
                         "one, and pass it this one's cursor")
 
     def _where(self) -> str:
-        """The stream's position, for people."""
+        """Return the stream's position, for people."""
         if self._pid != os.getpid():
             return "of another process"
         try:

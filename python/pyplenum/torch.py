@@ -26,7 +26,7 @@ from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, _Coming,
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
 
-# NumPy's unsigned arrays that torch has no type for. Their bytes as signed integers can hold every value that occurs.
+# NumPy's unsigned types that torch lacks. Signed integers of the same size can hold every value that occurs.
 _SIGNED = {"samples": np.int32, "sizes": np.int32, "positions": np.int64, "epochs": np.int64}
 
 _GEOMETRY = ("boxes", "flips", "sizes")
@@ -40,7 +40,7 @@ Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch
 
 
 def _of_numpy(array: Any) -> torch.Tensor:
-    """A tensor from an array of any type that fields have."""
+    """Return a tensor from an array of any type that fields have."""
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int32) if array.dtype.itemsize == 2 else array.view(f"i{array.dtype.itemsize}")
     return torch.from_numpy(array)
@@ -56,7 +56,7 @@ def _no_field(field: str) -> ValueError:
 
 
 def tensor(batch: Batch, field: str) -> torch.Tensor:
-    """One array of a batch as a tensor, with steps, replicas and micro-batch merged into one dimension.
+    """Return one array of a batch as a tensor, with steps, replicas and micro-batch merged into one dimension.
 
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
     "samples" (int32 [N]), "positions" (int64 [N]), "boxes" (float32 [N, 4]), "flips" (uint8 [N]), "sizes" (int32
@@ -90,7 +90,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
 
 
 def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
-    """All images of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others expect them.
+    """Return all images of a batch whose pipeline has views, as the reference loops of SimCLR, DINO and others expect
+    them.
 
     Returns one tensor for each image of a sample, int8 or uint8 [N, C, H, W] or [N, H, W, C], in the pipeline's order.
     (``torch.from_numpy(batch.views[name])`` has all images of one view in one tensor.) The tensors are views of the
@@ -105,7 +106,7 @@ def view_list(batch: Batch, field: str = "views") -> List[torch.Tensor]:
 
 
 def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``(images, labels, valid)`` of a batch: see :func:`tensor`."""
+    """Return ``(images, labels, valid)`` of a batch: see :func:`tensor`."""
     return tensor(batch, "images"), tensor(batch, "labels"), tensor(batch, "valid")
 
 
@@ -122,7 +123,7 @@ class _Given(_Coming):
 
 
 def _copied(made: Any) -> Any:
-    """A copy of the same structure."""
+    """Return a copy with the same structure."""
     if isinstance(made, torch.Tensor):
         return made.clone()
     if isinstance(made, Boxes):
@@ -141,7 +142,7 @@ class _Loop:
 
 
 class _DataSet:
-    """The attributes that programs use of a DataLoader's ``dataset``. It does not provide samples."""
+    """Has the attributes that programs use of a DataLoader's ``dataset``. It does not provide samples."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -326,7 +327,7 @@ class Loader:
         self._prefetch = whole(prefetch, "prefetch, batches copied ahead,", 0, 64)
         self._failed: Optional[Exception] = None  # while batches are ahead of the loop
         self._given: Optional[_Given] = None  # the stream may be ahead of the loop
-        self._astray = False  # a batch may have been taken from the stream and lost
+        self._astray = False  # was a batch taken from the stream and lost?
         if device is not None and torch.device(device).type != "cpu":
             if pin_memory:
                 raise ValueError("with a device, batches are pinned in place: leave pin_memory out")
@@ -358,8 +359,8 @@ class Loader:
         self._steps = steps
         self._micro_batch = int(options.get("micro_batch", 1))
         self._loaded = True  # the next loop begins at the stream's position, even in mid-epoch
-        self._loop: Optional[_Loop] = None  # the newest; None: it has been replaced by a position
-        self._fresh = True  # since the position was set, no loop has finished an epoch or begun another one
+        self._loop: Optional[_Loop] = None  # the newest loop; None: a position was set since
+        self._fresh = True  # no loop has finished an epoch since the position was set, or begun another one
 
     def _use_device(self, copies: Copies, options: Dict[str, Any]) -> None:
         self._copier = Copier(copies)
@@ -377,7 +378,7 @@ class Loader:
             self.stream.steps_per_epoch * replicas * int(options.get("micro_batch", 1)) > self.stream.num_positions)
 
     def __len__(self) -> int:
-        """Batches of one epoch."""
+        """Return the number of batches in an epoch."""
         return self.stream.steps_per_epoch // self._steps
 
     def __getitem__(self, index: Any) -> NoReturn:
@@ -431,12 +432,13 @@ class Loader:
                 self._warn_of_rest(place)
                 self.stream.seek_to(place.epoch + 1)  # the last loop was left early
                 place = self.stream.place
-                self._loaded = True  # a loop that takes nothing skips nothing: Lightning calls iter() twice
+                self._loaded = True  # Lightning calls iter() twice: a loop that takes no batch must skip none
             loop = self._loop = _Loop(place.epoch)
             return taking(functools.partial(self._fill, loop))
 
     def _warn_of_rest(self, place: Place) -> None:
-        """Warn if the first loop was left early: just looking at the data that way shortens training by an epoch."""
+        """Warn if the first loop was left early: programs that do so only to look at the data train for one epoch
+        less."""
         if self._fresh and self._choices["shuffle"] != "none":
             taken = len(self) - place.steps_left // self._steps
             warnings.warn(f"the previous loop was left after {taken} of {len(self)} batches of epoch {place.epoch}, "
@@ -478,7 +480,7 @@ class Loader:
 
     def _ready_on_device(self, copier: Copier) -> _Coming:
         """Return the next batch, and start copying the ready ones after it in this epoch."""
-        self.stream._open_handle()  # raises if the stream is closed or belongs to another process
+        self.stream._open_handle()  # raises an error if the stream is closed or belongs to another process
         if self._given is None or self._astray:
             self._go_back()
             self._given, self._astray = _Given(self.stream.cursor, self.stream.place), False
@@ -503,7 +505,7 @@ class Loader:
         return coming
 
     def _copy_ahead(self, copier: Copier, left: int) -> None:
-        """Start copying batches that are ready, at most the ``left`` ones of this epoch."""
+        """Start copying batches that are ready, at most ``left`` ones, the rest of this epoch."""
         copier.give_back()
         while not self._failed and len(copier.ahead) < min(1 + self._prefetch, left):
             try:
@@ -519,13 +521,14 @@ class Loader:
             except Exception as error:
                 if not copier.ahead:
                     raise
-                # The loop raises it after the batches that come first. Until then it must keep no frame or batch alive.
+                # The loop raises the error after the batches that come first. Until then, it must keep no frame or
+                # batch alive.
                 self._failed = error.with_traceback(None)
                 break
             copier.begin(batch, functools.partial(self._tensors, batch), self.stream.cursor, self.stream.place)
 
     def _go_back(self) -> None:
-        """Drop what was copied ahead of the loop, and move the stream back to the loop's position."""
+        """Drop what was copied in advance, and move the stream back to the loop's position."""
         stands = self._stands
         if self._copier and stands:
             if self._copier.ahead:
@@ -561,7 +564,7 @@ class Loader:
             self._check_fields(batch)
         counts = batch.valid.reshape(-1) if self.last == "partial" else None
         if counts is not None and batch.num_valid == len(counts):
-            counts = None  # all samples do
+            counts = None  # all samples count
         valid = None if counts is None else torch.from_numpy(counts)
 
         def finish(array: torch.Tensor, field: str) -> torch.Tensor:
@@ -586,7 +589,7 @@ class Loader:
         return tuple(make(field) for field in self.fields)
 
     def _field_of_data(self, batch: Batch, field: str, valid: Optional[List[bool]], finish: Any) -> Any:
-        """A field of the data set for a batch's samples; only the valid ones, unless ``valid`` is None."""
+        """Return a field of the data set for a batch's samples; only for the valid ones, unless ``valid`` is None."""
         value = batch[field]
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
@@ -602,9 +605,10 @@ class Loader:
         return finish(_of_numpy(value.reshape((-1,) + value.shape[3:])), field)
 
     def _pixels(self, batch: Batch, field: str, finish: Any, valid: Any) -> Any:
-        """A batch's images, or a list of those of its views; only the valid samples, unless ``valid`` is None."""
+        """Return a batch's images, or a list of those of its views; only of the valid samples, unless ``valid`` is
+        None."""
         if field == "views" and not batch.views:
-            view_list(batch)  # raises
+            view_list(batch)  # raises an error
         made: List[torch.Tensor] = []
         for array in batch.views.values() if field == "views" else (batch.images,):
             array = array.reshape((-1,) + array.shape[3:]) if field == "views" else array
@@ -657,17 +661,17 @@ class Loader:
                 self.stream.reshape(*old, before)
                 raise ValueError(f"with {size} ranks, the epoch has {left} steps left, which is not a multiple of the "
                                  f"{self._steps} steps of a batch")
-            self._loaded = True  # whichever loop is next
+            self._loaded = True  # for whichever loop is next
 
     def state_dict(self) -> Dict[str, Any]:
-        """The position after the last batch that a loop received, no matter what has interrupted it since. It is equal
+        """Return the position after the last batch that a loop received, whatever has interrupted it since. It is equal
         in all instances, so storing it once is enough."""
         stands = self._stands
         cursor = stands[0] if stands else self.stream.cursor
         return {"version": 1, "cursor": cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the next loop continue from there, to the end of that epoch."""
+        """Make the next loop continue from this state, to the end of its epoch."""
         cursor = self._cursor_in(state)
         self._go_back()
         before = self.stream.cursor
@@ -756,7 +760,7 @@ def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
 
 
 def _on_host(value: torch.Tensor) -> torch.Tensor:
-    """The tensor itself if a collective can work on it, otherwise a copy."""
+    """Return the tensor itself if a collective can work on it, otherwise a copy."""
     value = value.resolve_conj().resolve_neg()
     return value if value.device.type == "cpu" and value.is_contiguous() else value.cpu().contiguous()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Required packages, and the lists of them.
+# This test checks required packages, and the lists of them.
 TESTS += %D%/test_install.sh
 EXTRA_DIST += %D%/test_install.sh
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For tests that run the programs of a page exactly as printed there."""
+"""Helpers for tests that run the programs of a page exactly as printed there."""
 
 import os
 import re
@@ -19,18 +19,18 @@ def read(name):
 
 
 def blocks(text):
-    """The fenced blocks of a page: (language, code)."""
+    """Return the fenced blocks of a page as (language, code)."""
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
 
 
 def operations():
-    """The words of operations that may follow a pipeline's crop."""
+    """Return the words of operations that may follow a pipeline's crop."""
     rows = read("common/pipeline/pipeline_ops.c").split("    OP(SOLARIZE_ADD,")[0]
     return re.findall(r'^    OP\([A-Z_]+, "(\w+)",', rows, re.M)
 
 
 class Page:
-    """A page's programs, written to a folder, and its shell lines, run there from top to bottom."""
+    """A page whose programs are written to a folder, and whose shell lines are run there from top to bottom."""
 
     def __init__(self, text, folder, skip=lambda code: False):
         self.text, self.blocks, self.out = text, blocks(text), {}
@@ -56,12 +56,12 @@ class Page:
         return done.stdout
 
     def of(self, words):
-        """The output of the only block that contains these words."""
+        """Return the output of the only block that contains these words."""
         (code,) = [code for code in self.out if words in code]
         return self.out[code]
 
     def check_programs(self, case, languages):
-        """Every program is run by a line of the page, and every block is in a known language."""
+        """Check that a line of the page runs each program, and that every block is in a known language."""
         for name in re.findall(r"^# (\w+\.py) - ", self.text, re.M):
             case.assertRegex("\n".join(code for _, code in self.blocks), rf"python3 {name} ")
         case.assertEqual({language for language, _ in self.blocks}, languages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pages about the code name files that exist."""
+"""Pages about the code name only files that exist."""
 
 import glob
 import os
@@ -17,7 +17,7 @@ ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", 
 
 
 def named(page):
-    """Names of the project's files and folders in a page: `common/order/order.c`, or `order.c` alone."""
+    """Return the names of the project's files and folders in a page: `common/order/order.c`, or `order.c` alone."""
     with open(os.path.join(SOURCE, page), encoding="utf-8") as f:
         text = f.read()
     paths = set(re.findall(r"\b(?:%s)/[a-z\d_/.]*\.(?:c|h|md|py|sh|tsv)\b" % "|".join(ROOMS), text))

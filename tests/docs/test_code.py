@@ -24,7 +24,7 @@ def blocks(name, language):
 
 class CodeTest(ServiceCase):
     def test_operator(self):
-        """the shell lines of operator.md"""
+        """the shell lines of operator.md run"""
         (code,) = blocks("operator.md", "sh")
         path = f"{BUILD}:{os.environ['PATH']}"  # installation commands, not examples
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
@@ -36,7 +36,7 @@ class CodeTest(ServiceCase):
                          "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
 
     def test_preparing(self):
-        """the shell lines of preparing.md"""
+        """the shell lines of preparing.md run"""
         (code,) = blocks("preparing.md", "sh")
         path = f"{BUILD}:{os.environ['PATH']}"
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),

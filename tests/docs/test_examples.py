@@ -42,14 +42,14 @@ def docstring(path):
 
 
 def commands(path):
-    """The commands of a program's docstring: its indented lines that begin with a program or a variable."""
+    """Return the commands of a program's docstring: the indented lines that begin with a program or a variable."""
     lines = re.sub(r"\\\n\s*", " ", docstring(path)).split("\n")
     return [re.sub(r"\s+#.*", "", line).strip() for line in lines
             if re.match(r"    ([A-Z_]+=\S+ +)*(python3|plenum\w+|torchrun|accelerate|tensorboard) ", line)]
 
 
 def shortened(command, program):
-    """The command, for a run of some steps."""
+    """Return the command, with options that limit the run to a few steps or one epoch."""
     with open(program, encoding="utf-8") as f:
         text = f.read()
     for option, value in SHORT.items():
@@ -59,7 +59,7 @@ def shortened(command, program):
 
 
 def imports(path):
-    """Modules that a program needs besides Python's own and Plenum's."""
+    """Return the modules that a program needs besides Python's own and Plenum's."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     names = set(re.findall(r"^(?:import|from) (\w+)", text, re.M))
@@ -69,7 +69,7 @@ def imports(path):
 
 
 def python_with(modules):
-    """A Python that has these modules, or None: this one, or one that make check-frameworks installed."""
+    """Return a Python that has these modules, or None. It is this one, or one that make check-frameworks installed."""
     if all(tap.find(module) for module in modules):
         return sys.executable
     here = os.environ.get("PLENUM_FRAMEWORKS", "")
@@ -89,12 +89,12 @@ class ExamplesTest(unittest.TestCase):
                           KERAS_BACKEND="tensorflow", TF_CPP_MIN_LOG_LEVEL="2", HOME=cls.folder)
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "XLA_FLAGS"):
             os.environ.pop(name, None)
-        # Like the output of make-sample, with as many classes, but fewer and smaller images.
+        # This data set has make-sample's default number of classes, but fewer and smaller images.
         cls.sample = os.path.join(cls.folder, "sample")
         jobs.make_sample(cls.sample, "--images", "10", "--size", "48")
 
     def make_pairs(self, where):
-        """Archives of captions and masks, and a list with masks."""
+        """Write archives of captions and masks, and a list with masks."""
         def image(n):
             return png(((np.arange(40)[:, None] * 5 + np.arange(48) * 3 + n) % 251).astype(np.uint8))
 
@@ -118,7 +118,7 @@ class ExamplesTest(unittest.TestCase):
                 f.write(f"image{n}.png,0,mask{n}.png\n")
 
     def run_command(self, command, where, python):
-        """Run it as a shell does; make-sample makes fewer images."""
+        """Run a command as a shell does, but let make-sample make fewer images."""
         words = shlex.split(command)
         if "make-sample" in words:
             os.symlink(self.sample, os.path.join(where, words[-1]))
@@ -131,7 +131,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}")
 
     def lacks(self, command, python):
-        """What a command needs and this machine lacks, or None."""
+        """Return what a command needs and this machine lacks, or None."""
         for word in shlex.split(command):
             if word in OPTIONAL and python_with([OPTIONAL[word]]) != python:
                 return OPTIONAL[word]

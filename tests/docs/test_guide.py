@@ -28,7 +28,7 @@ class GuideTest(unittest.TestCase):
         cls.of = staticmethod(cls.page.of)
 
     def test_programs(self):
-        """every program of the page is run, and nothing is left out"""
+        """every program of the page is run, and no code is left out"""
         self.page.check_programs(self, {"sh", "python", "sbatch"})
 
     def test_first(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""make html: every page exists, no link is broken (make html checks), and search finds its words."""
+"""make html: every page exists, no link is broken (make html checks), and the search finds their words."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_install.sh - required packages: without apt, scripts/packages names those that are missing; and all lists of
+# test_install.sh - without apt, scripts/packages names the required packages that are missing; and all lists of
 # packages agree. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
@@ -16,7 +16,7 @@ needed() {
     env PATH="$T/bin" LACKS="${lacks:-}" "$sh" -c '. "$0/scripts/packages"; need "$@" && echo went on' \
         "$top_srcdir" "$@" 2>&1
 }
-names() { # the parts that it lacks, and nothing else
+names() { # exactly these parts are reported as missing
     needed build >out && return 1
     grep '^  ' out | sed 's/^  //; s/ (.*//' | diff - <(printf '%s\n' "$@") && ! grep -q "went on" out &&
         ! grep -q "not found" out
@@ -30,7 +30,7 @@ rm bin/protoc-c
 ok "missing programs are named" names "the compiler of protobuf-c"
 
 # ---- the lists ----
-lists() { # FILE PACKAGE...: has each of them
+lists() { # FILE PACKAGE...: the file lists each of the packages
     local file=$1 p
     shift
     for p in "$@"; do grep -qE "(^|[^a-z0-9-])$p([^a-z0-9-]|\$)" "$file" ||
@@ -55,7 +55,7 @@ cp demo/build/plenumctl demo/build/config.status
 printf 'all:\n' >demo/build/Makefile
 chmod +x demo/configure demo/build/*
 touch demo/examples/train.py demo/configure
-# two files touched within one tick of the clock have the same age, and configure would be rebuilt
+# two files touched within one tick of the clock have the same age, so configure would be rebuilt
 touch -d yesterday demo/configure.ac
 demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun &&
     demo/scripts/demo "$T/demo/build" >out 2>&1; }

@@ -32,7 +32,7 @@ FILES = sorted(glob.glob(os.path.join(SOURCE, "examples", "kubernetes", "*.yaml"
 
 
 class Unique(yaml.SafeLoader):
-    """A duplicate key is an error; the last one does not win."""
+    """A loader of YAML for which a duplicate key is an error."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(k) for k, _ in node.value]
@@ -50,7 +50,7 @@ def everything():
 
 
 def find(where, key):
-    """All values of a key, at any depth."""
+    """Yield all values of a key, at any depth."""
     if isinstance(where, dict):
         for k, v in where.items():
             if k == key:
@@ -62,7 +62,7 @@ def find(where, key):
 
 
 def pods(where):
-    """All pod templates."""
+    """Yield all pod templates."""
     if isinstance(where, dict):
         if "containers" in where:
             yield where
@@ -105,7 +105,7 @@ class Models:
                 raise AssertionError(f"{where}: {e}") from e
 
 
-# What the operator puts into the launcher's environment, from pkg/controller/mpi_job_controller.go.
+# The operator sets these variables in the launcher's environment, from pkg/controller/mpi_job_controller.go.
 OPERATOR = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
             "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
             "OMPI_MCA_orte_set_default_slots": "4", "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -142,7 +142,7 @@ class KubernetesTest(unittest.TestCase):
         for wrong in ({"kind": "Service", "spec": {"port": []}},
                       {"kind": "Service", "spec": {"ports": [{"name": "x"}]}},
                       {"kind": "Service", "spec": {"clusterIP": 1}}):
-            with self.assertRaises(AssertionError):  # this test detects faults
+            with self.assertRaises(AssertionError):  # the test must detect faults
                 m.check(wrong, "V1Service", "wrong")
 
     def test_mpijob(self):
@@ -166,7 +166,7 @@ class KubernetesTest(unittest.TestCase):
             ports = re.findall(r"'\s*Port (\d+)'", f.read())
         self.assertEqual(ports, [str(worker["readinessProbe"]["tcpSocket"]["port"])] * 2)
         slots = spec["slotsPerWorker"] * spec["mpiReplicaSpecs"]["Worker"]["replicas"]
-        self.assertEqual(args[args.index("-n") + 1], str(slots), "instances are not as many as slots")
+        self.assertEqual(args[args.index("-n") + 1], str(slots), "there must be as many instances as slots")
 
     def test_trainer(self):
         """TrainingRuntime and TrainJob match the trainer's schema"""
@@ -176,7 +176,7 @@ class KubernetesTest(unittest.TestCase):
             self.skipTest("kubeflow_trainer_api is missing")
         for each in load("job-torchrun.yaml"):
             model = getattr(models, f"TrainerV1alpha1{each['kind']}")
-            known = model.from_dict(each).to_dict()  # a field that it does not know is lost
+            known = model.from_dict(each).to_dict()  # a field that the model does not know is lost
             for key in ("apiVersion", "kind", "spec"):
                 self.assertEqual(known[key], each[key])
 
@@ -193,7 +193,7 @@ class KubernetesTest(unittest.TestCase):
                 for container in pod["containers"]:
                     self.assertIs(container["securityContext"]["allowPrivilegeEscalation"], False)
                     self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
-                if list(find(pod, "secret")):  # in a group that may read it; a volume of data keeps its owners
+                if list(find(pod, "secret")):  # the pod's group may read the secret; a volume of data keeps its owners
                     self.assertEqual(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"])
                     self.assertEqual(pod["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch")
                 for container in pod["containers"] + pod.get("initContainers", []):
@@ -229,8 +229,8 @@ class KubernetesTest(unittest.TestCase):
             for rule in policy["spec"]["ingress"]:
                 for port in rule["ports"]:
                     named.setdefault(port["port"], []).append(rule.get("from"))
-            self.assertEqual(set(named), ports, "each port has its rule, and no other port")
-            self.assertTrue(all(named["http"]), "the page is for those that are listed")
+            self.assertEqual(set(named), ports, "each port must have a rule, and no other port")
+            self.assertTrue(all(named["http"]), "the page must be open only to listed peers")
 
     def test_images(self):
         """programs started by the manifests are in the images, under their users"""
@@ -253,7 +253,7 @@ class KubernetesTest(unittest.TestCase):
                 key = os.path.join(folder, "key")
                 with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
                     f.write(os.urandom(32))
-                # Ports and paths that are free here; everything else is as in the manifest.
+                # Use ports and paths that are free here; everything else is as in the manifest.
                 here = {"--root": folder, "--tls-key": key, "--listen": "127.0.0.1:0", "--http-address": "127.0.0.1"}
                 args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}"
                         for a in container["args"]]
@@ -266,7 +266,7 @@ class KubernetesTest(unittest.TestCase):
                 loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args],
                                           stderr=subprocess.PIPE, text=True)
                 try:
-                    # The kubelet probes the first one repeatedly, until the loader is ready.
+                    # The kubelet probes the first path repeatedly, until the loader is ready.
                     path = container["startupProbe"]["httpGet"]["path"]
                     for _ in range(600):
                         if self.answer(loader, port, path) != 503:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Everything that man pages define exists, and vice versa: options, and the functions of the library."""
+"""Options and library functions that man pages define exist, and those that exist are defined."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def help_text(*command):
 
 
 def help_options(text):
-    """The options of a --help text: the beginning of a line, up to two blanks."""
+    """Return the options of a --help text: the beginning of each line, up to two blanks."""
     found = set()
     for line in text.splitlines():
         if re.match(r" +-", line):
@@ -36,7 +36,7 @@ def help_options(text):
 
 
 def page_options(path):
-    """The definitions of a man page: [(section, subsection, options of one entry)]."""
+    """Return the definitions of a man page: [(section, subsection, options of one entry)]."""
     section = subsection = ""
     entries = []
     with open(path, encoding="utf-8") as file:
@@ -62,8 +62,8 @@ def union(sets):
 class ManualTest(unittest.TestCase):
     def agree(self, program, name, hidden=()):
         shown, defined = help_options(help_text(program)), union(o for _, _, o in page_options(page(name)))
-        self.assertEqual(shown - defined, set(), f"{program} --help names what {name} does not define")
-        self.assertEqual(defined - shown, set(hidden), f"{name} defines what {program} --help does not name")
+        self.assertEqual(shown - defined, set(), f"{program} --help lists options that {name} does not define")
+        self.assertEqual(defined - shown, set(hidden), f"{name} defines options that {program} --help does not list")
 
     def test_plenumd(self):
         """plenumd --help and plenumd(8) have the same options"""
@@ -71,7 +71,7 @@ class ManualTest(unittest.TestCase):
 
     def test_plenumrun(self):
         """plenumrun --help and plenumrun(1) have the same options"""
-        # Names by which other launchers' users know an option.
+        # Users of other launchers know an option by these names.
         self.agree("plenumrun", "plenumrun.1", hidden=("--np", "-np"))
 
     def test_other_names(self):
@@ -92,8 +92,8 @@ class ManualTest(unittest.TestCase):
             shown = help_options(help_text("plenumctl", command))
             own = union(o for s, ss, o in entries if s == "COMMANDS" and ss == command)
             self.assertEqual(shown - own - common, set(),
-                             f"plenumctl {command} --help names what the page does not define")
-            self.assertEqual(own - shown, set(), f"the page defines for {command} what --help does not name")
+                             f"plenumctl {command} --help lists options that the page does not define")
+            self.assertEqual(own - shown, set(), f"the page defines options for {command} that --help does not list")
             every |= shown
         self.assertEqual(common - every, set(), "common options that no command has")
 
@@ -109,7 +109,7 @@ class ManualTest(unittest.TestCase):
         for command in (("plenumrun",), ("plenumd",), ("plenumctl",)):
             for line in help_text(*command).splitlines():
                 if len(line.split()) == 1:
-                    continue  # a path that depends on where it is installed
+                    continue  # a path that depends on the installation
                 self.assertLessEqual(len(line), 80, line)
 
     def test_elsewhere(self):
@@ -126,7 +126,7 @@ class ManualTest(unittest.TestCase):
 
 
 class LibraryTest(unittest.TestCase):
-    """The pages of section 3 and include/plenum/*.h."""
+    """Compares the pages of section 3 with include/plenum/*.h."""
 
     PAGES = ("libplenum", "plenum_batch", "plenum_collectives", "plenum_cursor", "plenum_job", "plenum_normalise",
              "plenum_stream")
@@ -146,7 +146,7 @@ class LibraryTest(unittest.TestCase):
                 self.pages[name] = f.read()
 
     def test_functions(self):
-        """every function has its prototype in the synopsis of one page, and its name in that page's; and no other"""
+        """exactly the library's functions have a prototype in the synopsis of a page, and their name in that page's"""
         declared = [" ".join(m.split()) for m in re.findall(r"PLENUM_API\s+([^;]*?\));", self.code, re.S)
                     if "#" not in m]
         shown, names = [], []
@@ -176,7 +176,7 @@ class LibraryTest(unittest.TestCase):
                     self.assertTrue(os.path.exists(os.path.join(BUILD, library)), f"{name}: {library}")
 
     def test_structures(self):
-        """every field of a structure is explained, in its order, and no other"""
+        """each structure's fields, and no others, are explained in their order"""
         text = "".join(self.pages.values())
         structures = re.findall(r"^struct (plenum_\w+) \{\n(.*?)^\};", self.code, re.M | re.S)
         self.assertGreater(len(structures), 8)
@@ -192,7 +192,7 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(re.findall(r"^\.It Va (\w+)$", listed, re.M), fields, name)
 
     def test_constants(self):
-        """every constant is named, and only existing ones"""
+        """all constants are named, and no others"""
         declared = set(re.findall(r"^\s+(PLENUM_\w+)[,\n ]",
                                   "".join(re.findall(r"^enum \w+ \{(.*?)^\};", self.code, re.M | re.S)), re.M))
         declared |= {"PLENUM_FOREVER", "PLENUM_VIEWS_MAX"}

@@ -14,12 +14,12 @@ import tap  # noqa: E402
 
 FOLDERS = ("common", "libdist", "loader", "launcher")
 
-# common/util/message.h has the mark. The name of a function follows it, "log_warn(".
+# common/util/message.h defines the mark, which precedes a function's name, as in "log_warn(".
 MARKED = re.compile(r"^MESSAGE(?:_FORMAT\(\d+, \d+\))?\s+(?P<static>static )?[\w\s*]*?\b(?P<name>\w+)\(", re.M)
 # Only these C library functions write to standard error without a mark, and log_about() receives the level.
 AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": r"\s*LOG_LEVEL_(?:ERROR|WARN)\b"}
 
-# Functions whose sentences are not messages; those of a single file are given with the file's name.
+# Functions whose strings are not messages; those of a single file are given with the file's name.
 OTHERS = {
     "makes a part of a message": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
         "field_json.c:wants plan_need_word plan_need_number orderplan.c:put credentials.c:copy credentials.c:set_keys "
@@ -51,7 +51,7 @@ def files(folders, ending):
 
 
 def marked():
-    """Names of the functions that have the mark; of static ones "file.c:name"."""
+    """Return the names of the functions that have the mark; for static ones "file.c:name"."""
     return {(os.path.basename(path) + ":" if m["static"] else "") + m["name"]
             for path, code in files(FOLDERS, (".c", ".h")) for m in MARKED.finditer(code)}
 
@@ -60,8 +60,8 @@ MESSAGES = marked()
 
 
 def texts_of(path, code):
-    """The texts of a file of C, literals that follow each other as one: [(text, the calls around it, is one of them
-    marked?)]."""
+    """Return the texts of a file of C, literals that follow each other as one: [(text, the calls around it, whether one
+    of them is marked)]."""
     found, end, open_calls = [], -1, []
     file = os.path.basename(path)
     for m in TOKEN.finditer(code):
@@ -84,12 +84,12 @@ def texts_of(path, code):
 
 
 def plain(text):
-    """The text as written in the page, with … for the variable parts."""
+    """Return the text as written in the page, with … for the variable parts."""
     return CONVERSION.sub(lambda m: "%" if m[0] == "%%" else "…", text.replace('\\"', '"').replace("\\\\", "\\"))
 
 
 def said():
-    """{message: file} of all calls, and of Python's raise, that report an error."""
+    """Return {message: file} for all calls that report an error, and for Python's raise."""
     found = {}
     for path, text in files(FOLDERS, ".c"):
         for message, _, tells in texts_of(path, text):
@@ -112,7 +112,7 @@ def said():
 
 
 def everything():
-    """All string literals of the sources, concatenated."""
+    """Return all string literals of the sources, concatenated."""
     texts = [plain(t) for path, text in files(FOLDERS, ".c") for t, _, _ in texts_of(path, text)]
     texts += [re.sub(r'"\s*f?"', "", re.sub(r"\{[^{}]*\}", "…", text)) for _, text in files(("python",), ".py")]
     return "\n".join(texts)

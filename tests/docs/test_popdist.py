@@ -27,7 +27,7 @@ def code_of(cell):
 
 
 def tables():
-    """{heading of the first column: [(code in the first cell or its text, code in the second or None)]}"""
+    """Return {heading of the first column: [(code in the first cell or its text, code in the second or None)]}"""
     found, name = {}, None
     for line in open(os.path.join(SOURCE, "docs", "popdist.md"), encoding="utf-8"):
         if not line.startswith("|"):
@@ -70,7 +70,7 @@ def dry(*words):
 
 
 def echo(*words, n=2):
-    """A variable's value in each instance, sorted."""
+    """Return a variable's value in each instance, sorted."""
     return sorted(plenumrun("-n", str(n), *words[:-1], "sh", "-c",
                             f"echo $PLENUM_INSTANCE_INDEX {words[-1]}").split("\n"))
 
@@ -84,7 +84,7 @@ class PopRunTest(unittest.TestCase):
                 options = code_of(name)
                 check = getattr(self, "check_" + options[-1].lstrip("-").replace("-", "_").replace("*", ""))
                 check(*([shlex.split(code)] if code else [options]))
-        self.assertEqual(len(rows), len([m for m in dir(self) if m.startswith("check_")]), "no check without a row")
+        self.assertEqual(len(rows), len([m for m in dir(self) if m.startswith("check_")]), "every check needs a row")
 
     def check_host(self, words):
         self.assertEqual([h["name"] for h in dry(*words)["hosts"]], ["h0", "h1", "h4"])
@@ -176,7 +176,7 @@ class PopRunTest(unittest.TestCase):
         self.assertRegex(plenumrun(*words), r"\d+\.\d+")
 
     def check_remove_partition(self, names):
-        """The option is rejected by name."""
+        """Check that the message names the rejected option."""
         for option in [name.replace("*", "partition") for name in names]:
             done = subprocess.run([PLENUMRUN, option, "x", "true"], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 2)
@@ -216,8 +216,8 @@ if torch is not None and torch.distributed.is_initialized():
 print(json.dumps([job.instance_index, len(prepared), results]), flush=True)
 """
 
-# The results of each row's code in instances 0 and 1 of two, with 2 and 1 replicas of 2 devices. ...: anything but an
-# error.
+# The results of each row's code in instances 0 and 1 of two, which have 2 and 1 replicas of 2 devices. "..." is any
+# result but an error.
 WANT = {
     'job.launcher != "none"': (True, True),
     "pyplenum.job()": ("Job", "Job"),
@@ -255,7 +255,7 @@ class CallsTest(unittest.TestCase):
         """the replacement of every PopDist and Horovod call gives the right result in both instances"""
         found = tables()
         rows = [code for name in ("PopDist", "Horovod", "by hand") for _, code in found[name] if code]
-        self.assertEqual(set(rows), set(WANT), "every row is checked, and nothing else")
+        self.assertEqual(set(rows), set(WANT), "every row must be checked, and nothing else")
         if torch is None:
             rows = [row for row in rows if "torch" not in row]
         out = jobs.run([PLENUMRUN, "-n", "2", "--num-replicas", "3", "--allow-uneven", "--devices-per-replica", "2",

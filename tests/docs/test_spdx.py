@@ -20,7 +20,7 @@ FOLDERS = (".ci", "bench", "common", "debian", "docs", "examples", "include", "l
 
 
 def sources():
-    """(path, its expected comment line)"""
+    """Yield (path, its expected comment line)."""
     for top in FOLDERS:
         for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
             folders[:] = [name for name in folders
@@ -53,7 +53,7 @@ class Licence(unittest.TestCase):
             if first != line:
                 lacking.append(os.path.relpath(path, SOURCE))
         self.assertGreater(seen, 400)
-        self.assertEqual(lacking, [], f"these begin without '{LINE}'")
+        self.assertEqual(lacking, [], f"these files do not begin with '{LINE}'")
 
 
 tap.main()

@@ -19,7 +19,7 @@ def read(path):
 
 
 def defined(path):
-    """The functions that a file defines."""
+    """Return the functions that a file defines."""
     text = read(path)
     if path.endswith(".py"):
         return set(re.findall(r"^ *def (\w+)\(", text, re.M))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""bad_archives.py FOLDER OUT - malformed archives, TFRecords and lists of the pictures below FOLDER; each is named
-after its fault."""
+"""bad_archives.py FOLDER OUT - writes malformed archives, TFRecords and lists of the pictures below FOLDER; each is
+named after its fault."""
 
 import glob
 import io
@@ -48,7 +48,7 @@ tar("names", good("\udcff\udcfe {}"))
 
 
 def records(numbers=range(6), **changes):
-    """`changes` to the features of record 3."""
+    """Write TFRecords, with `changes` to the features of record 3."""
     data = []
     for k in numbers:
         features = {"image/encoded": pictures[k], "image/class/label": k % 3, "image/filename": f"{k}.jpg"}

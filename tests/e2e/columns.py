@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""columns.py FOLDER OUT - the pictures of a folder data set, in the same order, as Parquet files and MDS shards,
-written from the published formats without any of Plenum's code:
+"""columns.py FOLDER OUT - writes the pictures of a folder data set, in the same order, as Parquet files and MDS shards,
+from the published formats without any of Plenum's code:
 
     hf.parquet                 as `datasets` writes it: struct<bytes, path>, names of classes, images uncompressed
     flat-CODEC-VERSION.parquet a column of bytes, each codec and both versions of data pages
@@ -43,7 +43,7 @@ def copy(offset, length):
 
 
 def snappy(data):
-    """Copies wherever four bytes occurred before."""
+    """Compress with copies wherever four bytes occurred before."""
     out, seen, begin, at = bytearray(varint(len(data))), {}, 0, 0
     while at + 4 <= len(data):
         word = data[at:at + 4]
@@ -65,7 +65,7 @@ def snappy(data):
 
 
 def zstd(data):
-    """A frame of raw blocks."""
+    """Return a frame of raw blocks."""
     out = struct.pack("<IBQ", 0xFD2FB528, 0xE0, len(data))
     pieces = [data[i:i + 100000] for i in range(0, len(data), 100000)] or [b""]
     for i, piece in enumerate(pieces):
@@ -74,7 +74,7 @@ def zstd(data):
 
 
 def members(data):
-    """Two gzip streams, one after the other."""
+    """Return two gzip streams, one after the other."""
     half = len(data) // 2
     return gzip.compress(data[:half], mtime=0) + gzip.compress(data[half:], mtime=0)
 
@@ -85,7 +85,7 @@ CODECS = {"none": (0, lambda data: data), "snappy": (1, snappy), "gzip": (2, mem
 
 
 class I64(int):
-    """An integer of 64 bits; others have 32."""
+    """An integer of 64 bits; plain integers have 32."""
 
 
 class Struct:
@@ -138,7 +138,7 @@ FORMS = {INT32: "<i", INT64: "<q", FLOAT: "<f", DOUBLE: "<d"}
 
 
 class Column:
-    """`values` may contain None. `path` is a name, or names of a struct and its member."""
+    """A column of values, which may be None. `path` is a name, or the names of a struct and its member."""
 
     def __init__(self, path, form, values, codec="none", dictionary=False, text=False, required=False, kind=None):
         self.path, self.form, self.values = [path] if isinstance(path, str) else path, form, values
@@ -160,7 +160,7 @@ def plain(form, values):
 
 
 def runs(values, width):
-    """Runs of equal values, and packed groups of eight where they differ."""
+    """Encode runs of equal values, and packed groups of eight where they differ."""
     out, at, size = b"", 0, (width + 7) // 8
     while at < len(values):
         n = 1
@@ -191,7 +191,7 @@ def page(column, header, levels, body, version):
 
 
 def chunk(column, rows, at, version, page_rows):
-    """The pages of some rows that begin at byte `at`, and the metadata of the column chunk."""
+    """Return the pages of some rows, which begin at byte `at`, and the metadata of the column chunk."""
     out, data_at, dictionary_at, table = b"", None, None, []
     if column.dictionary:
         table = list(dict.fromkeys(v for v in rows if v is not None))
@@ -276,7 +276,7 @@ def mds_value(encoding, v):
 
 
 def mds(folder, columns, samples, shard_samples=7, compression=None, keep_raw=False):
-    """`columns`: encodings by name. `samples`: dicts."""
+    """Write a folder of shards. `columns` are the encodings by name, and `samples` are dicts."""
     os.makedirs(folder, exist_ok=True)
     names, shards = sorted(columns), []
     for i in range(0, len(samples), shard_samples):

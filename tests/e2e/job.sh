@@ -23,12 +23,12 @@ END
     export PLENUM_PLENUMD=$T/plenumd
 }
 plenumrun() { timeout -k 5 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
-# job ARGUMENT... - plenumrun, 100 s at most: output in out and err, status in $code
+# job ARGUMENT... - run plenumrun for at most 300 s: output in out and err, status in $code
 job() {
     plenumrun "$@" >out 2>err
     code=$?
 }
-loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # have this many been started?
+loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # succeeds if this many have been started
 # job_while_loaders_die TIMES ARGUMENT... - like job, but its loader is killed TIMES times
 job_while_loaders_die() {
     local times=$1 n job
@@ -38,7 +38,7 @@ job_while_loaders_die() {
     job=$!
     for ((n = 1; n <= times; n++)); do
         wait_for loaders $n
-        sleep 0.4 # any moment of its work
+        sleep 0.4 # at any moment
         kill -KILL $(ls loaders) 2>/dev/null
     done
     code=0
@@ -46,10 +46,10 @@ job_while_loaders_die() {
 }
 # field NAME - a field of feed's result (--json) in out
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
-# delivered HASH - did the job succeed, with this hash?
+# delivered HASH - checks that the job succeeded, with this hash
 delivered() {
     [ "$code" = 0 ] && [ "$(field hash)" = "$1" ] ||
         { echo "wanted status 0 and hash $1, got $code and $(field hash)"; cat err; return 1; }
 }
 says() { grep -q -e "$1" err || { echo "no '$1' in:"; cat err; return 1; }; }
-gone() { for p; do case $(ps -o stat= -p "$p") in '' | Z*) ;; *) echo "process $p is still there"; return 1 ;; esac; done; }
+gone() { for p; do case $(ps -o stat= -p "$p") in '' | Z*) ;; *) echo "process $p still runs"; return 1 ;; esac; done; }

@@ -15,7 +15,7 @@ SOURCE = os.environ["top_srcdir"]
 
 
 def set_up(folder):
-    """The variables with which programs of the build folder find each other; indices go below `folder`."""
+    """Return the variables with which programs of the build folder find each other; indices go below `folder`."""
     os.environ.update({
         "PLENUM_CACHE_DIR": os.path.join(folder, "cache"),
         "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
@@ -40,7 +40,7 @@ def by_plenumrun(instances, replicas, *program):
 
 
 def without_mpirun(folder):
-    """An environment whose PATH has no mpirun, through links below `folder`: plenumrun then starts instances itself."""
+    """Return an environment whose PATH, of links below `folder`, has no mpirun: plenumrun then starts instances."""
     programs = os.path.join(folder, "programs")
     os.makedirs(programs, exist_ok=True)
     for place in os.environ["PATH"].split(os.pathsep):
@@ -52,7 +52,7 @@ def without_mpirun(folder):
 
 
 def run(words, env=None):
-    """Run a job to its end; returns its output."""
+    """Run a job to its end and return its output."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=env)
     if done.returncode:
         raise AssertionError(f"status {done.returncode}: {done.stderr}")
@@ -60,18 +60,18 @@ def run(words, env=None):
 
 
 def result_of(out):
-    """Hash of the samples and of the weights, as the training examples print them at the end."""
+    """Return the hashes of samples and weights that the training examples print at the end."""
     return re.search(r"^(?:\[default\d\]:)?hash (\w{16})  weights (\w{16})$", out, re.MULTILINE).groups()
 
 
 def steps_of(log):
-    """The lines of a log, each with the number of its step."""
+    """Return the lines of a log, each with the number of its step."""
     lines = open(log).read().split("\n")[:-1]
     return [(int(line.split()[0]), line) for line in lines if line]
 
 
 def instances_of(program, mark):
-    """Processes of a program that have this among their arguments."""
+    """Return the processes of a program that have `mark` among their arguments."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -84,10 +84,8 @@ def instances_of(program, mark):
 
 
 class PacedLog:
-    """A log that is a pipe of one page: a program that writes to it can be at most some dozens of steps ahead.
-
-    So it cannot finish before it is killed, however slowly this test runs.
-    """
+    """A log that is a pipe of one page: a program that writes to it can be at most some dozens of steps ahead. So the
+    program cannot finish before it is killed, however slowly this test runs."""
 
     def __init__(self, path):
         self.path, self.steps, self.rest = path, [], b""
@@ -96,7 +94,7 @@ class PacedLog:
         fcntl.fcntl(self.fd, 1031, 4096)  # F_SETPIPE_SZ
 
     def _read(self, size):
-        """Read the available bytes; returns whether there were any."""
+        """Read the available bytes and return whether there were any."""
         try:
             data = os.read(self.fd, size)
         except BlockingIOError:
@@ -116,10 +114,10 @@ class PacedLog:
                 time.sleep(0.001)
             if time.monotonic() > end:
                 job.kill()
-                raise AssertionError(f"step {at} did not come")
+                raise AssertionError(f"step {at} was not reached")
 
     def drain(self):
-        """What was written before the end; a partial last line is dropped."""
+        """Return what was written before the end, without a partial last line."""
         while self._read(65536):
             pass
         self.rest = b""
@@ -129,12 +127,12 @@ class PacedLog:
 
 
 def run_and_kill(words, program, log, at, victim):
-    """Start a job, and kill one of its instances when its log has reached step `at`; returns its standard error."""
+    """Start a job, and kill one of its instances when its log has reached step `at`; return its standard error."""
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     log.until(job, at)
     pids = instances_of(program, log.path)
     if job.poll() is not None or len(pids) < 2:
-        raise AssertionError(f"it ended by itself: {job.communicate()[1]}")
+        raise AssertionError(f"the job ended by itself: {job.communicate()[1]}")
     os.kill(pids[victim], signal.SIGKILL)
     _, err = job.communicate(timeout=300)
     log.drain()
@@ -157,7 +155,7 @@ def run_and_stop(words, log, at):
 
 
 def run_paced(words, log):
-    """Run a job to its end, reading its log; returns its output."""
+    """Run a job to its end, read its log, and return its output."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         job = subprocess.Popen(words, stdout=out, stderr=err)
         log.until(job, 2**63)

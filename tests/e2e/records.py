@@ -32,7 +32,7 @@ def field(number, data):
 
 
 def feature(key, value):
-    """Bytes, a string or an integer."""
+    """Encode a feature of bytes, a string or an integer."""
     if isinstance(value, int):
         kind, value = 3, varint(value)
     else:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - malformed data sets in every format, as seen by a program that streams them: which samples are
-# substituted and counted, which errors end the stream, which data sets are rejected when they are opened; and the
+# test_bad_input.sh - tests malformed data sets in every format, as a program that streams them sees them: which samples
+# are substituted and counted, which errors end the stream, which data sets are rejected when they are opened; and the
 # messages. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
@@ -14,7 +14,7 @@ here=$PWD
 loader_threads 2
 old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # old enough for its index to be kept
 
-feeds() { # ARGUMENT... of feed: output in out and err, status in $code
+feeds() { # ARGUMENT... - run feed: output in out and err, status in $code
     timeout -k 5 300 "$feed" $stream "$@" >out 2>err
     code=$?
 }
@@ -94,7 +94,7 @@ refuses "a path that does not exist" "data set '$here/nowhere': No such file or 
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
-    rm -f err # from the previous stream
+    rm -f err # of the previous stream
     timeout -k 5 300 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
     wait_for grep -q "batch 0" err

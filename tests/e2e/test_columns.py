@@ -197,7 +197,7 @@ class ParquetTest(Columns):
         self.refuses(path, "it is encrypted")
 
     def one_page(self, name, codec, packed, size, rows=2, claimed=None):
-        """A file with one page of images that says that it has `size` bytes decompressed."""
+        """Write a file with one page of images, whose header claims `size` bytes when decompressed."""
         c, path = Column("image", BYTES, [], codec, required=True), at(name)
         page = columns.value(Struct({1: 0, 2: size, 3: len(packed), 5: Struct({1: rows, 2: 0, 3: 3, 4: 3})})) + packed
         meta = Struct({1: BYTES, 2: [0], 3: ["image"], 4: columns.CODECS[codec][0], 5: I64(claimed or rows),
@@ -210,7 +210,7 @@ class ParquetTest(Columns):
 
     @staticmethod
     def zeros(head, size):
-        """A zstd frame of `head` and zeros."""
+        """Return a zstd frame of `head` and zeros."""
         out = struct.pack("<IBQ", 0xFD2FB528, 0xE0, size) + struct.pack("<I", len(head) << 3)[:3] + head
         left = size - len(head)
         while left:
@@ -259,7 +259,7 @@ class ParquetTest(Columns):
         size = len(image) + 5000 * 4000 * 3
         head = struct.pack("<I", size) + image
         path = self.one_page("large.parquet", "zstd", self.zeros(head, size + 4), size + 4, rows=1)
-        os.utime(path, (1e9, 1e9))  # otherwise it would be indexed again, because it is new
+        os.utime(path, (1e9, 1e9))  # otherwise the file would be indexed again, because it is new
         name = f"parquet,label=none:{path}"
         ctl("index", name)
         for budget, answer in (("40M", "reading its samples takes up to 57"), ("2G", "samples")):
@@ -296,7 +296,7 @@ class ParquetTest(Columns):
 
         first, second = dictionary([b"A" * 2000, b"B" * 10]), dictionary([b"q", b"r"])
         data = columns.page(c, {1: 0, 5: Struct({1: 4, 2: 8, 3: 3, 4: 3})}, b"", b"\1" + columns.runs([1] * 4, 1), 1)
-        # The first dictionary ends with a page of an index, so that both groups can reach the page behind both.
+        # The first dictionary ends with a page of an index, so that both groups can reach the page after both.
         begin = len(b"PAR1" + first)
         index = columns.value(Struct({1: 1, 2: len(second), 3: len(second)}))
         out = b"PAR1" + first + index + second + data
@@ -329,7 +329,7 @@ class ParquetTest(Columns):
                                                          "even": str(1 - pictures[9][1] % 2)})
         parquet(path, [Column(["image", "bytes"], BYTES, images(), "snappy", True),
                        Column("label", INT64, labels())], 2)
-        self.assertEqual([r["bytes"] for r in pq.read_table(path)["image"].to_pylist()], images(), "our own writer")
+        self.assertEqual([r["bytes"] for r in pq.read_table(path)["image"].to_pylist()], images(), "from our writer")
         for codec in "brotli", "lz4":
             pq.write_table(table, path, compression=codec)
             self.refuses(path, path, "compressed with " + codec)
@@ -344,7 +344,7 @@ class ParquetTest(Columns):
         self.refuses(path, "its column 'image' is a list, a map or a struct")
 
     def test_datasets(self):
-        """files of the library datasets"""
+        """files of the library datasets can be read"""
         datasets = module("datasets")
         features = datasets.Features({"image": datasets.Image(), "kind": datasets.ClassLabel(names=classes)})
         made = datasets.Dataset.from_dict({"image": [{"bytes": p[0], "path": p[2]} for p in pictures],
@@ -366,7 +366,7 @@ class MdsTest(Columns):
         return f"mds:{at(name)}"
 
     def test_fields(self):
-        """MDS: other columns are fields, also of compressed shards"""
+        """MDS: other columns are fields, also in compressed shards"""
         for compression in None, "snappy":
             data = self.write(f"mds-{compression}", compression=compression)
             self.same(data)
@@ -387,7 +387,7 @@ class MdsTest(Columns):
         self.refuses(f"mds:{at('data')}", "there is no index.json in")
 
     def test_pil(self):
-        """MDS: pixels that PIL has stored"""
+        """MDS: pixels that PIL has stored can be read"""
         pixels = bytes(range(75))
         image = (5).to_bytes(4, "little") * 2 + (3).to_bytes(4, "little") + b"RGB" + pixels
         mds(at("pil"), {"image": "pil", "label": "int"}, [{"image": image, "label": 0}])
@@ -431,7 +431,7 @@ class MdsTest(Columns):
         self.refuses(data, "bytes become 536870912, which is impossible")
 
     def test_streaming(self):
-        """MDSWriter's files"""
+        """MDSWriter's files can be read"""
         writer, image = module("streaming").MDSWriter, module("PIL.Image")
         for compression, kind in itertools.product((None, "zstd", "gz"), ("jpeg", "bytes")):
             folder = at(f"streaming-{compression}-{kind}")

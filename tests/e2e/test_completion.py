@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Completion of plenumrun, plenumd and plenumctl in bash, zsh and fish: everything in --help, each in a real shell."""
+"""Completion of plenumrun, plenumd and plenumctl in bash, zsh and fish: real shells offer everything in --help."""
 
 import os
 import pty
@@ -42,7 +42,7 @@ def run(*command):
 
 
 def help_entries(*command):
-    """{option: (letter or None, its description in --help)}"""
+    """Return {option: (letter or None, its description in --help)}."""
     entries, name = {}, None
     for line in run(*command, "--help").splitlines():
         head = re.match(r"  (?:-(.),|   ) --([a-z-]+)(.*)", line)
@@ -66,7 +66,7 @@ def command_lines():
 
 
 def asked(program, *words):
-    """A program's output: its first line, and the words."""
+    """Return the first line of a program's output, and the words of the others."""
     lines = run(program, "--complete", *words).splitlines()
     return lines[0], [line.split("\t")[0] for line in lines[1:]]
 
@@ -112,7 +112,7 @@ class Programs(unittest.TestCase):
 
 
 class Terminal:
-    """A shell on a terminal, large enough for all that it lists."""
+    """A shell on a terminal that is large enough for everything that the shell lists."""
 
     def __init__(self, *command):
         import fcntl
@@ -126,7 +126,7 @@ class Terminal:
         self.count = 0
 
     def ask(self, keys):
-        """Type these keys, then only a command that ends reading; returns everything shown before it."""
+        """Type these keys, then only a command that ends reading; return everything that was shown before."""
         self.count += 1
         # The existing command line is discarded first; the marker's text is not typed literally.
         os.write(self.fd, keys.encode() + b"\x01\x0b" + f"echo mark''{self.count}.\r".encode())
@@ -182,7 +182,7 @@ class Shell:
 
 
 def words_of(text, line):
-    """The words that a terminal shows next to the typed line; a value without the name of its option."""
+    """Return the words that a terminal shows next to the typed line; a value without the name of its option."""
     typed = line.split()
     # a line that was completed is shown again as a whole
     found = {word.rstrip("/") for row in text.split("\n") for word in row.replace("$ ", " ").split()}
@@ -235,7 +235,7 @@ class Zsh(Shell, unittest.TestCase):
         cls.shell.close()
 
     def offers(self, line):
-        # Ctrl-L makes it redraw the whole line, of which it otherwise writes only the addition.
+        # Ctrl-L makes zsh redraw the whole line; otherwise, it writes only the addition.
         return words_of(self.shell.ask(line + "\t\x0c"), line)
 
     def test_options(self):
@@ -250,7 +250,7 @@ class Zsh(Shell, unittest.TestCase):
 @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
 class Fish(Shell, unittest.TestCase):
     def offers(self, line):
-        # Each candidate on a line, with a tab and its description; after "--name=" with that prefix.
+        # Each line has a candidate, a tab and a description; after "--name=", the candidate begins with that.
         rows = run("fish", "--no-config", "-c", f"source '{COMPLETION}/plenum.fish'; complete -C '{line}'").splitlines()
         words = {row.split("\t")[0].rstrip("/") for row in rows}
         return words | {word.partition("=")[2] for word in words}

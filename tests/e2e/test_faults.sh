@@ -16,7 +16,7 @@ ok "the loader was restarted each time" loaders 4
 ok "feed counted the incidents" test "$(field incidents)" -ge 3
 ok "all loaders have ended" gone $(ls loaders)
 
-has_begun() { says 'feed: batch'; } # with --verbose: has a batch arrived?
+has_begun() { says 'feed: batch'; } # with --verbose: a batch has arrived
 # job_while_the_loader_hangs ARGUMENT... - like job, but its loader is stopped and never continued
 job_while_the_loader_hangs() {
     local job
@@ -39,8 +39,8 @@ rm -f loaders/*
 plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
 job=$!
 wait_for loaders 1
-sleep 0.5 # any moment of its work
-feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # excludes those of other tests
+sleep 0.5 # at any moment
+feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # not those of other tests
 memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
 kill -KILL $(echo "$feeds" | head -n 1)
 wait $job
@@ -60,7 +60,7 @@ wrong() { # SENTENCE PATTERN of the output ARGUMENT... of feed
 wrong "a data set that does not exist" "$T/nowhere.*No such file or directory" nowhere
 mkdir empty
 wrong "a folder without images" "$T/empty.*no images" empty
-wrong "a pipeline that is none" "pipeline: a ')' is missing, in 'rrc(48'" data --pipeline 'rrc(48'
+wrong "an invalid pipeline" "pipeline: a ')' is missing, in 'rrc(48'" data --pipeline 'rrc(48'
 
 mkdir -p bad/good bad/zero bad/cut
 cp data/*/*1.jpg bad/good/

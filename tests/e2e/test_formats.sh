@@ -32,9 +32,9 @@ if command -v bsdtar >/dev/null; then
     (cd data && bsdtar -cf ../bsdtar.tar $(ls -d */*))
     same "an archive of the folder by bsdtar" "tar,label=folder:bsdtar.tar"
 else
-    skip "an archive of the folder by bsdtar" "it is not installed"
+    skip "an archive of the folder by bsdtar" "bsdtar is not installed"
 fi
-same "WebDataset, by its own writer" "wds-{000..002}.tar"
+same "an archive by WebDataset's own writer" "wds-{000..002}.tar"
 same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
 # Written by an independent library, if it is installed.
 cat >write.py <<'PY'
@@ -52,9 +52,9 @@ if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
     ok "the Python package tfrecord can write a file" "$PYTHON" write.py
     same "TFRecords by the Python package tfrecord" foreign.tfrecord
 else
-    skip "TFRecords by the Python package tfrecord" "it is not installed"
+    skip "TFRecords by the Python package tfrecord" "tfrecord is not installed"
 fi
-# Columns: uncompressed, and each way in which a sample is not stored as it is.
+# Columns are stored uncompressed, and in each way that changes a sample's bytes.
 mkdir columns
 "$PYTHON" "$top_srcdir/tests/e2e/columns.py" data columns || exit 99
 same "Parquet, as the library datasets writes it" columns/hf.parquet
@@ -173,8 +173,9 @@ is 0 "index --compare reports no difference from the same data set" \
 
 # ---- plenumctl order and sample ----
 ok "order --positions prints one line per position" test "$("$ctl" order data $stream --positions 3:9 | wc -l)" = 7
-"$ctl" order data $stream --positions 0: | awk 'NR > 1 { print $2 }' | sort -n | uniq | wc -l >distinct
-is 24 "order has each sample once per epoch" sh -c 'tr -d " " <distinct'
+"$ctl" order data $stream --positions 0: | awk 'NR > 1 { print $2 }' | sort -n | uniq -c |
+    awk '{ print $1 }' | sort | uniq -c >counts
+is "24 1" "order has each sample once per epoch" sh -c 'echo $(cat counts)'
 "$ctl" order data $stream --replicas 6 --micro-batch 3 --instances 4 --hosts 2 >out 2>err
 ok "order rejects replicas that cannot be shared evenly" grep -q "6 replicas cannot be shared evenly by 4 instances" err
 "$ctl" order data $stream --replicas 4 --micro-batch 5 --hosts 2 --json >order.json

@@ -26,7 +26,7 @@ def readelf(*arguments):
 
 
 @unittest.skipIf(not shutil.which("readelf"), "no readelf")
-@unittest.skipIf(os.environ.get("PLENUM_SANITIZED"), "sanitizers have checks of their own in place of these")
+@unittest.skipIf(os.environ.get("PLENUM_SANITIZED"), "sanitizers replace these checks by their own")
 class HardeningTest(unittest.TestCase):
     def setUp(self):
         self.flags = setting("HARDEN_CFLAGS") + setting("HARDEN_LDFLAGS")
@@ -52,7 +52,7 @@ class HardeningTest(unittest.TestCase):
     def test_position(self):
         """programs are loaded at a different address each time"""
         if "--enable-default-pie" not in subprocess.run([*setting("CC"), "-v"], capture_output=True, text=True).stderr:
-            self.skipTest("this compiler makes programs with fixed addresses unless told otherwise")
+            self.skipTest("this compiler makes programs with fixed addresses by default")
         for name in PROGRAMS:
             self.assertRegex(readelf("-h", os.path.join(BUILD, name)), r"Type: +DYN")
 

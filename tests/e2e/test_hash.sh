@@ -5,7 +5,7 @@
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-# 49 samples: not divisible by any product of replicas and micro-batch below.
+# The 49 samples are not divisible by any product of replicas and micro-batch below.
 "$ctl" make-sample data --classes 7 --images 7 --size 96 >/dev/null || exit 99
 stream="--pipeline rrc(48)flip(0.5) --seed 11 --epochs 3"
 
@@ -65,8 +65,8 @@ for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
         ok "$mix, instances and replicas $shape" delivered "$of_pairs"
     done
 done
-# A position's partner depends only on its epoch, not on the batch, instance or loader: also at the ends of parts and
-# repeats, with one sample, with padded or dropped samples, and with generated images.
+# A position's partner depends only on its epoch, not on the batch, instance or loader. This is also tested at the ends
+# of parts and repeats, with one sample, with padded or dropped samples, and with generated images.
 mixed="--pipeline rrc(48)flip(0.5)mix(mixup=0.8,cutmix=1) --seed 11 --epochs 2"
 for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop" "data --shuffle none" generated:37 \
     generated:1; do
@@ -92,7 +92,7 @@ done
 is "$padded" "a program without a launcher starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
 
-# The hash is right for the samples so far, whether the program stops after a given number or on a signal.
+# The hash must be right for the samples so far, whether the program stops after a given number or on a signal.
 "$feed" data $stream --replicas 1 --micro-batch 4 --batches 5 --json >out 2>err
 code=$?
 ok "--batches stops after some batches" delivered "$("$ctl" hash data $stream --samples 20)"

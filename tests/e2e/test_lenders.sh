@@ -23,7 +23,7 @@ exec sh -c "$2"
 END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$T/agent
-# The same host with a user or a port counts as a different one.
+# A host with a user or a port counts as a different host.
 one=x@localhost two=localhost:2222:1
 keepers() { pgrep -fx "$top_builddir/(.libs/)?(lt-)?plenumrun --lend-loader"; }
 fields() { sed 's/^/# /' out err; }
@@ -45,13 +45,13 @@ cat >look <<'END'
 #!/bin/sh
 case $PLENUM_LOADER_KEY in /proc/*) ;; *) echo "PLENUM_LOADER_KEY is '$PLENUM_LOADER_KEY'"; exit 1 ;; esac
 read -r word name key <"$PLENUM_LOADER_KEY"
-[ "$word $name" = "plenum-client job" ] || { echo "it is a loader's"; exit 2; }
+[ "$word $name" = "plenum-client job" ] || { echo "the key is a loader's"; exit 2; }
 [ ${#key} = 64 ] || { echo "a key of ${#key} characters"; exit 2; }
-[ "$(stat -L -c '%a %u' "$PLENUM_LOADER_KEY")" = "600 $(id -u)" ] || { echo "it can be read by others"; exit 3; }
-[ -z "$(ls -l "$PLENUM_LOADER_KEY" | grep -e ' /[^ ]*[^)]$')" ] || { echo "it is a file"; exit 4; }
+[ "$(stat -L -c '%a %u' "$PLENUM_LOADER_KEY")" = "600 $(id -u)" ] || { echo "others can read the key"; exit 3; }
+[ -z "$(ls -l "$PLENUM_LOADER_KEY" | grep -e ' /[^ ]*[^)]$')" ] || { echo "the key is in a file"; exit 4; }
 for p in /proc/[0-9]*; do
-    ! tr '\0' '\n' <"$p/cmdline" 2>/dev/null | grep -q -e "$key" || { echo "it is an argument of $p"; exit 5; }
-    ! tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -q -e "$key" || { echo "it is in the environment of $p"; exit 6; }
+    ! tr '\0' '\n' <"$p/cmdline" 2>/dev/null | grep -q -e "$key" || { echo "the key is an argument of $p"; exit 5; }
+    ! tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -q -e "$key" || { echo "the environment of $p has it"; exit 6; }
 done
 echo "$key"
 END
@@ -115,7 +115,7 @@ rm -f loaders/*
 plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
 job=$!
 wait_for loaders 1
-sleep 0.4 # any time while it works
+sleep 0.4 # at any moment
 touch down
 kill -KILL $(keepers | head -n 1)
 ok "a loader host that cannot be restarted is reported with the reason" wait_for grep -q \
@@ -151,7 +151,7 @@ wait $job
 code=$?
 ok "a loader that is stopped for a second causes no failure" delivered "$alone"
 
-# plenumd exists but cannot run
+# This plenumd exists but cannot run.
 cat >broken <<'END'
 #!/bin/sh
 echo "no licence for today" >&2
@@ -187,7 +187,7 @@ if [ -z "${PLENUM_SANITIZED:-}" ] && strace -o /dev/null -e inject=sendmsg:error
     ok "a login that ends before its input is written: the message has the reason" eval \
         'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: connection refused" err'
 else
-    skip "a login that ends before its input is written: the message has the reason" "no strace here"
+    skip "a login that ends before its input is written: the message has the reason" "strace is not available here"
 fi
 PLENUM_PLENUMD=$T/nowhere fault "a host without plenumd" 125 \
     "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_tiles.sh - cached JPEG entry points, and the choice of decoder: a job always gets the same pixels. Prints TAP.
+# test_tiles.sh - whatever JPEG entry points are cached, and whatever decoder is used, a job gets the same pixels.
+# Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-# NAME FILE WHICH: the first or second number with that name
+# json NAME FILE WHICH - prints the first or second number with that name
 json() { grep -o "\"$1\": [0-9]*" "$2" | sed -n "$3s/.* //p"; }
 notes() { ls cache/*.notes 2>/dev/null; }
 "$ctl" make-sample data --classes 4 --images 5 --size 200 >/dev/null || exit 99
@@ -25,11 +26,11 @@ ok "--no-tiles: the same hash" delivered "$alone"
 ok "... and no entry points are written" test -z "$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that writes entry points: the same hash" delivered "$alone"
-ok "... and they are beside the index" test -s "$(notes)"
+ok "... and the entry points are beside the index" test -s "$(notes)"
 before=$(cksum "$(notes)")
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that uses entry points: the same hash" delivered "$alone"
-ok "... and they are unchanged" test "$before" = "$(cksum "$(notes)")"
+ok "... and the entry points are unchanged" test "$before" = "$(cksum "$(notes)")"
 
 # ---- created in advance ----
 rm cache/*
@@ -47,7 +48,7 @@ ok "... and changes nothing when repeated" test \
     "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that uses entry points created in advance: the same hash" delivered "$alone"
-ok "... and they are unchanged" test "$before" = "$(cksum "$(notes)")"
+ok "... and the entry points are unchanged" test "$before" = "$(cksum "$(notes)")"
 
 # ---- damaged ----
 for at in 70 300 1000 2500; do

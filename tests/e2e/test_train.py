@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and of restarts."""
+"""examples/train.py and numpy_feed.py: steps and losses are the same, whatever the number of processes and restarts."""
 
 import importlib.util
 import os
@@ -52,7 +52,7 @@ def command(launcher, replicas, log, *options):
 
 
 def train(name, launcher, replicas, *options, env=None):
-    """Run it; returns the samples of each step and its loss, and its output."""
+    """Run train.py. Return the samples and loss of each step, and the output."""
     log = os.path.join(T, f"log-{name}")
     out = jobs.run(command(launcher, replicas, log, *options), env)
     steps = [line.split() for _, line in jobs.steps_of(log)]
@@ -82,9 +82,9 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(samples, self.samples)
         for step, (loss, alone) in enumerate(zip(losses, self.losses)):
             self.assertLessEqual(abs(loss - alone), 1e-9, f"step {step}")
-        self.assertEqual(jobs.result_of(out)[0], jobs.result_of(self.out)[0], "the hash of what was delivered")
+        self.assertEqual(jobs.result_of(out)[0], jobs.result_of(self.out)[0], "the hash of the delivered samples")
         evaluation = r"evaluation: (\d+) samples, loss (\d\.\d+), accuracy (\d\.\d+)"
-        self.assertEqual(re.search(evaluation, out).group(1), "161", "every sample counts once")
+        self.assertEqual(re.search(evaluation, out).group(1), "161", "every sample must count once")
         self.assertEqual(re.search(evaluation, out).groups(), re.search(evaluation, self.out).groups())
 
     def test_replicas(self):
@@ -112,7 +112,7 @@ class TrainTest(unittest.TestCase):
 
     def test_kills(self):
         """killed twice and resumed each time: the same samples, losses, hash and weights, to the last bit"""
-        more = ("--steps", "160")  # it must not have finished when it is killed
+        more = ("--steps", "160")  # the job must not have finished when it is killed
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.pt")
         whole = os.path.join(T, "log-whole")
         want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole, *more)))
@@ -172,7 +172,7 @@ class NumpyTest(unittest.TestCase):
 
 
 class SimclrTest(unittest.TestCase):
-    """examples/simclr.py"""
+    """Tests examples/simclr.py."""
 
     def losses(self, instances):
         out = jobs.run([*by_plenumrun(instances, instances), os.path.join(SOURCE, "examples", "simclr.py"),
@@ -188,8 +188,8 @@ class SimclrTest(unittest.TestCase):
 
 
 class FieldsTest(unittest.TestCase):
-    """examples/clip.py and segment.py: pictures with a rectangle in one of six colours, named in the caption and shown
-    by the mask."""
+    """Tests examples/clip.py and segment.py. Each picture has a rectangle in one of six colours, named in the caption
+    and shown by the mask."""
 
     COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 230), "yellow": (230, 220, 40),
                "white": (250, 250, 250), "black": (5, 5, 5)}

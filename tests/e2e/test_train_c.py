@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.c: the same run, however it is divided and however often it is killed."""
+"""examples/train.c: the run is the same, however it is divided and however often it is killed."""
 
 import os
 import random
@@ -49,7 +49,7 @@ class TrainTest(unittest.TestCase):
         cls.steps = dict(jobs.steps_of(cls.whole))
 
     def test_learning(self):
-        """it uses every sample once per epoch, and learns"""
+        """train.c uses every sample once per epoch, and learns"""
         self.assertEqual(sorted(self.steps), list(range(STEPS)))
         samples = [n for step in range(11) for n in self.steps[step].split()[2:]]
         self.assertEqual(len(set(samples[:161])), 161, "an epoch; the rest of its last step does not count")

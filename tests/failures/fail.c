@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* fail.c - preloaded, it makes the n-th call of a kind fail, once, in whichever of the watched
- * processes makes it.
+/* fail.c - a preloaded library that makes the n-th call of a kind fail, once, in whichever of the
+ * watched processes makes the call.
  *
- *     PLENUM_FAIL=KIND:ERROR what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short";
- *     "all:none" only counts PLENUM_FAIL_AT=N the N-th call, from 1 PLENUM_FAIL_IN=NAME programs of
- *     this name alone (the last part of argv[0]'s path) PLENUM_FAIL_STATE=FILE a page that all
- *     processes share: how many calls have failed, and how many were made of each kind
- *     PLENUM_FAIL_TRACE=1 show on standard error which call failed, as addresses for addr2line
+ *     PLENUM_FAIL=KIND:ERROR   what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short";
+ *                              "all:none" only counts
+ *     PLENUM_FAIL_AT=N         the N-th call fails, counted from 1
+ *     PLENUM_FAIL_IN=NAME      only programs of this name (the last part of argv[0]'s path)
+ *     PLENUM_FAIL_STATE=FILE   a page that all processes share: how many calls have failed, and how
+ *                              many were made of each kind
+ *     PLENUM_FAIL_TRACE=1      show on standard error which call failed, as addresses for addr2line
  *
- * Only calls made by this project's code count: the program itself and its libplenum*.so. A
- * library's own calls are its own concern. The caller is identified by its return address. So the C
- * library's functions that allocate, open or read for their caller (strdup(), fopen()) are calls of
- * that kind themselves.
+ * Only calls made by this project's code count: the program itself and its libplenum*.so. Calls
+ * that other libraries make are not tested. The caller is identified by its return address. So the
+ * C library's functions that allocate, open or read for their caller (strdup(), fopen()) are calls
+ * of that kind themselves.
  *
  * After PLENUM_FAIL_AT calls succeed again: SQLite's tests of anomalies do the same with "the n-th
  * malloc fails". */
@@ -126,7 +128,8 @@ static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* 1: ours, 0: not, -1: in no known object. */
+/* Returns 1 for an address in this project's code, 0 for other code, -1 if it is in no known
+ * object. */
 static int look_up(uintptr_t at)
 {
     unsigned n = num_ranges;
@@ -137,7 +140,7 @@ static int look_up(uintptr_t at)
     return -1;
 }
 
-static _Thread_local volatile int within; /* this file's own calls do not count */
+static _Thread_local volatile int within; /* within this file, calls do not count */
 
 static bool called_by_us(const void *caller)
 {
@@ -175,7 +178,7 @@ static void show_trace(void)
     within--;
 }
 
-/* Whether this call should fail; if so, errno is set. For SHORT, see `plan.code`. */
+/* Returns whether this call should fail; if so, errno is set. For SHORT, see `plan.code`. */
 static bool fails(const char *kind, const void *caller)
 {
     unsigned i;
@@ -193,7 +196,8 @@ static bool fails(const char *kind, const void *caller)
     return true;
 }
 
-/* An eventfd neither fails nor takes half a number: it can only be interrupted. */
+/* Returns whether this is an eventfd, which neither fails nor takes half a number: it can only be
+ * interrupted. */
 static bool is_sound(int fd)
 {
     char link[32], what[32] = "";
@@ -239,8 +243,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- the functions ---- */
 
-/* The next object's function of that name. dlsym() itself may allocate, so malloc's family is
- * looked up differently. */
+/* Returns the next object's function of that name. dlsym() itself may allocate, so malloc's family
+ * is looked up differently. */
 static void *next(_Atomic(void *) *kept, const char *name)
 {
     void *f = *kept;
@@ -269,7 +273,7 @@ static void *next(_Atomic(void *) *kept, const char *name)
         return f arguments;                                                     \
     }
 
-/* Like WRAP, for a call that transfers `len` bytes: with "short" it transfers one of them. */
+/* Like WRAP, for a call that transfers `len` bytes: with "short" it transfers one byte. */
 #define WRAP_IO(name, kind, parameters, len, arguments)                               \
     EXPORT ssize_t name parameters;                                                   \
     EXPORT ssize_t name parameters                                                    \
@@ -301,7 +305,7 @@ WRAP_IO(recv, "recv", (int fd, void *p, size_t n, int flags), n, (fd, p, n, flag
 WRAP_IO(__recv_chk, "recv", (int fd, void *p, size_t n, size_t room, int flags), n,
         (fd, p, n, room, flags))
 
-/* A vector's short count: its first part alone, from which every caller must be able to
+/* A short count of a message is its first part alone, from which every caller must be able to
  * continue. */
 #define WRAP_MSG(name, kind, message)                                           \
     EXPORT ssize_t name(int fd, message *m, int flags);                         \
@@ -446,7 +450,7 @@ WRAP(int, posix_spawnp, "fork", plan.code,
 WRAP(int, posix_fallocate, "memfd", plan.code, (int fd, off_t at, off_t n), (fd, at, n))
 WRAP(int, posix_fallocate64, "memfd", plan.code, (int fd, off64_t at, off64_t n), (fd, at, n))
 
-/* Those with a mode only if a file may be created; it is always passed on. */
+/* Functions that open a file have a mode only if they may create it; it is always passed on. */
 #define WRAP_OPEN(name, before, names)                                \
     EXPORT int name before;                                           \
     EXPORT int name before                                            \

@@ -102,7 +102,7 @@ class Place:
         self.said = ""
 
     def counts(self):
-        """The number of calls of each kind."""
+        """Return the number of calls of each kind."""
         with open(self.state, "rb") as f:
             return dict(zip(KINDS, struct.unpack(f"<{1 + len(KINDS)}Q", f.read(8 + 8 * len(KINDS)))[1:]))
 
@@ -112,7 +112,7 @@ class Place:
                                 **options)
 
     def run(self, *command, failing=True):
-        """Standard output, or None if it failed with a message."""
+        """Run a program. Return its standard output, or None if it failed with a message."""
         with self.start(*command, failing=failing, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
             try:
                 out, err = p.communicate(timeout=LIMIT)
@@ -133,9 +133,9 @@ class Place:
         if "\N{REPLACEMENT CHARACTER}" in err or re.search("[\\0-\\10\\16-\\37]", err):
             raise Wrong(f"{name} prints something other than text\n{err}")
         if code != 0 and not re.search(rf"^{name}[\w ]*: .*\w", err, re.M):
-            raise Wrong(f"{name} ended with {code} and no sentence\n{err}")
+            raise Wrong(f"{name} ended with {code} without a message\n{err}")
         if code != 0 and self.transparent:
-            raise Wrong(f"{name} ended with {code} after what should make no difference\n{err}")
+            raise Wrong(f"{name} ended with {code}, although the failure should have no effect\n{err}")
         return out if code == 0 else None
 
     def processes(self):
@@ -171,7 +171,7 @@ class Place:
                 pass
 
     def leave(self):
-        """Nothing may be left: processes that have been asked to end get time to do so."""
+        """Check that nothing is left. Processes that have been asked to end get time to do so."""
         end = time.monotonic() + LIMIT
         while self.processes():
             if time.monotonic() > end:
@@ -186,7 +186,7 @@ class Place:
 
 
 def archives_of(folder):
-    """The contents of a folder of archives: names and bytes, without the record of runs."""
+    """Return the contents of a folder of archives: names and bytes, without the record of runs."""
     found = {}
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as f:
@@ -195,7 +195,7 @@ def archives_of(folder):
 
 
 def table_of(cache):
-    """The contents of a table of fields, after its index's identity; None if there is none."""
+    """Return the contents of a table of fields, after its index's identity; None if there is none."""
     for name in os.listdir(cache) if os.path.isdir(cache) else []:
         if ".fields-" in name and not name.endswith(".lock"):
             with open(os.path.join(cache, name), "rb") as f:
@@ -204,7 +204,7 @@ def table_of(cache):
 
 
 class Stage:
-    """Shared by all runs: a data set, and the correct results."""
+    """What all runs share: a data set, and the correct results."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="plenum-failures-")
@@ -247,11 +247,11 @@ class Stage:
             f.write(os.urandom(32))
         with open(os.open(self.client_key, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as f:
             subprocess.run([CTL, "key", self.key, "tester"], check=True, stdout=f)
-        self.descriptors = {}  # of a loader after its clients have gone, by scenario
+        self.descriptors = {}  # number of descriptors of a loader without clients, by scenario
 
 
     def with_fields(self):
-        """Data sets with fields, and how they are streamed."""
+        """Create data sets with fields, and the options to stream them."""
         return ((self.fields, [*STREAM, "--samples", SAMPLES, *FIELDS]),
                 (f"tfrecord,image=none:{self.folder}/a.tfrecord", RECORDS))
 
@@ -260,10 +260,10 @@ class Stage:
 
 
 def is_right(place, out, want=None):
-    """The hash in the output, if there is one."""
+    """Check the hash in the output, if there is one."""
     want = want or place.stage.hash
     if out is not None and want not in out.split():
-        raise Wrong(f"a hash other than {want}, and status 0: {out}\n{place.said}")
+        raise Wrong(f"status 0 with a hash other than {want}: {out}\n{place.said}")
 
 
 def job(*more):
@@ -281,7 +281,7 @@ def ctl_hash_fields(number):
             out = place.run(CTL, "hash", data, *options, failing=failing)
             is_right(place, out, place.stage.hashes[data])
             if table_of(os.path.join(place.folder, "cache")) not in (None, place.stage.tables[data]):
-                raise Wrong(f"it left another table of fields in the cache\n{place.said}")
+                raise Wrong(f"the run left a different table of fields in the cache\n{place.said}")
         if out is None:
             raise Wrong(f"what it left in the cache stops the next one:\n{place.said}")
     return run
@@ -308,13 +308,13 @@ def ctl_pack(place):
 
 
 def ctl_pack_smaller(place):
-    """Whether or not it failed, running the same command again gives the same archives."""
+    """Check that, whether or not the run failed, running the same command again gives the same archives."""
     small = os.path.join(place.folder, "small")
     command = CTL, "pack", place.stage.data, small, *SMALLER
     if place.run(*command) is None and place.run(*command, failing=False) is None:
-        raise Wrong(f"it does not continue:\n{place.said}")
+        raise Wrong(f"the next run does not continue:\n{place.said}")
     if archives_of(small) != place.stage.small:
-        raise Wrong(f"status 0, and other archives:\n{place.said}")
+        raise Wrong(f"status 0, but different archives:\n{place.said}")
 
 
 def ctl_verify(place):
@@ -328,7 +328,7 @@ def own_loader(place):
 
 
 def check_descriptors(place, kind, pid):
-    """For a loader whose clients have gone: it may take a while to notice."""
+    """Check the descriptors of a loader whose clients have gone, which may take a while to notice."""
     limit = place.stage.descriptors.get(kind)
     end = time.monotonic() + (1 if place.counting else LIMIT)
     while time.monotonic() < end:
@@ -346,14 +346,14 @@ def check_descriptors(place, kind, pid):
 
 
 def listens(path):
-    """Whether a program listens on that socket. (Without a connection, which would add a call of the loader's.)"""
+    """Return whether a program listens on that socket. (A connection would add a call of the loader's.)"""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as f:
         return any(line.endswith(f" {path}\n") and line.split()[3] == "00010000" for line in f)
 
 
 @contextlib.contextmanager
 def loader(place, *arguments):
-    """A loader at {place.folder}/s, which is served by and ended."""
+    """Run a scenario with a loader at {place.folder}/s, and end it."""
     path, log = os.path.join(place.folder, "s"), os.path.join(place.folder, "log")
     with open(log, "w", encoding="utf-8") as err:
         daemon = place.start(PLENUMD, "--socket", f"unix:{path}", "--threads", "2", *arguments,
@@ -378,7 +378,7 @@ def loader(place, *arguments):
 
 
 def service(place, kind, address, *arguments):
-    """A loader that keeps running: whatever happens to one client, the next is served normally."""
+    """Check that a loader keeps running: whatever happens to one client, the next is served normally."""
     with loader(place, *arguments) as daemon:
         if daemon.poll() is None:
             is_right(place, place.run(*job(place.stage.data, "--loader", address), failing=place.watched == "feed"))
@@ -396,7 +396,7 @@ def unix_service(place):
 
 
 def tls_service(place):
-    """Over TCP with a key, at this run's own address."""
+    """Test a loader over TCP with a key, at this run's own address."""
     host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
     address = f"{host}:{random.randrange(10000, 30000)}"
     for environment in (place.clean, place.environment):
@@ -411,7 +411,7 @@ def ctl_status(place):
             if out is not None and not (json.loads(out) and '"sessions": 1,' in out):
                 raise Wrong(f"it says, with status 0: {out}")
             if out is None and not failing:
-                raise Wrong(f"the next one is not answered:\n{place.said}")
+                raise Wrong(f"the next client is not answered:\n{place.said}")
         check_descriptors(place, "status", daemon.pid)
 
 
@@ -438,14 +438,14 @@ SCENARIOS = {
     "client-by-tls": (tls_service, "feed"),
     "launcher": (launcher, "plenumrun"),
 }
-SLOW = {"launcher": 3}  # a sample has this many times fewer of them
+SLOW = {"launcher": 3}  # a sample has fewer of these, by this factor
 
 
 # ---- which calls fail ----
 
 
 def cases(stage, name, only):
-    """All (kind, error, n) of a scenario: how many calls of each kind an untouched run makes."""
+    """Return all (kind, error, n) of a scenario. A run without a failure shows how many calls of each kind it makes."""
     function, watched = SCENARIOS[name]
     place = Place(stage, watched)
     try:
@@ -460,7 +460,7 @@ def cases(stage, name, only):
 
 
 def attempt(stage, name, kind, error, n):
-    """The error, or None."""
+    """Make one run, and return the error, or None."""
     function, watched = SCENARIOS[name]
     place = Place(stage, watched, kind, error, n)
     try:
@@ -476,14 +476,14 @@ def attempt(stage, name, kind, error, n):
 
 
 def where(text):
-    """A trace's addresses as functions and lines."""
+    """Return a trace's addresses as functions and lines."""
     for path, offset in re.findall(r"^(/\S+)\(\+(0x[0-9a-f]+)\)", text, re.M):
         if "fail.so" not in path:
             yield subprocess.run(["addr2line", "-fspe", path, offset], capture_output=True, text=True).stdout.strip()
 
 
 def try_all(stage, name, chosen, how, dice, pool):
-    """The message that describes the run and the error."""
+    """Run the chosen cases. Return the message that describes them, and the errors."""
     try:
         every = cases(stage, name, chosen)
     except Wrong as e:
@@ -497,7 +497,7 @@ def try_all(stage, name, chosen, how, dice, pool):
 
 
 def can_preload(stage):
-    """Not with static linking, nor with a sanitizer that has its own allocator."""
+    """Return whether calls can be intercepted. Static linking and sanitizers with their own allocator prevent it."""
     place = Place(stage, "plenumctl")
     try:
         return place.run(CTL, "index", stage.data) is not None and place.counts()["malloc"] > 0

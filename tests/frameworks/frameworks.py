@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""For the tests of frameworks: a Python that has the framework, a data set, and the programs of examples/frameworks.
+"""Helpers for tests of frameworks: a Python that has the framework, a data set, and programs of examples/frameworks.
 
 A framework that this Python lacks is looked for in the virtual environments below $PLENUM_FRAMEWORKS, which
 "make check-frameworks" makes.
@@ -45,12 +45,12 @@ def need(framework, *modules):
 
 
 def ready():
-    """Ctrl-C may come now: see FrameworkCase.interrupted()."""
+    """Announce that Ctrl-C may be sent now: see FrameworkCase.interrupted()."""
     print("ready", flush=True)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         time.sleep(0.05)
-    sys.exit("Ctrl-C was not heard")
+    sys.exit("Ctrl-C did not arrive")
 
 
 class FrameworkCase(unittest.TestCase):
@@ -71,7 +71,7 @@ class FrameworkCase(unittest.TestCase):
         return os.path.join(self.folder, f"{self._testMethodName}-{name}")
 
     def run_ok(self, *words, **environment):
-        """A program's output on both standard output and standard error."""
+        """Return a program's output on both standard output and standard error."""
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
                               cwd=self.folder, env={**os.environ, **environment})
         self.assertEqual(done.returncode, 0, done.stdout)

@@ -94,7 +94,7 @@ def in_fork(photos, told, early):
         sentence = str(shown(early))
     except OSError as error:
         sentence = str(error)
-    # that launcher leaves each process its parent's RANK
+    # this launcher leaves its parent's RANK to each process
     mine = open_loader(photos, rank=accelerator.process_index, world_size=accelerator.num_processes)
     with open(f"{told}-{accelerator.process_index}", "w", encoding="utf-8") as f:
         f.write(repr((shown(mine), sentence)))

@@ -28,7 +28,7 @@ PUTS = {"device_put": lambda array: jax.device_put(array, BY_REPLICA),
 
 @jax.jit
 def sums(images):
-    """The sum of each image, by a slow computation."""
+    """Return the sum of each image, in a computation that takes long."""
     x = images.astype(jnp.int32)
     return jax.lax.fori_loop(0, 50, lambda _, y: (y + x) // 2, x).sum((1, 2, 3))
 
@@ -75,7 +75,7 @@ class JaxTest(FrameworkCase):
                         break
                     except pyplenum.SlotsHeldError:  # JAX computes on their memory
                         jax.block_until_ready(pending)
-                        jnp.zeros(1).block_until_ready()  # it releases memory when it is called
+                        jnp.zeros(1).block_until_ready()  # JAX releases memory when it is called
                         continue
                     want.append(sums(jnp.asarray(batch.images.copy())))
                     pending.append(sums(put(batch.images)))

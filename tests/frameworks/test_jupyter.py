@@ -39,7 +39,7 @@ class JupyterTest(FrameworkCase):
                          ("", None))
 
     def cell(self, code, interrupt_after=None):
-        """A cell's output, and the name of the exception that it raised."""
+        """Run a cell. Return its output, and the name of the exception that it raised."""
         number, out, error, deadline = self.client.execute(code), "", None, time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
             try:
@@ -88,7 +88,7 @@ class JupyterTest(FrameworkCase):
 
 
 def loaders_of(folder):
-    """Processes of plenumd with this cache folder in their environment."""
+    """Return the processes of plenumd with this cache folder in their environment."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -27,7 +27,7 @@ class KerasTest(FrameworkCase):
                                **options)
 
     def images(self, epochs):
-        """The epochs of a stream, as plain copies: the sum of each image identifies it."""
+        """Return the epochs of a stream, as plain copies: the sum of each image identifies it."""
         with self.stream(epochs=epochs) as stream:
             return [batch.images.copy() for batch in stream]
 

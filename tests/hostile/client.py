@@ -44,7 +44,7 @@ ODD = [0, 1, 2, 3, 7, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**31 - 1, 2**
 DESCRIPTORS = ["own", "linger", "pipe", "sparse", "ring", "many", "device", "folder", "nested", "unlinked"]
 ENDS = ["close", "reset", "half", "keep", "bye", "silence"]
 KEPT = 24        # connections that a user keeps open, with everything attached
-LINGER = 2       # seconds that close() of such a socket takes
+LINGER = 2       # seconds that close() of such a connection takes
 
 
 CASES = [f"{kind} {state}" for kind in KINDS for state in STATES]
@@ -92,20 +92,20 @@ class Attacker:
         return b""
 
     def opening(self):
-        """OPEN of an allowed data set, of a forbidden one, or with random numbers."""
+        """Return OPEN of an allowed data set, of a forbidden one, or with random numbers."""
         r = self.r
         name = r.choice([self.o.open, self.o.open, "generated:100", *self.tricks()])
         if r.random() < 0.3:
             return self.opening_alone(name)
         mix = r.choice([None, None, 0, 1, 1, 2])
         whole = bytearray(open_frame(name, *r.choice([(32, 4, 2), (1, 1, 1), (64, 8, 4)]), mix=mix))
-        if r.random() < 0.3:  # any of the fifteen numbers
+        if r.random() < 0.3:  # change any of the fifteen numbers
             at = len(whole) - (68 if mix is None else 96) + r.choice([0, *range(8, 64, 4)])
             whole[at:at + 4] = struct.pack("<I", odd(r))
         return bytes(whole)
 
     def opening_alone(self, name):
-        """OPEN of a stream without images, as of version 1.11, and perhaps of fields with any shapes."""
+        """Return OPEN of a stream without images, as of version 1.11, and perhaps of fields with any shapes."""
         r = self.r
         fields = r.choice(["", *FIELDS])
         shapes = [struct.pack("<8I", *(r.choice([0, 0, 1, 14, 8, odd(r)]) for _ in range(8)))
@@ -117,7 +117,7 @@ class Attacker:
         return bytes(whole)
 
     def tricks(self):
-        """Names that might lead to the closed data set, and names that do not exist or are not a data set."""
+        """Return names that might lead to the closed data set, and names that do not exist or are not a data set."""
         if not self.o.closed:
             return ["folder:/nowhere", "list:/dev/zero", "generated:4294967294"]
         kind, _, path = self.o.closed.partition(":")
@@ -148,7 +148,7 @@ class Attacker:
 
     @contextlib.contextmanager
     def descriptors(self, c):
-        """Descriptors of one kind, open while they are being sent."""
+        """Yield descriptors of one kind, open while they are being sent."""
         kind = self.r.choice(DESCRIPTORS)
         self.count[f"with {kind}"] += 1
         mine, slow = [], []
@@ -245,7 +245,7 @@ class Attacker:
         return c
 
     def closed_door(self):
-        """The closed data set stays closed, by each of its names, and nothing reveals whether it exists."""
+        """Check that the closed data set stays closed, by each of its names, and nothing reveals that it exists."""
         for name in self.tricks():
             with Raw(self.o.socket, limit=30) as c:
                 try:
@@ -284,7 +284,7 @@ class Attacker:
                 with contextlib.suppress(TimeoutError):
                     self.listen(c, r.choice([0.01, 0.1]))
             self.end(c)
-        except (OSError, Refused):  # it closes, rejects, or stops reading: as it should
+        except (OSError, Refused):  # the loader closes, rejects, or stops reading, as it should
             self.count["ended by the loader"] += 1
             if c:
                 c.close()
@@ -303,7 +303,7 @@ class Attacker:
 
 
 def as_user(options, name, seed, say):
-    """In its own process: switch to that user, attack, report."""
+    """Switch to that user in a separate process, attack, and report."""
     result = {"count": {}, "breach": None}
     try:
         if name:
@@ -328,7 +328,7 @@ def main():
     p.add_argument("--user", action="append", help="attack as this user, too (only root can)")
     p.add_argument("--job", default="another user's job", help="the name of another's job")
     p.add_argument("--open", default="generated:100", help="a data set that may be streamed")
-    p.add_argument("--closed", help="one that may not")
+    p.add_argument("--closed", help="a data set that may not be streamed")
     p.add_argument("--share", type=float, default=0,
                    help="continue until each user tried this share of all messages in all states; at most a minute")
     p.add_argument("--pause", type=float, default=0, help="seconds between two attacks")

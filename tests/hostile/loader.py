@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A hostile loader: it plays plenumd to real streams, and misbehaves in every state: it sends another message, the
+"""A hostile loader: it plays plenumd to real streams, and misbehaves in every state. It sends the wrong message, the
 right one with odd numbers or a wrong length, half of one, floods, or descriptors; it writes anything into rings at any
 time, is slow, stays silent, or closes.
 
@@ -50,7 +50,7 @@ class Player:
         self.well = self.r.choice([0, 1, 2, 2, 3, 4, 6, 12, 40])  # correct answers, at first
 
     def receive(self):
-        """The next complete frames from the stream."""
+        """Return the next complete frames from the stream."""
         try:
             data, fds, _, _ = socket.recv_fds(self.s, 65536, 4)
         except (BlockingIOError, InterruptedError):
@@ -72,7 +72,7 @@ class Player:
         return frames
 
     def right(self, kind, request=0, payload=b""):
-        """Some messages of a loader, or none: in reply to a message of the stream, or unprompted."""
+        """Return some messages of a loader, or none: in reply to a message of the stream, or unprompted."""
         r = self.r
         if kind == HELLO:
             return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0],
@@ -105,7 +105,7 @@ class Player:
         return b""
 
     def wrong(self):
-        """Any message, in any form, to any request."""
+        """Return any message, in any form, to any request."""
         r = self.r
         name = r.choice(list(KINDS))
         kind = KINDS[name]
@@ -164,8 +164,8 @@ class Player:
             pass
 
     def send_fds(self, said):
-        """Descriptors that the stream never accepts: lingering sockets, bare or in another's queue, its own end, files;
-        urgent, or not."""
+        """Send descriptors that the stream never accepts: lingering sockets, bare or in another's queue, its own end,
+        or files; urgent or not."""
         slow, other_end = lingering(LINGER)
         a, b = socket.socketpair()
         self.kept += [other_end, a]
@@ -246,7 +246,7 @@ class Player:
 
 
 class Model:
-    """The real loader's answer to an OPEN: queried once for each."""
+    """The real loader's answers to OPEN messages: each is queried once."""
 
     def __init__(self, address):
         self.address, self.known, self.lock = address, {}, threading.Lock()
@@ -292,7 +292,7 @@ def main():
     p.add_argument("--socket", required=True, help="unix:PATH, unix:@NAME or tcp:HOST:PORT")
     p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--model", help="the address of a true loader")
+    p.add_argument("--model", help="the address of a real loader")
     p.add_argument("--never-done", action="store_true")
     o = p.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Hostile clients and loaders beside honest ones: a sample in make check, longer in make soak.
+# Hostile clients and loaders run beside honest ones: briefly in make check, longer in make soak.
 EXTRA_DIST += %D%/client.py %D%/loader.py %D%/test_programs.py
 if PYTHON_FOUND
 TESTS += %D%/test_programs.py

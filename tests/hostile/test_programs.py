@@ -49,7 +49,7 @@ class HostileProgramsTest(ServiceCase):
         return p
 
     def reported(self, p):
-        """A hostile program's report."""
+        """Return a hostile program's report."""
         out, _ = p.communicate(timeout=SECONDS + 4 * LIMIT)
         result = json.loads(out)
         print(f"# seed {SEED}: {result['tried']} of {result['of']} messages and states; {result['count']}", flush=True)
@@ -58,7 +58,7 @@ class HostileProgramsTest(ServiceCase):
         return result
 
     def honest(self, data, *arguments):
-        """A feed, as its own user, from our loader unless another one is named."""
+        """Start a feed as the honest user, from this test's loader unless another is given."""
         who = pwd.getpwnam(PEOPLE[0]) if self.many else None
         p = subprocess.Popen([FEED, data, *STREAM, "--loader", self.address, "--json", *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ class HostileProgramsTest(ServiceCase):
         return numbers[1] - 1, numbers[4], numbers[5], len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
     def beside(self, address, *arguments):
-        """Honest feeds, one after another, during the attack of hostile clients."""
+        """Run honest feeds, one after another, during the attack of hostile clients."""
         before = self.at_rest()
         epochs = 4
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()
@@ -101,7 +101,7 @@ class HostileProgramsTest(ServiceCase):
         self.beside(self.address, "--job", "the honest one's")
 
     def test_clients_by_tcp(self):
-        """hostile clients over TCP"""
+        """hostile clients over TCP: other users are served throughout"""
         self.loader = self.start("--listen", "0")
         wait_for("a loader that listens", lambda: "listening on tcp:" in self.said())
         place = self.said().split("listening on tcp:")[1].split()[0].rstrip(",;")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* mpi_sum - adds up 1 in all ranks and prints the sum. With "abort", rank 1 then aborts; with
- * "wait", all ranks block during their work. With "spawn", another process is started, and its
- * message received. */
+/* mpi_sum - adds up 1 in all ranks and prints the sum. With "abort", rank 1 then aborts. With
+ * "wait", all ranks block during their work. With "spawn", rank 0 starts another process and
+ * receives its message. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -93,7 +93,7 @@ static int ask(uint64_t step)
     exit(6);
 }
 
-/* What another process of this instance is told. */
+/* Print the answer that another process of this instance receives. */
 static void ask_in_child(bool inherited)
 {
     struct plenum_job *own = job;

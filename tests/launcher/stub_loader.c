@@ -24,7 +24,7 @@ static void tell(int fd)
         close(fd);
 }
 
-/* The client whose connection was already accepted, or -1. */
+/* Returns the client whose connection was already accepted, or -1. */
 static int find_client(char **argv)
 {
     for (; *argv; argv++)

@@ -42,7 +42,7 @@ has_not() { ! grep -e "$2" "$1"; }
 all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
     for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
 }
-secret_is_hidden() { # from everything printed, with or without the marker for TLS
+secret_is_hidden() { # does no output contain the secret, with or without the marker for TLS?
     grep . token | sort -u >tokens
     [ -s tokens ] || { echo "no secret came"; return 1; }
     ! sed 's/^tls://' tokens | grep -F -f - out err
@@ -83,7 +83,7 @@ for trap in ':' 'trap "" TERM HUP'; do
     daemon_ended || kill -KILL "$(cat daemon)"
     # Not every shell replaces itself by its last command.
     lose_login sh "sh -c 'echo \$\$ >$T/daemon; $trap; exec sleep 600'; exit 3"
-    ok "the same if the daemon is a child of the login's shell" wait_for daemon_ended
+    ok "a daemon also ends with its login if it is a child of the login's shell" wait_for daemon_ended
     daemon_ended || kill -KILL "$(cat daemon)"
 done
 # Names that Open MPI 4.1, 5.0, and 5.0.11 would use, and the folder of another job.
@@ -92,7 +92,7 @@ mine=ompi.$(hostname).$(id -u)/jf.1234 other=ompi.$(hostname).$(id -u)/jf.1235
 for name in "$mine" "prted.$(hostname).\$\$.$(id -u)" 'prted.$$'; do
     made="mkdir -p \"$sessions/$name/0\""
     start="$made; : -mca ess_base_jobid 80871424; echo \$\$ >$T/daemon; exec sleep 600"
-    # In the last one, the shell survives SIGTERM, and would reap the daemon if both received it.
+    # With the last command, the shell survives SIGTERM, and would reap the daemon if both received the signal.
     for command in "$start" "sh -c '$start'; exit 3" "trap : TERM; sh -c '$start'; exit 3"; do
         rm -rf "$sessions"
         mkdir -p "$sessions/$other"
@@ -135,7 +135,7 @@ job '' --host h1 ./script
 ok "a script whose interpreter is missing is reported" all 'same $code 127' \
     'has err "h1  *program  *program .\./script. needs the interpreter ./nonexistent/sh., which is missing"'
 
-# Without the check, the shim gives the same messages.
+# Without the check in advance, the shim gives the same messages.
 refused() { # NAME SCRIPT - the message about a program with these contents
     printf "$2" >"$1"
     chmod +x "$1"
@@ -147,7 +147,7 @@ refused() { # NAME SCRIPT - the message about a program with these contents
     [ -s with ] && cmp with without && same "$with" "$code"
 }
 while IFS='|' read -r name script; do
-    ok "without the check, '$script' in $name is rejected with the same message" refused "$name" "$script"
+    ok "without the check in advance, '$script' in $name is rejected with the same message" refused "$name" "$script"
 done <<'EOF'
 script|#!/usr/bin/env sh\r\n
 script|#!/nonexistent/sh\n
@@ -197,6 +197,6 @@ job 'case $* in *lend*) seq 10000; echo "no more logins today"; exit 0; esac' $l
 ok "a loader's login that ends is reported with its last line" all 'same $code 125' \
     'has err "loader-host h1: its loader cannot be started: the login printed .no more logins today. and ended"'
 job 'case $* in *lend*) head -c 140 | grep -aoE "[0-9a-f]{64}" | tee -a token >&2; exit 3; esac' -vvv $lend true
-ok "a login that prints the loader's key: the key is hidden" all 'same $code 125' 'has err "host h1: \*\*\*\*"' \
+ok "if a login prints the loader's key, the key is hidden" all 'same $code 125' 'has err "host h1: \*\*\*\*"' \
     secret_is_hidden
 finish

@@ -52,7 +52,7 @@ struct world {
     struct agreement agreement;
 };
 
-/* What is explored. */
+/* The states to explore. */
 static struct {
     uint32_t ranks;
     uint64_t totals[RANKS_MAX]; /* steps of each program */
@@ -277,7 +277,7 @@ static const char *find_wrong(const struct world *w)
         if (a->state == AGREE_DECIDED && rank->begun > a->step)
             return "a program has begun a step that was decided not to begin";
         if (rank->state == HALTED && (a->state != AGREE_DECIDED || rank->step != a->step))
-            return "a program has stopped at another step than the decided one";
+            return "a program has stopped at a step other than the decided one";
     }
     return NULL;
 }
@@ -314,7 +314,7 @@ static void explore(const struct world *w, uint32_t depth)
         for (uint32_t r = 0; r < law.ranks && !wrong; r++) {
             struct world next;
 
-            memcpy(&next, w, sizeof(next)); /* also what is between the members */
+            memcpy(&next, w, sizeof(next)); /* the padding, too */
             next.agreement.ranks = next.known;
             if (!all[i](&next, r))
                 continue;
@@ -326,7 +326,7 @@ static void explore(const struct world *w, uint32_t depth)
         wrong = find_wrong_end(w);
 }
 
-/* Explore all orders; `wrong` is what was found. */
+/* Explore all orders, and set `wrong`. */
 static void run(void)
 {
     static struct world w;

@@ -14,7 +14,7 @@
 #include "common/util/util.h"
 #include "launcher/plan/allocation.h"
 
-/* "a:2 b" */
+/* Format a list: "a:2 b". */
 static char *show(const struct hostlist *list)
 {
     char *text = NULL;
@@ -112,7 +112,7 @@ static void write_text(const char *path, const char *text)
     fclose(f);
 }
 
-/* Each scheduler's host file, found through each of its variables. */
+/* Read each scheduler's host file, found through each of its variables. */
 Test(allocation, files_of_hosts)
 {
     static const struct {
@@ -193,7 +193,7 @@ Test(allocation, the_environment_decides)
     expect_hosts("Slurm", "n1:64 n2:64");
     setenv("SLURM_NTASKS", "100", 1);
     cr_assert(eq(int, allocation_read(&a, &err), 0));
-    cr_expect(eq(u32, a.tasks, 100), "fewer than there is room for");
+    cr_expect(eq(u32, a.tasks, 100), "100 tasks were requested, fewer than there is room for");
     allocation_fini(&a);
     setenv("SLURM_STEP_ID", "0", 1); /* in a step, which specifies its tasks */
     setenv("SLURM_TASKS_PER_NODE", "1", 1);

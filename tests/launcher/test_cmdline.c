@@ -18,7 +18,7 @@
 
 enum { ARGS_MAX = 32 };
 
-/* "plenumrun -n 4 prog", split at blanks ('_' is a blank inside a word). */
+/* A command line such as "plenumrun -n 4 prog", split at blanks ('_' is a blank inside a word). */
 struct line {
     char text[256];
     char *argv[ARGS_MAX + 1];
@@ -167,8 +167,9 @@ Test(cmdline, everything_at_once)
     cr_expect(eq(str, o.output.tag, (char *)"[%i@%h]"));
     cr_expect(eq(u64, o.limits.grace_ns, 500 * NS_PER_MS));
     cr_expect(eq(sz, o.mpi.global_args.count, 3));
-    cr_expect(eq(str, o.mpi.global_args.items[2], (char *)"a b"), "quotes hold a word together");
-    cr_expect(eq(str, o.program[0], (char *)"-prog"), "what follows -- is the program");
+    cr_expect(eq(str, o.mpi.global_args.items[2], (char *)"a b"),
+              "quotes must hold a word together");
+    cr_expect(eq(str, o.program[0], (char *)"-prog"), "the words after -- must be the program");
     cr_expect(eq(str, o.program[1], (char *)"-n"));
     cmdline_fini(&o);
 }
@@ -355,7 +356,7 @@ ParameterizedTest(struct bad_case *c, cmdline, bad_files)
     free(text);
 }
 
-/* Whether two command lines are equal, word for word. */
+/* Check that two command lines are equal, word for word. */
 static void expect_same_settings(const struct cmdline *a, const struct cmdline *b)
 {
     cr_assert(eq(sz, a->settings.count, b->settings.count));
@@ -367,7 +368,7 @@ static void expect_same_settings(const struct cmdline *a, const struct cmdline *
     }
 }
 
-/* Every option, with a valid value, written and read back. */
+/* Write every option with a valid value, and read it back. */
 Test(cmdline, exported_options_can_be_imported)
 {
     static const struct {
@@ -431,7 +432,7 @@ Test(cmdline, exported_options_can_be_imported)
     other[3] = (char *)"prog";
     cmdline_init(&b);
     cr_assert(eq(int, cmdline_parse(&b, 4, other, &err), 0), "%s", err.text);
-    for (size_t i = 0; i < b.settings.count; i++) /* the one that is only on b's command line */
+    for (size_t i = 0; i < b.settings.count; i++) /* the option that is only on b's command line */
         if (strcmp(b.settings.list[i].def->name, "import-config") == 0)
             b.settings.count--;
     expect_same_settings(&a, &b);
@@ -474,7 +475,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* Whether the text contains ".It Fl -NAME" or "Fl -NAME", with NAME as a whole word. */
+/* Returns whether the text contains ".It Fl -NAME" or "Fl -NAME", with NAME as a whole word. */
 static bool documents(const char *text, const char *name)
 {
     char *mark = str_format("Fl -%s", name);

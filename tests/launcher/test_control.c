@@ -10,7 +10,7 @@
 #include "launcher/control/control.h"
 #include "launcher/values/numa.h"
 
-/* The allocation of our modules that fails, counted from 1; 0: none does. */
+/* Which allocation of our modules fails, counted from 1; 0: none. */
 static unsigned fails;
 /* NOLINTBEGIN(bugprone-reserved-identifier): ld --wrap=malloc,--wrap=calloc */
 void *__real_malloc(size_t size);
@@ -29,7 +29,7 @@ void *__wrap_calloc(size_t count, size_t size)
     return fails > 0 && --fails == 0 ? NULL : __real_calloc(count, size);
 }
 
-/* The payload of the one frame in `b`. */
+/* Returns the payload of the one frame in `b`. */
 static struct frame_reader payload_of(const struct frame_buffer *b, uint16_t type)
 {
     struct frame_header header;
@@ -156,7 +156,7 @@ Test(control, keep_messages)
     frame_buffer_fini(&b);
 }
 
-/* Want of memory is not reported as a malformed message, whichever allocation fails. */
+/* A lack of memory must not be reported as a malformed message, whichever allocation fails. */
 Test(control, shortages_are_reported_as_such)
 {
     struct control_keep in = {.address = (char *)"10.1.2.3:0", .key = (char *)"0a1b"}, keep;
@@ -326,6 +326,7 @@ Test(control, short_messages)
     r = payload_of(&b, CONTROL_CREDIT);
     cr_assert(eq(int, control_get_number(&r, &number), 0));
     cr_expect(eq(u64, number, UINT64_MAX));
-    cr_expect(eq(int, control_get_number(&r, &number), -EPROTO), "there is no second one");
+    cr_expect(eq(int, control_get_number(&r, &number), -EPROTO),
+              "a second number must not be readable");
     frame_buffer_fini(&b);
 }

@@ -9,7 +9,7 @@
 #include "common/util/util.h"
 #include "launcher/job/daemons.h"
 
-/* What mpirun, srun and the agent print. */
+/* What mpirun, srun and the agent print, and the message that it must give. */
 struct said {
     const char lines[800], wants[200];
 };
@@ -79,7 +79,7 @@ ParameterizedTest(struct said *c, daemons, are_blamed)
     cr_expect(eq(int, failure.text[0] != '\0', c->wants[0] != '\0'), "%s", failure.text);
 }
 
-/* Anything may be printed there. */
+/* The lines may contain anything. */
 Test(daemons, long_lines_are_cut)
 {
     struct daemon_failure failure = {.text = ""};

@@ -19,7 +19,7 @@
 
 static const struct ports any;
 
-/* Every connect(2) in this program goes through here. */
+/* Controls connect(2), which this program wraps. */
 static struct {
     int listener; /* its queue is drained after being full this many times; 0: never */
     unsigned make_room_after, full;
@@ -98,7 +98,7 @@ Test(dial, over_tcp)
     go_through(false);
 }
 
-/* Peers outside the job's network cannot knock. */
+/* A listener on the job's network cannot be reached over other networks. */
 Test(dial, only_on_the_jobs_network)
 {
     char text[DIAL_TEXT_MAX], subnet[SUBNET_TEXT_MAX], loopback[64];
@@ -116,17 +116,18 @@ Test(dial, only_on_the_jobs_network)
     subnet_format(&at->at, subnet);
     listener = dial_listen(subnet, &any, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
-    cr_expect(strchr(text, ',') == NULL, "one address of one network: %s", text);
+    cr_expect(strchr(text, ',') == NULL, "there must be one address, not %s", text);
     there = dial_connect(text, 5000, &err);
     cr_expect(ge(int, there, 0), "%s", err.text);
     close(there);
     snprintf(loopback, sizeof(loopback), "tcp:127.0.0.1:%s", strrchr(text, ':') + 1);
-    cr_expect(lt(int, dial_connect(loopback, 5000, &err), 0), "it listens on other networks, too");
+    cr_expect(lt(int, dial_connect(loopback, 5000, &err), 0),
+              "it must not listen on other networks");
     close(listener);
     network_fini(&own);
 }
 
-/* One refuses, one is invalid, one is right: in any order, the right one is chosen. */
+/* One address refuses, one is invalid, one is right: in any order, the right one must be chosen. */
 Test(dial, the_address_that_answers_is_used)
 {
     char text[DIAL_TEXT_MAX], name[40], list[DIAL_TEXT_MAX + 200];
@@ -148,7 +149,7 @@ static unsigned port_of(const char *text)
     return (unsigned)atoi(strrchr(text, ':') + 1);
 }
 
-/* Each listener has its own block, and the last one reports that none is left. */
+/* Each listener must get its own block, and the last one must report that none is left. */
 Test(dial, ports_of_a_range)
 {
     struct ports ports = {0};
@@ -157,7 +158,7 @@ Test(dial, ports_of_a_range)
     bool seen[8] = {false};
     int fd;
 
-    /* A range in which no other program listens, below the kernel's ephemeral ports. */
+    /* Find a range in which no other program listens, below the kernel's ephemeral ports. */
     for (unsigned first = 20000; ports.last == 0 && first < 30000; first += 64) {
         bool is_free = true;
 
@@ -191,7 +192,7 @@ Test(dial, ports_of_a_range)
     cr_expect(strstr(err.text, "--port-range") != NULL, "%s", err.text);
 }
 
-/* The outcome for each address, as text. */
+/* Append the result of an attempt as text. */
 static void note_try(void *arg, const char *address, int r)
 {
     char *text = arg;
@@ -228,7 +229,7 @@ Test(dial, times_out_without_an_answer)
     cr_expect(lt(int, r, 0));
 }
 
-/* A listener whose connection queue is full, so that connect(2) returns EAGAIN. */
+/* Returns a listener whose connection queue is full, so that connect(2) returns EAGAIN. */
 static int listen_and_fill(const char *name, char *text, size_t size)
 {
     struct plenum_error err = {""};
@@ -237,7 +238,7 @@ static int listen_and_fill(const char *name, char *text, size_t size)
     queue.listener = dial_listen_here(name, text, size, &err);
     cr_assert(ge(int, queue.listener, 0), "%s", err.text);
     cr_assert(eq(int, address_parse(text, &address, &err), 0));
-    for (int i = 0; address_connect(&address, 0) >= 0; i++) /* they stay open until the test ends */
+    for (int i = 0; address_connect(&address, 0) >= 0; i++) /* kept open until the test ends */
         cr_assert(lt(int, i, 100000));
     queue.full = 0;
     return queue.listener;

@@ -38,7 +38,7 @@ Test(environ, applies_changes)
     environ_list_fini(&list);
 }
 
-/* Variables that an enclosing mpirun, and a plenumrun around that, have left in our environment. */
+/* Variables that an enclosing mpirun, and a plenumrun around it, have left in our environment. */
 Test(environ, leaves_the_outer_job)
 {
     static const char *const outer[][2] = {{"PMIX_NAMESPACE", "1"},

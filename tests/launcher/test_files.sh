@@ -45,10 +45,10 @@ job --result stale sh -c 'cp stale seen; kill -9 $PPID'
 ok "an earlier job's result is removed when this job starts" all '[ ! -e seen ]' 'has stale "\"exit_status\": [1-9]"'
 echo '{"exit_status": 0}' >stale
 job --result stale no-such-program
-ok "and if this job's program cannot be started" all 'same $code 127' 'has stale "\"exit_status\": 127"'
+ok "an earlier job's result is also replaced if this job's program cannot be started" all 'same $code 127' 'has stale "\"exit_status\": 127"'
 echo '{"exit_status": 0}' >stale
 job --result stale sh -c 'rm -f stale; mkdir stale'
-ok "and if this job's result cannot be written" all 'same $code 123' '[ -d stale ]' 'has err "cannot write stale"'
+ok "an earlier job's result is also removed if this job's result cannot be written" all 'same $code 123' '[ -d stale ]' 'has err "cannot write stale"'
 
 # ---- --output-dir ----
 job -n 3 --output-dir logs echo first

@@ -49,8 +49,8 @@ Test(host, this_host_is_found_in_a_list)
     cr_expect(not(local[3]), "an unknown name");
     cr_expect(local[4], "%s is an address of this host", address);
     cr_expect(not(local[5]), "an address without a host");
-    cr_expect(not(local[6]), "another user is logged in to by ssh");
-    cr_expect(not(local[7]), "and so is another port");
+    cr_expect(not(local[6]), "a host with a user must be reached by ssh");
+    cr_expect(not(local[7]), "a host with a port must be reached by ssh");
     hostlist_fini(&list);
 }
 
@@ -74,7 +74,7 @@ Test(host, programs)
     cr_expect(eq(int, host_find_program("other", found, sizeof(found)), -ENOENT));
     cr_expect(eq(int, host_find_program("", found, sizeof(found)), -ENOENT));
     cr_expect(eq(int, host_find_program(folder, found, sizeof(found)), -EACCES), "a folder");
-    /* Like execvp(): an empty entry, also the last one, is the working directory. */
+    /* An empty entry, even the last one, means the working directory, as for execvp(). */
     cr_assert(chdir(folder) == 0);
     cr_expect(eq(int, host_find_program_in("/nowhere:", "prog", found, sizeof(found)), 0));
     cr_expect(eq(str, found, "./prog"));
@@ -98,7 +98,7 @@ Test(host, the_working_directory_keeps_symbolic_links)
     cr_expect(eq(str, got, link));
     setenv("PWD", "/", 1);
     cr_expect(eq(int, host_get_directory(got, sizeof(got), NULL), 0));
-    cr_expect(eq(str, got, folder), "a PWD that is wrong is not believed");
+    cr_expect(eq(str, got, folder), "a wrong PWD must not be used");
     cr_assert(eq(int, chdir("/"), 0));
     unlink(link);
     rmdir(folder);

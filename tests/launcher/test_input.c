@@ -37,7 +37,7 @@ static ssize_t take(char *bytes, int wait_ms)
     return input_read(fds, bytes, MOST);
 }
 
-/* Wait for input. */
+/* Wait for input and read it. */
 static ssize_t wait_for(char *bytes)
 {
     ssize_t n;
@@ -77,7 +77,7 @@ Test(input, a_signal_is_not_the_end, .timeout = 600)
 
     cr_assert(eq(int, pipe(ours), 0));
     cr_assert(eq(int, dup2(ours[0], STDIN_FILENO), STDIN_FILENO));
-    for (unsigned first = 0; first < 2; first++) { /* one of them races with the loop's own read */
+    for (unsigned first = 0; first < 2; first++) { /* either reader may be first */
         cr_assert(eq(int, (int)write(ours[1], "abc", 3), 3));
         reads = first;
         interrupted = true;

@@ -37,8 +37,8 @@ static int put(struct frame_buffer *b, enum control_type type)
     }
 }
 
-/* Whether the shim of a job with one instance is disconnected when it sends this while its program
- * is at `state`. */
+/* Returns whether the shim of a job with one instance is disconnected when it sends this while its
+ * program is at `state`. */
 static bool hangs_up(enum instance_state state, enum control_type type)
 {
     struct plan_instance planned = {0};
@@ -98,7 +98,7 @@ Test(instances, messages_out_of_order_break_the_connection)
 
 enum {
     SHIMS = 8,
-    HOSTS = 5,       /* 127.0.0.1 ... of the strangers; shims connect from these, too */
+    HOSTS = 5,       /* number of addresses (127.0.0.1 ...) that strangers and shims connect from */
     HELD_MAX = 400,  /* connections that strangers keep open */
     KEPT_MAX = 256,  /* number of them that plenumrun keeps */
     PIECE = 3,       /* bytes of a HELLO that a shim sends per turn */
@@ -151,7 +151,7 @@ static void close_port(struct port *p)
     close(p->s.listener);
 }
 
-/* From 127.0.0.1, 127.0.0.2 ... */
+/* Connect from 127.0.0.1, 127.0.0.2 ... */
 static int knock(const struct port *p, uint32_t host)
 {
     struct sockaddr_in from = {.sin_family = AF_INET,
@@ -164,7 +164,7 @@ static int knock(const struct port *p, uint32_t host)
     return fd;
 }
 
-/* Like supervise.c: read everything that is readable, then accept new connections. */
+/* Run one turn like supervise.c: read everything that is readable, then accept new connections. */
 static void turn(struct supervisor *s)
 {
     for (size_t i = s->num_peers; i-- > 0;) {
@@ -234,8 +234,8 @@ static void say_more(struct knocker *k)
     k->said += send(k->fd, k->hello.bytes + k->said, len, MSG_NOSIGNAL) == (ssize_t)len ? len : 0;
 }
 
-/* Strangers that send nothing, a byte now and then, or garbage, and keep some hundred connections
- * open. */
+/* Strangers that send nothing, a byte now and then, or garbage, and keep a few hundred
+ * connections open. */
 static void flood(const struct port *p, int *held, size_t *next)
 {
     for (long n = random() % 60; n > 0; n--) {
@@ -299,7 +299,7 @@ Test(instances, strangers_cannot_displace_a_shim)
         strangers_round(i);
 }
 
-/* The host with the most connections is evicted first: a flooding host does not affect another,
+/* The host with the most connections is evicted first: a flooding host must not affect another,
  * even if both are silent. */
 Test(instances, the_host_with_most_connections_loses_them)
 {

@@ -22,8 +22,8 @@ LIMIT = 300
 BEAT = 19  # launcher/control/control.h
 VERSION = subprocess.run([RUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 
-# Answers the probe; then lends, floods both of its outputs, and reports through a FIFO that it received two heartbeats
-# meanwhile.
+# The host answers the probe. It then runs a keeper that floods both of its outputs, and reports through a FIFO when it
+# has received two heartbeats meanwhile.
 HOST = """#!{python}
 import os, subprocess, sys, time
 if "--probe" in " ".join(sys.argv):
@@ -33,7 +33,7 @@ if "--probe" in " ".join(sys.argv):
 print("plenumrun-loader tcp:10.9.9.9:4001", flush=True)
 floods = [subprocess.Popen(["yes"], stdin=subprocess.DEVNULL, stdout=fd) for fd in (1, 2, 2)]
 beats = 0
-while sys.stdin.buffer.readline() == b"\\n":  # and the greeting
+while sys.stdin.buffer.readline() == b"\\n":  # the empty lines and the greeting
     pass
 while True:
     header = sys.stdin.buffer.read(16)
@@ -75,7 +75,8 @@ class Babbler(unittest.TestCase):
         return p
 
     def test_shown(self):
-        """it receives its heartbeats, some of its lines are shown, the others counted, and a signal ends the job"""
+        """the host receives its heartbeats, some of its lines are shown, the others counted, and a signal ends the
+        job"""
         with tempfile.TemporaryFile("w+") as err:
             p = self.start(err)
             p.send_signal(signal.SIGTERM)
@@ -87,7 +88,7 @@ class Babbler(unittest.TestCase):
         self.assertIn("SIGTERM: ending the job", text)
 
     def test_untaken(self):
-        """it does so even if its standard error is not read"""
+        """the job runs in the same way if its standard error is not read"""
         p = self.start(subprocess.PIPE)
         self.addCleanup(p.stderr.close)
         p.send_signal(signal.SIGTERM)

@@ -28,7 +28,7 @@ static void feed(struct lines *l, const char *bytes, size_t len)
     }
 }
 
-/* The next output, as a string; "" if there is none. */
+/* Returns the next output, as a string; "" if there is none. */
 static char *take(struct lines *l, size_t most, bool flush)
 {
     const char *bytes;
@@ -184,11 +184,11 @@ ParameterizedTest(struct progress_case *c, lines, progress)
     len = lines_peek_progress(&l, &bytes);
     memcpy(got, bytes, len);
     cr_expect(eq(str, got, c->want));
-    cr_expect(eq(sz, lines_pending(&l), strlen(c->text)), "nothing is taken out");
+    cr_expect(eq(sz, lines_pending(&l), strlen(c->text)), "peeking must not remove anything");
     lines_fini(&l);
 }
 
-/* However the input is split. */
+/* Tracebacks are recognised however the input is split. */
 Test(lines, tracebacks_are_seen)
 {
     static const char text[] = "TraceTraceback (most recent call last):\n  File x\nTraceback (most";
@@ -226,7 +226,7 @@ static void count_line(void *arg, const char *line, size_t len)
     *count += len;
 }
 
-/* A writer that never pauses: the reader has other work. */
+/* A writer that never pauses must not keep the reader from its other work. */
 Test(lines, following_an_endless_source_ends, .timeout = 600)
 {
     int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -257,7 +257,7 @@ static void take_number(void *arg, const char *line, size_t len)
                    memcmp(line, want, len) == 0;
 }
 
-/* A full pipe takes several calls, which lose nothing. */
+/* Reading a full pipe takes several calls, which must lose nothing. */
 Test(lines, the_rest_comes_with_the_next_call)
 {
     struct numbered n = {.in_order = true};
@@ -278,8 +278,7 @@ Test(lines, the_rest_comes_with_the_next_call)
         lines_follow(&l, &fds[0], take_number, &n);
     cr_expect(gt(int, calls, 1));
     cr_expect(n.in_order);
-    cr_expect(ge(u32, n.next, wrote)); /* the last may have been truncated where the pipe was
-                                        * full */
+    cr_expect(ge(u32, n.next, wrote)); /* the last number may be cut */
     lines_fini(&l);
 }
 

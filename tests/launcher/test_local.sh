@@ -11,7 +11,7 @@ done
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 export LC_ALL=C
-id=$$ # a duration that identifies our sleeping processes
+id=$$ # part of a duration, which identifies this test's sleeping processes
 cd "$T" || exit 99
 host=$(hostname)
 hide_mpirun
@@ -46,13 +46,13 @@ OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader
 ok "variables of an enclosing mpirun are not passed to instances" all 'same $code 0' 'has out RANK=1' \
     'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
 
-# ---- which start method ----
+# ---- how instances are started ----
 job -n 2 -v true
 ok "--verbose reports that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
 job -n 2 --dry-run
-ok "--dry-run reports it" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
+ok "--dry-run reports that plenumrun starts the instances itself" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
 job -n 2 --dry-run --print-topology=json
-ok "--dry-run reports it as JSON" has out '"started_by": "plenumrun"'
+ok "--dry-run also reports that as JSON" has out '"started_by": "plenumrun"'
 job --host a,b --dry-run
 ok "--dry-run warns that a job on other hosts needs mpirun" all 'same $code 0' \
     'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
@@ -64,7 +64,7 @@ for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--i
     ok "${option%%=*} is rejected without mpirun" all 'same $code 125' 'same "$(wc -l <err)" 1' \
         'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
-# Such a child dates from before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
+# Such a child was started before the exec of plenumrun, or is an orphan in a container where plenumrun is process 1.
 mkfifo go
 timeout -k 5 300 sh -c 'sh -c "read -r x" <go & echo $! >child; exec "$@"' sh "$run" -n 1 sh -c \
     'echo >go; while [ -e /proc/$(cat child) ]; do sleep 0.05; done' 2>err
@@ -123,7 +123,7 @@ job -n 1 --max-restarts 50 --max-restarts-without-progress 3 --progress-file run
     echo >>steps; [ "$(wc -l <steps)" != 3 ] || echo x >run.pt.1; exit 5'
 ok "a job that makes no progress ends: two starts, one with progress, three more" all 'same $code 93' \
     'same "$(wc -l <steps)" 6' \
-    'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not started again"'
+    'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not restarted"'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 false
 ok "... but not if it is unknown: there is one warning" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep -c "has no effect: the program does not report its steps" err)" 1'
@@ -149,13 +149,13 @@ ok "a job ends even if its parent ignores SIGCHLD" same "$(cat code)" 0
 for i in $(seq 180); do printf 'BIG%d=%0100000d\n' "$i" 0; done >variables
 "$run" -n 2 --env-file variables touch started >out 2>err
 code=$?
-ok "too many variables for an instance: one message, and nothing is started" all 'same $code 125' \
+ok "with too many variables for an instance, nothing is started, and one message says why" all 'same $code 125' \
     'last_line_has err "arguments and variables take 17 MiB, but an instance can be given at most 16 MiB"' \
     'last_line_has err "16 MiB: pass fewer arguments or variables (-x, --env-file)"' \
     '[ ! -e started ]' 'same "$(wc -l <err)" 1'
 "$run" -n 1 --loader-host elsewhere --no-host-check --env-file variables touch started >out 2>err
 code=$?
-ok "too many variables for a loader host: nothing is started" all 'same $code 125' '[ ! -e started ]' \
+ok "with too many variables for a loader host, nothing is started" all 'same $code 125' '[ ! -e started ]' \
     'last_line_has err "variables take more than 16 MiB, the most that a loader host can be given: pass fewer"'
 printf '#!/bin/sh\nprintf "\\033]0;owned\\007\\033[2J" >&2; exit 7\n' >agent
 chmod +x agent
@@ -221,22 +221,22 @@ start
 kill -STOP $guard $starter
 kill -TERM $job
 await_end
-ok "a job ends although the starter and its guard are stopped" all 'same $code 143' nothing_is_left
+ok "a job ends even if the starter and its guard are stopped (SIGSTOP)" all 'same $code 143' nothing_is_left
 start
 kill -STOP $outer
 kill -KILL $guard
 await_end
-ok "an outer shim that is stopped ends when its guard is killed" all 'same $code 125' nothing_is_left
+ok "even a stopped outer shim ends when its guard is killed" all 'same $code 125' nothing_is_left
 start
 kill -STOP $guard
 kill -KILL $job
 await_end
-ok "a guard that is stopped ends when plenumrun is killed" nothing_is_left
+ok "even a stopped guard ends when plenumrun is killed" nothing_is_left
 start
 kill -STOP $inner
 kill -TERM $guard
 await_end
-ok "an inner shim that is stopped: its program ends with the guard" all 'same $code 125' nothing_is_left
+ok "if an inner shim is stopped, its program still ends with the guard" all 'same $code 125' nothing_is_left
 start --heartbeat-timeout 2
 kill -STOP $outer $inner
 await_end

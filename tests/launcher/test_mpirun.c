@@ -36,7 +36,7 @@ static const struct agent_settings *agent_for(const struct cmdline *options)
     return &agent;
 }
 
-/* The job, built from these options. */
+/* Returns the job, built from these options. */
 static struct starter_job job_for(const struct cmdline *options, const struct starter_job *base)
 {
     struct starter_job made = *base;
@@ -85,7 +85,7 @@ static const char *value_of(const struct starter_words *w, const char *name)
 
         if (strncmp(w->words[i], name, len) != 0 || w->words[i][len] != '=')
             continue;
-        cr_expect(value == NULL, "%s is there twice", name);
+        cr_expect(value == NULL, "%s must be set only once", name);
         value = w->words[i] + len + 1;
     }
     return value;
@@ -120,19 +120,20 @@ Test(mpirun, arguments)
                      "--map-by seq --stdin none --leave-session-attached --host n2,n2,n1 -n 3 ") !=
                   NULL,
               "instances in the order of the plan: %s", joined(&w));
-    cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is not visible");
-    cr_expect(strstr(joined(&w), SHIM_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
+    cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token must not be visible");
+    cr_expect(strstr(joined(&w), SHIM_ENV_TOKEN) == NULL, "Open MPI must not send the token");
     starter_words_fini(&w);
 
     setenv("SLURM_JOB_ID", "1", 1);
     cr_assert(eq(int, arguments_for(&several, &options, "/bin/plenumrun", &w), 0));
-    cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL, "without a login");
+    cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL,
+              "without a login, Open MPI must send the token");
     starter_words_fini(&w);
     unsetenv("SLURM_JOB_ID");
     cmdline_fini(&options);
 }
 
-/* Our agent calls the user's agent, and carries the token across. */
+/* Our agent calls the user's agent, and passes the secret on. */
 Test(mpirun, the_agent_carries_the_secret)
 {
     static char *before[] = {(char *)"OMPI_MCA_plm_rsh_no_tree_spawn=0", NULL};
@@ -156,7 +157,7 @@ Test(mpirun, the_agent_carries_the_secret)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
     starter_words_fini(&w);
     cr_assert(eq(int, arguments_for(&local, &options, "/p", &w), 0));
-    cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of ours");
+    cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of our settings");
     starter_words_fini(&w);
     cmdline_fini(&options);
 }
@@ -184,7 +185,8 @@ Test(mpirun, long_lists_of_hosts_are_passed_in_files)
             text = w.words[i + 1];
     }
     cr_assert(text != NULL);
-    cr_expect(eq(str, text, (char *)"/proc/self/fd/5"), "as the guard hands it on");
+    cr_expect(eq(str, text, (char *)"/proc/self/fd/5"),
+              "the file must be the descriptor that the guard passes on");
     cr_assert(eq(sz, w.num_files, 1));
     f = fdopen(dup(w.files[0]), "r");
     rewind(f);
@@ -196,7 +198,7 @@ Test(mpirun, long_lists_of_hosts_are_passed_in_files)
     cmdline_fini(&options);
 }
 
-/* It also rejects an environment string of that size. */
+/* The kernel also rejects an environment string of that size. */
 Test(mpirun, long_lists_of_hosts_fill_several_variables)
 {
     enum { MANY = 16384 };
@@ -252,12 +254,13 @@ Test(mpirun, the_users_arguments)
     cr_expect(strstr(joined(&w), " --mca a b c --host localhost:3 -n 3 ") != NULL, "%s",
               joined(&w));
     cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
-    cr_expect(strstr(joined(&w), "prog") == NULL, "the program travels another way");
+    cr_expect(strstr(joined(&w), "prog") == NULL,
+              "the program must not be on mpirun's command line");
     starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
-/* The command line for mpirun when an instance has its own arguments, twice. */
+/* Returns the command line for mpirun when an instance has its own arguments, twice. */
 static const char *told_of(const char *first, const char *second)
 {
     char *argv[] = {(char *)"plenumrun",
@@ -290,7 +293,7 @@ Test(mpirun, arguments_of_one_instance)
     cr_expect(strstr(text, " --a b --c /p --shim : --host n1 -n 1 ") != NULL, "%s", text);
 }
 
-/* Open MPI 5.0 crashes with several applications; variables do not need any. */
+/* Open MPI 5.0 crashes with several applications. Variables need none. */
 Test(mpirun, variables_of_one_instance_need_no_arguments)
 {
     const char *text = told_of("1:-x A=1 -x B", "2:-x A=1 --c");
@@ -340,8 +343,9 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_assert(eq(int, environment_for(&several, &options, &with, newer, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/agent"));
     cr_expect(strstr(value_of(&w, "PRTE_MCA_plm_ssh_agent"), " --agent") != NULL);
-    cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL, "it is not ssh");
-    cr_expect(value_of(&w, "PRTE_MCA_oob_tcp_if_include") == NULL, "the user's choice stays");
+    cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL,
+              "another agent must not get arguments of ssh");
+    cr_expect(value_of(&w, "PRTE_MCA_oob_tcp_if_include") == NULL, "the user's choice must stay");
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_exclude"), (char *)"eth9"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
     starter_words_fini(&w);
@@ -400,7 +404,7 @@ Test(mpirun, networks)
     starter_words_fini(&w);
     with.program_include = "10.2.0.0/16";
     cr_assert(eq(int, environment_for(&several, &options, &with, before, &w), 0));
-    cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice stays");
+    cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice must stay");
     starter_words_fini(&w);
     cmdline_fini(&options);
 }
@@ -494,18 +498,21 @@ Test(mpirun, settings_have_defaults)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"lo"));
     cr_expect(value_of(&w, "OMPI_MCA_plm_rsh_args") == NULL);
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm"), (char *)"isolated"), "no ssh");
-    cr_expect(strstr(value_of(&w, "OMPI_MCA_ras"), "slurm") != NULL, "and no allocation");
+    cr_expect(strstr(value_of(&w, "OMPI_MCA_ras"), "slurm") != NULL,
+              "the allocation must not be used");
     starter_words_fini(&w);
 
     cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
-    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL, "other hosts are not on lo");
+    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL,
+              "other hosts cannot be reached over lo");
     cr_expect(value_of(&w, "OMPI_MCA_plm") == NULL);
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_args"), "BatchMode=yes") != NULL);
     starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
-/* Three probes, the first of which may be due at once, always take longer than this. */
+/* Three probes, the first of which may be due at once, must always take longer than the heartbeat's
+ * limit. */
 Test(mpirun, keepalives_outlast_the_heartbeat)
 {
     static const uint64_t seconds[] = {1, 4, 29, 30, 31, 120, 3600};
@@ -543,7 +550,7 @@ Test(mpirun, the_users_settings_stay)
     cmdline_init(&options);
     cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
-    cr_expect(value_of(&w, "OMPI_MCA_btl") == NULL, "what belongs to another pml is left alone");
+    cr_expect(value_of(&w, "OMPI_MCA_btl") == NULL, "settings of another pml must not change");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_args"), (char *)"-q"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"0"));
     starter_words_fini(&w);

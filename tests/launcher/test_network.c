@@ -125,7 +125,7 @@ ParameterizedTest(struct shared_case *c, network, shared)
         for (size_t i = 0; i < count; i++) {
             const struct network_address *a = network_find(&hosts[i], &s);
 
-            cr_expect(a != NULL, "%s: host %zu is on it", c->why, i);
+            cr_expect(a != NULL, "%s: host %zu must be on the network", c->why, i);
             cr_expect(a && !a->is_virtual, "%s", c->why);
         }
     }
@@ -213,8 +213,8 @@ ParameterizedTest(struct answer_case *c, probe, answers)
     probe_fini(&p);
 }
 
-/* The check whether a host can reach plenumrun uses the address that the job will use, or, when
- * that is unknown, any of them. */
+/* Whether a host can reach plenumrun is checked for the address that the job will use or, if that
+ * is unknown, for any address. */
 Test(probe, hosts_can_reach_plenumrun)
 {
     static char text[] = "plenumrun-probe\nback 10.0.0.1 0\nback 10.1.0.1 Connection timed out\n"
@@ -232,7 +232,7 @@ Test(probe, hosts_can_reach_plenumrun)
     struct probe p = {0};
 
     probe_check_back(&p, NULL, 20000);
-    cr_expect(eq(int, p.failed, 0), "an older plenumrun does not report it");
+    cr_expect(eq(int, p.failed, 0), "an older plenumrun does not report this, so it must not fail");
     probe_read_answer(text, 1000, 2000, &p);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         p.failed = false;
@@ -252,7 +252,7 @@ Test(probe, all_problems_are_in_one_table)
     char *text, title[64];
 
     probe_fail(&probes[0], "log in", "Connection %s", "refused");
-    probe_fail(&probes[0], "program", "a second failure is not told");
+    probe_fail(&probes[0], "program", "a second failure must not be reported");
     probe_fail(&probes[1], "working directory", "/x");
     text = probe_table(probes, 3, title, sizeof(title));
     cr_expect(eq(str, title, (char *)"2 of 3 other hosts are not ready"));

@@ -19,7 +19,7 @@
 static const struct output_instance instances[] = {{.index = 0, .host = "a", .pid = 10},
                                                    {.index = 1, .host = "b", .pid = 11}};
 
-/* The contents of a file. */
+/* Returns the contents of a file. */
 static char *content_of(FILE *f)
 {
     static char text[4096];
@@ -124,7 +124,7 @@ Test(output, credit_is_returned_when_the_reader_has_read)
         cr_assert(eq(int, output_put(o, 1, CONTROL_STDOUT, block, sizeof(block)), 0));
     cr_expect(eq(int, output_flush(o, 100), -ETIMEDOUT));
     cr_expect(lt(u64, output_collect_credit(o, 1), sizeof(block) * 40),
-              "nothing has been read yet");
+              "no credit is due before anything has been read");
     credit = 0;
     while (got < sizeof(block) * 40) {
         ssize_t n = read(fds[0], sink, sizeof(sink));
@@ -135,7 +135,7 @@ Test(output, credit_is_returned_when_the_reader_has_read)
     cr_assert(eq(int, output_flush(o, 5000), 0));
     credit += output_collect_credit(o, 1);
     cr_expect(gt(u64, credit, 0));
-    cr_expect(eq(u64, output_collect_credit(o, 1), 0), "each byte once");
+    cr_expect(eq(u64, output_collect_credit(o, 1), 0), "each byte must be counted once");
     cr_expect(eq(u64, output_collect_credit(o, 0), 0));
     output_destroy(o);
     fclose(err);
@@ -159,7 +159,7 @@ Test(output, a_reader_that_has_gone_is_reported)
     cr_assert(eq(int, output_flush(o, 5000), 0));
     cr_expect(eq(int, output_get_failure(o, &stream), -EPIPE));
     cr_expect(eq(str, (char *)stream, (char *)"standard output"));
-    cr_expect(eq(u64, output_collect_credit(o, 0), 10), "discarded output makes room too");
+    cr_expect(eq(u64, output_collect_credit(o, 0), 10), "discarded output must make room, too");
     cr_expect(eq(str, content_of(err), (char *)"kept\n"));
     output_destroy(o);
     fclose(err);
@@ -187,8 +187,8 @@ ParameterizedTest(struct tag_case *c, output, tags)
     cr_expect(c->want == 0 || err.text[0]);
 }
 
-/* Standard error is not read: messages use no more memory than their limit, and each is either
- * written, in order, or counted. */
+/* Standard error is not read: messages must use no more memory than their limit, and each must be
+ * either written, in order, or counted. */
 Test(output, messages_that_are_not_read_are_counted)
 {
     enum { PUT = 100000, LIMIT = 1 << 20, PIPE = 64 << 10 };

@@ -45,7 +45,7 @@ def get(port, path):
 
 
 def loaders_at(inode):
-    """The plenumd processes that hold this socket."""
+    """Return the plenumd processes that hold this socket."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -75,7 +75,7 @@ class JobCase(unittest.TestCase):
         self.environment = dict({k: v for k, v in os.environ.items() if k not in names}, PLENUM_PLENUMD=PLENUMD)
 
     def job(self, *arguments):
-        """A job that runs until its input ends, and the first thing that it printed."""
+        """Start a job that runs until its input ends; return it and the first line that it printed."""
         p = subprocess.Popen([*RUN, *arguments, "sh", "-c", "echo $PLENUM_LOADER; exec cat"], env=self.environment,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.kill, p)

@@ -36,6 +36,7 @@ Test(pause, waits_for_hosts)
 
     for (size_t i = 0; i < ARRAY_LEN(want); i++)
         cr_expect(eq(uint, pause_next(&pause, false, 0), want[i]), "attempt %zu", i);
-    cr_expect(eq(uint, pause_next(&pause, true, 0), 0), "it ran in between");
+    cr_expect(eq(uint, pause_next(&pause, true, 0), 0),
+              "the job ran in between, so there must be no pause");
     cr_expect(eq(uint, pause_next(&pause, false, 0), 5));
 }

@@ -25,7 +25,8 @@ static hwloc_topology_t synthetic(const char *text)
     return t;
 }
 
-/* A made-up topology; behind '!' the only CPUs it has, behind '?' the NUMA nodes. */
+/* Returns a made-up topology. The text after '!' lists its only CPUs, the text after '?' its NUMA
+ * nodes. */
 static hwloc_topology_t irregular(const char *text)
 {
     char copy[160], *cpus, *nodes;
@@ -58,7 +59,7 @@ static struct place_request of(enum place_policy policy, uint32_t count)
     return (struct place_request){.policy = policy, .count = count, .memory = NUMA_BIND};
 }
 
-/* hwloc writes "0-3"; "0" for one CPU. */
+/* Format a set of CPUs as hwloc writes it: "0-3", or "0" for one CPU. */
 static char *show(hwloc_topology_t t, const struct place_request *request)
 {
     static const char *const marks[] = {[NUMA_BIND] = "m",
@@ -107,7 +108,7 @@ struct place_case {
     uint32_t count;
     char
         want[120]; /* per instance: cpus@nodes, '!' when oversubscribed, 'm' when memory is bound */
-    /* Only non-default values. */
+    /* Not given: the default. */
     enum numa_policy memory;
     bool no_smt;
     uint32_t reserve;
@@ -211,8 +212,8 @@ ParameterizedTest(struct place_case *c, place, rows)
 
 /* ---- the laws ---- */
 
-/* The slow, obvious way: the smallest set of CPUs with its own memory that contains this one. -1:
- * none. */
+/* Returns the node of a CPU, found in a slow and obvious way: the smallest set of CPUs with its own
+ * memory that contains it. -1: none. */
 static int node_of(hwloc_topology_t t, unsigned cpu)
 {
     hwloc_obj_t node = NULL, best = NULL;
@@ -224,7 +225,7 @@ static int node_of(hwloc_topology_t t, unsigned cpu)
     return best ? (int)best->os_index : -1;
 }
 
-/* Threads of a core stay together, or one of them is alone. */
+/* Check that threads of a core stay together, or that one of them is alone. */
 static void check_cores(hwloc_topology_t t, const struct place_request *q, hwloc_bitmap_t cpus,
                         const char *what)
 {
@@ -236,7 +237,7 @@ static void check_cores(hwloc_topology_t t, const struct place_request *q, hwloc
         if (!hwloc_bitmap_iszero(part))
             cr_assert(eq(int, hwloc_bitmap_weight(part),
                          q->first_threads ? 1 : hwloc_bitmap_weight(core->cpuset)),
-                      "%s: a core is given whole", what);
+                      "%s: cores must be assigned whole", what);
     }
     hwloc_bitmap_free(part);
 }
@@ -272,24 +273,26 @@ static void check_laws(hwloc_topology_t t, const struct place_request *q, const 
         hwloc_bitmap_foreach_begin(cpu, p->cpus) if (node_of(t, cpu) >= 0)
             hwloc_bitmap_set(expected, (unsigned)node_of(t, cpu));
         hwloc_bitmap_foreach_end();
-        cr_assert(hwloc_bitmap_isequal(p->nodes, expected), "%s: memory is that of the CPUs", what);
+        cr_assert(hwloc_bitmap_isequal(p->nodes, expected), "%s: memory must be that of the CPUs",
+                  what);
     }
     for (uint32_t i = 0; i < q->count; i++) /* only shared CPUs are marked as such */
         cr_assert(eq(int, hwloc_bitmap_intersects(places.list[i].cpus, twice),
                      places.list[i].oversubscribed),
-                  "%s: mark of instance %u of %u", what, i, q->count);
+                  "%s: only shared CPUs are marked (instance %u of %u)", what, i, q->count);
     cr_assert(eq(u32, places.loader_cores, q->reserve_cores), "%s", what);
     if (q->reserve_cores > 0) {
-        cr_assert(not(hwloc_bitmap_intersects(places.loader, seen)), "%s: the loader's are its own",
-                  what);
+        cr_assert(not(hwloc_bitmap_intersects(places.loader, seen)),
+                  "%s: the loader must not share CPUs", what);
         check_cores(t, q, places.loader, what);
     }
     cr_assert(shared == 0 || q->count > host.cores - q->reserve_cores ||
                   q->policy == PLACE_SPREADNUMA || q->policy == PLACE_CORE ||
                   q->policy == PLACE_SOCKET,
-              "%s: no instance shares without need", what);
+              "%s: no instance may share unnecessarily", what);
     if (shared == 0 && q->policy != PLACE_CORE) {
-        cr_assert(eq(u32, cores, host.cores - q->reserve_cores), "%s: every core is given", what);
+        cr_assert(eq(u32, cores, host.cores - q->reserve_cores), "%s: every core must be assigned",
+                  what);
         hwloc_bitmap_zero(expected);
         while ((core = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_CORE, core))) {
             int node = node_of(t, (unsigned)hwloc_bitmap_first(core->cpuset));
@@ -298,7 +301,7 @@ static void check_laws(hwloc_topology_t t, const struct place_request *q, const 
                 !(q->reserve_cores && hwloc_bitmap_intersects(places.loader, core->cpuset)))
                 hwloc_bitmap_set(expected, (unsigned)node);
         }
-        cr_assert(hwloc_bitmap_isequal(used, expected), "%s: all nodes are used", what);
+        cr_assert(hwloc_bitmap_isequal(used, expected), "%s: all nodes must be used", what);
     }
     places_fini(&places);
     hwloc_bitmap_free(expected);
@@ -320,7 +323,7 @@ Test(place, laws, .timeout = 600)
         "package:8 [numa] core:3 pu:1",
         "package:2 numa:3 core:2 pu:1",
         "package:2 l3:2 [numa] core:3 pu:2",
-        /* uneven, like cpusets and offline CPUs leave them */
+        /* uneven, as cpusets and offline CPUs leave them */
         "package:2 [numa] core:4 pu:1!0,4-7",
         "package:4 [numa] core:4 pu:2!0-7,16-19,24-25",
         "package:3 [numa] core:2 pu:1!0,2-5",
@@ -369,14 +372,14 @@ Test(place, quota)
     place_describe_host(t, &host);
     cr_expect(eq(u32, host.quota_millicores, 5000));
     cr_assert(eq(int, place_host(t, &q, &places, NULL), 0));
-    cr_expect(eq(u32, places.list[0].cores, 2), "threads for which there is time");
+    cr_expect(eq(u32, places.list[0].cores, 2), "threads must not exceed the quota");
     cr_expect(eq(int, hwloc_bitmap_weight(places.list[0].cpus), 4), "but all CPUs");
     cr_expect(not(places.list[0].oversubscribed));
     places_fini(&places);
     q.count = 6;
     cr_assert(eq(int, place_host(t, &q, &places, NULL), 0));
     cr_expect(eq(u32, places.list[5].cores, 1));
-    cr_expect(places.list[5].oversubscribed, "6 instances in the time of 5 cores");
+    cr_expect(places.list[5].oversubscribed, "6 instances must share 5 cores");
     places_fini(&places);
     hwloc_topology_destroy(t);
 }
@@ -429,7 +432,7 @@ static hwloc_topology_t with_devices(void)
         char *at = strstr(text, added[i].after), *more;
 
         cr_assert(at != NULL, "%s in %s", added[i].after, text);
-        at = strstr(at, "</object>"); /* of the last core, or of the node itself */
+        at = strstr(at, "</object>"); /* the end of the last core, or of the node itself */
         while (at && strncmp(at + 9 + strspn(at + 9, " \n"), "</object>", 9) != 0)
             at = strstr(at + 9, "</object>");
         cr_assert(at != NULL);

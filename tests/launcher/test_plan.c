@@ -142,7 +142,7 @@ Test(plan, uneven_replicas_of_a_host_stay_there)
     plan_fini(&plan);
 }
 
-/* Laws that every split obeys, checked over all small jobs. */
+/* Check laws that every split obeys, for all small jobs. */
 Test(plan, instances_and_replicas_are_consecutive_and_even)
 {
     for (uint32_t hosts = 1; hosts <= 5; hosts++) {
@@ -235,7 +235,8 @@ Test(plan, uneven_replicas_and_their_devices)
 
                 cr_assert(eq(u32, x->replica_offset, offset));
                 cr_assert(eq(u32, x->num_devices, 2 * x->num_replicas));
-                cr_assert(eq(u32, x->first_device, on_host), "counted from 0 on each host");
+                cr_assert(eq(u32, x->first_device, on_host),
+                          "devices must be counted from 0 on each host");
                 offset += x->num_replicas;
                 most = x->num_replicas > most ? x->num_replicas : most;
                 least = x->num_replicas < least ? x->num_replicas : least;

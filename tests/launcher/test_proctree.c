@@ -18,14 +18,14 @@
 #include "launcher/host/proctree.h"
 #include "launcher/shim/guard.h"
 
-/* Longer than any test, but not forever. */
+/* Sleep longer than any test, but not for ever. */
 static void sleep_on(void)
 {
     (void)sleep(60);
     _exit(0);
 }
 
-/* A child with a grandchild in its own session, whose parent then exits. */
+/* Fork a child with a grandchild in its own session; then the child exits. */
 static void get_away(void)
 {
     if (fork() == 0) {
@@ -37,7 +37,7 @@ static void get_away(void)
     sleep_on();
 }
 
-/* Kill repeatedly until no process is found; reap all. */
+/* Kill repeatedly until no process is found, and reap all. */
 static void end_family(pid_t spare)
 {
     for (int i = 0; i < 500; i++) {
@@ -76,7 +76,7 @@ Test(proctree, the_whole_tree_ends_without_the_kernels_lists_of_children, .timeo
     all_of_it_ends();
 }
 
-/* Children of a secondary thread are on a separate list. */
+/* Fork from a secondary thread, whose children are on a separate list. */
 static void *fork_away(void *arg)
 {
     (void)arg;
@@ -100,7 +100,7 @@ Test(proctree, children_of_threads_belong_to_it, .timeout = 600)
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
-/* Stopped processes, in large numbers: all are checked again while their number shrinks. */
+/* Stopped processes in large numbers: all are checked again while their number decreases. */
 Test(proctree, is_not_given_up_while_it_shrinks)
 {
     struct proctree_end end = {0};
@@ -114,7 +114,7 @@ Test(proctree, is_not_given_up_while_it_shrinks)
     cr_expect(gt(u64, end.give_up_at, 1));
     end.least = 100; /* as if there had been many */
     cr_expect(eq(int, proctree_end(&end, 0, 60 * NS_PER_SEC), false),
-              "there are fewer than there were");
+              "it must keep running while their number decreases");
     for (bool over = false; !over; (void)usleep(10000)) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
@@ -144,7 +144,8 @@ Test(proctree, repeated_forking_does_not_help, .timeout = 600)
     (void)usleep(50000);
     end_family(0);
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
-    cr_expect(eq(int, (int)read(ends[0], &byte, 1), 0), "it was ended, it did not end");
+    cr_expect(eq(int, (int)read(ends[0], &byte, 1), 0),
+              "the chain must have been killed, not ended by itself");
 }
 
 static void one_is_spared(void)
@@ -169,7 +170,8 @@ static void one_is_spared(void)
     end_family(spared);
     cr_expect(eq(int, kill(spared, 0), 0));
     cr_expect(eq(int, kill(grandchild, 0), 0));
-    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), 0), "they are not stopped or dead");
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), 0),
+              "spared processes must be neither stopped nor dead");
     end_family(0);
 }
 
@@ -189,8 +191,8 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A guard, with a child that behaves as `how` specifies: it exits at once, or ignores SIGTERM.
- * Returns when it does. */
+/* Start a guard with a child that behaves as `how` specifies: it exits at once, or ignores SIGTERM.
+ * Returns when the child does so. */
 static void start_guard(char how, const struct guard_step *told, pid_t *guard, int *status_fd)
 {
     int fds[2], ready[2], status;
@@ -254,6 +256,7 @@ Test(guard, ends_a_ward_that_ignores_sigterm_and_its_descendants, .timeout = 600
     (void)kill(guard, SIGTERM);
     cr_assert(eq(int, waitpid(guard, &status, 0), guard));
     cr_expect(eq(int, exit_code(status), 128 + SIGKILL));
-    cr_expect(ge(u64, time_now_ns() - before, 200 * NS_PER_MS), "in its steps");
+    cr_expect(ge(u64, time_now_ns() - before, 200 * NS_PER_MS),
+              "the guard must wait between its steps");
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child is left");
 }

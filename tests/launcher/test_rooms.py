@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The launcher's rooms, and what each may include."""
+"""The launcher's folders ("rooms"), and what each of them may include."""
 
 import glob
 import os
@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# Each room, and the rooms it may include besides itself and common/.
+# Each room, and the rooms that it may include in addition to itself and common/.
 MAY_KNOW = {
     "values": set(),
     "host": {"values"},
@@ -38,7 +38,7 @@ MAY_INCLUDE = {
 
 
 def sources():
-    """{path: [included headers]} for the launcher's files."""
+    """Return {path: [included headers]} for the launcher's files."""
     found = {}
     for path in glob.glob(os.path.join(SOURCE, "launcher", "**", "*.[ch]"), recursive=True):
         with open(path, encoding="utf-8") as f:
@@ -47,7 +47,7 @@ def sources():
 
 
 def room_of(path):
-    """The room of a launcher file; None for other files."""
+    """Return the room of a launcher file; None for other files."""
     parts = os.path.splitext(path)[0].split("/")
     return parts[1] if parts[0] == "launcher" else None
 

@@ -12,7 +12,7 @@ done
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
 unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 export LC_ALL=C
-id=$$ # a duration that identifies our sleeping processes
+id=$$ # part of a duration, which identifies this test's sleeping processes
 cd "$T" || exit 99
 host=$(hostname)
 cpus=$(getconf _NPROCESSORS_ONLN)
@@ -33,14 +33,14 @@ below() { [ "$1" -lt "$2" ] || { echo "$1 is not below $2"; false; }; }
 all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
     for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
 }
-sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # whether exactly this number of them exists
+sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # do exactly this many of them exist?
 
 # ---- results and reports ----
 job -n 4 --grace 90 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo second >&2; exit 3; }
                           exec sleep 1000.'$id
 ok "the exit status is that of the first failed instance" same $code 3
-ok "the report ends with its name" last_line_has err "error: instance 1 on host $host exited with code 3"
-ok "its last lines are above that" all 'has err "^  | first"' 'has err "^  | second"'
+ok "the report ends with the failed instance's name" last_line_has err "error: instance 1 on host $host exited with code 3"
+ok "the failed instance's last lines are above that" all 'has err "^  | first"' 'has err "^  | second"'
 ok "the other instances have ended" sleeping 1000.$id 0
 ok "before the grace period is over" below $took 60000
 
@@ -154,7 +154,7 @@ ok "one host needs no Open MPI: another MPI's mpirun is reported and not used" a
     'same "$(sort out | tr "\n" ,)" 0,1,' \
     'has err "$hydra: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
 PATH=$T/other:$PATH job -n 1 true
-ok "a single instance does not report it" all 'same $code 0' '[ ! -s err ]'
+ok "with a single instance, another MPI's mpirun is not reported" all 'same $code 0' '[ ! -s err ]'
 PATH=$T/other:$PATH job -n 2 --mpi-local-args '-x A' true
 ok "options for mpirun are rejected if it belongs to another MPI" all 'same $code 125' 'same "$(wc -l <err)" 1' \
     'has err "mpi-local-args is for mpirun, and $hydra: leave it out"'
@@ -173,7 +173,7 @@ chmod +x other/mpirun
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' \
     >other/mpirun
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
-ok "a crash of Open MPI 5.0's mpirun because an instance has its own arguments is explained" all 'same $code 125' \
+ok "the error explains that mpirun of Open MPI 5.0 crashes if an instance has its own arguments" all 'same $code 125' \
     'last_line_has err "(Segmentation fault).*: the mpirun of Open MPI 5.0 crashes if .* other than -x"'
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
 ok "variables for an instance are not blamed for a crash" all 'same $code 125' \
@@ -194,7 +194,7 @@ ok "plenumrun's own starter replaces an mpirun that fails at once" all 'same $co
 PATH=$T/other:$PATH job -n 2 --max-restarts 1 sh -c '[ $PLENUM_RESTART_COUNT = 1 ] || exit 3'
 ok "the replacement does not count as a restart" all 'same $code 0' 'has err "starts again (1 of 1 times)"'
 PATH=$T/other:$PATH job -n 2 --mpi-global-args=--report-bindings true
-ok "it does not replace mpirun if there are options for it" all 'same $code 125' 'has err "  | .*opal_ifinit"'
+ok "plenumrun's own starter does not replace mpirun if there are options for mpirun" all 'same $code 125' 'has err "  | .*opal_ifinit"'
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nkill -SEGV $$\n' >other/mpirun
 (ulimit -c 0; PATH=$T/other:$PATH job -n 1 echo there; echo $code >code)
 ok "a crash of mpirun is reported; for a single instance, without a warning about MPI" all 'same "$(cat code)" 0' \
@@ -436,7 +436,7 @@ ok "a file that is not a topology is rejected" all 'same $code 2' 'has err "data
 job --export-config options -n 2 --tag-output='%i: ' -x "A=b c"
 ok "--export-config writes the options" all 'same $code 0' '[ ! -s out ]' 'has options "^num-instances = 2$"'
 job --import-config options sh -c 'echo $RANK $A'
-ok "--import-config reads them" same "$(sort out)" "0: 0 b c
+ok "--import-config reads the options" same "$(sort out)" "0: 0 b c
 1: 1 b c"
 job --import-config options -n 1 sh -c 'echo $RANK $A'
 ok "the command line overrides --import-config" same "$(sort out)" "0: 0 b c"
@@ -444,7 +444,7 @@ job --export-config options -n 3
 ok "--export-config does not overwrite a file" all 'same $code 2' 'has err "--overwrite-config"' \
     'has options "^num-instances = 2$"'
 job --export-config options --overwrite-config -n 3
-ok "--overwrite-config overwrites it" has options "^num-instances = 3$"
+ok "--overwrite-config overwrites a file" has options "^num-instances = 3$"
 job --version-format full-json
 ok "the versions of all dependencies are printed as JSON" all 'same $code 0' \
     'has out "\"plenumrun\": {\"version\": \"[0-9]"' \
@@ -495,7 +495,7 @@ job -n 3 --only-output-from-instance 0,2 \
            until [ -e said-0 ] && [ -e said-2 ]; do sleep 0.02; done; exit 5'
 ok "--only-output-from-instance hides other instances' output" all 'same $code 5' \
     'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
-ok "but not the cause of a failure" has err "^  | hidden cause"
+ok "--only-output-from-instance does not hide the cause of a failure" has err "^  | hidden cause"
 
 job -n 2 --output-dir files --only-output-from-instance 1 sh -c 'echo out $RANK; printf "err %s" $RANK >&2'
 ok "--output-dir also has output that is not shown" all 'same "$(cat out)" "out 1"' \
@@ -590,7 +590,7 @@ start() {
     job=$!
     wait_for sleeping 1005.$id 2
 }
-# await_end - wait at most ten seconds for it to end: $code
+# await_end - wait at most ten seconds for the job to end: $code
 await_end() {
     tries=0
     while kill -0 $job 2>/dev/null && [ $tries -lt 200 ]; do
@@ -601,13 +601,13 @@ await_end() {
     wait $job 2>/dev/null
     code=$?
 }
-# tree PID - it and all of its descendants
+# tree PID - print the process and all of its descendants
 tree() {
     echo $1
     for child in $(pgrep -P $1); do tree $child; done
 }
 dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
-# guard, mpirun, first outer shim, its inner shim
+# find_parts - set $guard, $mpirun, $outer (the first outer shim) and $inner (its inner shim)
 find_parts() {
     guard=$(pgrep -P $job)
     mpirun=$(pgrep -P $guard)
@@ -657,7 +657,7 @@ done
 rm -f got
 kill -USR1 $job $guard $mpirun $outer $inner
 wait_for test -e got
-sleep 0.5 # to see that no second one comes
+sleep 0.5 # to see that no second signal arrives
 ok "SIGUSR1 to all processes reaches the program once" lines_in got 1
 sleep 1.2 # a different signal, rather than the same one by another route
 rm -f got
@@ -666,8 +666,8 @@ for part in outer mpirun inner job; do
     sleep 0.1 # routes of one signal
 done
 wait_for test -e got
-sleep 0.5 # to see that no second one comes
-ok "in any order" lines_in got 1
+sleep 0.5 # to see that no second signal arrives
+ok "SIGUSR1 to all processes, in any order, reaches the program once" lines_in got 1
 for part in guard outer inner; do
     for signal in QUIT PIPE ALRM VTALRM PROF IO PWR STKFLT TSTP TTIN TTOU WINCH RTMAX; do kill -$signal ${!part}; done
 done
@@ -677,14 +677,14 @@ ok "other signals do not affect the guard and the shims" all 'same $code 0' 'has
 (trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
 ok "signals that are ignored at the start (nohup, background job) stay ignored" all 'same "$(cat code)" 0' \
     '[ ! -s err ]'
-ok "also in the program" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
+ok "signals that are ignored at the start stay ignored in the program, too" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
 
 wait_job --heartbeat-timeout 5
 find_parts
 kill -STOP $tree
 sleep 9 # longer than --heartbeat-timeout
 kill -CONT $tree
-sleep 2 # to see that it continues
+sleep 2 # to see that the job continues
 end_job
 ok "a job that was frozen as a whole continues" all 'same $code 0' 'has_not err error'
 
@@ -712,7 +712,7 @@ for part in plenumrun guard mpirun outer inner; do
     [ $part = plenumrun ] || ok "... and is reported" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
 done
 
-sessions() { # of Open MPI 4, and of 5
+sessions() { # list the session folders of Open MPI 4 and 5
     (cd "${TMPDIR:-/tmp}" && ls -A -d ompi.*."$(id -u)/pid.$mpirun" prterun.*."$mpirun.$(id -u)" 2>/dev/null) | grep .
 }
 no_session() { [ -z "$(sessions)" ]; }
@@ -722,7 +722,7 @@ ok "mpirun has its own folder for the job" sessions
 kill -STOP $guard $mpirun
 kill -TERM $job
 await_end
-ok "a job ends although mpirun and its guard are stopped" all 'same $code 143' nothing_is_left no_session
+ok "a job ends even if mpirun and its guard are stopped" all 'same $code 143' nothing_is_left no_session
 
 # ---- placement ----
 job --dry-run -n 2 --print-topology=json

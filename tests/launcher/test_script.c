@@ -68,7 +68,7 @@ static void teardown(void)
     (void)rmdir(folder);
 }
 
-/* The program's status: 0, its exit status, or 127 when execve() fails. */
+/* Returns the program's status: 0, its exit status, or 127 when execve() fails. */
 static int run(const char *file)
 {
     char *argv[] = {(char *)file, NULL};

@@ -25,7 +25,8 @@ SEED = int(os.environ.get("PLENUM_STOP_SEED") or random.SystemRandom().randrange
 ROUNDS = int(os.environ.get("PLENUM_STOPS", "2"))  # for each number of instances
 MPIRUN = subprocess.run(["mpirun", "--version"], capture_output=True).returncode == 0 if any(
     os.access(os.path.join(p, "mpirun"), os.X_OK) for p in os.environ["PATH"].split(":")) else False
-NO_RANK = {name: value for name, value in os.environ.items() if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
+NO_RANK = {name: value for name, value in os.environ.items()
+           if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
 
 
 class Job:
@@ -305,7 +306,7 @@ class Stop(unittest.TestCase):
         self.assertTrue(any(re.match("child: -10: .*open it again after fork", line) for line in lines), lines)
 
     def test_torchrun(self):
-        """several instances of another launcher cannot agree, and are told"""
+        """several instances of another launcher cannot agree, and get an error"""
         status, lines = self.alone("9", RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
         self.assertEqual(status, 6)
         self.assertRegex(lines[-1], "error -95: .*2 instances started by torchrun cannot agree on a step: start them")

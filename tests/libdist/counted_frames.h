@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/** The count so far, over all threads except those that play the other side. If the file that
- * PLENUM_COUNTED_FRAMES names is shared with another process, its frames are included. */
+/** The count so far, over all threads except those that play the other side. If the file named by
+ * PLENUM_COUNTED_FRAMES is shared with another process, that process's frames are included. */
 extern atomic_ulong *counted_frames;
 
 /** Marks this thread as the other side. */

@@ -37,7 +37,7 @@ int __wrap_render_bytes_of(const struct render_job *job, struct render_result *r
     return r;
 }
 
-/* The protocol version to report. Returns false for the true one. */
+/* Gets the protocol version to report. Returns false if it is the true one. */
 static bool played(unsigned *major, unsigned *minor)
 {
     const char *text = getenv("PLENUM_WRONG_VERSION");
@@ -45,8 +45,8 @@ static bool played(unsigned *major, unsigned *minor)
     return text && sscanf(text, "%u.%u", major, minor) == 2;
 }
 
-/* The frame that begins there, without the fields that this minor version lacks (0: none), or with
- * more fields than we know. */
+/* Changes the frame that begins there: removes the fields that this minor version lacks (0: none),
+ * or adds fields that the program does not know. */
 static int change(struct frame_buffer *b, size_t begin, int r, size_t known)
 {
     unsigned major, minor;

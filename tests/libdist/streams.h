@@ -23,8 +23,8 @@ static inline bool next_is_there(struct plenum_stream *s, struct plenum_batch *b
     return r == 0;
 }
 
-/* The sum over the rest of a stream, or over this many batches. They arrive in order, each starting
- * where the last one ended, whichever loader rendered them. */
+/* Returns the sum of hashes over the rest of a stream, or over this many batches. They must arrive
+ * in order, each starting where the last one ended, whichever loader rendered them. */
 static inline uint64_t drain(struct plenum_stream *s, uint64_t batches)
 {
     struct plenum_batch b;

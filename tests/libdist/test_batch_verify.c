@@ -78,7 +78,7 @@ Test(verify, accepts_the_only_remaining_copy)
     cr_expect(eq(int, look(), VERIFY_ALONE));
 }
 
-/* Not only pixels: where a batch is mixed, each of its arrays. */
+/* Not only pixels must be compared: where a batch is mixed, each of its arrays must. */
 Test(verify, compares_second_labels_and_weights)
 {
     uint8_t *bytes;
@@ -87,7 +87,7 @@ Test(verify, compares_second_labels_and_weights)
     make(one, 0, 7);
     make(two, 0, 7);
     cr_expect(eq(int, look(), VERIFY_ALIKE));
-    bytes[layout.end] = 1; /* behind it */
+    bytes[layout.end] = 1; /* after the last compared byte */
     cr_expect(eq(int, look(), VERIFY_ALIKE));
     bytes[layout.labels2_at + SAMPLES * 8 - 1] = 1;
     cr_expect(eq(int, look(), VERIFY_ARBITRATE));
@@ -129,7 +129,7 @@ Test(verify, asks_a_third_once)
     cr_expect(eq(u64, v.differs, 2));
     v.arbiter = arbiter;
     cr_expect(eq(int, look(), VERIFY_WAIT));
-    v.arbiter = NULL; /* it is lost */
+    v.arbiter = NULL; /* the arbiter is lost */
     cr_expect(eq(int, look(), VERIFY_UNLIKE));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The process's rank and job, from the variables of each launcher. */
+/* Tests which rank and job a process takes from the variables of each launcher. */
 #include "config.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static const char *get(const char *name)
     return NULL;
 }
 
-/* The info points into the job, which must not move. */
+/* Reads the job. The info points into the job, which must not move. */
 static const struct plenum_job *read_job(const char *const *env)
 {
     static struct plenum_job job;
@@ -90,9 +90,9 @@ Test(job, by_torchrun)
     cr_expect(eq(u32, job->info.num_instances, 8));
     cr_expect(eq(u32, job->info.instance_index, 5));
     cr_expect(eq(u32, job->info.num_local_instances, 4));
-    cr_expect(eq(u32, job->info.num_replicas, 8), "a process is a replica");
+    cr_expect(eq(u32, job->info.num_replicas, 8), "each process must be a replica");
     cr_expect(eq(u32, job->info.replica_offset, 5));
-    cr_expect(eq(str, (char *)job->id, "host_a-29500"), "fit for an address");
+    cr_expect(eq(str, (char *)job->id, "host_a-29500"), "the id must be valid in an address");
 }
 
 Test(job, by_mpirun_inside_a_slurm_allocation)
@@ -256,7 +256,7 @@ static const struct told_case told[] = {
      {1, 0, 1, 0},
      NONE,
      ""},
-    {"a world of one, of which nothing else is said", {"WORLD_SIZE=1"}, {1, 0, 1, 0}, NONE, ""},
+    {"a world of one, without further variables", {"WORLD_SIZE=1"}, {1, 0, 1, 0}, NONE, ""},
     {"LOCAL_RANK as frameworks set it for a single process",
      {"LOCAL_RANK=-1"},
      {1, 0, 1, 0},
@@ -291,11 +291,13 @@ static const struct told_case told[] = {
     {"horovodrun in plenumrun's only instance",
      {PLENUM("1", "0"), "RANK=0", "WORLD_SIZE=1", "HOROVOD_RANK=1", "HOROVOD_SIZE=2"},
      .variable = "HOROVOD_RANK=1 and HOROVOD_SIZE=2"},
-    {"PMIx alone does not say how many", {"PMIX_RANK=3"}, .variable = "PMIX_RANK"},
+    {"PMIx alone, without the number of processes", {"PMIX_RANK=3"}, .variable = "PMIX_RANK"},
     {"Lightning's processes",
      {"WORLD_SIZE=2", "LOCAL_RANK=1", "NODE_RANK=0"},
      .variable = "RANK is not set"},
-    {"how many, not which", {"WORLD_SIZE=2"}, .variable = "WORLD_SIZE is 2, but RANK is not set"},
+    {"a number of processes, but no index",
+     {"WORLD_SIZE=2"},
+     .variable = "WORLD_SIZE is 2, but RANK is not set"},
     {"how many, not which, of PMI", {"PMI_SIZE=2"}, .variable = "PMI_RANK"},
     {"how many, not which, of Open MPI",
      {"OMPI_COMM_WORLD_SIZE=2"},
@@ -303,13 +305,17 @@ static const struct told_case told[] = {
     {"how many, not which, of plenumrun",
      {"PLENUM_NUM_INSTANCES=2"},
      .variable = "PLENUM_INSTANCE_INDEX"},
-    {"which, not how many", {"RANK=0"}, .variable = "RANK is 0, but WORLD_SIZE is not set"},
-    {"which, not how many, of PMI", {"PMI_RANK=0"}, .variable = "PMI_SIZE"},
+    {"an index, but no number of processes",
+     {"RANK=0"},
+     .variable = "RANK is 0, but WORLD_SIZE is not set"},
+    {"an index, but no number of processes, of PMI", {"PMI_RANK=0"}, .variable = "PMI_SIZE"},
     {"which, not how many, of MVAPICH",
      {"MV2_COMM_WORLD_RANK=0"},
      .variable = "MV2_COMM_WORLD_SIZE"},
-    {"how many on this host", {"LOCAL_WORLD_SIZE=2"}, .variable = "LOCAL_WORLD_SIZE"},
-    {"which on this host", {"LOCAL_RANK=1"}, .variable = "LOCAL_RANK"},
+    {"only the number of processes on this host",
+     {"LOCAL_WORLD_SIZE=2"},
+     .variable = "LOCAL_WORLD_SIZE"},
+    {"only the index on this host", {"LOCAL_RANK=1"}, .variable = "LOCAL_RANK"},
     {"a host's RANK and WORLD_SIZE, and Hydra's below them",
      {"WORLD_SIZE=1", "RANK=0", HYDRA},
      .variable = "RANK=0 and WORLD_SIZE=1 do not fit PMI_RANK=5 and PMI_SIZE=8"},
@@ -396,8 +402,8 @@ Test(job, every_source_and_every_missing_variable)
     }
 }
 
-/* The law: whichever variables are removed from a set, a process that is one of several never
- * counts as the only one. */
+/* This law holds: whichever variables are removed from a set, a process that is one of several
+ * never counts as the only one. */
 Test(job, incomplete_variables_do_not_make_a_process_the_only_one)
 {
     static const char *const sets[][4] = {
@@ -477,7 +483,7 @@ Test(job, opening_twice_gives_one_job)
     plenum_job_close(NULL);
 }
 
-/* A carrier of collectives for the first of two instances. It also plays the other one. */
+/* A carrier of collectives for the first of two instances. It also plays the second. */
 struct other {
     uint8_t flip;        /* how the other's digest differs (plenum_same()) */
     int code;            /* what the carrier returns */
@@ -558,7 +564,7 @@ static void expect_kept(const struct other *other)
     for (size_t size = other->recv_bytes; size < other->recv_bytes + 64; size += 8) {
         void *others = malloc(size);
 
-        cr_expect(ne(ptr, others, other->recv), "the buffer has another owner now");
+        cr_expect(ne(ptr, others, other->recv), "the buffer must have another owner now");
         free(others);
     }
     memset(other->recv, 0xff, other->recv_bytes);
@@ -584,7 +590,7 @@ Test(job, memory_of_a_failed_collective_is_not_reused)
     plenum_job_close(job);
 }
 
-/* The same holds for streams that are opened together. */
+/* The same holds for the memory of streams that are opened together. */
 Test(job, memory_of_a_failed_opening_is_not_reused)
 {
     struct other other = {.code = -ETIMEDOUT};
@@ -618,9 +624,10 @@ Test(job, collectives_may_have_another_carrier)
     (void)setenv("WORLD_SIZE", "2", 1);
     (void)unsetenv("OMPI_COMM_WORLD_SIZE");
     cr_assert(eq(int, plenum_job_open(&job, NULL), 0));
-    cr_expect(eq(int, plenum_barrier(job, &err), -ENOTSUP), "refused, not done alone");
+    cr_expect(eq(int, plenum_barrier(job, &err), -ENOTSUP), "must be refused, not done alone");
     cr_expect(ne(ptr, (void *)strstr(err.text, "torch.distributed"), NULL), "%s", err.text);
-    cr_assert(eq(int, plenum_job_set_carrier(job, &carrier, &err), 0), "but then there is one");
+    cr_assert(eq(int, plenum_job_set_carrier(job, &carrier, &err), 0),
+              "a carrier must be accepted");
 
     plenum_job_set_timeout(job, 4711);
     cr_expect(eq(int, plenum_barrier(job, NULL), 0));
@@ -630,7 +637,7 @@ Test(job, collectives_may_have_another_carrier)
     cr_expect(eq(u64, other.timeout_ns, 0), "no limit");
     cr_expect(eq(int, plenum_allreduce(job, numbers, 3, PLENUM_INT64, PLENUM_SUM, &err), 0));
     cr_expect(eq(i64, numbers[1], -4));
-    cr_expect(eq(u32, other.calls, 3), "one exchange each");
+    cr_expect(eq(u32, other.calls, 3), "each call must take one exchange");
     cr_expect(eq(int, plenum_allreduce(job, numbers, 100, PLENUM_INT64, PLENUM_SUM, &err), 0));
     cr_expect(eq(i64, numbers[1], -8));
     cr_expect(eq(int, plenum_broadcast(job, numbers, sizeof(numbers), 1, &err), 0));
@@ -668,7 +675,7 @@ Test(job, a_program_may_pass_its_rank)
     struct plenum_job *a, *b;
     struct plenum_error err = {""};
 
-    (void)setenv("WORLD_SIZE", "2", 1); /* half of it, which is not checked */
+    (void)setenv("WORLD_SIZE", "2", 1); /* only half of the variables, which are not checked here */
     cr_assert(eq(int, plenum_job_open_as(&third, &a, &err), 0), "%s", err.text);
     cr_expect(eq(u32, plenum_job_get_info(a)->instance_index, 2));
     cr_expect(eq(int, plenum_job_get_info(a)->launcher, PLENUM_LAUNCHER_PROGRAM));
@@ -688,7 +695,7 @@ Test(job, a_program_may_pass_its_rank)
     other.replica_offset = 4;
     cr_expect(eq(int, plenum_job_open_as(&other, &b, &err), -EINVAL));
     cr_expect(ne(ptr, (void *)strstr(err.text, "replica_offset"), NULL), "%s", err.text);
-    cr_expect(eq(int, plenum_job_open(&b, &err), -EINVAL), "and the environment is asked again");
+    cr_expect(eq(int, plenum_job_open(&b, &err), -EINVAL), "the environment must be read again");
 }
 
 Test(job, a_forked_child_has_a_job_of_its_own)
@@ -726,7 +733,7 @@ static void *open_and_close(void *arg)
 
         cr_assert(eq(int, plenum_job_open(&a, NULL), 0));
         cr_assert(eq(int, plenum_job_open(&b, NULL), 0));
-        cr_assert(eq(ptr, a, b), "one job, opened by either");
+        cr_assert(eq(ptr, a, b), "both threads must get one job");
         cr_assert(eq(u32, plenum_job_get_info(a)->num_instances, 1));
         plenum_job_close(b);
         plenum_job_close(a);

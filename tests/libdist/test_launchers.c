@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Randomly nested launchers: which samples do all resulting processes take?
+/* Tests randomly nested launchers: which samples do all resulting processes take?
  *
  * The oracle does not know the rules: it starts every process of every launcher, sets the variables
  * that its launchers would set, and deals samples one by one to the processes that are not
  * rejected.
  *
  * The law: no sample is dealt twice; and if no process is rejected, every sample is dealt. The law
- * excludes what the rules cannot see: a launcher that replaces all variables of another one of its
- * kind, or of any launcher (plenumrun, which warns instead), starts its own job.
+ * excludes what the rules cannot see: a launcher that replaces all variables of another launcher of
+ * its kind, or of any launcher (plenumrun, which warns instead), starts a separate job.
  *
- * PLENUM_NESTINGS=N tries N of them. */
+ * PLENUM_NESTINGS=N tries N random nestings. */
 #include "config.h"
 
 #include <assert.h>
@@ -136,7 +136,7 @@ static void by_plenumrun(struct process *p, unsigned count, unsigned index, unsi
     set(p, "PLENUM_JOB_ID", job);
 }
 
-/* Lightning's own processes; one that sets RANK because it has no better information. */
+/* Creates Lightning's own processes, or one that sets RANK because it has no better information. */
 static void by_framework(struct process *p, unsigned count, unsigned index, unsigned job)
 {
     set(p, "WORLD_SIZE", count);
@@ -155,7 +155,7 @@ static const struct launcher {
                  {"mpirun", by_mpirun},       {"hydra", by_hydra},
                  {"srun", by_srun},           {"framework", by_framework}};
 
-/* Each process starts a launcher of its own. */
+/* Starts a launcher in each process. */
 static void nest(struct nesting *n, const struct launcher *launcher, unsigned count)
 {
     static struct process outer[PROCESSES];
@@ -175,7 +175,7 @@ static void nest(struct nesting *n, const struct launcher *launcher, unsigned co
     }
 }
 
-/* One torchrun per process, all in one group. */
+/* Starts one torchrun per process, all in one group. */
 static void nest_torchruns(struct nesting *n, unsigned each)
 {
     int launched = n->count;
@@ -190,7 +190,7 @@ static void nest_torchruns(struct nesting *n, unsigned each)
     }
 }
 
-/* Each process, or only the first, starts a program and also takes samples. */
+/* Starts a program in each process, or only in the first; each parent also takes samples. */
 static void add_children(struct nesting *n, int parents)
 {
     for (int i = 0; i < parents; i++) {
@@ -209,7 +209,7 @@ static bool same_instance(const struct plenum_job *a, const struct plenum_job *b
            (!named || strcmp(a->id, b->id) == 0);
 }
 
-/* Like claim.c, for processes that all run at once. */
+/* Decides like claim.c, for processes that all run at once. */
 static bool is_taken(const struct nesting *n, int i)
 {
     const struct process *p = &n->all[i];
@@ -240,8 +240,8 @@ static void read_jobs(struct nesting *n)
     }
 }
 
-/* Deal all samples: how often is each one dealt? A program started by a job's only process does not
- * belong to that job. */
+/* Deals all samples, and counts how often each is dealt. A program started by a job's only process
+ * does not belong to that job. */
 static void check_law(struct nesting *n)
 {
     unsigned dealt[SAMPLES] = {0};
@@ -276,7 +276,7 @@ static bool several(const struct nesting *n)
     return n->count > 1;
 }
 
-/* One to three launchers, and possibly programs started by ranks. */
+/* Makes a nesting of one to three launchers, and possibly of programs started by ranks. */
 static void make_nesting(struct nesting *n, unsigned *seed)
 {
     bool used[ARRAY_LEN(launchers)] = {false};
@@ -326,6 +326,6 @@ Test(launchers, no_sample_is_dealt_twice)
             refused |= n.all[k].refused;
         whole += !refused;
     }
-    cr_expect(gt(ulong, whole, times / 10), "not all are refused");
-    cr_expect(lt(ulong, whole, times - times / 10), "and not all are right");
+    cr_expect(gt(ulong, whole, times / 10), "some must be accepted");
+    cr_expect(lt(ulong, whole, times - times / 10), "some must be refused");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams from several loaders at once, over sockets and TCP: whatever happens to the loaders, the
- * stream delivers the same as from a single loader. (test_stream.c tests that this is right.) */
+/* Tests streams from several loaders at once, over sockets and TCP: whatever happens to the
+ * loaders, a stream delivers the same as from a single loader. (test_stream.c tests that this is
+ * right.) */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -38,7 +39,8 @@ static struct place {
     char listen[64], tcp[64];
 } at[LOADERS];
 
-/* All of 127.0.0.0/8 is this host: each test process has its own address, so its ports are free. */
+/* Prepares the addresses. All of 127.0.0.0/8 is this host: each test process has its own address,
+ * so its ports are free. */
 static void setup(void)
 {
     unsigned me = (unsigned)getpid();
@@ -127,7 +129,7 @@ static const char *list(unsigned count, bool tcp)
     return text;
 }
 
-/* The number of samples that a loader has rendered. */
+/* Returns the number of samples that a loader has rendered. */
 static uint64_t rendered_by(unsigned i)
 {
     struct wire_hello hello;
@@ -231,7 +233,7 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_over_tcp)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* Seeking cancels requests in flight, in every state that they may be in. */
+/* Seeking cancels requests in flight, in every state that these may be in. */
 Test(loaders, seeking_over_tcp_gives_the_same_batches)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
@@ -253,7 +255,7 @@ Test(loaders, seeking_over_tcp_gives_the_same_batches)
         cursor.position = step * 4;
         cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
         if (round % 3)
-            (void)usleep((unsigned)round * 300); /* any moment */
+            (void)usleep((unsigned)round * 300); /* at any moment */
         for (unsigned i = step; i < 12 && i < step + 3; i++)
             cr_assert(eq(u64, drain(s, 1), want[i]), "round %d, step %u", round, i);
     }
@@ -280,7 +282,7 @@ static void all_are_used(bool tcp)
     cr_expect(eq(u64, stats_of(s).incidents, 0));
     plenum_stream_destroy(s);
     for (unsigned i = 1; i < LOADERS; i++)
-        cr_expect(gt(u64, rendered_by(i), 0), "loader %u was given nothing", i);
+        cr_expect(gt(u64, rendered_by(i), 0), "loader %u must get requests", i);
     for (unsigned i = 0; i < LOADERS; i++)
         (void)daemon_end(loaders[i], SIGTERM);
 }
@@ -312,13 +314,13 @@ Test(loaders, one_that_starts_later_is_used)
         (void)drain(s, 10);
     cr_expect(gt(u64, rendered_by(1), 0));
     cr_expect(eq(u32, stats_of(s).loaders, 2));
-    cr_expect(eq(u64, stats_of(s).incidents, 0), "it was never lost");
+    cr_expect(eq(u64, stats_of(s).incidents, 0), "no loader was lost");
     plenum_stream_destroy(s);
     (void)daemon_end(a, SIGTERM);
     (void)daemon_end(b, SIGTERM);
 }
 
-/* If one of several loaders reconnects but lacks room for a while, this is reported once, and the
+/* If one of several loaders reconnects but lacks memory for a while, this is reported once, and the
  * loader is used later. */
 Test(loaders, one_that_lacks_memory_for_a_while_is_used_later)
 {
@@ -371,19 +373,19 @@ Test(loaders, batches_of_one_that_dies_are_rendered_by_others)
         hash += drain(s, UINT64_MAX);
         cr_expect(eq(u64, hash, want));
         cr_expect(eq(u64, stats_of(s).incidents, 1));
-        cr_expect(eq(u64, stats_of(s).lost_ns, 0), "there was a loader all the time");
+        cr_expect(eq(u64, stats_of(s).lost_ns, 0), "a loader was always available");
         cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
         cr_expect(strstr(warning.text, tcp ? at[1].tcp : at[1].unix_socket) != NULL, "%s",
                   warning.text);
         cr_expect(strstr(warning.text, "died") != NULL, "%s", warning.text);
-        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0), "one an incident: %s",
-                  warning.text);
+        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0),
+                  "one warning per incident, not: %s", warning.text);
         plenum_stream_destroy(s);
         (void)daemon_end(a, SIGTERM);
     }
 }
 
-/* Long before the silence timeout, which would take longer than any test. */
+/* The requests must move long before the silence timeout, which would take longer than any test. */
 Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -416,8 +418,8 @@ Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
     }
 }
 
-/* Every slot is leased when the loader that holds the next batch dies: another loader has room for
- * it. */
+/* Every slot is leased when the loader that holds the next batch dies: another loader must have
+ * room for that batch. */
 Test(loaders, batches_of_a_lost_loader_always_find_room)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -433,7 +435,7 @@ Test(loaders, batches_of_a_lost_loader_always_find_room)
         want = hash_of(&o, at[0].unix_socket);
         s = opened(&o);
         plenum_stream_get_info(s, &info);
-        cr_expect(ge(u32, info.slots, 2 * 2 + 2), "two for each loader, and two more");
+        cr_expect(ge(u32, info.slots, 2 * 2 + 2), "two slots for each loader, and two more");
         for (; n < info.slots - 1; n++)
             cr_assert(next_is_there(s, &held[n]));
         (void)daemon_end(b, SIGKILL);
@@ -504,7 +506,7 @@ static void *chaos_main(void *arg)
         state ^= state >> 7;
         state ^= state << 17;
         i = (unsigned)(state >> 3) % LOADERS;
-        (void)usleep((unsigned)(state >> 20) % 60000); /* any moment */
+        (void)usleep((unsigned)(state >> 20) % 60000); /* at any moment */
         if (state >> 40 & 1) {
             (void)daemon_end(c->loaders[i], SIGKILL);
             (void)usleep((unsigned)(state >> 30) % 60000); /* a restart takes time */
@@ -512,7 +514,7 @@ static void *chaos_main(void *arg)
             c->kills++;
         } else {
             (void)kill(c->loaders[i], SIGSTOP);
-            (void)usleep((unsigned)(state >> 30) % 900000); /* how long it stops */
+            (void)usleep((unsigned)(state >> 30) % 900000); /* the duration of the stop */
             (void)kill(c->loaders[i], SIGCONT);
             c->stops++;
         }
@@ -559,8 +561,8 @@ Test(loaders, random_kills_and_stops_change_no_byte_over_tcp)
     chaos_changes_no_byte(true);
 }
 
-/* Two loaders that render the same: every batch is compared, and the stream delivers the usual
- * content. Either may be lost; the stream then does not wait for its answer. */
+/* Two loaders render the same batches: every batch is compared, and the stream delivers the usual
+ * content. Either loader may be lost; the stream then does not wait for its answer. */
 Test(loaders, verification_finds_no_false_differences)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -645,8 +647,8 @@ Test(loaders, one_that_cannot_read_gets_no_requests)
     (void)daemon_end(b, SIGTERM);
 }
 
-/* The only loader that can render the batches is away for a moment: the stream waits for it as long
- * as for a single loader. */
+/* If the only loader that can render the batches is away for a moment, the stream waits for it as
+ * long as for a single loader. */
 Test(loaders, one_that_is_away_is_waited_for_if_no_other_can_help)
 {
     struct plenum_stream_options o = options_of(NULL);
@@ -791,7 +793,7 @@ static const char *make_key(const char *name, const char *text)
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeef"
 
-/* A client's key, derived from a loader's. */
+/* Returns a client's key, derived from a loader's. */
 static const char *make_client(const char *key, const char *name)
 {
     struct tls_key loader, client;
@@ -813,7 +815,7 @@ static int open_error(const struct plenum_stream_options *o, struct plenum_error
     return r;
 }
 
-/* Batches of several MB, and of a few bytes; several loaders, one of which is killed. */
+/* Batches of several MB and of a few bytes come from several loaders, one of which is killed. */
 Test(loaders, a_key_changes_no_byte)
 {
     const char *key = make_key("key", SECRET "0\n");
@@ -863,7 +865,7 @@ PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
     return next(fd, bytes, len, flags);
 }
 
-/* Nothing else would arrive before the silence timeout. */
+/* After the handshake, nothing else would arrive before the silence timeout. */
 Test(loaders, a_handshake_that_ends_while_reading_continues)
 {
     const char *key = make_key("key", SECRET "0");
@@ -895,15 +897,15 @@ Test(loaders, a_missing_or_wrong_key_is_rejected)
     cr_expect(eq(int, open_error(&o, &err), -EACCES), "another key: %s", err.text);
     cr_expect(strstr(err.text, "does not have the key") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", key, 1);
-    cr_expect(eq(int, open_error(&o, &err), -EINVAL), "the loader's own key");
+    cr_expect(eq(int, open_error(&o, &err), -EINVAL), "the loader's own key must be rejected");
     cr_expect(strstr(err.text, "could act as a loader for others") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", make_client(key, "trainer"), 1);
     cr_expect(eq(int, open_error(&o, &err), 0), "%s", err.text);
     o.loader = at[1].tcp;
-    cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS");
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS must be rejected");
     cr_expect(strstr(err.text, "does not use TLS") != NULL, "%s", err.text);
     o.loader = at[1].unix_socket;
-    cr_expect(eq(int, open_error(&o, &err), 0), "a key is for TCP alone: %s", err.text);
+    cr_expect(eq(int, open_error(&o, &err), 0), "a key must affect only TCP: %s", err.text);
     (void)daemon_end(with, SIGTERM);
     (void)daemon_end(without, SIGTERM);
 }

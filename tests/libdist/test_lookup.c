@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Loaders addressed by a name that resolves to other loaders while a stream runs: the stream still
- * delivers the same as from a single loader. The test has its own getaddrinfo(), so no name server
- * is queried. */
+/* Tests loaders addressed by a name that resolves to other loaders while a stream runs: the stream
+ * still delivers the same as from a single loader. The test has its own getaddrinfo(), so no name
+ * server is queried. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -33,8 +33,8 @@ static struct tree tree;
 static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
-/* The addresses of "more.test" and "loaders.test": a bit for each of `ips`; the error code, if any;
- * whether ::1 comes first; and how long a look-up of "more.test" takes. */
+/* How the names resolve: the addresses of "more.test" and "loaders.test", with a bit for each of
+ * `ips`; the error code, if any; whether ::1 comes first; how long "more.test" takes. */
 static atomic_uint_fast64_t stands_for, more_stands_for;
 static atomic_uint more_takes_ms;
 static atomic_int fails;
@@ -196,10 +196,10 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     s = opened(name);
     hash = drain(s, 20);
     cr_expect(eq(str, (char *)stats_of(s).loader, name));
-    stands_for = 3; /* one more */
+    stands_for = 3; /* one loader is added */
     wait_for_loaders(s, 2);
     hash += drain(s, 20);
-    stands_for = 6; /* one removed and one added; the removed one still listens */
+    stands_for = 6; /* one loader is removed and one added; the removed one still listens */
     wait_for_loaders(s, 2);
     wait_until_asked(2);
     wait_for_loaders(s, 2);
@@ -209,7 +209,7 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     cr_expect(eq(u64, stats_of(s).incidents, 0));
     cr_expect(strstr(stats_of(s).loader, ips[1]) || strstr(stats_of(s).loader, ips[2]));
 
-    fails = EAI_AGAIN; /* the name does not resolve for a while: nothing changes */
+    fails = EAI_AGAIN; /* the name does not resolve for a while: the stream continues */
     wait_until_asked(2);
     cr_expect(eq(u32, stats_of(s).loaders, 2));
     hash += drain(s, 20);
@@ -218,8 +218,7 @@ Test(lookup, loaders_come_and_go_while_a_stream_runs)
     cr_expect(eq(u32, stats_of(s).loaders, 2));
     fails = 0;
 
-    (void)daemon_end(loaders[1], SIGKILL); /* all at once, and another loader appears under the
-                                            * name */
+    (void)daemon_end(loaders[1], SIGKILL); /* then another loader appears */
     (void)daemon_end(loaders[2], SIGKILL);
     loaders[0] = start(0);
     stands_for = 1;
@@ -239,7 +238,7 @@ Test(lookup, the_last_loader_stays)
     stands_for = 1;
     s = opened(name);
     hash = drain(s, 10);
-    stands_for = 2; /* without a listener */
+    stands_for = 2; /* no loader listens there */
     wait_until_asked(3);
     hash += drain(s, UINT64_MAX);
     cr_expect(eq(u64, hash, hash_alone()));
@@ -255,7 +254,7 @@ Test(lookup, the_other_address_family_is_tried_if_one_fails)
     struct plenum_stream *s;
 
     stands_for = 1;
-    has_ipv6 = true; /* it sorts before the other, and has no listener */
+    has_ipv6 = true; /* this address sorts before the other, and no loader listens there */
     s = opened(name);
     cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
     cr_expect(eq(u32, stats_of(s).loaders, 1));
@@ -277,7 +276,7 @@ Test(lookup, a_name_may_become_known_later)
     cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
     cr_expect(strstr(warning.text, "host 'loaders.test'") != NULL, "%s", warning.text);
     hash = drain(s, 10);
-    stands_for = 3; /* the first is already named */
+    stands_for = 3; /* the first address is already in the list */
     fails = 0;
     wait_for_loaders(s, 2);
     wait_until_asked(2);
@@ -306,7 +305,7 @@ Test(lookup, a_name_with_too_many_addresses_is_reported)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* When all are gone, the error includes the name. */
+/* When all loaders are gone, the error includes the name. */
 Test(lookup, the_result_of_the_name_is_reported)
 {
     struct plenum_stream_options o = options_of(name);
@@ -367,7 +366,7 @@ Test(lookup, a_loader_with_two_names_stays_while_either_resolves_to_it)
         (void)daemon_end(loaders[i], SIGTERM);
 }
 
-/* Two names of one loader: its rejections are reported as one loader's. */
+/* If a loader has two names, its rejections are reported as one loader's. */
 Test(lookup, a_loader_with_two_names_is_reported_once)
 {
     char both[256];
@@ -386,7 +385,7 @@ Test(lookup, a_loader_with_two_names_is_reported_once)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* A slow look-up blocks nothing, least of all ending the stream. */
+/* A slow look-up must not block anything, least of all ending the stream. */
 Test(lookup, a_stream_may_end_while_its_name_is_looked_up)
 {
     pid_t loader = start(0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_normalise.c - pixels to floats: each set of loops against a plain implementation, bit for
- * bit. */
+/* test_normalise.c - converts pixels to floats, and compares each set of loops with a plain
+ * implementation, bit for bit. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static const double imagenet_std[3] = {0.229, 0.224, 0.225};
 
 /* ---- the plain implementation ---- */
 
-/* The value of a positive half, from its bits. */
+/* Returns the value of a positive half, from its bits. */
 static double half_value(uint32_t bits, enum plenum_float type)
 {
     uint32_t exponent_bits = type == PLENUM_TO_FLOAT16 ? 5 : 8, mantissa_bits = 15 - exponent_bits;
@@ -37,8 +37,8 @@ static double half_value(uint32_t bits, enum plenum_float type)
     return ldexp(mantissa | 1U << mantissa_bits, (int)exponent - 1 + least - (int)mantissa_bits);
 }
 
-/* The nearest half, ties to even: searched among all halves, in order of value. The value after the
- * largest one is infinity. */
+/* Returns the nearest half, with ties to even, by searching all halves in order of value. The value
+ * after the largest one is infinity. */
 static uint16_t nearest_half(float value, enum plenum_float type)
 {
     uint32_t infinity = type == PLENUM_TO_FLOAT16 ? 0x7c00 : 0x7f80, low = 0, high = infinity;
@@ -109,7 +109,7 @@ static uint8_t *guarded(size_t bytes, size_t off, void **base, size_t *whole)
     return p + room - bytes - off;
 }
 
-/* Byte i of the pixels: all 256 values of each channel in 256 pixels, in any layout. */
+/* Writes pixels that have, in any layout, all 256 values of each channel in 256 pixels. */
 static void fill(uint8_t *pixels, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -120,8 +120,8 @@ struct constants {
     double mean[3], std[3];
 };
 
-/* One set of loops, in every variant. `off`: offset of the floats, in floats, and of the pixels, in
- * bytes. */
+/* Compares one set of loops, in every variant. `off` is the offset of the floats, in floats, and of
+ * the pixels, in bytes. */
 static void compare(const struct normalise_loops *loops, uint32_t count, uint32_t height,
                     uint32_t width, const struct constants *k, size_t off)
 {
@@ -161,7 +161,7 @@ static void compare(const struct normalise_loops *loops, uint32_t count, uint32_
         cr_assert(memcmp(floats, want, all * 3 * one) == 0, "%s, %ux%ux%u, way %u, off %zu",
                   loops->name, count, height, width, way, off);
         for (uint8_t *p = base_out; p < floats; p++)
-            cr_assert(eq(u8, p[0], 0xa5), "written before the floats");
+            cr_assert(eq(u8, p[0], 0xa5), "nothing may be written before the floats");
         free(want);
         (void)munmap(base_in, whole_in);
         (void)munmap(base_out, whole_out);
@@ -188,7 +188,7 @@ Test(normalise, works_at_every_address)
             compare(normalise_loops[l], 2, 7, 11 + (uint32_t)off % 2, &imagenet, off);
 }
 
-/* Halves that are infinite, smaller than normal ones, halfway between two, zero. */
+/* Halves are tested that are infinite, smaller than normal ones, halfway between two, or zero. */
 Test(normalise, works_for_every_value)
 {
     static const struct constants some[] = {
@@ -207,7 +207,7 @@ Test(normalise, works_for_every_value)
             compare(normalise_loops[l], 1, 16, 32, &some[i], 0);
 }
 
-/* The law beside the examples: a value depends only on its byte, wherever that is. */
+/* Beside the examples, this law holds: a value depends only on its byte, wherever that is. */
 Test(normalise, gives_a_value_for_a_byte)
 {
     uint8_t pixels[256][3];
@@ -277,9 +277,9 @@ Test(normalise, reports_errors)
         {"too large", {SIZE, some_pixels, 2, UINT32_MAX, UINT32_MAX, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EOVERFLOW, "4294967295x4294967295"},
         {"address", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 2, -EINVAL, "a multiple of 4 bytes"},
         {"address of halves", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 1, 0, 1, -EINVAL, "a multiple of 2"},
-        {"halves at such a one", {SIZE, some_pixels, 1, 4, 4, 3, 1, 0}, 0.5, 1, 2, 0, 2, 0, ""},
-        {"the same place", {SIZE, some_floats, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "overlap"},
-        {"a place within", {SIZE, (uint8_t *)some_floats + 300, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "overlap"},
+        {"halves at 2n", {SIZE, some_pixels, 1, 4, 4, 3, 1, 0}, 0.5, 1, 2, 0, 2, 0, ""},
+        {"same address", {SIZE, some_floats, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "overlap"},
+        {"overlap", {SIZE, (uint8_t *)some_floats + 300, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "overlap"},
     };
     /* clang-format on */
 

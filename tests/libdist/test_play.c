@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Garbage from the peer. A loader receives mutated frames, over TCP and a socket, from clients that
- * get as far as they can, and must keep serving; a stream receives mutated frames from two fake
- * loaders, and must end with a batch or an error. Neither may crash, hang or grow. A plain program.
+/* Tests garbage from the peer. A loader receives mutated frames, over TCP and a socket, from
+ * clients that continue as long as they can, and must keep serving; a stream receives mutated
+ * frames from two fake loaders, and must end with a batch or an error. Neither may crash, hang or
+ * grow. This is a plain program.
  *
  * Only frames that the side under test has read count (counted_frames.h): once a frame ends the
- * connection, those behind it are lost. So most connections carry frames with an intact header and
- * corrupt contents, which last long; the others carry anything.
+ * connection, those after it are lost. So most connections, which last long, carry frames with an
+ * intact header and corrupt contents; the others carry arbitrary bytes.
  *
  *     PLAY_FRAMES    number of mutated frames to a loader over each transport, and to a stream
  *                    (default: 100000 in all)
@@ -48,7 +49,7 @@ enum {
     POSE_FRAMES = 400, /* from a loader, on one connection */
     STREAM_BATCHES = 300,
     HANG_MS = 60000,
-    GROWTH_KB = 16384, /* a leak of some bytes a frame would be megabytes */
+    GROWTH_KB = 16384, /* a leak of a few bytes per frame would be megabytes */
 };
 
 static struct tree tree;
@@ -66,7 +67,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(state >> 11) % below;
 }
 
-/* Change a byte between these offsets of the frame at `begin`. */
+/* Changes a byte between these offsets of the frame at `begin`. */
 static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
 {
     static const uint8_t strange[] = {0, 1, 0x7f, 0x80, 0xff};
@@ -79,7 +80,8 @@ static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
     *at = draw(2) ? *at ^ (uint8_t)(1 + draw(255)) : strange[draw(sizeof(strange))];
 }
 
-/* Random bytes, or edits that make lengths and numbers odd; sometimes the rest gets out of step. */
+/* Replaces a frame by random bytes, or makes its lengths and numbers wrong; sometimes the frames
+ * after it become unreadable. */
 static void mutate(struct frame_buffer *b, size_t begin)
 {
     size_t len = b->len - begin;
@@ -90,7 +92,7 @@ static void mutate(struct frame_buffer *b, size_t begin)
         b->len = begin + draw((uint32_t)len + 1);
 }
 
-/* Slots of both kinds are one page. */
+/* Makes an OPEN message. Slots of both kinds are one page. */
 static struct wire_open some_open(bool mix)
 {
     struct wire_open o = {.dataset = "generated:1000",
@@ -155,7 +157,7 @@ static void put_clients(struct frame_buffer *b)
     }
 }
 
-/* A frame that a loader may accept, with unintended values: requests, samples, positions and
+/* Writes a frame that a loader may accept, with unintended values: requests, samples, positions and
  * times. */
 static void put_strange(struct frame_buffer *b, uint32_t *renders)
 {
@@ -192,7 +194,7 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
     change(b, begin, 8, FRAME_HEADER_BYTES);
 }
 
-/* Read until a frame of this type or the end arrives, or nothing arrives for this long. */
+/* Reads until a frame of this type or the end arrives, or nothing arrives for this long. */
 static bool await(struct frame_conn *c, uint16_t type, int silence_ms)
 {
     struct frame_header h;
@@ -214,7 +216,7 @@ static bool await(struct frame_conn *c, uint16_t type, int silence_ms)
     return false;
 }
 
-/* Read everything that the peer sends until it closes, which it must. */
+/* Reads everything that the peer sends until it closes the connection, which it must. */
 static void drain(struct frame_conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -230,7 +232,7 @@ static void drain(struct frame_conn *c)
     } while (n > 0 || (n < 0 && errno == EAGAIN));
 }
 
-/* An unexpected descriptor, or none where a ring is required, or one that is not a ring. */
+/* Sends an unexpected descriptor, or none where a ring is required, or one that is not a ring. */
 static void attach(struct frame_conn *c, const struct ring *ring)
 {
     int fd = -1;
@@ -243,7 +245,7 @@ static void attach(struct frame_conn *c, const struct ring *ring)
         (void)close(fd);
 }
 
-/* One client: it behaves for some messages, then stops behaving. Returns the number of valid
+/* Plays one client, which sends valid messages and then invalid ones. Returns the number of valid
  * messages. */
 static uint64_t play_client(const struct address *address, const struct ring *ring)
 {
@@ -357,7 +359,7 @@ static unsigned count_descriptors(pid_t pid)
     return n > 0 ? (unsigned)n : 0;
 }
 
-/* What a process holds after the first quarter, and at the end. */
+/* What a process uses after the first quarter, and at the end. */
 struct growth {
     pid_t pid;
     uint64_t frames, told;
@@ -410,12 +412,12 @@ static void play_with_loader(const char *side, pid_t loader, const char *unix_so
            "quarter, %ld at the end\n",
            side, (unsigned long long)read, (unsigned long long)clients, g.before, after);
     tap_ok(!hung && hash_from(address->text, &err) == want && want != 0,
-           "%s: a loader serves as before, after mutated frames", side);
-    tap_ok(after < g.before + GROWTH_KB, "%s: and has not grown", side);
+           "%s: a loader still serves after mutated frames", side);
+    tap_ok(after < g.before + GROWTH_KB, "%s: the loader has not grown", side);
     for (int i = 0; i < 600 && count_descriptors(loader) > descriptors; i++)
         (void)usleep(100000);
     tap_ok(count_descriptors(loader) <= descriptors,
-           "%s: and holds no more descriptors than before (%u)", side, descriptors);
+           "%s: the loader has no more descriptors than before (%u)", side, descriptors);
     ring_destroy(ring);
 }
 
@@ -438,7 +440,7 @@ static void play_with_loaders(uint64_t frames)
     (void)address_parse(unix_socket, &address, NULL);
     if (is_played("unix"))
         play_with_loader("unix", loader, unix_socket, &address, frames);
-    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as requested, without complaints");
+    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as requested, without errors");
 }
 
 /* A fake loader. */
@@ -451,7 +453,7 @@ struct pose {
 static atomic_bool pose_stop;
 static atomic_ulong pose_whole; /* valid messages */
 
-/* Any message of a loader, with any error in it. */
+/* Writes any message of a loader, with any error in it. */
 static void put_loaders(struct frame_buffer *b)
 {
     size_t begin = b->len;
@@ -490,7 +492,7 @@ static void put_loaders(struct frame_buffer *b)
     mutate(b, begin);
 }
 
-/* An answer to the stream's message, with a wrong time or number. */
+/* Answers the stream's message with a wrong time or number. */
 static void put_answer(struct frame_conn *c, const struct frame_header *h, const struct pose *p,
                        size_t batch_bytes)
 {
@@ -525,7 +527,7 @@ static void put_answer(struct frame_conn *c, const struct frame_header *h, const
     }
 }
 
-/* Messages that a stream may receive at any time without an error. */
+/* Writes messages that a stream may receive at any time without an error. */
 static void put_unasked(struct frame_buffer *b)
 {
     size_t begin = b->len;
@@ -537,7 +539,7 @@ static void put_unasked(struct frame_buffer *b)
     change(b, begin, 8, SIZE_MAX);
 }
 
-/* One connection of a stream: the greeting, then odd answers, and garbage at the end. */
+/* Serves one connection of a stream: the greeting, then wrong answers, and garbage at the end. */
 static void pose_serve(const struct pose *p, struct frame_conn *c)
 {
     uint32_t good = draw(16);
@@ -614,7 +616,7 @@ static void *pose_main(void *arg)
     return NULL;
 }
 
-/* Take batches until the stream has ended, or for a while. */
+/* Takes batches until the stream has ended, or for a while. */
 static void play_stream(struct plenum_stream *s, uint64_t *batches)
 {
     struct plenum_error err;
@@ -706,13 +708,13 @@ static void play_with_stream(uint64_t frames)
            "streams end with batches or an error, whatever a loader says");
     tap_ok(!ended_wrongly, "stream: a loader's failure is not taken for the end of the epochs, nor "
                            "for the program's doing");
-    tap_ok(unexplained == 0, "stream: what cannot be opened has a reason");
-    tap_ok(after < g.before + GROWTH_KB, "stream: and the process has not grown");
-    tap_ok(count_descriptors(getpid()) <= descriptors, "stream: nor have its descriptors (%u)",
-           descriptors);
+    tap_ok(unexplained == 0, "stream: a stream that cannot be opened has a reason");
+    tap_ok(after < g.before + GROWTH_KB, "stream: the process has not grown");
+    tap_ok(count_descriptors(getpid()) <= descriptors,
+           "stream: nor has the number of its descriptors (%u)", descriptors);
 }
 
-/* The loader that counts frames. */
+/* Finds the loader that counts frames. */
 static void find_loader(void)
 {
     const char *built = getenv("PLENUM_PLENUMD");

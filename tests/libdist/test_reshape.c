@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams whose share of steps changes: whatever replicas come and go, the run shows each sample
- * once. The oracle is the same stream with one replica, which test_stream.c compares with a
- * rendering in one thread. */
+/* Tests streams whose share of steps changes: whatever replicas come and go, the run shows each
+ * sample once. It is compared with the same stream with one replica, which test_stream.c compares
+ * with a rendering in one thread. */
 #include "config.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static struct plenum_stream_options options_of(const char *loader)
     return o;
 }
 
-/* A stream of one replica, `rank` of `size`. */
+/* Returns a stream of one replica, `rank` of `size`. */
 static struct plenum_stream *opened(const struct plenum_stream_options *o, uint32_t rank,
                                     uint32_t size)
 {
@@ -92,7 +92,8 @@ static void reshape(struct plenum_stream *s, uint32_t rank, uint32_t size,
     cr_assert(eq(int, plenum_stream_reshape(s, &share, at, &err), 0), "%s", err.text);
 }
 
-/* Take a step on each of `size` streams: the sum of its hashes. False: the streams are over. */
+/* Takes a step on each of `size` streams, and adds up its hashes. Returns false if the streams are
+ * over. */
 static bool step(struct plenum_stream **s, uint32_t size, uint64_t *hash)
 {
     struct plenum_batch b;
@@ -119,8 +120,8 @@ static uint64_t whole(const struct plenum_stream_options *o)
     return hash;
 }
 
-/* Change the number of ranks at random until the streams are over, and return the sum of all
- * hashes. Ranks that were not there continue from the cursor of one that was. */
+/* Changes the number of ranks at random until the streams are over, and returns the sum of all
+ * hashes. New ranks continue from the cursor of an old one. */
 static uint64_t run_with_changes(const struct plenum_stream_options *o, uint32_t *changes)
 {
     struct plenum_stream *s[RANKS];
@@ -165,7 +166,7 @@ Test(reshape, ranks_come_and_go_and_each_sample_is_shown_once)
     (void)daemon_end(loader, SIGTERM);
 }
 
-/* It does not know the new fields of a request, so the session is opened again. */
+/* An older loader does not know the new fields of a request, so the session is opened again. */
 Test(reshape, an_older_loader_renders_the_new_share)
 {
     const char *plenumd = getenv("PLENUM_PLENUMD");
@@ -331,7 +332,7 @@ Test(reshape, tags_are_equal_exactly_if_the_steps_were)
     reshape(b, 0, 3, &at);
     cr_assert(eq(int, plenum_stream_tag(a, 5, &at, &one), 0));
     cr_assert(eq(int, plenum_stream_tag(b, 5, &at, &two), 0));
-    cr_expect(ne(u64, one, two), "steps of another size");
+    cr_expect(ne(u64, one, two), "steps of another size must show other samples");
     plenum_stream_destroy(a);
     plenum_stream_destroy(b);
     (void)daemon_end(loader, SIGTERM);

@@ -78,7 +78,7 @@ Test(slot, outlives_its_session_while_it_is_leased)
     slot_free(slot);
 }
 
-/* The following are our own bugs: they abort the program, in builds with asserts. */
+/* These are bugs of the library, which abort the program in builds with assertions. */
 
 Test(slot, is_not_requested_twice, .signal = SIGABRT)
 {
@@ -86,7 +86,7 @@ Test(slot, is_not_requested_twice, .signal = SIGABRT)
     fill(slot);
 }
 
-/* Its loader may still write to it. */
+/* The slot's loader may still write to it. */
 Test(slot, is_not_delivered_once_it_was_called_back, .signal = SIGABRT)
 {
     fill(slot);

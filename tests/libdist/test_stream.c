@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams against a real plenumd: the delivered data, its order, and that no fault changes it.
+/* Tests streams against a real plenumd: the delivered data, its order, and that no fault changes
+ * it.
  *
  * The oracle is rendered in the test itself, position by position, in one thread, without a loader.
  */
@@ -110,7 +111,8 @@ static struct plenum_batch next_of(struct plenum_stream *s)
     return b;
 }
 
-/* The reference, rendered in one thread: the valid positions [from, to) of an epoch. */
+/* Returns the reference, rendered in one thread: the sum of hashes of the valid positions [from,
+ * to) of an epoch. */
 static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, uint64_t from,
                        uint64_t to)
 {
@@ -167,7 +169,7 @@ static uint64_t oracle_epochs(const struct plenum_stream_options *o)
     return hash;
 }
 
-/* Instance `index` of `count`, each with `local` replicas. */
+/* Makes instance `index` of `count`, each with `local` replicas. */
 static struct plenum_job_info instance(uint32_t index, uint32_t count, uint32_t local)
 {
     return (struct plenum_job_info){.num_instances = count,
@@ -264,7 +266,7 @@ Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_samp
     end_loader(loader, SIGTERM);
 }
 
-/* Instances that own 1, 3 and 2 replicas. */
+/* The instances own 1, 3 and 2 replicas. */
 Test(stream, replicas_may_be_divided_unevenly)
 {
     static const uint32_t owned[] = {1, 3, 2};
@@ -289,7 +291,8 @@ Test(stream, replicas_may_be_divided_unevenly)
         s = opened(&info, &o);
         plenum_stream_get_info(s, &facts);
         cr_expect(eq(u32, facts.replicas, owned[i]));
-        cr_expect(eq(u64, facts.steps_per_epoch, 4), "37 samples, 12 a step: in every instance");
+        cr_expect(eq(u64, facts.steps_per_epoch, 4),
+                  "37 samples, 12 per step: the same in every instance");
         for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; batches++) {
             hash += plenum_batch_hash(&b);
             cr_assert(eq(u32, b.count, 2 * owned[i] * 2));
@@ -344,7 +347,7 @@ Test(stream, the_hash_equals_the_oracles_for_all_orders_stores_and_threads)
     }
 }
 
-/* The arrays of every batch, against their definition. */
+/* Compares the arrays of a batch with their definition. */
 static void expect_batch(const struct plenum_batch *b, const struct plenum_job_info *info,
                          const struct plenum_stream_options *o, uint64_t index)
 {
@@ -547,7 +550,7 @@ Test(stream, a_cursor_of_another_stream_is_refused)
 static const char *old_loader_versions = "v1";
 static uint16_t old_loader_minor = WIRE_MINOR;
 
-/* A loader from another build, up to its HELLO. */
+/* Plays a loader from another build, up to its HELLO. */
 static void *old_loader_main(void *arg)
 {
     struct pollfd listening = {.fd = *(int *)arg, .events = POLLIN};
@@ -608,7 +611,7 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' was requested");
 }
 
-/* It would read past the field and show each replica samples of other replicas. */
+/* An older loader would ignore the field, and show each replica samples of other replicas. */
 Test(stream, a_loader_that_cannot_deal_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -628,7 +631,7 @@ Test(stream, a_loader_that_cannot_mix_is_refused)
     expect_old_loader_refused(&o, "it is too old for mixup and cutmix");
 }
 
-/* It would reject the pipeline, or its text as too long. */
+/* Such a loader would reject the pipeline, or its text as too long. */
 Test(stream, a_loader_that_does_not_know_views_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -638,7 +641,7 @@ Test(stream, a_loader_that_does_not_know_views_is_refused)
     expect_old_loader_refused(&o, "it is too old for views");
 }
 
-/* It would reject the pipeline with a message about its stages. */
+/* Such a loader would reject the pipeline with a message about its stages. */
 Test(stream, a_loader_that_does_not_know_junk_is_rejected)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -648,7 +651,7 @@ Test(stream, a_loader_that_does_not_know_junk_is_rejected)
     expect_old_loader_refused(&o, "it is too old for the word junk in pipelines");
 }
 
-/* It would mistake the width for the height. */
+/* Such a loader would mistake the width for the height. */
 Test(stream, a_loader_that_knows_only_squares_is_refused)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -685,7 +688,7 @@ static void *chaos_main(void *arg)
         /* Each loader delivers something, however slowly it starts on this host. */
         while (!atomic_load(&c->stop) && batches_of(c->stream) == begin)
             (void)usleep(1000);
-        (void)usleep(c->kills * 7919 % 30000); /* any moment */
+        (void)usleep(c->kills * 7919 % 30000); /* at any moment */
         end_loader(c->loader, SIGKILL);
         (void)usleep(c->kills * 104729 % 20000); /* a restart takes time */
         c->loader = start_loader(socket_a, "2");
@@ -710,7 +713,7 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     atomic_store(&chaos.stop, true);
     (void)pthread_join(chaos.thread, NULL);
     plenum_stream_get_stats(s, &stats);
-    cr_expect(gt(u64, stats.incidents, 0), "it was killed %u times", chaos.kills);
+    cr_expect(gt(u64, stats.incidents, 0), "the loader was killed %u times", chaos.kills);
     /* The last loader ended with the thread that started it. */
     cr_expect(le(u64, stats.incidents, chaos.kills + 1));
     cr_expect(gt(u64, stats.lost_ns, 0));
@@ -730,7 +733,7 @@ Test(stream, the_trainer_only_waits_while_there_is_no_loader)
     uint64_t hash = drain(s, 2);
 
     end_loader(loader, SIGKILL);
-    while (plenum_stream_next(s, 100 * NS_PER_MS, &b, NULL) == 0) { /* what was ready */
+    while (plenum_stream_next(s, 100 * NS_PER_MS, &b, NULL) == 0) { /* batches that were ready */
         hash += plenum_batch_hash(&b);
         plenum_batch_release(&b);
     }
@@ -782,7 +785,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
     end_loader(b, SIGTERM);
 }
 
-/* STATS over our own connection. */
+/* Gets the STATS over a separate connection. */
 static struct wire_stats ask_stats(const char *address)
 {
     struct wire_stats stats = {0};
@@ -852,8 +855,8 @@ Test(stream, a_killed_trainer_leaves_nothing)
     begin = time_now_ns();
     while (ask_stats(socket_a).ring_bytes > 0 && time_now_ns() < begin + 300 * NS_PER_SEC)
         (void)usleep(1000);
-    cr_expect(eq(u64, ask_stats(socket_a).ring_bytes, 0), "the ring is given back");
-    cr_expect(eq(u64, ask_stats(socket_a).queued, 0), "and so is the work");
+    cr_expect(eq(u64, ask_stats(socket_a).ring_bytes, 0), "the ring must be freed");
+    cr_expect(eq(u64, ask_stats(socket_a).queued, 0), "the queued work must be dropped");
     cr_expect(eq(u32, entries_of("/dev/shm", "plenum"), shm));
     cr_expect(eq(u32, entries_of("/tmp", "plenum-ring"), tmp));
     end_loader(loader, SIGTERM);
@@ -885,8 +888,8 @@ Test(stream, without_a_given_loader_it_starts_one_and_ends_it)
     plenum_stream_get_stats(s, &stats);
     cr_assert(eq(int, address_parse(stats.loader, &address, NULL), 0));
     plenum_stream_destroy(s);
-    cr_expect(eq(int, address_connect(&address, 0), -ECONNREFUSED), "it is gone");
-    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child is left");
+    cr_expect(eq(int, address_connect(&address, 0), -ECONNREFUSED), "the loader must be gone");
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child may be left");
 }
 
 Test(stream, two_streams_at_once_share_a_loader)
@@ -921,7 +924,7 @@ Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
     struct plenum_error err = {""};
 
     plenum_stream_get_info(s, &info);
-    cr_assert(eq(u32, info.slots, 5), "depth 3 and two more");
+    cr_assert(eq(u32, info.slots, 5), "a depth of 3, and two more");
     for (uint32_t i = 0; i < info.slots; i++)
         held[i] = next_of(s);
     cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &more, &err), -ENOBUFS));
@@ -929,7 +932,7 @@ Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
     cr_expect(eq(u32, more.count, 77), "untouched");
     for (uint32_t i = 0; i < info.slots; i++)
         for (uint32_t k = i + 1; k < info.slots; k++)
-            cr_expect(ne(ptr, held[i].pixels, held[k].pixels), "each in its own slot");
+            cr_expect(ne(ptr, held[i].pixels, held[k].pixels), "each batch must have its own slot");
     plenum_batch_release(&held[2]);
     more = next_of(s);
     plenum_batch_release(&more);
@@ -1051,13 +1054,14 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
         plenum_batch_release(&b);
     }
     plenum_stream_get_stats(s, &stats);
-    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1), "the program receives it,");
+    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1),
+              "the program must receive a warning");
     cr_expect(ne(ptr, (void *)strstr(err.text, "bad samples of batch"), NULL), "%s", err.text);
     cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "once");
     plenum_stream_destroy(s);
-    cr_expect(eq(u64, counted, 6), "two samples in three epochs");
+    cr_expect(eq(u64, counted, 6), "two samples in each of three epochs");
     cr_expect(eq(u64, stats.substituted, 6));
-    cr_expect(eq(u64, hash, oracle_epochs(&o)), "every loader finds the same substitutes");
+    cr_expect(eq(u64, hash, oracle_epochs(&o)), "every loader must find the same substitutes");
 
     o.bad = PLENUM_BAD_FAIL;
     s = opened(NULL, &o);
@@ -1108,7 +1112,8 @@ Test(stream, streams_that_cannot_be_opened_give_a_message)
     cr_expect(ne(ptr, (void *)strstr(err.text, "no step is left"), NULL), "%s", err.text);
     o = options_of(NULL);
     o.micro_batch = 1 << 27;
-    cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0), "half a petabyte");
+    cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0),
+              "half a petabyte of slots must be refused");
     o = options_of(NULL);
     o.size--;
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
@@ -1151,7 +1156,7 @@ Test(stream, a_forked_child_gets_an_error_and_harms_nothing)
         ok = ok && cursor.position == 0 && stats.batches == 0 && ring.bytes == 0;
         plenum_batch_release(&b);
         plenum_stream_destroy(s);
-        /* It may open its own streams. */
+        /* The child may open its own streams. */
         ok = ok && plenum_stream_open(NULL, &o, &s, NULL) == 0;
         ok = ok && drain(s, UINT64_MAX) == oracle_epochs(&o);
         plenum_stream_destroy(s);
@@ -1220,7 +1225,7 @@ Test(stream, opening_and_closing_leaves_nothing_behind)
         plenum_stream_destroy(s);
     }
     cr_expect(eq(u32, open_descriptors(), descriptors));
-    cr_expect(eq(u32, threads(), tasks), "the I/O thread ends with the last stream");
+    cr_expect(eq(u32, threads(), tasks), "the I/O thread must end with the last stream");
     plenum_stream_destroy(NULL);
     end_loader(loader, SIGTERM);
 }
@@ -1235,8 +1240,8 @@ Test(stream, samples_have_names)
     uint32_t all[20 * SAMPLES], none = SAMPLES;
     char want[256], **names = NULL;
 
-    /* Classes a, b, c in order, each with its files in order: 13, 12 and 12 of them. More than one
-     * request can hold. */
+    /* Classes a, b, c in order, each with its files in order: 13, 12 and 12 files. One request
+     * cannot hold all names. */
     for (uint32_t i = 0; i < ARRAY_LEN(all); i++)
         all[i] = i * 7 % SAMPLES;
     cr_assert(eq(int, plenum_stream_sample_names(s, all, ARRAY_LEN(all), &names, &err), 0), "%s",
@@ -1259,7 +1264,7 @@ Test(stream, samples_have_names)
     cr_expect(eq(ptr, names[0], NULL));
     free(names);
 
-    /* They stay available when a loader dies. */
+    /* The names stay available when a loader dies. */
     end_loader(loader, SIGKILL);
     loader = start_loader(socket_a, "1");
     cr_assert(eq(int, plenum_stream_sample_names(s, b.samples, b.count, &names, &err), 0), "%s",
@@ -1272,7 +1277,7 @@ Test(stream, samples_have_names)
     plenum_stream_destroy(s);
 }
 
-/* More than fit into one message, including files outside any class folder. */
+/* The names do not fit into one message, and some files are outside any class folder. */
 Test(stream, classes_have_names)
 {
     enum { CLASSES = 5000 };
@@ -1313,7 +1318,7 @@ Test(stream, classes_have_names)
     free(names);
     plenum_stream_destroy(s);
 
-    names = (char **)&o; /* numeric labels have no class names */
+    names = (char **)&o; /* data with numeric labels has no class names */
     (void)snprintf(path, sizeof(path), "generated:100");
     s = opened(NULL, &o);
     cr_assert(eq(int, plenum_stream_class_names(s, &names, &count, &err), 0), "%s", err.text);
@@ -1354,7 +1359,8 @@ Test(stream, temporary_refusals_do_not_end_a_running_stream)
 
     end_loader(loader, SIGKILL);
     loader = daemon_start_with(socket_a, "1", none);
-    while ((r = plenum_stream_next(s, 1500 * NS_PER_MS, &b, &err)) == 0) { /* what was ready */
+    while ((r = plenum_stream_next(s, 1500 * NS_PER_MS, &b, &err)) ==
+           0) { /* batches that were ready */
         hash += plenum_batch_hash(&b);
         plenum_batch_release(&b);
     }
@@ -1372,7 +1378,8 @@ Test(stream, temporary_refusals_do_not_end_a_running_stream)
     end_loader(loader, SIGTERM);
 }
 
-/* Replaces the loader: rejects every client with this code, after some progress. Counts them. */
+/* Starts a fake loader that sends every client one progress message and then rejects it with
+ * `code`. `*count` counts the clients. */
 static pid_t start_refusing(const char *text, int code, atomic_uint *count)
 {
     struct address address;
@@ -1418,7 +1425,7 @@ static atomic_uint *shared_count(void)
     return p;
 }
 
-/* The same holds for everything that a loader may run out of: clients, memory, descriptors,
+/* Streams also survive a loader that temporarily lacks anything else: clients, memory, descriptors,
  * threads. */
 Test(stream, temporary_shortages_do_not_end_a_running_stream)
 {
@@ -1463,8 +1470,8 @@ Test(stream, temporary_shortages_do_not_end_a_running_stream)
     end_loader(loader, SIGKILL);
 }
 
-/* A lasting error is retried for as long as an absent loader, even though each attempt makes
- * progress. */
+/* A lasting error is retried for as long as an absent loader is awaited, even though each attempt
+ * makes progress. */
 Test(stream, lasting_shortages_end_a_stream)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -1557,8 +1564,8 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     cr_expect(eq(int, status, 0));
 }
 
-/* The name that a process derives, without the user's number, when it has its own namespaces or a
- * different root folder. Returns false if the system refuses these. */
+/* Gets the name that a process derives, without the user's number, when it has its own namespaces
+ * or a different root folder. Returns false if the system refuses these. */
 static bool name_elsewhere(int spaces, const char *root, char ret[64])
 {
     int pipes[2];
@@ -1610,7 +1617,7 @@ Test(stream, another_pid_namespace_means_another_loader)
     expect_another_name(CLONE_NEWPID, "processes");
 }
 
-/* Neither has a /proc. */
+/* Neither root folder has a /proc. */
 Test(stream, another_root_folder_means_another_loader)
 {
     char here[64], there[64];
@@ -1621,7 +1628,7 @@ Test(stream, another_root_folder_means_another_loader)
     cr_expect(ne(str, here, there));
 }
 
-/* Another user binds the name, and listens there or not, until killed. */
+/* Starts a process of another user that binds the name, and listens there or not, until killed. */
 static pid_t start_stranger(const char *text, bool listens)
 {
     struct address address;
@@ -1682,7 +1689,7 @@ Test(stream, another_users_loader_is_not_trusted)
     }
 }
 
-/* A socket whose close() blocks for an hour, or until its peer closes. */
+/* Returns a socket whose close() blocks for an hour, or until its peer closes. */
 static int open_lingering(int *other_end)
 {
     static const char bytes[65536];
@@ -1733,7 +1740,8 @@ static void listen_hostile(struct hostile *h, int way)
     cr_assert(h->listener >= 0, "%s", err.text);
 }
 
-/* While the stream is stopped: only it holds the descriptors sent before it reads them. */
+/* Sends the sockets while the stream is stopped, so that only the socket buffer holds their
+ * descriptors. */
 static void send_hostile(struct hostile *h, int way, pid_t client)
 {
     static const char nonsense[4096];
@@ -1775,8 +1783,8 @@ static void end_hostile(struct hostile *h)
     (void)close(h->listener);
 }
 
-/* A program that streams while its loaders linger, forks, and ends the stream; then they linger no
- * longer. */
+/* Runs a program that streams while its loaders' sockets linger, forks, and ends the stream; then
+ * they linger no longer. */
 static int stream_hostile(const char *loaders, uint64_t want, int told, int tell)
 {
     struct plenum_stream_options o = options_of(loaders);
@@ -1803,7 +1811,7 @@ static int stream_hostile(const char *loaders, uint64_t want, int told, int tell
     return hash != want ? 5 : open_descriptors() > before ? 6 : 0;
 }
 
-/* A call that waits for their data blocks until the case is given up. */
+/* A call that waits for the data of lingering sockets would block until the test times out. */
 Test(stream, descriptors_sent_by_loaders_delay_nothing)
 {
     struct hostile hostile[HOSTILE_WAYS];
@@ -1827,7 +1835,7 @@ Test(stream, descriptors_sent_by_loaders_delay_nothing)
     for (int i = 0; i < HOSTILE_WAYS; i++)
         send_hostile(&hostile[i], i, client);
     for (int i = 0; i < HOSTILE_WAYS; i++)
-        while (read(hostile[i].fd, &byte, 1) > 0) /* until it disconnects */
+        while (read(hostile[i].fd, &byte, 1) > 0) /* until the client disconnects */
             ;
     cr_assert(eq(i64, write(to[1], "x", 1), 1));
     cr_assert(eq(i64, read(from[0], &byte, 1), 1));
@@ -1928,7 +1936,7 @@ static void *waiter_main(void *arg)
     char **names;
 
     atomic_store(&w->began, true);
-    for (;;) { /* what was ready is delivered first */
+    for (;;) { /* batches that were ready are delivered first */
         w->code = w->for_names ? plenum_stream_sample_names(w->s, &sample, 1, &names, NULL)
                                : plenum_stream_next(w->s, PLENUM_FOREVER, &b, NULL);
         if (w->code < 0)
@@ -1945,11 +1953,11 @@ static void begin_to_wait(struct waiter *w)
     cr_assert(eq(int, pthread_create(&w->thread, NULL, waiter_main, w), 0));
     while (!atomic_load(&w->began))
         (void)usleep(1000);
-    (void)usleep(50000); /* now it most likely waits */
+    (void)usleep(50000); /* now the call most likely waits */
 }
 
-/* Every call that waits in a stream returns when another thread ends it, and touches nothing
- * later. */
+/* Checks that every call that waits in a stream returns when another thread ends the stream, and
+ * touches nothing later. */
 static void expect_end_by_another_thread(bool destroy)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -2000,7 +2008,8 @@ Test(stream, calls_waiting_in_a_destroyed_stream_return)
     expect_end_by_another_thread(true);
 }
 
-/* A held batch, the descriptor and the statistics, when another thread ends the stream. */
+/* A held batch, the descriptor and the statistics remain usable when another thread ends the
+ * stream. */
 Test(stream, batches_outlive_the_shutdown_of_their_stream)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -2053,7 +2062,7 @@ Test(stream, infinite_time_limits_never_expire)
     end_loader(loader, SIGTERM);
 }
 
-/* Whether the stream's descriptor becomes readable within this many ms. */
+/* Returns whether the stream's descriptor becomes readable within this many ms. */
 static bool readable(int fd, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -2073,9 +2082,9 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
 
     cr_assert(ge(int, fd, 0));
     descriptors = open_descriptors();
-    cr_expect(eq(int, plenum_stream_get_fd(s, NULL), fd), "the same each time");
+    cr_expect(eq(int, plenum_stream_get_fd(s, NULL), fd), "the descriptor must stay the same");
     cr_expect(eq(u32, open_descriptors(), descriptors));
-    /* To the end, without ever waiting in plenum_stream_next(): readable means a result is
+    /* Up to the end, without ever waiting in plenum_stream_next(): readable means that a result is
      * ready. */
     do {
         cr_assert(readable(fd, 60000));
@@ -2087,7 +2096,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
         }
     } while (r == 0);
     cr_expect(eq(u64, hash, oracle_epochs(&o)));
-    cr_expect(readable(fd, 0), "the end can be had again and again");
+    cr_expect(readable(fd, 0), "the end must be reported again and again");
     plenum_stream_destroy(s);
 
     o.epochs = 0;
@@ -2097,11 +2106,11 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
         cr_assert(readable(fd, 60000));
         cr_assert(eq(int, plenum_stream_next(s, 0, &held[i], NULL), 0));
     }
-    cr_expect(readable(fd, 60000), "all slots are leased: an answer, too");
+    cr_expect(readable(fd, 60000), "that all slots are leased is also a result");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENOBUFS));
     cr_assert(child_stop(loader));
     plenum_batch_release(&held[0]);
-    cr_expect(not(readable(fd, 50)), "nothing comes from a loader that is stopped");
+    cr_expect(not(readable(fd, 50)), "nothing must come from a stopped loader");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EAGAIN));
     cr_assert(eq(int, kill(loader, SIGCONT), 0));
     cr_expect(readable(fd, 60000));
@@ -2118,7 +2127,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
     fd = plenum_stream_get_fd(s, NULL);
     end_loader(loader, SIGKILL);
     for (r = 0; r == 0;) {
-        cr_assert(readable(fd, 60000), "a failure is an answer, too");
+        cr_assert(readable(fd, 60000), "a failure is also a result");
         r = plenum_stream_next(s, 0, &b, NULL);
         if (r == 0)
             plenum_batch_release(&b);
@@ -2129,7 +2138,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
 
 /* What the program was notified of about rings. */
 struct told {
-    struct plenum_ring rings[8]; /* existing now */
+    struct plenum_ring rings[8]; /* rings that exist now */
     unsigned count, comings, goings;
 };
 
@@ -2150,7 +2159,7 @@ static void on_ring(void *arg, void *base, size_t bytes, int present)
             t->rings[i] = t->rings[--t->count];
             return;
         }
-    cr_fail("a ring went that had not come");
+    cr_fail("a ring was removed that had not been added");
 }
 
 static bool within(const struct told *t, const struct plenum_batch *b)
@@ -2180,7 +2189,7 @@ Test(stream, programs_are_notified_of_rings)
     o.on_ring = on_ring;
     o.on_ring_arg = &told;
     s = opened(NULL, &o);
-    cr_expect(eq(u32, told.comings, 0), "not before a batch of it is handed out");
+    cr_expect(eq(u32, told.comings, 0), "no ring before its first batch");
     held = next_of(s);
     cr_expect(eq(u32, told.comings, 1));
     cr_expect(within(&told, &held));
@@ -2197,12 +2206,12 @@ Test(stream, programs_are_notified_of_rings)
             plenum_batch_release(&b);
         }
         cr_expect(eq(u32, told.comings, (unsigned)life));
-        cr_expect(eq(u32, told.goings, (unsigned)life - 2), "the first is held by a batch");
+        cr_expect(eq(u32, told.goings, (unsigned)life - 2), "a batch must keep the first ring");
         cr_expect(within(&told, &held));
     }
     b = next_of(s);
     plenum_stream_destroy(s);
-    cr_expect(eq(u32, told.count, 2), "two that leased batches lie in");
+    cr_expect(eq(u32, told.count, 2), "leased batches must keep two rings");
     plenum_batch_release(&held);
     cr_expect(eq(u32, told.count, 1));
     cr_expect(within(&told, &b));
@@ -2212,8 +2221,8 @@ Test(stream, programs_are_notified_of_rings)
     end_loader(loader, SIGTERM);
 }
 
-/* The law of evaluation: whatever the number of samples and instances, each sample is valid exactly
- * once. Replicas and micro-batches vary too. */
+/* The law of evaluation: whatever the number of samples, instances, replicas and the size of
+ * micro-batches, each sample is valid exactly once. */
 TestSuite(evaluation, .init = setup, .fini = teardown, .timeout = 600);
 
 Test(evaluation, counts_every_sample_exactly_once)
@@ -2249,7 +2258,8 @@ Test(evaluation, counts_every_sample_exactly_once)
 
                 plenum_stream_get_info(s, &facts);
                 cr_assert(eq(u64, facts.num_samples, n));
-                cr_assert(steps == 0 || facts.steps_per_epoch == steps, "the same everywhere");
+                cr_assert(steps == 0 || facts.steps_per_epoch == steps,
+                          "every instance must have the same number of steps");
                 steps = facts.steps_per_epoch;
                 while (plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0) {
                     for (uint32_t i = 0; i < b.count; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams used from many threads at once: several streams, batches released by other threads than
- * took them, with concurrent statistics, names and seeks, rings that appear and disappear, the I/O
- * thread starting and ending, and a loader that dies. A plain program, for ThreadSanitizer. */
+/* Tests streams used from many threads at once: several streams, batches released by other threads
+ * than took them, with concurrent statistics, names and seeks, rings that appear and disappear, the
+ * I/O thread starting and ending, and a loader that dies. This is a plain program, for
+ * ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ enum { CONSUMERS = 3, EPOCHS = 20 };
 static struct tree tree;
 static char data[128], address[128];
 static atomic_bool stop;
-static atomic_int rings; /* that the program was notified of and that still exist */
+static atomic_int rings; /* existing rings of which the program was notified */
 
 static void on_ring(void *arg, void *base, size_t bytes, int present)
 {
@@ -204,7 +205,7 @@ static void many_threads(pid_t *loader, bool kill_it)
         (void)pthread_create(&c[i].giver, NULL, give_back, &c[i].belt);
     }
     for (int i = 0; kill_it && i < 3; i++) {
-        (void)usleep(20000); /* any moment */
+        (void)usleep(20000); /* at any moment */
         (void)daemon_end(*loader, SIGKILL);
         *loader = daemon_start(address, "3", NULL, NULL);
     }
@@ -220,7 +221,7 @@ static void many_threads(pid_t *loader, bool kill_it)
         (void)pthread_cond_destroy(&c[i].belt.changed);
         (void)pthread_mutex_destroy(&c[i].belt.mu);
     }
-    tap_ok(right, "streams of several threads have the hashes that they have alone%s",
+    tap_ok(right, "streams of several threads have the hashes of streams that run alone%s",
            kill_it ? ", though their loader dies" : "");
 }
 
@@ -237,7 +238,7 @@ static void *open_and_close(void *arg)
                 abort();
         plenum_batch_release(&held[0]);
         plenum_stream_destroy(s);
-        plenum_batch_release(&held[1]); /* it outlives its stream */
+        plenum_batch_release(&held[1]); /* the batch outlives its stream */
     }
     return NULL;
 }
@@ -262,9 +263,9 @@ int main(void)
         (void)pthread_create(&threads[i], NULL, open_and_close, (void *)i);
     for (int i = 0; i < 4; i++)
         (void)pthread_join(threads[i], NULL);
-    tap_ok(true, "streams come and go in several threads at once");
-    tap_ok(atomic_load(&rings) == 0, "every ring that came has gone");
-    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as it should");
+    tap_ok(true, "several threads open and close streams at once");
+    tap_ok(atomic_load(&rings) == 0, "every ring that was added has been removed");
+    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends normally");
     tree_fini(&tree);
     return tap_end();
 }

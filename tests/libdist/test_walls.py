@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libdist's walls: what each file may include, and where states are written."""
+"""Checks libdist's modules: what each file may include, and where states are written."""
 
 import glob
 import os

@@ -5,7 +5,7 @@
 
 uint8_t payload[PAYLOAD];
 
-/* Variables of their own, so that no message can run over into another one. */
+/* Separate variables, so that no message can overflow into another. */
 static struct wire_hello hello;
 static struct wire_open opening;
 static struct wire_opened opened;
@@ -21,7 +21,7 @@ static struct wire_status_stream stream;
 static struct wire_ask_name ask_name;
 static struct wire_name name;
 
-/* EVA does not support the specification of the C library's. */
+/* EVA does not support Frama-C's specification of strerror(). */
 char *strerror(int code)
 {
     static char text[] = "an error";

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def png(pixels, palette=False):
-    """A PNG of greys [H, W], uint8 or uint16, or of colours [H, W, 3]."""
+    """Return a PNG of greys [H, W], uint8 or uint16, or of colours [H, W, 3]."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -3,7 +3,7 @@
 
     nested.py ACTION FOLDER COUNT
 
-It waits for COUNT outcomes in the folder before it ends, so that processes that claim one place meet.
+It waits for COUNT outcomes in the folder before it ends, so that processes that claim one place exist at the same time.
 """
 
 import json

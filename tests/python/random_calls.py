@@ -69,7 +69,7 @@ def draw_call(rng):
 
 
 def mutate(rng, calls):
-    """The program of an instance that differs, if only slightly."""
+    """Return the program of an instance that differs from the others', if only slightly."""
     calls = list(calls)
     at = rng.randrange(len(calls))
     call = calls[at]
@@ -96,7 +96,7 @@ def mutate(rng, calls):
 
 
 def said(call):
-    """The parts of a call that are compared: byte order does not matter to sums."""
+    """Return the parts of a call that are compared: sums accept any byte order."""
     if call.kind == "allreduce":
         return call._replace(dtype=np.dtype(call.dtype).newbyteorder("=").str)
     if call.kind in ("broadcast", "allgather"):
@@ -105,7 +105,7 @@ def said(call):
 
 
 def data_of(where, instance, call):
-    """An instance's data: sums of these floats are exact in any order."""
+    """Return an instance's data. Sums of its floats are exact in any order."""
     rng = np.random.default_rng([*where, instance])
     dtype = np.dtype(call.dtype)
     values = rng.integers(-100, 100, call.shape)
@@ -123,7 +123,7 @@ def data_of(where, instance, call):
 
 
 def reduced(call, everybody):
-    """NumPy's result; a mean of integers is rounded towards zero."""
+    """Compute the result with NumPy; a mean of integers is rounded towards zero."""
     stack = np.stack([x.astype(x.dtype.newbyteorder("=")) for x in everybody])
     if call.detail == "min":
         return np.minimum.reduce(stack)
@@ -139,7 +139,7 @@ def reduced(call, everybody):
 
 
 def gathered(everybody):
-    """Like np.stack(), which would change the byte order."""
+    """Do what np.stack() does, but keep the byte order."""
     x = np.empty((count, *everybody[0].shape), everybody[0].dtype)
     for i, given in enumerate(everybody):
         x[i] = given
@@ -156,8 +156,8 @@ def expect_equal(got, want, call):
 
 
 def expect_told(bad, error):
-    """The instances `bad` pass an object that cannot be pickled: they get the pickling error, the others an error with
-    a name."""
+    """Check that the instances `bad`, whose objects cannot be pickled, get the pickling error, and that the others get
+    an error that names an instance."""
     if me in bad:
         assert isinstance(error, RuntimeError) and "cannot be pickled" in str(error), error
     else:
@@ -213,7 +213,7 @@ def run_objects(where, call, bad):
 
 
 def run_call(where, call, bad):
-    """Make the call, check its result if there is one, and write it down."""
+    """Make the call, check its result if there is one, and record it."""
     if call.kind == "barrier":
         return job.barrier()
     if call.kind == "same":
@@ -242,7 +242,7 @@ def run_arrays(where, call):
 
 
 def run_program(where, programs):
-    """Every instance's calls, with a unique one at the end, so that no instance is left behind."""
+    """Make every instance's calls. The last one of each is unique, so that no instance waits for ever."""
     ends = [[call for call in program if call.kind != "refused"] for program in programs]
     log = hashlib.blake2b(digest_size=8)
     if any(call.kind == "refused" for call in programs[me]):
@@ -278,7 +278,7 @@ def expect_mismatch(where, call, bad, ends, all_calls):
         assert error.errno == errno.EIO, error
         assert f"this instance calls {names[me]} (" in text, (text, all_calls)
         assert f"while instance {other} calls {names[other]} (" in text, (text, all_calls)
-        assert text.endswith("all must call the same, in the same order"), (text, all_calls)
+        assert text.endswith("all must make the same calls in the same order"), (text, all_calls)
         return f"differs at {step}: {text}"
     raise AssertionError(f"instance {me}, program {where}, step {step}: {all_calls} has succeeded")
 

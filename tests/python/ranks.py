@@ -35,7 +35,7 @@ def shown(batches):
 
 
 def sentence(call, *arguments, **options):
-    """The error it raises."""
+    """Return the error that the call raises."""
     try:
         call(*arguments, **options)
     except (pyplenum.PlenumError, ValueError, TypeError) as error:

@@ -69,7 +69,7 @@ def require(*modules, programs=()):
 
 
 def find(module):
-    """The module, or None if it is not installed."""
+    """Return the module, or None if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -54,13 +54,13 @@ class AdviceTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def refused(self, name):
-        """The message of an opening that fails."""
+        """Return the error message of a stream that cannot be opened."""
         said = self.ctl("index", name, status=1)
         self.assertEqual(said.count("\n"), 1, said)
         return said
 
     def labels(self, name):
-        """The labels of a data set in its order."""
+        """Return the labels of a data set in its order."""
         with pyplenum.Stream(name, "resize(8x8)", shuffle="none", epochs=1, dtype="uint8", micro_batch=1) as s:
             return [int(b.labels.ravel()[0]) for b in s]
 

@@ -27,7 +27,7 @@ PICTURE = png(np.zeros((8, 8), np.uint8))
 
 
 def folders(root, **classes):
-    """A folder for each class, with the same number of images."""
+    """Create a folder for each class, with the same number of images."""
     for name, count in classes.items():
         os.makedirs(os.path.join(root, name))
         for i in range(count):
@@ -37,7 +37,7 @@ def folders(root, **classes):
 
 
 def labels_of(dataset, **options):
-    """Labels in the order of the data set, and the classes."""
+    """Return the labels in the order of the data set, and the classes."""
     with pyplenum.Stream(dataset, "none", shuffle="none", epochs=1, **options) as s:
         return [int(batch.labels.item()) for batch in s], s.classes
 

@@ -42,7 +42,7 @@ VIEWS = "view(a, 2, rrc(12)) view(b, 1, rrc(8x6))"
 
 
 def without_lease(tensor):
-    """An array on the same memory, without a reference to its owner."""
+    """Return an array on the same memory, without a reference to its owner."""
     size = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
     memory = (ctypes.c_char * (size * tensor.element_size())).from_address(tensor.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype) if size else torch.empty(0, dtype=tensor.dtype)
@@ -147,7 +147,7 @@ def here(pipeline=PIPELINE, **options):
 
 
 def alike(one, two):
-    """Whether two batches are equal, bit for bit."""
+    """Return whether two batches are equal, bit for bit."""
     if isinstance(one, torch.Tensor):
         return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
     if isinstance(one, (tuple, list)):
@@ -157,7 +157,7 @@ def alike(one, two):
 
 class DeviceTest(unittest.TestCase):
     def check(self, epochs=2, pipeline=PIPELINE, **options):
-        """All batches of some epochs equal those of a Loader without a device, held to the end."""
+        """Check that all batches of some epochs, held to the end, equal those of a Loader without a device."""
         with late_loader(pipeline, **options) as there, here(pipeline, **{k: v for k, v in options.items()
                                                                           if k != "prefetch"}) as loader:
             for _ in range(epochs):

@@ -34,18 +34,18 @@ MASKS = ["mask:seg.png:mask", "deep:deep.png:mask", "indices:pal.png:mask"]
 
 
 def picture(n):
-    """A grey image that is its own mask; its values are below 255, which means padding."""
+    """Return a grey image that is its own mask; its values are below 255, which means padding."""
     height, width = 40 + n % 7, 36 + n % 11
     return ((np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251).astype(np.uint8)
 
 
 def deep(grey):
-    """Different 16-bit numbers, whose two bytes differ."""
+    """Return different 16-bit numbers, whose two bytes differ."""
     return (grey.astype(np.uint16) * 257 - (grey > 0)).astype(np.uint16)
 
 
 def members(n):
-    """A sample's members by extension, in the order of the tar."""
+    """Return a sample's members by extension, in the order of the tar."""
     grey = picture(n)
     return {"cls": str(n % 3).encode(), "deep.png": png(deep(grey)),
             "bin": bytes([n, 0, 255]), "ids": f"[{n}, -{n}, {2**62 + n}]".encode(),
@@ -67,7 +67,7 @@ def part(number, data):
 
 
 def example(features):
-    """A tf.train.Example of bytes, lists of bytes, integers and floats."""
+    """Return a tf.train.Example of bytes, lists of bytes, integers and floats."""
     entries = b""
     for key, value in features.items():
         value = [value] if isinstance(value, bytes) else value
@@ -151,7 +151,7 @@ def ctl_hash(dataset, fields, pipeline="rrc(16x12) flip(0.5)", *options):
 
 class FieldsTest(unittest.TestCase):
     def numbers(self, s, batch):
-        """The samples of a batch, identified by their names."""
+        """Return the samples of a batch, identified by their names."""
         return [int(re.findall(r"(\d{3})(?:\.png)?$", name)[0]) for name in s.names(batch.samples)]
 
     def check(self, s, checks):
@@ -660,7 +660,7 @@ class BoxesTest(unittest.TestCase):
 
     @staticmethod
     def objects(n):
-        """Left, top, right, bottom, class and id; some are at an edge or beyond it, or have no area."""
+        """Return left, top, right, bottom, class and id; some are at an edge or beyond it, or have no area."""
         rng = np.random.default_rng(n)
         height, width = picture(n).shape
         corners = rng.uniform(-8, 60, (n % 6, 2, 2)).round(2)
@@ -686,7 +686,7 @@ class BoxesTest(unittest.TestCase):
                                    "labels": [o[4] for o in cls.objects(n)]}).encode()}) for n in range(COUNT)])
 
     def expected(self, n, box, flip, size, height, width, visible):
-        """The boxes of one image, computed from the batch's geometry."""
+        """Compute the boxes of one image from the batch's geometry."""
         rows = []
         for x0, y0, x1, y1, c, i in self.objects(n):
             edges = np.array([[x0, y0], [x1, y1]]).clip(0, [size[1], size[0]])

@@ -65,7 +65,7 @@ class IdentityTest(unittest.TestCase):
                 process.kill()
 
     def told(self, case, start=None):
-        """The reports of the two ranks."""
+        """Return the reports of the two ranks."""
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
         (start or self.fork)(case, folder)

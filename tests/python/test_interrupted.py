@@ -56,7 +56,8 @@ class Broken(RuntimeError):
 
 
 class Interrupter:
-    """Raises at the n-th step of the package's code, counted over all its frames: of ``event``, "opcode" or "line"."""
+    """Raises an error at the n-th step of the package's code, counted over all its frames. `event` is the kind of step:
+    "opcode" or "line"."""
 
     def __init__(self, event):
         self.event, self.left, self.kind, self.raised = event, 0, Stop, 0
@@ -94,7 +95,7 @@ def loader(**options):
 
 
 def on_device():
-    """A device that is host memory, and copies like others."""
+    """A device whose memory is the host's, with the usual copies."""
     before = pyplenum.torch.open_copies
     pyplenum.torch.open_copies = lambda device: _torch_device.Copies(torch.device("cpu"))
     try:
@@ -112,7 +113,7 @@ class InterruptedTest(unittest.TestCase):
         self.random = random.Random(time.time() if os.environ.get("SEED") == "clock" else 1)
 
     def go_on(self, loop, loader):
-        """The loop itself, or one created from its state."""
+        """Return the loop itself, or one created from its state."""
         if self.random.randrange(2):
             return loop
         loader.load_state_dict(loader.state_dict())
@@ -270,7 +271,7 @@ class InterruptedTest(unittest.TestCase):
 
 class SharedTest(unittest.TestCase):
     def share(self, take, count=4):
-        """The items received by threads that all call `take()` until it ends, and how each one ended."""
+        """Return the items received by threads that all call `take()` until it ends, and how each thread ended."""
         got, ended = [], []
         barrier = threading.Barrier(count)
 
@@ -306,8 +307,8 @@ class SharedTest(unittest.TestCase):
             self.assertEqual((got, ended), (sorted(POSITIONS * 2), ["StopIteration"] * 4))
 
     def drain_while_first_is_taken(self, owner, positions_of):
-        """The positions of a loop whose first batch is prepared in this thread, but taken only after another thread has
-        reached the loop's end."""
+        """Return the positions of a loop whose first batch is prepared in this thread, but taken only after another
+        thread has reached the loop's end."""
         fill, rest = owner._fill, []
         drain = threading.Thread(target=lambda: rest.extend(n for batch in loop for n in positions_of(batch)))
 

@@ -33,7 +33,7 @@ needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed for this 
 
 
 def python_with(*modules):
-    """A Python with these modules and NumPy: this one, or one of "make check-frameworks"; otherwise None."""
+    """Return a Python with these modules and NumPy: this one, or one of "make check-frameworks"; otherwise None."""
     here = os.environ.get("PLENUM_FRAMEWORKS", "")
     for python in [sys.executable, *(sorted(glob.glob(os.path.join(here, "*", "bin", "python3"))) if here else ())]:
         if subprocess.run([python, "-c", f"import numpy, {', '.join(modules)}"], capture_output=True).returncode == 0:
@@ -76,14 +76,14 @@ def by_torchrun(n):
 
 
 def each_by_torchrun():
-    """A separate torchrun of one process for each of two ranks, unaware of each other."""
+    """Run, for each of two ranks, a separate torchrun of one process; neither knows of the other."""
     first, second = (shlex.join(by_torchrun(1)) for _ in range(2))
     return ["sh", "-c", f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 0 ]; then {first} "$@"; else {second} "$@"; fi',
             "sh"]
 
 
 def srun(task, tasks):
-    """The variables of a Slurm step."""
+    """Return the variables of a Slurm step."""
     return {"SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task),
             "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": str(tasks), "SLURM_JOB_ID": str(os.getpid()),
             "SLURM_STEP_ID": "0"}
@@ -125,7 +125,7 @@ class LaunchersTest(unittest.TestCase):
 
     def cell(self, launcher, count, action="take", env=None, refused=0, why=(), rounds=1, commands=None, whole=0,
              python=sys.executable):
-        """`count` processes: `refused` are rejected, and `whole` report that they take all samples."""
+        """Check that of `count` processes, `refused` are rejected and `whole` report that they take all samples."""
         program = [python, NESTED, action, "FOLDER", str(count)]
         found = self.outcomes(commands or [(launcher + program, {})], env)
         self.assertEqual(len(found), count * rounds, self.said)

@@ -31,7 +31,7 @@ def draw(seed, position, epoch, number):
 
 
 def log(x):
-    """-log2(x / 2^33) at 2^32"""
+    """Return -log2(x / 2^33) at 2^32."""
     s = 64 - x.bit_length()
     y, bits = x * 2**s, 0
     for _ in range(32):
@@ -48,7 +48,7 @@ while len(ROOTS) < 33:
 
 
 def power(n):
-    """2^(-n / 2^32) at 2^48"""
+    """Return 2^(-n / 2^32) at 2^48."""
     if n // WORD > 48:
         return 0
     f = 2**48
@@ -76,7 +76,7 @@ def share(alpha, seed, position, epoch):
 
 
 class Mix:
-    """The result that the page defines for mix(mixup=, cutmix=, p=, switch=)."""
+    """Return the result that the page defines for mix(mixup=, cutmix=, p=, switch=)."""
 
     def __init__(self, mixup=None, cutmix=None, p="1", switch="1/2"):
         self.mixup, self.cutmix = (a and Fraction(a) for a in (mixup, cutmix))
@@ -131,7 +131,7 @@ class MixTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def samples(self, pipeline, epochs=2, **options):
-        """{(epoch, position): (pixels, label, label2, weight)} of the samples that count, and the hash"""
+        """Return {(epoch, position): (pixels, label, label2, weight)} of the samples that count, and the hash"""
         got, total = {}, 0
         options = {"dtype": "uint8", "micro_batch": 4, "seed": 9, **options}
         with self.pyplenum.Stream(self.data, pipeline, epochs=epochs, **options) as s:

@@ -25,13 +25,13 @@ MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
 def pixels(*shape, dtype="u1"):
-    """All 256 values of each channel, in some order."""
+    """Return all 256 values of each channel, in some order."""
     count = int(np.prod(shape))
     return ((np.arange(count) * 167 + np.arange(count) // 256 * 31) % 256).astype("u1").view(dtype).reshape(shape)
 
 
 def plainly(images, source, layout, mean=MEAN, std=STD):
-    """float32 as the docstring defines it."""
+    """Return the float32 values that the docstring defines."""
     level = images.astype(np.int32) + (128 if images.dtype == np.int8 else 0)
     level = level if source == "nhwc" else np.moveaxis(level, -3, -1)
     scale, bias = (1 / (255 * std)).astype("f4"), (-mean / std).astype("f4")
@@ -74,7 +74,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertLess(np.abs(pyplenum.normalise(images) - exact).max(), 1e-6)
 
     def test_out(self):
-        """it writes only to the given array"""
+        """normalise() writes only to the given array"""
         images = pixels(5, 3, 7, 13, dtype="i1")
         memory = np.full(5 * 3 * 7 * 13 + 2, 7, "f4")
         out = memory[1:-1].reshape(5, 7, 13, 3)

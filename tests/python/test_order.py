@@ -83,7 +83,7 @@ class Order:
 
 
 def shown_by_plenumctl(samples, seed, epoch, positions, shuffle="global", subset=None, repeat=1):
-    """{position: sample}"""
+    """Return {position: sample}."""
     more = ["--subset", f"{subset[0]}:{subset[1]}"] if subset else []
     out = subprocess.run([CTL, "order", f"generated:{samples}", "--seed", str(seed), "--epoch", str(epoch),
                           "--shuffle", shuffle, "--repeat", str(repeat), "--positions", positions, *more], check=True,

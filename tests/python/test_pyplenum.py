@@ -56,13 +56,13 @@ def plenumctl_hash(*args):
 
 
 def run_program(program, **environment):
-    """The outcome, with DATA as its argument."""
+    """Return the outcome of the program, which gets DATA as its argument."""
     return subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"), **environment})
 
 
 def kill_loaders():
-    """This test's orphaned processes, recognised by its cache folder in their environment."""
+    """Return this test's orphaned processes, recognised by its cache folder in their environment."""
     killed = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -81,7 +81,7 @@ def stream(**options):
 
 
 def in_child(work):
-    """Whether this returns true in a forked child."""
+    """Return whether the function returns true in a forked child."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -93,7 +93,7 @@ def in_child(work):
 
 
 def all_refused(*asks):
-    """Whether each raises, in a forked child, the error that says so."""
+    """Return whether each call raises, in a forked child, the error that it is a forked process."""
     for ask in asks:
         try:
             ask()
@@ -285,7 +285,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(told, [(*s.ring, True)])
         base, size = s.ring
         s.close()
-        self.assertEqual(len(told), 1, "a batch lies in it")
+        self.assertEqual(len(told), 1, "the ring must stay pinned while it holds a batch")
         del s
         del batch
         self.assertEqual(told, [(base, size, True), (base, size, False)])
@@ -477,7 +477,7 @@ class StreamTest(unittest.TestCase):
                                       (ValueError, "seconds", lambda: pyplenum.job().set_timeout(-1))):
                 with self.assertRaisesRegex(error, said):
                     call()
-        self.assertEqual(pyplenum.job().broadcast_seed(0), 0, "a seed like others")
+        self.assertEqual(pyplenum.job().broadcast_seed(0), 0, "0 must be accepted as a seed")
 
     def test_rank(self):
         """rank= and world_size= select a stream's share; together the shares are the whole"""
@@ -900,14 +900,14 @@ def loader(**options):
 
 
 def shown(batches):
-    """The samples that count, in their order."""
+    """Return the samples that count, in their order."""
     return [int(n) for _, samples, valid in batches for n, v in zip(samples, valid) if v]
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
 class LoaderTest(unittest.TestCase):
     def reference(self, epochs=3, **options):
-        """The samples of each epoch, read from a stream."""
+        """Return the samples of each epoch, read from a stream."""
         with stream(epochs=epochs, **options) as s:
             result = [[] for _ in range(epochs)]
             for b in s:
@@ -1168,7 +1168,7 @@ def copied(batches):
 
 
 def torch_roundtrip(state):
-    """The state after it was stored in a checkpoint and loaded in untrusted mode."""
+    """Return the state after it was stored in a checkpoint and loaded in untrusted mode."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     buffer.seek(0)

@@ -35,7 +35,7 @@ def tearDownModule():
 
 
 def shown_by(batch):
-    """The positions of a batch that count, with their epochs."""
+    """Return the positions of a batch that count, with their epochs."""
     return [(int(epoch), int(p)) for step, epoch in enumerate(batch.epochs)
             for p, valid in zip(batch.positions[step].reshape(-1), batch.valid[step].reshape(-1)) if valid]
 

@@ -29,7 +29,7 @@ WORD = 2**32
 
 
 def hash_of(name):
-    """XXH3-64 of 1 to 3 bytes."""
+    """Return the XXH3-64 of 1 to 3 bytes."""
     text = name.encode()
     first, middle, last = text[0], text[len(text) // 2], text[-1]
     h = (first << 16 | middle << 24 | last | len(text) << 8) ^ (0x396CFEB8 ^ 0xBE4BA423)
@@ -54,7 +54,7 @@ class Plain:
 
 
 class Mixture:
-    """Sets [(name, weight, order of a seed)], pieces [(start, {name: weight})]."""
+    """A mixture of sets [(name, weight, order of a seed)] in pieces [(start, {name: weight})]."""
 
     def __init__(self, seed, sets, pieces, block, positions=None):
         self.seed, self.block, self.sets = seed, block, []
@@ -72,7 +72,7 @@ class Mixture:
         self.positions = positions
 
     def turns(self, end):
-        """[(set, t)] of all positions below `end`, by counting: slow and obvious."""
+        """Return [(set, t)] of all positions below `end`, by counting: slow and obvious."""
         told, found = [0] * len(self.sets), []
         for begin in range(0, end, self.block):
             start, edges, shift = [p for p in self.pieces if p[0] <= begin][-1]
@@ -90,7 +90,7 @@ class Mixture:
 
 
 class Quota:
-    """Weights of samples."""
+    """Return the weights of samples."""
 
     def __init__(self, seed, weights, positions):
         self.seed, self.positions, self.sums = seed, positions, []
@@ -127,7 +127,7 @@ class Strata:
 
 
 def order_of(plan, seed, epoch=0, positions=":", more=()):
-    """[(position, sample, label)] by plenumctl"""
+    """Return [(position, sample, label)] as plenumctl prints them."""
     where = ["--positions", positions] if positions else []
     done = subprocess.run([CTL, "order", plan, "--seed", str(seed), "--epoch", str(epoch), *where, *more],
                           capture_output=True, text=True)
@@ -194,7 +194,7 @@ class PlanTest(unittest.TestCase):
         self.assertEqual([row[1] for row in got], [model.sample(0, p) for p in range(27)])
 
     def test_single_plain(self):
-        """a plan of one set without more is the data set"""
+        """a plan of a single set without further terms shows what the data set shows"""
         self.assertEqual(order_of("set x 1 generated:100\n", 8, 3), order_of("generated:100", 8, 3))
 
     def test_stacked_labels(self):
@@ -252,7 +252,7 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """what cannot be is refused in one sentence"""
+        """an impossible plan is refused in one sentence"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))
@@ -327,7 +327,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(hashes, {self.hash_of(text, 2)}, kind)
 
     def loader(self, name, *options, program=None):
-        """A loader of our own; its address."""
+        """Start a separate loader and return its address."""
         address = f"unix:{self.folder.name}/{name}.sock"
         process = subprocess.Popen([program or os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"),
                                     "--socket", address, "--quiet", *options])
@@ -793,7 +793,7 @@ class StreamTest(unittest.TestCase):
             self.open(self.data["red"], micro_batch=n + 1, last="drop", skip=[(2, 3), (10**15, 10**15 + 1)])
 
     def test_skip_is_not_in_the_identity(self):
-        """a cursor from before a spike resumes behind it"""
+        """a cursor from before a spike resumes after it"""
         text = f"set data 1 {self.data['red']}\n"
         with self.open(text, micro_batch=2) as stream:
             next(stream)
@@ -836,7 +836,7 @@ class StreamTest(unittest.TestCase):
                          sorted(f for _, _, files in os.walk(self.data["red"]) for f in files))
 
     def made(self, name, images, classes):
-        """A folder of `images` PPMs in each of `classes`, whose widths and heights all differ; its path."""
+        """Write `images` PPMs, all of different width and height, for each of `classes`; return the folder."""
         data = os.path.join(self.folder.name, name)
         for c, folder in enumerate(classes):
             os.makedirs(os.path.join(data, folder))
@@ -847,7 +847,7 @@ class StreamTest(unittest.TestCase):
         return data
 
     def shown(self, dataset, **more):
-        """The labels and the samples of an epoch, sorted."""
+        """Return the labels and the samples of an epoch, sorted."""
         with self.open(dataset, micro_batch=1, epochs=1, **more) as stream:
             return sorted((int(b.labels[0, 0, 0]), int(b.samples[0, 0, 0])) for b in stream)
 
@@ -1133,7 +1133,7 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(weighted, without)
 
     def test_refused(self):
-        """combinations that cannot be are refused when the stream is opened"""
+        """impossible combinations are refused when the stream is opened"""
         for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),

@@ -79,7 +79,7 @@ class ProgramCase(unittest.TestCase):
                              "PLENUM_CACHE_DIR": os.path.join(self.folder, "cache"), "PLENUM_PLENUMD": PLENUMD}
 
     def loader(self, text):
-        """A program that replaces plenumd."""
+        """Write a program that replaces plenumd."""
         path = os.path.join(self.folder, "loader")
         with open(path, "w") as f:
             f.write(text)
@@ -90,7 +90,7 @@ class ProgramCase(unittest.TestCase):
         return [sys.executable, "-W", "ignore", "-c", PROGRAM, self.data, os.path.join(SOURCE, "python")]
 
     def run_program(self, before=None, **variables):
-        """The output of a program that opens a stream with its own loader."""
+        """Return the output of a program that opens a stream with its own loader."""
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=LIMIT, preexec_fn=before,
                               env=self.environment | variables)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -138,7 +138,7 @@ class StartTest(ProgramCase):
                 self.assertEqual(said, "samples: 16\n")
 
     def test_descriptors(self):
-        """with few descriptors left, the program works or gets an error that says so"""
+        """with few descriptors left, the program works or fails with 'Too many open files'"""
         before = ("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\nfds = []\n"
                   "try:\n    while True: fds.append(os.dup(0))\nexcept OSError: pass\n"
                   "for fd in fds[-{}:]: os.close(fd)")
@@ -150,7 +150,7 @@ class StartTest(ProgramCase):
                     self.assertIn("Too many open files", said)
                     self.assertNotIn("no loader answered", said)
                 served.append(said == "samples: 16\n")
-        self.assertEqual(served, sorted(served), "more descriptors never help less")
+        self.assertEqual(served, sorted(served), "with more descriptors, no start may fail that succeeded with fewer")
         self.assertTrue(served[-1])
         self.expect_failure(None, "Too many open files", before=lambda: limit(resource.RLIMIT_NOFILE, 16))
 
@@ -172,12 +172,12 @@ class StartTest(ProgramCase):
     def test_stopped(self):
         """a loader stopped by a signal is reported as stopped, not as slow"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nkill -STOP $$\n"), LOADER_TIMEOUT="6")
-        self.assertIn("it is stopped by a signal or a debugger", said)
+        self.assertIn("it is stopped: resume it with kill -CONT", said)
         self.assertNotIn("has not begun to run", said)
 
     @on_x86
     def test_topology(self):
-        """hwloc loops forever if sched_getaffinity is refused: the error says so"""
+        """if sched_getaffinity() is refused, hwloc may loop: then the error says that the loader reads the topology"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
         self.assertTrue("samples: 16" in said or "is reading the topology of this machine" in said, said)
 

@@ -136,7 +136,7 @@ class ViewsTest(unittest.TestCase):
 
 
 class GeometryTest(unittest.TestCase):
-    """Each image is the box of the whole picture, flipped if it says so."""
+    """Check that each image is its box of the whole picture, flipped if the box says so."""
 
     @classmethod
     def setUpClass(cls):
@@ -150,12 +150,12 @@ class GeometryTest(unittest.TestCase):
         return stream(pipeline, dataset=self.data, **options)
 
     def whole(self):
-        """The whole pictures, by number."""
+        """Return the whole pictures, by number."""
         with self.stream("resize(64x56)", epochs=1) as s:
             return {int(n): image for batch in s for n, image in zip(batch.samples.reshape(-1), batch.images.copy())}
 
     def shown(self, whole, box, flips):
-        """A box of whole pixels; those outside the picture are 7."""
+        """Return a box of whole pixels; those outside the picture are 7."""
         left, top, right, bottom = (int(x) for x in box)
         padded = np.pad(whole, ((99, 99), (99, 99), (0, 0)), constant_values=7)
         image = padded[top + 99:bottom + 99, left + 99:right + 99]
@@ -214,7 +214,7 @@ class GeometryTest(unittest.TestCase):
 
 
 class OlderLoaderTest(unittest.TestCase):
-    """A loader before version 1.9 of the protocol."""
+    """A loader that speaks a version of the protocol before 1.9."""
 
     def setUp(self):
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it emulates one
@@ -229,7 +229,7 @@ class OlderLoaderTest(unittest.TestCase):
         self.addCleanup(self.loader.terminate)
 
     def test_older_loader(self):
-        """it delivers the same batches without boxes, over a socket and TCP, alone and beside a newer one"""
+        """such a loader delivers the same batches without boxes, over a socket and TCP, alone and beside a newer one"""
         want = ctl_hash("--pipeline", A, "--seed", "5", "--epochs", "2")
         for loader in (*self.addresses, ",".join(self.addresses)):
             with stream(A, loader=loader) as s:

@@ -36,7 +36,7 @@ class WheelTest(unittest.TestCase):
 
     @classmethod
     def run_bare(cls, *command, **variables):
-        """Run with this Python, without any path to libplenum."""
+        """Run a program with this Python, without any path to libplenum."""
         bare = {name: value for name, value in os.environ.items()
                 if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
         return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cls.T,
@@ -52,7 +52,7 @@ class WheelTest(unittest.TestCase):
         shutil.rmtree(cls.T)
 
     def test_content(self):
-        """it has every module and the typing marker, and is for the right platform"""
+        """the wheel has every module and the typing marker, and is for the right platform"""
         self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             names = {name for name in wheel.namelist() if name.startswith("pyplenum/")}
@@ -75,7 +75,7 @@ class WheelTest(unittest.TestCase):
         self.assertFalse(os.path.exists(where) and os.listdir(where))
 
     def test_import(self):
-        """it works when installed, and its version is the package's"""
+        """the wheel works when installed, and its version is the package's"""
         site = os.path.join(self.T, "site")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             wheel.extractall(site)

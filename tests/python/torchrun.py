@@ -12,8 +12,8 @@ import unittest
 
 @functools.cache
 def why_not():
-    """Why it cannot start even a trivial program; None if it can. (Debian's torch 2.6 cannot: it always requests libuv
-    for its store, but was built without it.)"""
+    """Return why torchrun cannot start even a trivial program, or None if it can. (Debian's torch 2.6 cannot: it always
+    requests libuv for its store, but was built without it.)"""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "nothing.py")
         with open(path, "w") as f:

@@ -11,7 +11,7 @@ NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^#include[^\n]*', re.M | re
 
 
 def read_folder(folder):
-    """{name: text} of a folder's C files; those in folders below it are folder/name."""
+    """Return {name: text} of a folder's C files; those in folders below it are folder/name."""
     found = {}
     for path in glob.glob(os.path.join(folder, "**", "*.[ch]"), recursive=True):
         with open(path, encoding="utf-8") as f:
@@ -20,12 +20,12 @@ def read_folder(folder):
 
 
 def includes(text):
-    """The project's headers that a file includes."""
+    """Return the project's headers that a file includes."""
     return re.findall(r'^#include "([^"]+)"', text, re.M)
 
 
 def calls(files):
-    """{name: names of the C files whose functions it uses} for {name: text}."""
+    """Return {name: names of the C files whose functions it uses} for {name: text}."""
     code = {name: NO_CODE.sub("", text) for name, text in files.items() if name.endswith(".c")}
     owner = {function: name for name, text in code.items() for function in DEFINITION.findall(text)}
     used = {name: set(re.findall(r"\w+", text)) & set(owner) for name, text in code.items()}
@@ -33,7 +33,7 @@ def calls(files):
 
 
 def circles(graph):
-    """The sets of files that all reach each other, largest first."""
+    """Return the sets of files that all reach each other, largest first."""
     reached = {}
     for name in graph:
         todo, found = list(graph[name]), set()

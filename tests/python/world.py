@@ -54,7 +54,7 @@ def check_arrays():
         for size in (0, 1, 7, 100003):
             want = (np.arange(size) % 2 + last).astype(dtype)
             x = want.copy() if me == last else np.zeros(size, dtype)
-            expect(job.broadcast(x, root=last) is x, "the same array")
+            expect(job.broadcast(x, root=last) is x, "broadcast must return its argument")
             expect((x == want).all(), f"broadcast of {size} {dtype}")
     for dtype in ("int32", "int64", "float32", "float64"):
         for op, want in (("sum", count * (count + 1) // 2), ("min", 1), ("max", count),
@@ -68,7 +68,7 @@ def check_arrays():
     read_only.flags.writeable = False
     try:
         job.broadcast(read_only)
-        expect(False, "a read-only array was taken")
+        expect(False, "a read-only array was accepted")
     except ValueError as error:
         expect("read-only" in str(error), error)
 
@@ -77,25 +77,25 @@ def check_objects():
     thing = {"instance": me, "list": [1, None, "x"]}
     expect(job.broadcast_object(thing, root=last)["instance"] == last, "broadcast_object")
     expect([x["instance"] for x in job.allgather_object(thing)] == list(range(count)), "allgather_object")
-    expect(job.broadcast_object(None) is None, "nothing is something")
+    expect(job.broadcast_object(None) is None, "None must arrive as None")
     seed = job.broadcast_seed()
-    expect(seed != 0 and len(set(job.allgather_object(seed))) == 1, "one seed")
-    expect(job.broadcast_seed(4711 if me == 0 else None) == 4711, "the given seed")
-    expect(len(set(job.allgather_object(job.replica_seed(seed)))) == count, "seeds of replicas differ")
+    expect(seed != 0 and len(set(job.allgather_object(seed))) == 1, "all must get one seed, not 0")
+    expect(job.broadcast_seed(4711 if me == 0 else None) == 4711, "the given seed must be returned")
+    expect(len(set(job.allgather_object(job.replica_seed(seed)))) == count, "the seeds of replicas must differ")
     expect(job.replica_seed(seed, 5) == job.broadcast_object(job.replica_seed(seed, 5)), "and are the same everywhere")
 
 
 def check_mismatch():
     """With any carrier, instances that make different calls get an error, and are in step afterwards."""
     x = np.full(1000, me, "float32" if me == last else "int32")
-    raises(5, "all must call the same", job.broadcast, x)
-    expect((x == me).all(), "and nothing has changed")
-    raises(5, "all must call the same", *((job.barrier,) if me == last else (job.allgather, x[:0])))
+    raises(5, "all must make the same calls", job.broadcast, x)
+    expect((x == me).all(), "a rejected call must not change the array")
+    raises(5, "all must make the same calls", *((job.barrier,) if me == last else (job.allgather, x[:0])))
     for size in (1, 1000):  # sent with the header, and separately
         for who in range(count):
             x = np.array([[np.nan, me] if me == who else [1.0, me]] * size)
             job.allreduce(x, "max")
-            expect(np.isnan(x[:, 0]).all() and (x[:, 1] == last).all(), "NaN in one is NaN in all")
+            expect(np.isnan(x[:, 0]).all() and (x[:, 1] == last).all(), "NaN in one instance must be NaN in all")
 
 
 def check_same():
@@ -110,19 +110,19 @@ def check_once_per_host(folder):
     path = os.path.join(folder, "prepared")
 
     def prepare():
-        expect(not os.path.exists(path), "only one prepares")
+        expect(not os.path.exists(path), "only one instance may prepare")
         time.sleep(0.2)  # long enough for the others to arrive first
         open(path, "w").close()
 
     job.once_per_host(prepare)
-    expect(os.path.exists(path), "and it is done when others continue")
+    expect(os.path.exists(path), "no instance may continue before the preparation ends")
 
     def fail():
         raise OSError(28, "the disk is full")
 
     try:
         job.once_per_host(fail)
-        expect(False, "a failure is reported to all")
+        expect(False, "a failure must be reported to all")
     except OSError as error:
         expect(error.errno == 28 and "the disk is full" in str(error), error)
         expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0),
@@ -145,7 +145,7 @@ def check_models():
     want = model_of(seed=last).state_dict()
     for name, value in model.state_dict().items():
         expect(torch.equal(value, want[name]), name)
-    expect(model[0].weight.is_contiguous(memory_format=torch.channels_last), "as it lay")
+    expect(model[0].weight.is_contiguous(memory_format=torch.channels_last), "the memory format must not change")
     pt.broadcast_parameters(list(model.named_parameters()))
     if me == last:
         with torch.no_grad():
@@ -169,10 +169,10 @@ def check_models():
     expect(optimizer.param_groups[0]["lr"] == 0.1, "its options, too")
 
     x = torch.full((4,), float(me))
-    expect(job.allreduce(x) is x and x[0] == count * (count - 1) / 2, "tensors in place")
+    expect(job.allreduce(x) is x and x[0] == count * (count - 1) / 2, "tensors must be summed in place")
     x = torch.full((3,), float(me)).bfloat16()
-    expect(job.broadcast(x, root=last)[0] == last, "of any type")
-    expect(torch.equal(job.allgather(torch.tensor([me])), torch.arange(count).reshape(-1, 1)), "a tensor for a tensor")
+    expect(job.broadcast(x, root=last)[0] == last, "any type must be sent")
+    expect(torch.equal(job.allgather(torch.tensor([me])), torch.arange(count).reshape(-1, 1)), "must be a tensor")
 
 
 def check_stream(folder):
@@ -200,8 +200,8 @@ def check_stream(folder):
         for b in pyplenum.progress(s):
             total += np.array([b.hash(), b.num_valid], np.uint64).astype(np.int64)
         job.allreduce(total)
-        expect(total[1] == 2 * s.num_samples, "every sample counts once an epoch")
-    expect(total[0] == np.array(int(sys.argv[3], 16), np.uint64).astype(np.int64), "the hash of the whole")
+        expect(total[1] == 2 * s.num_samples, "every sample must count once per epoch")
+    expect(total[0] == np.array(int(sys.argv[3], 16), np.uint64).astype(np.int64), "the hashes must add up")
 
 
 def check_together(folder):
@@ -228,11 +228,11 @@ def check_together(folder):
                          split="file") as s:
         names = [name for b in s for name in s.names(b.samples[b.valid])]
     parts = job.allgather_object(names)
-    expect(all(len(part) == 2 * len(set(part)) for part in parts), "each sample of a part once an epoch")
-    expect(len(set(sum(parts, []))) == 56, "and all parts are the whole")
+    expect(all(len(part) == 2 * len(set(part)) for part in parts), "each sample of a part must occur once per epoch")
+    expect(len(set(sum(parts, []))) == 56, "all parts together must be the whole")
     try:
         pyplenum.Stream(data, "rrc(16)", job=2, together=True)
-        expect(False, "a made-up job was taken")
+        expect(False, "an invalid job was accepted")
     except ValueError as error:
         expect("whole job" in str(error), error)
 

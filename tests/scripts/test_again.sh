@@ -14,7 +14,7 @@ check-TESTS:
 	    echo 'not ok 1 again' >$$test.log; echo ':test-result: FAIL 1' >$$test.trs; exit 1; fi
 E2
 
-# folder NAME TEST...: a build folder in which these tests failed and another one passed
+# folder NAME TEST...: makes a build folder in which these tests failed and another one passed
 folder() {
     mkdir -p "$1/tests" && cp makefile.in "$1/Makefile" || exit 99
     echo ':test-result: PASS 1' >"$1/tests/other.trs"
@@ -28,14 +28,14 @@ folder() {
 
 folder once flaky && : >once/tests/flaky.passes
 ok "a test that passes when run alone is accepted" eval "$again once >out"
-ok "it is reported as unsteady" grep -qx '== unsteady: tests/flaky failed, and passed when it ran alone' out
-ok "with its first failure" grep -qx 'not ok 1 - sum: wanted 4, got 5' out
+ok "the test is reported as unsteady" grep -qx '== unsteady: tests/flaky failed, and passed when it ran alone' out
+ok "its first failure is reported" grep -qx 'not ok 1 - sum: wanted 4, got 5' out
 ok "its first log is kept" grep -q 'wanted 4' once/tests/flaky.unsteady
-ok "it counts as passed" grep -q 'PASS' once/tests/flaky.trs
+ok "the test counts as passed" grep -q 'PASS' once/tests/flaky.trs
 
 folder twice flaky broken && : >twice/tests/flaky.passes
 ok "a test that fails twice is a failure" eval "status 1 $again twice >out"
-ok "it is not reported as unsteady" test ! -e twice/tests/broken.unsteady
+ok "the test is not reported as unsteady" test ! -e twice/tests/broken.unsteady
 ok "an unsteady test in the same run is still reported" grep -q 'unsteady: tests/flaky' out
 
 folder none

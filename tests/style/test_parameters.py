@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""No function takes more than six parameters: what belongs together is a struct with a name.
+"""No function takes more than six parameters: values that belong together are a struct.
 
 Function definitions are read without a compiler, so macros that define functions are not seen. Run it alone to see all
 places:
@@ -39,7 +39,7 @@ SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n]
 
 
 def close_of(text, begin):
-    """The position of the parenthesis that closes the one at `begin`."""
+    """Return the position of the parenthesis that closes the one at `begin`."""
     depth = 0
     for at in range(begin, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -49,7 +49,7 @@ def close_of(text, begin):
 
 
 def split(arguments):
-    """The parts between top-level commas."""
+    """Return the parts between top-level commas."""
     parts, depth = [""], 0
     for c in arguments:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(c, 0)
@@ -61,7 +61,7 @@ def split(arguments):
 
 
 def signature(head):
-    """(name, parameters) if this text before a brace declares a function, otherwise None."""
+    """Return (name, parameters) if this text before a brace declares a function, otherwise None."""
     at, found = 0, None
     while True:
         m = re.compile(r"([A-Za-z_]\w*)?\s*\(").search(head, at)

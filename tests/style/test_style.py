@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Sources look as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml want
-them."""
+"""Sources are formatted as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml
+require."""
 
 import os
 import re
@@ -20,7 +20,7 @@ CLANG_FORMAT = "14"  # other versions format a few lines differently
 
 
 def files():
-    """Paths of all sources, relative to the top."""
+    """Return the paths of all sources, relative to the top."""
     found = [name for name in os.listdir(SOURCE) if name.endswith(".md")]
     for top in TOPS:
         for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
@@ -31,7 +31,7 @@ def files():
 
 
 def of_interpreter(paths, ending, program):
-    """Python modules; and scripts with this extension or none whose first line names this program."""
+    """Return the Python modules, and the scripts with this extension or none whose first line names this program."""
     for path in paths:
         if path.endswith(".py") and ending == ".py":
             yield path
@@ -43,7 +43,7 @@ def of_interpreter(paths, ending, program):
 
 
 def c_files():
-    """(path, text) of each C file outside tests and examples."""
+    """Yield (path, text) of each C file outside tests and examples."""
     for path in files():
         if path.endswith((".c", ".h")) and not path.startswith(("tests/", "examples/")):
             with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
@@ -51,7 +51,7 @@ def c_files():
 
 
 def widths():
-    """[(how names end, characters per line)] of .editorconfig; a script may have no extension"""
+    """Return [(how names end, characters per line)] of .editorconfig; a script may have no extension."""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
         sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
     return [(tuple("." + ending for ending in endings.split(",")),
@@ -60,8 +60,8 @@ def widths():
 
 
 def too_wide(path, width, shell):
-    """Numbers of lines that are wider and could be broken: no table, no code in a page, no single long word, no table
-    of numbers, no quoted word of a shell."""
+    """Return the numbers of lines that are wider and could be broken. Tables, code in a page, a single long word,
+    tables of numbers, and a quoted word of a shell cannot."""
     laid_out, fenced = True, False
     with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -139,7 +139,7 @@ class Style(unittest.TestCase):
             self.skipTest("clang-format is not installed")
         version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
         if f" {CLANG_FORMAT}." not in version:
-            self.skipTest(f"it takes clang-format {CLANG_FORMAT}, and here is {version.strip()}")
+            self.skipTest(f"this test needs clang-format {CLANG_FORMAT}, not {version.strip()}")
         self.run_on("clang-format", "--dry-run", "--Werror",
                     *(path for path in self.files if path.endswith((".c", ".h"))))
 

@@ -154,12 +154,12 @@ Text = collections.namedtuple("Text", "line words comment")  # words in one line
 
 
 def blank(match):
-    """The same number of empty lines."""
+    """Return the same number of empty lines."""
     return "\n" * match.group(0).count("\n")
 
 
 def of_page(text):
-    """Paragraphs, items and rows of a page, without code, addresses and comments."""
+    """Yield paragraphs, items and rows of a page, without code, addresses and comments."""
     text = re.sub(r"^```.*?^```$|^(?: {4}[^\n]*\n)+(?=\n|\Z)|<!--.*?-->", blank, text, flags=re.M | re.S)
     text = re.sub(r"`[^`]*`", lambda m: "x" + blank(m), text)
     text = re.sub(r"\]\([^)]*\)", lambda m: "]" + blank(m), text)
@@ -172,14 +172,14 @@ def of_page(text):
 
 
 def of_manual(text):
-    """Text lines of a manual page."""
+    """Yield text lines of a manual page."""
     for number, line in enumerate(text.split("\n"), 1):
         if line and not line.startswith((".", "'")):
             yield Text(number, re.sub(r"\\f[BIRP]|\\&", "", line).replace("\\-", "-"), False)
 
 
 def of_c(text):
-    """Comments, and strings that have a space."""
+    """Yield comments, and strings that have a space."""
     token = r"/\*.*?\*/|//[^\n]*|(?:\"(?:\\.|[^\"\\\n])*\"\s*)+|'(?:\\.|[^'\\])+'"
     for match in re.finditer(token, text, re.S):
         words, line = match.group(0), text.count("\n", 0, match.start()) + 1
@@ -223,7 +223,7 @@ def texts(path):
 
 
 def rejected(text):
-    """Reasons why this text is rejected, each with the words."""
+    """Return the reasons why this text is rejected, each with the words."""
     rows = [(re.search(pattern, text.words, re.I), reason) for pattern, reason, _, _ in WORDS]
     if text.comment:
         rows += [(re.match(pattern, text.words), reason) for pattern, reason, _, _ in OPENINGS]

@@ -54,7 +54,7 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
 
     if (!next)
         next = (read_call *)(intptr_t)dlsym(RTLD_NEXT, "pread64");
-    /* That many of each hundred calls fail, spread evenly. */
+    /* percent() of each hundred calls fail, spread evenly. */
     if (is_below(fd) && atomic_fetch_add(&calls, 1) * 37 % 100 < percent()) {
         (void)!write(STDERR_FILENO, said, sizeof(said) - 1);
         errno = EIO;

@@ -24,7 +24,7 @@ dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
 # PATH may have a different Open MPI from the one that configure found: PATH=/opt/ompi5/bin:$PATH make check-system.
 [ ! -x "$mpi_sum" ] || ! mpicc "$top_srcdir/tests/launcher/mpi_sum.c" -o mpi_sum >log 2>&1 || mpi_sum=$dir/mpi_sum
-id=$$ # a duration that identifies our sleeping processes
+id=$$ # part of a duration, which identifies this test's sleeping processes
 unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
 unset "${!OMPI_MCA_@}"
 export LC_ALL=C

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""proxy.py - a bad connection from one TCP address to another.
+"""proxy.py - forwards one TCP address to another over a bad connection.
 
     proxy.py LISTEN TO [--delay S] [--stall S] [--seed N] [--mute]
 
     --delay S   delay every byte by S seconds in each direction, at unchanged throughput
-    --stall S   now and then pass nothing for up to S seconds, beginning at any byte: inside a frame, inside pixels
+    --stall S   now and then pass nothing for up to S seconds, starting after any byte, even inside a frame or pixels
     --mute      accept connections, and never send anything
 
 It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalled".
@@ -15,7 +15,7 @@ import asyncio
 import random
 
 CHUNK = 65536
-# The most bytes between stalls: requests are short, batches are long.
+# The largest number of bytes between stalls: requests are short, batches are long.
 REQUESTS, ANSWERS = 1500, 300_000
 
 
@@ -51,7 +51,7 @@ async def send(queue, writer, args, most, what):
             writer.write(data[:left])
             await writer.drain()
             data, pause = data[left:], dice.uniform(0.3, 1) * args.stall
-            say(f"stalled {what} for {pause:.2f} s, {len(data)} bytes of a piece before its end")
+            say(f"stalled {what} for {pause:.2f} s, {len(data)} bytes before the end of a piece")
             await asyncio.sleep(pause)
             left = dice.randrange(1, most)
         left -= len(data)
@@ -83,7 +83,7 @@ async def serve(reader, writer, args):
                 asyncio.create_task(carry(reader, to_writer, args, REQUESTS, "requests")),
                 asyncio.create_task(carry(to_reader, writer, args, ANSWERS, "answers")),
             ]
-            # When one direction ends, the other has nothing more to send, either.
+            # When one direction has ended, the other has nothing left to send, either.
             _, others = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in others:
                 way.cancel()

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# soak.sh - a long service life in a short time: plenumd as a service under a real systemd, with clients that come, go,
-# die and are frozen, junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (default: an hour; runs
-# below ten minutes only show that all of this happens, and do not judge growth). soak_actors.py does it and judges.
-# Speaks TAP; comments have the measurements. Needs root.
+# soak.sh - tests a long service life in a short time: plenumd runs as a service under a real systemd, with clients that
+# come, go, die and are frozen, junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (default: an
+# hour; runs below ten minutes only show that all of this happens, and do not judge growth). soak_actors.py does and
+# judges all of it. Speaks TAP; comments have the measurements. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/stage.sh"
 seconds=${SOAK_SECONDS:-3600}
@@ -28,6 +28,6 @@ printf 'root = /srv\nhttp-port = 9714\n' >>"$conf"
 systemctl daemon-reload
 ok "the socket unit starts" systemctl start plenumd.socket
 ok "the service starts" systemctl start plenumd.service
-# The program continues our numbering of tests.
+# The program continues this script's numbering of tests.
 exec "$PYTHON" "$top_srcdir/tests/system/soak_actors.py" "$seconds" "$tap_count" "$tap_failed" "$ctl" "$plenumd" \
     "$conf" "$T"

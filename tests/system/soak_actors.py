@@ -125,7 +125,7 @@ def refused_client():
     p = feed(*stream(data, "rrc(0)" if kind == "pipeline" else PIPELINES[0], 1), "--loader-timeout", "1",
              user="stranger" if kind == "stranger" else "member")
     out, err = p.communicate(timeout=300)
-    must(p.returncode == 0 or err.strip() != "" or kind == "moving", f"{kind}: status {p.returncode} without a word")
+    must(p.returncode == 0 or err.strip() != "" or kind == "moving", f"{kind}: status {p.returncode} without a message")
     must(p.returncode != 0 or kind == "moving", f"{kind}: was served")
     count("clients refused" if kind != "moving" else "clients of data that changes")
     time.sleep(0.3)
@@ -265,7 +265,7 @@ def rest():
     end = time.monotonic() + 180
     while at_work and time.monotonic() < end:
         time.sleep(0.05)
-    must(not at_work, "the clients do not come to rest")
+    must(not at_work, "the clients do not pause")
     end = time.monotonic() + 30  # until the loader has noticed that they left
     while time.monotonic() < end:
         status = run(CTL, "status", f"unix:{SOCKET}", "--json")
@@ -319,16 +319,16 @@ for a in actors + [second]:
     a.join(120)
 
 say(", ".join(f"{what}: {n}" for what, n in sorted(counts.items())))
-result(not wrong, "every client had the right hash or the right word, every reload and page did what it should",
+result(not wrong, "every client had the right hash or the right message, and every reload and page worked",
        "\n".join(wrong[:20]))
 for name in old:
     result(ended[name].get("hash") == long_hash, f"{name}: the right hash at the end",
            f"{ended[name]}\n{''.join(heard[name][-10:])}")
 say(f"the other loader's client has lost it {ended[OTHERS].get('incidents')} times")
-result(ended["old client"].get("incidents") == 0, "the service never left its client alone",
+result(ended["old client"].get("incidents") == 0, "the service never lost its client",
        "".join(heard["old client"][-10:]))
 result(ended[OTHERS].get("incidents", 0) > 0, "the other loader did")
-result(loader_pid() == pid, "it is the same process as at the beginning")
+result(loader_pid() == pid, "the service is the same process as at the beginning")
 errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat", "--no-pager"], capture_output=True,
                         text=True).stdout
 unexpected = [line for line in errors.splitlines()
@@ -337,7 +337,7 @@ unexpected = [line for line in errors.splitlines()
 result(not unexpected, "no errors in the part of the journal that is kept", "\n".join(unexpected[:10]))
 
 if SECONDS < 600:
-    say("too short for a judgement of what grows")
+    say("too short to judge growth")
 else:
     settled = series[len(series) // 4:]
     for name in series[0]:
@@ -345,15 +345,15 @@ else:
         third = len(of) // 3
         for what in ("descriptors", "threads"):
             seen = sorted({s[what] for s in of})
-            if name == OTHERS:  # it may be without a loader at that moment
+            if name == OTHERS:  # this client may have no loader at that moment
                 result(max(s[what] for s in of[-third:]) <= max(s[what] for s in of[:third]),
                        f"{name}: no more {what} at the end", f"{seen}")
             else:  # when an old client ends, the loader has fewer
                 alike = {frozenset(s): {t[name][what] for t in settled if name in t and set(t) == set(s)}
                          for s in settled if name in s}
-                result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every rest",
+                result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every pause",
                        f"{seen}")
         first, last = (statistics.median(s["anon"] for s in part) for part in (of[:third], of[-third:]))
-        say(f"{name}: memory of its own: {first:.0f} KiB in the first third, {last:.0f} KiB in the last")
-        result(last <= first * 1.03 + 512, f"{name}: its memory does not grow", f"from {first:.0f} to {last:.0f} KiB")
+        say(f"{name}: private memory: {first:.0f} KiB in the first third, {last:.0f} KiB in the last")
+        result(last <= first * 1.03 + 512, f"{name}: memory does not grow", f"from {first:.0f} to {last:.0f} KiB")
 print(f"1..{COUNT}", flush=True)

@@ -31,7 +31,7 @@ base=$(b from scratch) && b add -q "$base" "$system" / >/dev/null && b commit -q
 ok "the loader's image is built" build plenum-loader
 tail -n 20 plenum-loader.log | sed 's/^/# /'
 c=$(b from localhost/plenum-loader)
-ok "its programs run" run "$c" -- plenumd --version
+ok "the image's programs run" run "$c" -- plenumd --version
 ok "... by a user other than root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
 ok "the image has no compiler" eval '! run "$c" -- sh -c "command -v gcc"'
 ok "keys work" run "$c" -- \
@@ -54,12 +54,12 @@ stream = pyplenum.Stream("/data", pipeline="rrc(48)flip(0.5)", seed=3, micro_bat
 print(job.instance_index, sum(batch.num_valid for batch in stream))
 END
 chmod a+r feed.py
-ok "a job of two instances runs in it, without root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
+ok "a job of two runs in the image, without root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
     plenumrun -n 2 python3 /feed.py
 ok "... and each instance gets its samples" test "$(sort out)" = "0 40
 1 40"
 
-# ---- job-mpi.yaml and loader-service.yaml without a cluster: four hosts of vhosts.sh are the pods. They get the files
+# Run job-mpi.yaml and loader-service.yaml without a cluster: four hosts of vhosts.sh are the pods. They get the files
 # that Kubernetes and the MPI operator would mount, and the users and privileges of the manifests, and run the commands
 # of the manifests unchanged.
 vhosts=$top_srcdir/tests/system/vhosts.sh
@@ -82,7 +82,7 @@ for name, words in (("launcher", container("job-mpi.yaml", "spec", "mpiReplicaSp
     print(f"{name}=({shlex.join(command + words['args'])})")
 END
 . ./words
-# Copy the images to plain folders: hosts do not see mounts made here.
+# Copy the images to plain folders: virtual hosts do not see mounts of this script.
 training=$T/training service=$T/service
 cp -a "$(b mount "$c")" "$training" && cp -a "$(b mount "$(b from localhost/plenum-loader)")" "$service" || exit 99
 if ! "$vhosts" up 4 >log 2>&1; then
@@ -91,7 +91,7 @@ if ! "$vhosts" up 4 >log 2>&1; then
     finish
     exit
 fi
-secret() { # FOLDER GROUP MODE FILE...: lays it out like the kubelet does
+secret() { # FOLDER GROUP MODE FILE...: creates the files of a secret as the kubelet does
     local folder=$1 group=$2 mode=$3 file
     shift 3
     mkdir -p "$folder/..of-today" && ln -s ..of-today "$folder/..data"
@@ -111,7 +111,7 @@ printf 'v2 slots=4\nv3 slots=4\n' >mpi/hostfile
 { cat v/etc/hosts; echo "$VHOSTS_NET.4 plenum-loader"; } >names
 mkdir -p "$training"/etc/plenum/key "$training"/etc/mpi "$training"/job "$training"/home/trainer/.ssh \
     "$service"/etc/plenum/key "$service"/data/train
-pod() { # HOST ROOT MOUNT=FOLDER...: with its own /tmp and /run, and these folders mounted read-only
+pod() { # HOST ROOT MOUNT=FOLDER...: starts a pod with its own /tmp and /run, and these folders mounted read-only
     local host=$1 root=$2 each
     shift 2
     "$vhosts" exec "$host" mount --bind "$root" "$root" && "$vhosts" exec "$host" mount -t proc proc "$root/proc" &&

@@ -30,7 +30,7 @@ for _ in $(seq 600); do
     grep -q "${address#unix:}" /proc/net/unix && break
     sleep 0.1
 done
-# 20 batches of 8 images of 224 x 224 in each of two formats
+# Read 20 batches of 8 images of 224 x 224 in each of two formats.
 images=0 status=0
 for store in "int8 nhwc" "uint8 nchw"; do
     # shellcheck disable=SC2086
@@ -51,8 +51,8 @@ below() { # BYTES LIMIT
     echo "$1 bytes copied, $pixels bytes of pixels delivered"
     [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
 }
-# The loader copies compressed bytes into the decoder, which are not counted here, and now and then the last row of a
-# strip before the resize: a tenth. One copy of the pixels would be 100 %.
+# Besides compressed bytes into the decoder, which are not counted here, the loader sometimes copies the last row of a
+# strip before the resize: a tenth in all. One copy of the pixels would be 100 %.
 ok "the loader copies less than a quarter of what it delivers" \
     below "$(copied "$T/loader.json" image_self_test unstuff)" $((pixels / 4))
 # The example hashes its batches, and the hash copies into its own buffer.

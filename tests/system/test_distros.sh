@@ -14,7 +14,7 @@
 . "$top_srcdir/tests/lib.sh"
 : "${DISTROS:=bookworm trixie}" "${SCRIPTS:=demo check}" "${DEBIAN_MIRROR:=http://deb.debian.org/debian}"
 
-if [ "${1:-}" = --inside ]; then # in our own namespaces: ROOT SCRIPT
+if [ "${1:-}" = --inside ]; then # in separate namespaces: ROOT SCRIPT
     root=$2
     mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" &&
         mount -t tmpfs tmpfs "$root/dev" &&
@@ -35,7 +35,7 @@ unshare --mount --pid --fork --kill-child --propagation private -- true 2>/dev/n
 home=$(mktemp -d "$top_builddir/tests/system/distros-XXXXXX") || exit 99
 at_end() { rm -rf --one-file-system "$home"; }
 
-# Copy the sources: as a clone, or without git the files of a tarball.
+# Copy the sources: clone them, or without git copy the files of a tarball.
 source_tree() {
     mkdir "$home/plenum"
     if [ -e "$top_srcdir/.git" ]; then
@@ -54,13 +54,13 @@ make_system() { # SUITE MIRROR FOLDER
     # Use the same proxy as this machine to reach archives.
     apt-config dump 2>/dev/null | grep -i '^Acquire::[a-z]*::proxy ' >"$3/etc/apt/apt.conf.d/99proxy"
     cp -L /etc/resolv.conf "$3/etc/resolv.conf"
-    # Like in an installed system.
+    # An installed system has this file.
     printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$3/etc/hosts"
     cp -a "$home/plenum" "$3/root/plenum"
     chmod 700 "$3/root"
 }
 
-# Print the totals of the tests in a line.
+# Print the totals of the tests in one line.
 counts() { grep -aE '^# (TOTAL|PASS|SKIP|FAIL|ERROR): ' "$1" | tr -s ' \n' ' '; }
 
 for distro in $DISTROS; do

@@ -143,12 +143,13 @@ ok "options that cannot be kept are refused" all \
         --instance-mpi-local-args "2:-x A"' \
     'refused "only-output-from-instance, with 1 host: 1 in" --host v1,v2 --min-hosts 1 --only-output-from-instance 0,1'
 # ---- random losses and joins ----
-# The program checkpoints all samples that it has shown. However often hosts are lost and join, the samples of the whole
-# run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5); ELASTIC_SEED=N
-# and ELASTIC_RUNS=1 repeat one.
+# The program checkpoints all samples that it has shown. However often hosts are lost and join, the samples of the
+# whole run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5);
+# ELASTIC_SEED=N and ELASTIC_RUNS=1 repeat one.
 plenumctl=$top_builddir/plenumctl
 export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so
-shown() { cat $(ls | grep -xE 'run\.[0-9]+') </dev/null | wc -c; } # changes with each checkpoint
+# changes with each checkpoint
+shown() { find . -maxdepth 1 -regex './run\.[0-9]+' -exec cat {} + | wc -c; }
 alive() { kill -0 $job 2>/dev/null; }
 moved_on() { ! alive || [ "$(shown)" != "$before" ]; }
 list_hosts() { for h in $listed; do echo "$h slots=2"; done >hosts.new; mv hosts.new hosts; }

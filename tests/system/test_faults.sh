@@ -9,7 +9,7 @@
 . "$top_srcdir/tests/system/hosts.sh"
 
 # ---- a job, and its end ----
-# Programs that ignore SIGTERM and have a grandchild in its own session; and one that uses MPI.
+# $stubborn ignores SIGTERM and starts a grandchild in a separate session; another program uses MPI.
 stubborn="trap '' TERM; setsid sleep 2001.$id & sleep 2002.$id; sleep 2002.$id"
 six_run() { [ "$("$vhosts" ps | grep -cE "^v[123]: +[0-9]+ +[0-9]+ +[^ ]+ +sleep 2002\.$id\$")" = 6 ]; }
 six_add() { [ "$(grep -c 'sum 6' out)" = 6 ]; }
@@ -38,7 +38,7 @@ await_end() {
         kill -0 $job 2>/dev/null || break
         sleep 0.1
     done
-    kill -0 $job 2>/dev/null && { echo "# plenumrun is still there"; kill -KILL $job; }
+    kill -0 $job 2>/dev/null && { echo "# plenumrun still runs"; kill -KILL $job; }
     wait $job 2>/dev/null
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
@@ -104,7 +104,7 @@ fault_shims() {
     on v2 sh -c "pkill -KILL -f 'plenumrun --shim'"
     await_end
     ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
-    on v2 pkill -KILL -x sleep # a program that loses both of its guards at once becomes an orphan there
+    on v2 pkill -KILL -x sleep # a program that loses both of its guards at once becomes an orphan on v2
     on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'
     ok "... and nothing else is left" nothing_is_left
     start
@@ -125,7 +125,7 @@ fault_dropped() {
         "$vhosts" undrop v2
     done
 }
-fault_default() { # a job like users start it: without options for times
+fault_default() { # a job as users start it: without options for times
     eval "$("$vhosts" env ${how:-agent})"
     "$run" --host 'v[1-3]:2' sh -c "trap '' TERM; echo up; sleep 2002.$id; sleep 2002.$id" >out 2>err &
     job=$!
@@ -242,7 +242,7 @@ fault_restart() {
     ok "a job with --max-restarts is restarted" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' \
         nothing_is_left
 }
-fault_reboot() { # a host reboots: for a while, logins fail
+fault_reboot() { # a host reboots, and logins fail for a while
     eval "$("$vhosts" env ssh)"
     start_once --max-restarts 5
     on v2 pkill -KILL -x sshd
@@ -254,7 +254,7 @@ fault_reboot() { # a host reboots: for a while, logins fail
         'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
     eval "$("$vhosts" env agent)"
 }
-fault_crashed() { # must be the last one: afterwards the host is gone
+fault_crashed() { # must be the last fault: afterwards the host is gone
     start
     "$vhosts" crash v2
     await_end

@@ -33,7 +33,7 @@ case ${1:-} in
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod +x "$root/usr/sbin/policy-rc.d"
     cp "$PLENUM_DEBS"/*.deb "$root/debs/" && rm -f "$root"/debs/*-dbgsym*
-    # The next version: the same files with a higher version number.
+    # Make the next version: the same files with a higher version number.
     for deb in "$root"/debs/*.deb; do
         dpkg-deb -R "$deb" "$system/next" &&
             sed -i -e 's/^Version: .*/&+next1/' -e 's/ (= [^)]*)//g' "$system/next/DEBIAN/control" &&
@@ -41,7 +41,7 @@ case ${1:-} in
         rm -r "$system/next"
     done
     cp "$top_srcdir/tests/system/test_fresh.sh" "$top_srcdir/tests/lib.sh" "$root/debs/"
-    # The first program in docs/guide.md.
+    # Copy the first program of docs/guide.md.
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$root/debs/first.py"
     sed -i 's|^. "$top_srcdir/tests/lib.sh"|. /debs/lib.sh|' "$root/debs/test_fresh.sh"
     chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
@@ -67,7 +67,7 @@ ok "the packages are installed with their dependencies" apt-get install -y --no-
     openmpi-bin openssh-client procps
 ok "dpkg finds nothing missing" dpkg --audit
 ok "the user exists" id plenum
-is plenum:plenum "its cache folder exists" stat -c %U:%G /var/cache/plenum
+is plenum:plenum "the user's cache folder exists" stat -c %U:%G /var/cache/plenum
 ok "the configuration is valid" plenumd --check-config
 useradd --create-home --groups plenum alice
 ok "plenumctl creates a data set" plenumctl make-sample /srv/photos --classes 4 --images 12 --size 80
@@ -77,7 +77,7 @@ want=$(plenumctl hash /srv/photos $stream --epochs 2)
 as alice plenumrun --num-instances 2 --num-replicas 4 python3 /debs/first.py /srv/photos >out 2>err || sed 's/^/# /' err
 is "$want" "the guide's first job gets the right pixels" line out
 
-# ---- the service, started like its unit would do ----
+# ---- the service, started as its unit would start it ----
 mkdir -p /run/plenum && chown plenum:plenum /run/plenum
 echo "root = /srv" >>/etc/plenum/plenumd.conf
 start=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/plenumd.service)
@@ -107,9 +107,9 @@ wait_for test ! -e "/proc/$service"
 ok "the new loader starts" serve
 ok "the job succeeds" wait $job
 is "$(plenumctl hash /srv/photos $stream --epochs 40)" "... with the same hash" line out
-ok "... and reported the restart" grep -q "is being stopped or restarted; batches come from" err
+ok "... and reported the restart" grep -q "is being stopped or restarted; after .* s, batches are coming from" err
 ok "changes to the configuration are kept" grep -q '^root = /srv' /etc/plenum/plenumd.conf
 pkill -x plenumd
 ok "the packages are removed" dpkg -P plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
-is "" "no files of theirs are left" find /usr /lib /etc /var/cache /run -name '*plenum*' -not -path '/usr/local/*'
+is "" "no files of the packages are left" find /usr /lib /etc /var/cache /run -name '*plenum*' -not -path '/usr/local/*'
 finish

@@ -65,7 +65,7 @@ ok "a user without permission to log in" all 'same $code 125' 'last_line_has "v2
 job --host v1,root@v2:2223 true
 ok "a port without a listener" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
 "$vhosts" exec v2 sh -c 'kill $(cat /run/sshd2.pid)'
-six() { # HOST NUMBER: give it an IPv6 address
+six() { # HOST NUMBER: gives the host an IPv6 address
     on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
                    ip addr add fd77::$2/64 dev eth0 nodad" 2>/dev/null
 }
@@ -104,7 +104,7 @@ ok "-v reports the subnet" grep -q "the hosts communicate over $VHOSTS_NET.0/24"
 
 # ---- a firewall: the kernel refuses, or drops, packets to and from ports of the head ----
 ip addr del fd77::fe/64 dev eth0 2>/dev/null # the rules are for IPv4
-ports=20000-20015 # of which Open MPI's daemons get three
+ports=20000-20015 # the job gets these ports, and Open MPI's daemons three of them
 job --host 'v[1-3]' --port-range 20000-20099 sh -c 'ss -Hltn | awk "{print \$4}" | grep -v -e :22\$ -e ^127 -e "^\[::1\]"'
 ok "--port-range: Open MPI's daemons listen on these ports only" all 'same $code 0' \
     'same "$(sed "s/.*:200[0-9][0-9]$/one of them/" out | sort -u)" "one of them"'
@@ -118,7 +118,7 @@ if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>
     job --host 'v[1-3]' --port-range 20016-20099 true
     ok "other ports can be given" same $code 0
     job --no-host-check --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
-    ok "without the check, it is detected when the job does not start" all 'same $code 125' \
+    ok "without the check, the port is detected when the job does not start" all 'same $code 125' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9]"' 'nothing_is_left'
     on v2 ip rule del to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit
     ip rule add to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole

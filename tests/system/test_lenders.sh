@@ -28,7 +28,7 @@ for how in agent ssh; do
     job --start-timeout 20 --no-host-check --loader-host no-such-host --host v1 true
     ok "$how: an unknown host name, without the host check" all 'same $code 125' \
         'last_line_has "loader-host no-such-host: its loader cannot be started"' 'below $took 25000' nothing_runs
-    # The agent's daemon descends from plenumrun, whose guard kills it while it starts: its files may be left.
+    # The agent's daemon descends from plenumrun, whose guard kills the daemon while it starts: its files may be left.
     if [ $how = agent ]; then on v1 sh -c 'rm -rf /tmp/ompi.*'; else ok "$how: no files are left" no_files; fi
 done
 job --loader-host v2 --host v1,v2 true

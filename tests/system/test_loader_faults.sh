@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the
-# same bytes arrive. Speaks TAP. Needs root.
+# test_loader_faults.sh - runs three virtual hosts, two loaders with a key, and one trainer: whatever faults occur, at
+# random moments, the same bytes arrive. Speaks TAP. Needs root.
 #
-# RUNS is the number of rounds of all faults (default 20), FAULTS selects them (all), SEED determines when they strike:
-# each run prints its own, and SEED=THAT RUNS=1 repeats it.
+# RUNS is the number of rounds of all faults (default 20), FAULTS selects them (default: all), SEED determines when they
+# strike: each round prints its seed, and SEED=NUMBER RUNS=1 repeats it.
 #
 # A fault is a function that starts a trainer (train), causes the fault while it runs, undoes it, and names the message
-# by which the trainer must have noticed. The trainer must then continue for a while; it is stopped, and the hash of its
-# samples must equal what one thread computes for the same number of samples.
+# by which the trainer must have noticed. Then the trainer must continue for a while. After it is stopped, the hash of
+# its samples must equal what one thread computes for the same number of samples.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -25,8 +25,8 @@ both=tcp:v1:7000,tcp:v2:7000
 
 # ---- loaders ----
 
-# Loaders are children of the host's first process: nsenter stops when they do, and would then not reap them. $with has
-# variables for their environment.
+# Loaders are children of the host's first process: nsenter stops when they do, and would then not reap them. $with
+# holds variables for their environment.
 with=() program=$plenumd
 start() { # HOST [ARGUMENT of plenumd...]
     local host=$1
@@ -56,11 +56,11 @@ runs() { kill -0 "$trainer" 2>/dev/null; }
 progress() {
     local want=$(($(batches) + $1)) end=$((SECONDS + 60))
     until [ "$(batches)" -ge $want ]; do
-        runs && [ $SECONDS -lt $end ] || { check "echo 'the stream stood still'; false"; return 1; }
+        runs && [ $SECONDS -lt $end ] || { check "echo 'the stream made no progress'; false"; return 1; }
         sleep 0.02
     done
 }
-# Wait while a fault lasts: at least a moment, and long enough for the trainer to need batches that it cannot get.
+# Wait while a fault lasts: at least a moment, and so long that the trainer needs batches that it cannot get.
 meanwhile() { moment; moment; progress 40; }
 
 # ---- the trainer ----
@@ -118,10 +118,11 @@ fault_none() { train; meanwhile; }
 fault_killed() { train; end v1; moment; start v1; lost; }
 fault_all_killed() { train; end v1; moment; start v1; progress 20; end v2; moment; start v2; lost 2; }
 fault_both_away() {
-    train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"
+    train; end v1; end v2; moment; start v2; start v1; lost 2; says "after .* s, batches are coming from"
 }
 fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
-# The fault strikes within the first tenth of a second: no loader is connected, or some are, or hardly any batch came.
+# The fault strikes within the first tenth of a second: no loader is connected, or some are, or hardly any batch has
+# arrived.
 fault_at_the_start() {
     local signals=(KILL TERM STOP) signal
     signal=${signals[RANDOM % 3]}
@@ -146,7 +147,7 @@ fault_one_way() {
     on v2 ip route del blackhole "$VHOSTS_NET.3"
     struck
 }
-# No packet closes the connection: the loader dies while its host is unreachable, and is then replaced.
+# No packet closes the connection, because the loader dies while its host is unreachable, and is then replaced.
 fault_half_open() { train; "$vhosts" drop v1; end v1; start v1; moment; "$vhosts" undrop v1; struck; }
 lossy() { # HOST
     on "$1" nft -f - <<-EOF
@@ -179,9 +180,9 @@ fault_slow_link() {
     done
 }
 
-# ---- a bad connection to them ----
+# ---- a bad connection to loaders ----
 
-proxy() { # HOST ARGUMENT...: from its port 7001 to 7000; proxy.HOST is its log
+proxy() { # HOST ARGUMENT...: forwards the host's port 7001 to 7000; proxy.HOST is its log
     local host=$1
     shift
     on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" \
@@ -192,7 +193,7 @@ proxy() { # HOST ARGUMENT...: from its port 7001 to 7000; proxy.HOST is its log
 end_proxy() { on "$1" pkill -KILL -f proxy.py; }
 better_way() { for h; do end_proxy "$h"; proxy "$h"; done; }
 proxies_did() { wait_for grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
-# 200 ms in each direction, to all loaders.
+# All loaders are 200 ms away in each direction.
 fault_delay() {
     proxy v1 --delay 0.2
     proxy v2 --delay 0.2
@@ -224,7 +225,7 @@ fault_all_stall() {
     better_way v1 v2
     ending="end_proxy v1; end_proxy v2"
 }
-# The client gives up a loader that accepts and sends nothing, and retries it.
+# If a loader accepts a connection but sends nothing, the client gives up and connects again.
 twice() { [ "$(grep -c accepted proxy.v1)" -ge 2 ]; }
 fault_mute() {
     proxy v1 --mute
@@ -282,7 +283,7 @@ fault_wrong_pixels() {
     as_before v1
     says "loaders tcp:v[12]:7000 and tcp:v[12]:7000 rendered sample 11 differently "
 }
-# A third loader shows which one is wrong.
+# A third loader shows which of two is wrong.
 fault_wrong_pixels_of_three() {
     ends=1
     start v3
@@ -357,7 +358,7 @@ fault_full_disk() {
         check "[ $(grep -c 'its index cannot be saved' log.v1) -gt $before ]"
     fi
     with=("PLENUM_CACHE_DIR=$dir/full")
-    again v1 # it finds the files that the first one left
+    again v1 # the new loader finds the files that the last one left
     end v2
     progress 20
     end v1
@@ -379,7 +380,7 @@ else
 fi
 at_end() { [ -z "$group" ] || { end v1; rmdir "$group"; } }
 killed_for_memory() { sed -n 's/^oom_kill //p' "$group/$events"; }
-# Another job, whose batches need much of the loader's memory.
+# Start another job, whose batches need much of the loader's memory.
 big_job() { # NAME
     PLENUM_LOADER_KEY=$dir/client on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 \
         --loader tcp:v1:7000 \
@@ -397,7 +398,7 @@ fault_out_of_memory() {
     as_before v1
     lost
 }
-# No control group kills the loader, but it cannot allocate any more memory.
+# No control group kills the loader, but no more memory can be allocated.
 fault_no_memory() {
     local pid size before
     train
@@ -460,7 +461,7 @@ for ((i = 1; i <= ${RUNS:-20}; i++)); do
     SEED=$((SEED + 1))
 done
 
-# A host that disappears silently, and one with a different key.
+# One host disappears silently, and one has a different key.
 "$vhosts" crash v2
 hosts=v1 ok "a host that was powered off" run none
 end v1

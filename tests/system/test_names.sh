@@ -26,17 +26,17 @@ names() {
 }
 names n2.rack-a.example.com '0 v2' "one other host"
 names n1.rack-a.example.com,n2.rack-a.example.com '0 v1 1 v2' "several"
-names n1.rack-b.example.com:2,n1.rack-a.example.com '0 v3 1 v3 2 v1' "the same first part twice"
-names vhead.rack-a.example.com,n1.rack-a.example.com '0 vhead 1 v1' "this host among them"
-names n1.rack-a.example.com,vhead.rack-a,v2 '0 v1 1 vhead 2 v2' "this host not first"
+names n1.rack-b.example.com:2,n1.rack-a.example.com '0 v3 1 v3 2 v1' "two hosts with the same first part"
+names vhead.rack-a.example.com,n1.rack-a.example.com '0 vhead 1 v1' "this host among others"
+names n1.rack-a.example.com,vhead.rack-a,v2 '0 v1 1 vhead 2 v2' "this host, but not first"
 names N2.Rack-A.example.COM,v1 '0 v2 1 v1' "upper case"
-names V2,v1 '0 v2 1 v1' "upper case, without a dot"
-names n2.rack-a.example.com.,n1.rack-a.example.com. '0 v2 1 v1' "a dot at the end"
-names v2.1.2,v1 '0 v2 1 v1' "parts that are digits"
-names v2.44 '0 v2' "one of them"
-names "root@n1.rack-a.example.com,root@n1.rack-b.example.com:22:1" '0 v1 1 v3' "with users and ports"
+names V2,v1 '0 v2 1 v1' "a name in upper case, without a dot"
+names n2.rack-a.example.com.,n1.rack-a.example.com. '0 v2 1 v1' "names with a dot at the end"
+names v2.1.2,v1 '0 v2 1 v1' "a name with parts that are digits"
+names v2.44 '0 v2' "a name whose second part is digits"
+names "root@n1.rack-a.example.com,root@n1.rack-b.example.com:22:1" '0 v1 1 v3' "names with users and ports"
 OMPI_MCA_orte_keep_fqdn_hostnames=0 PRTE_MCA_prte_keep_fqdn_hostnames=0 \
-    names n1.rack-a.example.com,n1.rack-b.example.com '0 v1 1 v3' "whatever Open MPI was told about names"
+    names n1.rack-a.example.com,n1.rack-b.example.com '0 v1 1 v3' "any setting of Open MPI for names"
 
 # On a host named n1, n1.rack-b is a different host.
 "$vhosts" exec v1 hostname n1

@@ -83,7 +83,7 @@ ok "core" same "$(sort out)" "0 0 bind:0 0
 job -n 1 --process-placement disabled bash what
 ok "disabled" same "$(cut -d' ' -f1-3 out)" "0 0-7 default"
 job -n 4 --strict-binding --reserve-cores 4 bash what
-ok "--reserve-cores takes one of each node" same "$(sort out)" "0 0 bind:0 0
+ok "--reserve-cores takes one core of each node" same "$(sort out)" "0 0 bind:0 0
 1 2 bind:1 1
 2 4 bind:2 2
 3 6 bind:3 3"
@@ -114,7 +114,7 @@ if [ -e cg/job/cpuset.cpus ]; then
         2>err
     ok "a quota of three CPUs limits the threads" all 'has out "8 (time of 3)"' 'same "$(grep -c "threads 1" out)" 2'
     (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 4 --print-topology=json true) >out 2>err
-    ok "four instances that share it are marked as oversubscribed" all 'has out "\"cpu_quota_millicores\": 3000"' \
+    ok "four instances that share the quota are oversubscribed" all 'has out "\"cpu_quota_millicores\": 3000"' \
         'same "$(grep -c "\"oversubscribed\": true" out)" 4'
 else
     skip "a cpuset" "no control groups"

@@ -13,7 +13,7 @@ if [ "${1:-}" != --inside ]; then
     at_end() { rm -rf "$stage"; }
     cp "$PLENUM_DEBS"/*.deb "$top_builddir/examples/feed" "$stage/" || exit 99
     rm -f "$stage"/*-dbgsym*
-    # The next version: the same files with a higher version number.
+    # Make the next version: the same files with a higher version number.
     dpkg-deb -R "$stage"/plenum-loader_*.deb "$stage/next" || exit 99
     sed -i 's/^Version: .*/&+next1/' "$stage/next/DEBIAN/control"
     mkdir "$stage/upgrade"
@@ -36,10 +36,10 @@ owner() { stat -c %U:%G "$1"; }
 
 ok "the packages are installed" dpkg -i "$stage"/*.deb
 ok "the user exists" id plenum
-is plenum:plenum "its cache folder exists" owner /var/cache/plenum
+is plenum:plenum "the user's cache folder exists" owner /var/cache/plenum
 ok "the socket listens" systemctl --quiet is-active plenumd.socket
 ok "the service runs" systemctl --quiet is-active plenumd.service
-ok "both start at boot" systemctl --quiet is-enabled plenumd.socket plenumd.service
+ok "the socket and the service start at boot" systemctl --quiet is-enabled plenumd.socket plenumd.service
 ok "the configuration is valid" plenumd --check-config
 ok "plenumctl works" plenumctl make-sample /srv/data --classes 4 --images 10 --size 96
 chmod -R a+rX /srv/data

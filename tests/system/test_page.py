@@ -72,7 +72,7 @@ class PageTest(ServiceCase):
                 self.show(width, scheme)
                 time.sleep(1.5)
                 status, tiles, streams, needed = self.numbers()
-                self.assertLessEqual(needed, width, "nothing sticks out")
+                self.assertLessEqual(needed, width, "nothing may be wider than the window")
                 loader = status["loader"]
                 self.same(tiles["samples_per_second"], loader["samples_per_second"])
                 self.same(tiles["streams"], loader["streams"])
@@ -89,9 +89,9 @@ class PageTest(ServiceCase):
                     whole = self.browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
                     with open(os.path.join(os.environ["PLENUM_PICTURES"], f"page-{width}-{scheme}.png"), "wb") as f:
                         f.write(base64.b64decode(whole["data"]))
-        self.assertEqual(len(seen), 4, "it looks again and again")
+        self.assertEqual(len(seen), 4, "the page must update again and again")
         back = self.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-        self.assertEqual(back, "rgb(13, 17, 23)", "dark is dark")
+        self.assertEqual(back, "rgb(13, 17, 23)", "the dark background")
         points = self.browser.execute_script(
             "return [...document.querySelectorAll('#chart polyline')].at(-1).getAttribute('points').split(' ').length")
         self.assertGreater(points, 4)

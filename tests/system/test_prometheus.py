@@ -22,7 +22,7 @@ for tool in ("prometheus", "promtool"):
     if not shutil.which(tool):
         tap.skip_all(f"{tool} is not installed")
 
-SECONDS = 90  # the loader publishes once a second: in a minute, that alone could be nearly 2 %
+SECONDS = 90  # the loader publishes once a second: over a minute, this alone could be an error of nearly 2 %
 CONF = """
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
@@ -73,7 +73,7 @@ class PrometheusTest(ServiceCase):
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
     def test_rates(self):
-        """a minute and a half of scrapes: the rates of the streams are the programs' own within 2 %"""
+        """in a minute and a half, the rates differ by at most 2 % from those that the programs measure"""
         conf = os.path.join(self.folder, "prometheus.yml")
         with open(conf, "w", encoding="utf-8") as f:
             f.write(CONF.replace("PORT", str(self.port)))

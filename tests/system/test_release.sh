@@ -21,7 +21,7 @@ git commit -q --allow-empty -am 'a version'
 refuses() { # SENTENCE COMMAND...: the command fails with this message, and creates nothing
     local sentence=$1 said
     shift
-    said=$("$@" 2>&1) && { echo "it went on"; return 1; }
+    said=$("$@" 2>&1) && { echo "it succeeded"; return 1; }
     [[ $said == *"$sentence"* ]] || { echo "said: $said"; return 1; }
     [ ! -e build ]
 }
@@ -40,7 +40,7 @@ for change in 'configure.ac s/^AC_INIT(\[plenum\], \[[^]]*/&9/' 'NEWS 1s/$/ (unr
     'python/pyproject.toml s/^version = "/&9/' 'python/pyplenum/__init__.py s/^__version__ = "/&9/'; do
     file=${change%% *}
     sed -i "${change#* }" "$file" && git commit -qam "another version" && git tag -f "v$version" >/dev/null
-    ok "a different version in $file is rejected" refuses "$file says version" scripts/release "v$version"
+    ok "a different version in $file is rejected" refuses "$file has version" scripts/release "v$version"
     git reset -q --hard HEAD~1 && git tag -f "v$version" >/dev/null
 done
 git commit -q --allow-empty -m later
@@ -50,7 +50,7 @@ git reset -q --hard HEAD~1
 if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null ||
     ! dpkg-checkbuilddeps >"$T/missing" 2>&1; then
     skip "two runs produce the same bytes" \
-        "what builds Debian packages is missing: $(tr '\n' ' ' <"$T/missing" 2>/dev/null)"
+        "a tool for building Debian packages is missing: $(tr '\n' ' ' <"$T/missing" 2>/dev/null)"
     finish
     exit
 fi
@@ -63,9 +63,9 @@ ok "... and built again in a different, deeper folder" another-folder-of-the-sam
 differences() { # prints the sums of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }
-is "" "both are identical" differences
+is "" "both results are identical" differences
 ok "the checksums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
-is "1 5" "a source package, and packages" \
+is "1 5" "one source package and five packages" \
     sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
 here() { # succeeds if no installed file contains a path of this machine
     mkdir -p open && for deb in first/*.deb; do dpkg-deb -x "$deb" open || return 1; done

@@ -68,7 +68,7 @@ export LC_ALL=C
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
 has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
-# in_slurm COMMAND... - run it on v1 for a minute at most; sets the files out and err, and $code
+# in_slurm COMMAND... - run the command on v1 for a minute at most; sets the files out and err, and $code
 in_slurm() {
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
     code=$?
@@ -188,7 +188,7 @@ mkdir -p empty
 hide /dev/null "$daemon"
 for hosts in 2 3; do
     in_slurm salloc -N$hosts "$run" true
-    ok "a daemon that cannot be executed, among $hosts hosts" all 'same $code 125' 'wait_for no_step' \
+    ok "a daemon that cannot be executed on one of $hosts hosts is reported" all 'same $code 125' 'wait_for no_step' \
         'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*: Permission denied): install the same Open MPI"'
 done
 unhide "$daemon"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_tarball.sh - the source package, without autotools: the result of make dist can be built and installed where
-# autoconf, automake and libtoolize always fail, and the installed programs work. Speaks TAP; takes minutes.
+# test_tarball.sh - tests the source package, without autotools: the result of make dist can be built and installed
+# where autoconf, automake and libtoolize always fail, and the installed programs work. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 
@@ -11,7 +11,7 @@ for tool in autoconf automake aclocal autoheader autoreconf autom4te libtoolize;
     chmod +x stubs/$tool
     ln -s $tool stubs/$tool-1.16
 done
-# Not in the build folder, where other tests run at the same time.
+# Other tests run in the build folder at the same time, so use a separate one.
 ok "configure creates a build folder for the tarball" \
     sh -c 'mkdir from && cd from && "$top_srcdir/configure" -q PYTHON="$PYTHON"'
 ok "make dist" make -s -C from dist

@@ -9,7 +9,7 @@
 # Debian, Ubuntu and Python packages.
 . "$top_srcdir/tests/lib.sh"
 
-# Each system's name, mirror, keyring, script of debootstrap and version of Python
+# Each line has a system's name, mirror, keyring, script of debootstrap and version of Python.
 systems="bookworm http://deb.debian.org/debian debian-archive-keyring bookworm 3.11
 trixie http://deb.debian.org/debian debian-archive-keyring trixie 3.13
 noble http://archive.ubuntu.com/ubuntu ubuntu-archive-keyring gutsy 3.12"
@@ -28,7 +28,7 @@ outside() {
         grep -qs ^enabled "/proc/sys/fs/binfmt_misc/qemu-$arch" ||
             skip_all "the kernel does not start programs for $arch (install qemu-user-static; systemctl restart systemd-binfmt)"
         systems=${systems/archive.ubuntu.com\/ubuntu/ports.ubuntu.com/ubuntu-ports}
-        # All platforms that NumPy has published wheels for.
+        # These are all platforms that NumPy has published wheels for.
         options=(--platform manylinux2014_$arch --platform manylinux_2_27_$arch --platform manylinux_2_28_$arch)
     fi
     if [ -z "$wheel" ]; then
@@ -43,7 +43,7 @@ outside() {
     cp "$top_srcdir/tests/lib.sh" "$T/share/tests/"
     cp "$top_srcdir/tests/system/vhosts.sh" "$T/share/tests/system/"
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$T/share/first.py"
-    # The hash of the same pictures in our own build.
+    # Compute the hash of the same pictures in this build.
     "$top_builddir/plenumctl" make-sample "$T/photos" --classes 4 --images 12 --size 80 >/dev/null
     "$top_builddir/plenumctl" hash "$T/photos" --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 >"$T/share/hash"
     while read -r name mirror keyring script python; do
@@ -76,7 +76,7 @@ outside() {
             bash "$top_srcdir/tests/system/test_wheel.sh" --mount </dev/null | tee "$T/lines"
         count=$(grep -cE '^(not )?ok ' "$T/lines")
         tap_count=$((tap_count + count))
-        grep -q '^# all of it$' "$T/lines" || result 1 "the test in $name comes to its end"
+        grep -q '^# all of it$' "$T/lines" || result 1 "the test in $name runs to its end"
     done <<<"$systems"
     finish
 }
@@ -94,7 +94,7 @@ P
     echo "# $(basename "$wheel"): $(stat -c %s "$wheel") bytes"
     local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so libplenum-mpi.so"
     for name in $libraries; do ok "the wheel has $name" grep -qx "pyplenum/bin/$name" "$T/list"; done
-    is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all are programs of $arch" grep \
+    is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all programs are for $arch" grep \
         ^e_machine "$T/list"
     python3 -m zipfile -e "$wheel" "$T/content"
     is "" "run paths point into the wheel or the system" eval \
@@ -120,7 +120,7 @@ mounted() {
     ln -s /proc/self/fd "$root/dev/fd"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo 'alice:x:1234:1234::/home/alice:/bin/bash' >>"$root/etc/passwd"
-    # pivot_root makes this the root of all of its namespaces, so that it can have its own virtual hosts.
+    # pivot_root makes this folder the root of all of its namespaces, so that it can have its own virtual hosts.
     mkdir "$root/old" && cd "$root" && pivot_root . old && cd / && umount -l /old && rmdir /old || exit 99
     exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
         TMPDIR=/tmp \
@@ -150,7 +150,7 @@ inside() {
     alice python3 -m venv env
     alice env/bin/pip -q install --no-index --find-links "/share/numpy-$NAME" numpy
     everything >/before
-    ok "$NAME: pip installs it, as a user" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" \
+    ok "$NAME: a user's pip installs it" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" \
         /share/pyplenum-*.whl
     for program in plenumd plenumctl plenumrun; do
         ok "$NAME: $program prints its version" alice env/bin/$program --version
@@ -166,14 +166,14 @@ inside() {
     is "$want" "$NAME: a tar archive is read" eval \
         "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
 
-    # A loader over TCP with a key, which needs libplenum-tls and OpenSSL, and with a status page.
+    # Start a loader with a status page, and over TCP with a key, which needs libplenum-tls and OpenSSL.
     alice sh -c 'umask 077; head -c 32 /dev/urandom >loader.key; env/bin/plenumctl key loader.key alice >alice.key'
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket \
         --listen 127.0.0.1:7411 --tls-key loader.key \
         --http-port 7412 2>log &
     pid=$!
     wait_for grep -q "decodes\\? for" log
-    job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
+    job "a stream over TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
     is 200 "$NAME: the status page" \
         env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
     kill -TERM $pid
@@ -186,7 +186,7 @@ inside() {
         ok "$NAME: plenumrun reports that it does not run in qemu" \
             grep -q '^plenumrun: error: no process can adopt orphans here' err
     elif grep -q 'mpirun was not found' err; then
-        skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
+        skip "$NAME: plenumrun, without Open MPI" "plenumrun needs mpirun here"
     else
         job "plenumrun -n 1, without Open MPI" env/bin/plenumrun -n 1 env/bin/python
         job "two instances, without Open MPI" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
@@ -196,7 +196,7 @@ inside() {
     [ -n "$FOREIGN" ] || ok "$NAME: several hosts are rejected with a message" eval \
         '[ $code = 125 ] && grep -qx "plenumrun: error: mpirun was not found in PATH: to start instances on other hosts, install Open MPI .*" err'
     with_mpi
-    ok "$NAME: pip removes it" alice env/bin/python -m pip uninstall -y pyplenum
+    ok "$NAME: pip removes the wheel" alice env/bin/python -m pip uninstall -y pyplenum
     everything >/after
     ok "$NAME: ... without leaving files" diff /before /after
     echo "# all of it"
@@ -243,7 +243,7 @@ with_mpi() {
     several_hosts
 }
 
-# The hosts have nothing of Plenum but the environment, at the same path.
+# The hosts have nothing of Plenum except the environment, at the same path.
 several_hosts() {
     local vhosts=/share/tests/system/vhosts.sh what="two hosts, by ssh"
     export VHOSTS_DIR=/tmp/vhosts VHOSTS_SHARE=/home/alice

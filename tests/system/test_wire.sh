@@ -18,7 +18,7 @@ done | sort -u
 END
 chmod +x tell
 
-# overheard JOB... - run it and capture all traffic on the bridge
+# overheard JOB... - run a job and capture all traffic on the bridge
 overheard() {
     "$PYTHON" "$top_srcdir/tests/system/wire.py" "$dir/wire" >ready &
     local ear=$!
@@ -30,14 +30,14 @@ overheard() {
 }
 not_heard() { for secret; do [ -n "$secret" ] && ! grep -q -a -e "$secret" wire ||
     { echo "'$secret' can be read"; return 1; }; done; }
-heard() { grep -q -a -e "$1" wire || { echo "the wire says nothing of '$1'"; return 1; }; }
+heard() { grep -q -a -e "$1" wire || { echo "'$1' was not sent"; return 1; }; }
 
 for how in ssh agent; do
     eval "$("$vhosts" env $how)"
     overheard -x PASSWORD=correct-horse-$how --loader none --loader-host v3 --host v1,v2 \
         sh -c './tell >told; echo all-that-is-printed'
     token=$(sed -n 's/^token: //p' told | head -n 1) key=$(sed -n 's/^client key: //p' told)
-    ok "$how: the job runs, and the test knows its secrets" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
+    ok "$how: the job runs, and its secrets are known" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
     ok "$how: the listener receives traffic" heard PLENUM_SHIM_JOB
     ok "$how: no key, token, variable or output is readable" not_heard "$token" "$key" correct-horse-$how \
         all-that-is-printed

@@ -15,11 +15,11 @@
 #   vhosts.sh agent HOST CMD..do the same as "ssh HOST CMD", but without ssh; at the head only
 #   vhosts.sh env agent|ssh   print shell lines that make mpirun use either
 #   vhosts.sh drop|undrop HOST       begin and stop to drop packets to and from HOST
-#   vhosts.sh freeze|thaw HOST       stop and continue all of its processes
+#   vhosts.sh freeze|thaw HOST       stop and continue all processes of HOST
 #   vhosts.sh hide|unhide HOST DIR   cover DIR in HOST with an empty folder
-#   vhosts.sh crash HOST             power it off
-#   vhosts.sh boot HOST              power it on again
-#   vhosts.sh sshd HOST              restart its sshd after it was killed
+#   vhosts.sh crash HOST             power HOST off
+#   vhosts.sh boot HOST              power HOST on again
+#   vhosts.sh sshd HOST              restart the sshd of HOST after it was killed
 #   vhosts.sh ps              list the processes of all hosts, except those that make up the hosts
 #   vhosts.sh down            end everything
 #
@@ -67,7 +67,7 @@ await() { # waits for the ready file of a namespace that is starting
 }
 
 # ---- inside new namespaces ----
-settle() { # gives it a name, its own /sys, and private folders
+settle() { # gives the host a name, its own /sys, and private folders
 	local name=$1 dir stage=$D/mnt share
 	shift
 	hostname "$name" || return
@@ -99,7 +99,7 @@ cmd___head() {
 	settle vhead && ip link add eth0 type bridge && ip link set eth0 address 02:00:00:00:00:fe up &&
 		ip addr add "$net.254/24" dev eth0 && stay head
 }
-cmd___spawn() { # records its process id before it becomes unshare, so that 'down' always finds it
+cmd___spawn() { # records the process id before this shell becomes unshare, so that 'down' always finds the process
 	local file=$1 what=$2
 	shift 2
 	remember "$file" $$ && exec unshare "$@" -- "$self" "__$what" "${file%.keeper}"
@@ -200,7 +200,7 @@ cmd_unhide() { in_host "$1" umount -n "$2"; }
 cmd_crash() {
 	local p
 	p=$(init_of "$1") || exit
-	cmd_drop "$1" # otherwise its processes would close their connections when they are killed
+	cmd_drop "$1" # otherwise the host's processes would close their connections when they are killed
 	kill -9 "$p"
 	while pid_of "$1.init" >/dev/null; do sleep 0.01; done
 }
@@ -223,7 +223,7 @@ cmd_down() {
 	local f p q i
 	trap - INT TERM HUP
 	[ -e "$D/.vhosts" ] || return 0
-	if p=$(pid_of head); then # processes still at the head are ours, too: no others can be in its namespace
+	if p=$(pid_of head); then # processes still at the head belong to these hosts, too: no others can be in its namespace
 		i=$(readlink "/proc/$p/ns/net")
 		for q in $(find /proc -maxdepth 3 -path '/proc/[0-9]*/ns/net' -lname "${i//[\[\]]/?}" 2>/dev/null | cut -d/ -f3); do
 			[ "$q" = "$p" ] || kill -9 "$q" 2>/dev/null

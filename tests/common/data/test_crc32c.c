@@ -32,7 +32,7 @@ Test(crc32c, gives_the_published_answers)
     cr_expect(eq(u32, crc32c(0, read_pdu, 48), 0xd9963a56));
 }
 
-/* One bit at a time: the definition. */
+/* Computes the checksum one bit at a time, as it is defined. */
 static uint32_t slow(const uint8_t *p, size_t len)
 {
     uint32_t crc = 0xffffffff;

@@ -12,7 +12,7 @@
 struct answer_case {
     char text[16]; /* the requested shape */
     uint32_t right[2];
-    bool array; /* any numeric type is accepted */
+    bool array; /* whether any numeric type is accepted */
     bool mask;
 };
 

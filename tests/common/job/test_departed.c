@@ -33,8 +33,8 @@ Test(departed, an_instance_that_reached_a_collective_is_not_missing_there)
     cr_expect(eq(int, departed_before(program, 1, 6), 1));
     cr_expect(eq(int, departed_before(program, 0, 6), 0), "another one");
     departed_note(page, 2, 0);
-    cr_expect(eq(int, departed_before(program, 2, DEPARTED_FIRST), 1), "it never came");
-    departed_note(page, 3, 0); /* there is none: ignored */
+    cr_expect(eq(int, departed_before(program, 2, DEPARTED_FIRST), 1), "instance 2 never came");
+    departed_note(page, 3, 0); /* there is no instance 3: ignored */
     departed_destroy(page);
 }
 
@@ -77,7 +77,7 @@ Test(departed, without_a_page_nothing_is_known)
     cr_expect(eq(int, departed_before(NULL, 0, UINT64_MAX), 0));
 }
 
-/* A page without memory behind it would cause SIGBUS when written, once memory has run out. */
+/* If the page's memory were allocated only when written, running out of it would cause SIGBUS. */
 Test(departed, the_whole_page_is_allocated)
 {
     char path[DEPARTED_PATH_MAX];

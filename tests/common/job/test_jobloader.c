@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A job's own loader, as its keeper manages it: its parent, what it inherits, and what happens when
+/* Tests of a job's own loader, as its keeper manages it: its parent, what it inherits, and what
+ * happens when it dies or hangs.
  * it dies or hangs. */
 #include "config.h"
 
@@ -67,7 +68,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 /* While set, the kernel reports no children unknown to the program, like qemu's user mode. */
 static bool no_clone;
-/* Whether that was so, here or in qemu. */
+/* Whether the kernel, or qemu, refuses to start such children. */
 static bool clone_refused;
 
 int __real_clone(int (*)(void *), void *, int, void *);
@@ -164,7 +165,7 @@ static void keep_for(int ms)
     }
 }
 
-/* Whether the process has a descriptor of this file. */
+/* Returns whether the process has a descriptor of this file. */
 static bool has_open(pid_t pid, const struct stat *file)
 {
     char path[64];
@@ -185,7 +186,7 @@ static bool has_open(pid_t pid, const struct stat *file)
     return found;
 }
 
-/* The state letter of a process or thread: X if there is none. */
+/* Returns the state letter of a process or thread: X if there is none. */
 static char state_of(pid_t process, const char *thread)
 {
     char path[384], state = 'X';
@@ -210,7 +211,7 @@ static bool runs(pid_t pid)
     return state != 'X' && state != 'Z';
 }
 
-/* Have all threads stopped? */
+/* Returns whether all threads have stopped. */
 static bool is_stopped(pid_t pid)
 {
     char path[64];
@@ -303,7 +304,7 @@ Test(jobloader, is_no_child_without_clone)
     (void)close(connection);
 }
 
-/* A failed start is retried without waiting. */
+/* A start that fails must not leave a child to wait for. */
 Test(jobloader, that_cannot_start_is_reported_without_clone)
 {
     char text[64];
@@ -362,7 +363,7 @@ Test(jobloader, is_known_even_if_it_ends_at_once)
     ends_first = true;
     jobloader_dispatch(loader); /* a client waits for one */
     cr_expect(pidfds[0] > 0 && pidfds[1] == 0);
-    cr_expect(signal(SIGCHLD, SIG_IGN) == SIG_IGN, "the program's own stays");
+    cr_expect(signal(SIGCHLD, SIG_IGN) == SIG_IGN, "the program's own handler must stay");
     (void)close(connection);
 }
 
@@ -374,7 +375,7 @@ static void on_report(void *arg, const char *text)
     (void)snprintf(reported, sizeof(reported), "%s", text);
 }
 
-/* Over TCP, clients trust only a loader with the key: the keeper reports why there is none. */
+/* Over TCP, clients trust only a loader with the key: the keeper reports why none has started. */
 Test(jobloader, that_does_not_start_is_reported)
 {
     char text[64];
@@ -397,7 +398,7 @@ Test(jobloader, that_does_not_start_is_reported)
     cr_expect(eq(str, reported, "the loader /bin/false exited with code 1 while it was starting"));
 }
 
-/* Running as process 1 of a container: 0 when no child is left, dead or alive. */
+/* Runs as process 1 of a container. Returns 0 if no child is left, dead or alive. */
 static int start_as_process_1(void)
 {
     struct jobloader_options options = {
@@ -437,7 +438,7 @@ Test(jobloader, leaves_no_zombie_to_process_1_without_pidfds)
     cr_expect(eq(int, status, 0));
 }
 
-/* Like a shim, which learns its program's variables after it has bound the loader's address. */
+/* A shim learns its program's variables only after it has bound the loader's address. */
 Test(jobloader, is_the_one_that_its_environment_names)
 {
     static char named[] = "PLENUM_PLENUMD=/nonexistent/plenumd";
@@ -468,7 +469,7 @@ Test(jobloader, is_replaced_when_it_hangs)
     cr_expect(eq(int, jobloader_get_pid(loader), pid));
     stop(pid);
     (void)close(connection);
-    connection = address_connect(&address, 0); /* which waits for another */
+    connection = address_connect(&address, 0); /* waits for another loader */
     other = served_by_another(pid);
     expect_end(pid);
     cr_expect(runs(other));

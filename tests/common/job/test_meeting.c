@@ -35,7 +35,7 @@ static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool closing;
 static _Atomic uint32_t *met; /* how many have reached the first round; shared with all */
 
-/* An instance's work, in its own process: the return value is its exit status, 0 on success. */
+/* An instance's work, in its own process; returns the exit status, 0 on success. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
 
 static pid_t start(instance run, uint32_t count, uint32_t index)
@@ -60,7 +60,7 @@ static int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/* Like plenumrun's loop. */
+/* Serves the meeting, like plenumrun's loop. */
 static void *keep_door(void *arg)
 {
     (void)arg;
@@ -95,7 +95,7 @@ static void close_place(void)
     meeting_server_destroy(place);
 }
 
-/* The statuses of all instances, run at the same time. */
+/* Runs all instances at the same time, and checks their exit statuses. */
 static void all_do(instance run, uint32_t count)
 {
     pid_t pids[8];
@@ -147,7 +147,7 @@ Test(meeting, all_see_written_data)
     close_place();
 }
 
-/* How many pages of these bytes are resident. */
+/* Returns how many pages of these bytes are resident. */
 static size_t count_pages(unsigned char *at, size_t bytes)
 {
     unsigned char present[MEETING_ROOM_BYTES / 4096];
@@ -199,11 +199,11 @@ static int come_twice(struct meeting *m, uint32_t index)
 
     (void)atomic_fetch_add(met, 1);
     if (r == 0 && index == 1)
-        pause(); /* until it is killed */
+        pause(); /* until this process is killed */
     return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-/* One of three that have met is killed. */
+/* Kills one of three instances that have met. */
 static void kill_one(instance run)
 {
     pid_t pids[3];
@@ -225,7 +225,8 @@ Test(meeting, one_that_is_killed_is_not_waited_for)
     kill_one(come_twice);
 }
 
-/* Like a program that daemonizes, or a library before it starts another program. */
+/* Closes all descriptors, as a program that daemonizes does, or a library before it starts another
+ * program; then meets. */
 static int close_all_and_come(struct meeting *m, uint32_t index)
 {
     closefrom(0);
@@ -242,7 +243,7 @@ static int close_all_late(struct meeting *m, uint32_t index)
         if (index == 1)
             closefrom(0);
         if (index == 1 && round > 0)
-            (void)usleep(700000); /* the others look for it several times */
+            (void)usleep(700000); /* the others look for this instance several times */
         if (meeting_come(m, 0, &who) != 0)
             return 1;
     }
@@ -261,7 +262,8 @@ Test(meeting, one_that_closed_its_descriptors_and_is_killed_is_not_waited_for)
     kill_one(close_all_and_come);
 }
 
-/* One in its own PID namespace, as in a container; its processes end with the first of them. */
+/* Starts an instance in its own PID namespace, as in a container; its processes end with the first
+ * of them. */
 static int come_from_elsewhere(uint32_t index)
 {
     struct plenum_error err;
@@ -318,7 +320,7 @@ Test(meeting, one_that_ended_silently_is_not_waited_for)
 
     make(2);
     pid = start(wait_for_one, 2, 0);
-    (void)usleep(50000); /* now it most likely waits */
+    (void)usleep(50000); /* now the instance most likely waits */
     (void)pthread_mutex_lock(&door_mu);
     meeting_server_note_end(place, 1);
     (void)pthread_mutex_unlock(&door_mu);
@@ -332,7 +334,7 @@ static int come_and_go(struct meeting *m, uint32_t index)
     uint32_t who;
 
     if (index == 1)
-        (void)usleep(700000); /* the others look for it several times */
+        (void)usleep(700000); /* the others look for this instance several times */
     return meeting_come(m, 0, &who) == 0 ? 0 : 1;
 }
 
@@ -341,7 +343,7 @@ Test(meeting, one_that_joined_and_ended_has_joined)
     pid_t a, b;
 
     make(2);
-    for (int run = 0; run < 2; run++) { /* by the second time, its lock from the first is gone */
+    for (int run = 0; run < 2; run++) { /* by the second time, the lock from the first is gone */
         a = start(come_and_go, 2, 0);
         b = start(come_and_go, 2, 1);
         cr_expect(eq(int, end_of(b), 0));
@@ -375,7 +377,7 @@ static int begin_anew(struct meeting *m, uint32_t index)
 
     if (meeting_come(m, 0, &who) != 0)
         return 1;
-    if (index == 1) { /* as if its program had crashed, and a script had started it again */
+    if (index == 1) { /* as if the program had crashed, and a script had restarted it */
         meeting_destroy(m);
         if (meeting_join(&(struct meeting_member){address, "job", 2, 1}, 0, &m, &err) < 0)
             return 2;
@@ -458,7 +460,7 @@ Test(meeting, addresses_of_other_jobs_are_rejected)
     meeting_destroy(NULL);
 }
 
-/* Another process that has bound the name, and answers once. */
+/* Plays another process that has bound the name, and answers once. */
 static void answered(int memory, uint32_t version, const char *why)
 {
     struct meeting_answer a = {.version = version};
@@ -500,7 +502,7 @@ Test(meeting, unsuitable_memory_is_rejected)
     answered(fd, MEETING_LAYOUT, "its memory does not have the size");
     cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(2)), 0));
     answered(fd, MEETING_LAYOUT,
-             "its memory does not have the size"); /* it could be made shorter */
+             "its memory does not have the size"); /* because it could be made shorter */
     cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0));
     if (getuid() == 0) {
         cr_assert(eq(int, fchown(fd, 65534, 65534), 0));

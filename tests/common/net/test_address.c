@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses: which are accepted, which are rejected with a message, and the sockets made from
+/* Tests of addresses: which are accepted, which are rejected with a message, and the sockets made
+ * from them.
  * them. */
 #include "config.h"
 
@@ -60,7 +61,7 @@ ParameterizedTest(struct address_case *c, address, parse)
 
     cr_expect(eq(int, address_parse(c->text, &a, &err), c->want), "'%s': %s", c->text, err.text);
     if (c->want < 0) {
-        cr_expect(eq(u32, a.count, 77), "a failure leaves it as it was");
+        cr_expect(eq(u32, a.count, 77), "a failure must not change the address");
         cr_expect(strstr(err.text, c->says) != NULL, "'%s': %s", c->text, err.text);
     } else {
         cr_expect(eq(str, a.text, c->text));

@@ -43,7 +43,7 @@ Test(frame, frames_are_read_as_written)
     frame_get_text(&r, text, sizeof(text));
     cr_expect(eq(str, text, ""));
     cr_expect(not(r.bad));
-    cr_expect(eq(u32, frame_get_u32(&r), 0), "nothing is left");
+    cr_expect(eq(u32, frame_get_u32(&r), 0), "nothing must be left");
     cr_expect(r.bad);
     frame_buffer_fini(&b);
 }
@@ -59,8 +59,9 @@ Test(frame, an_incomplete_frame_waits_and_a_false_length_is_rejected)
     (void)frame_end(&b, begin);
     for (size_t len = 0; len < b.len; len++)
         cr_assert(eq(i64, frame_parse(b.bytes, len, 100, &h, &r), 0), "of %zu bytes", len);
-    cr_expect(eq(u16, h.type, 99), "an incomplete frame leaves no trace");
-    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 7, &h, &r), -EPROTO), "longer than allowed");
+    cr_expect(eq(u16, h.type, 99), "an incomplete frame must not change the header");
+    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 7, &h, &r), -EPROTO),
+              "a frame longer than allowed");
     cr_expect(eq(i64, frame_parse(b.bytes, FRAME_HEADER_BYTES, 7, &h, &r), -EPROTO),
               "known from the header alone");
     b.bytes[6] = 1;
@@ -83,7 +84,7 @@ Test(frame, strings_are_bounded_and_have_no_nul)
     cr_expect(r.bad);
     r = (struct frame_reader){.at = nul, .end = nul + sizeof(nul)};
     frame_get_text(&r, text, 3);
-    cr_expect(r.bad, "it does not fit with its NUL");
+    cr_expect(r.bad, "a string without room for its NUL must be rejected");
 }
 
 static void pair(struct frame_conn *a, struct frame_conn *b)
@@ -105,7 +106,7 @@ static void put(struct frame_conn *c, uint16_t type, size_t bytes)
     cr_assert(eq(int, frame_end(&c->tx, begin), 0));
 }
 
-/* Frames of all sizes, through a socket that is full most of the time. */
+/* Frames of all sizes pass through a socket that is full most of the time. */
 Test(conn, frames_arrive_whole_and_in_order)
 {
     struct frame_conn a, b;
@@ -131,7 +132,7 @@ Test(conn, frames_arrive_whole_and_in_order)
         }
     }
     frame_conn_fini(&a);
-    cr_expect(eq(i64, frame_conn_fill(&b), -ECONNRESET), "the end is reported");
+    cr_expect(eq(i64, frame_conn_fill(&b), -ECONNRESET), "the end must be reported");
     frame_conn_fini(&b);
 }
 
@@ -171,7 +172,7 @@ Test(conn, a_descriptor_comes_with_its_frame)
     put(&a, 3, 100);
     cr_expect(eq(int, frame_conn_attach_fd(&a, fd), -EBUSY));
     cr_assert(eq(int, frame_conn_flush(&a), 0));
-    cr_expect(eq(int, a.tx_fd, -1), "it is not kept after it was sent");
+    cr_expect(eq(int, a.tx_fd, -1), "a sent descriptor must not be kept");
     while (frame_conn_fill(&b) > 0)
         ;
     for (uint16_t type = 1; type <= 3; type++) {
@@ -206,11 +207,11 @@ Test(conn, unused_descriptors_do_not_pile_up)
     frame_conn_fini(&a);
     frame_conn_fini(&b);
     after = dup(0);
-    cr_expect(eq(int, after, before), "a hundred were sent, none is left open");
+    cr_expect(eq(int, after, before), "none of a hundred descriptors may stay open");
     (void)close(after);
 }
 
-/* One byte, urgent, with a descriptor. */
+/* Sends one urgent byte with a descriptor. */
 static void send_urgent(int fd)
 {
     union io_descriptor_room control;
@@ -268,17 +269,17 @@ Test(conn, a_peek_leaves_descriptors_in_the_socket)
     cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
     cr_expect(frame_holds_fds(b.fd));
     cr_expect(eq(int, frame_conn_next(&b, &h, &r), 1));
-    cr_expect(eq(int, frame_conn_next(&b, &h, &r), 0), "nothing behind it is read");
+    cr_expect(eq(int, frame_conn_next(&b, &h, &r), 0), "nothing after the byte must be read");
     after = dup(0);
     cr_expect(eq(int, after, before));
     (void)close(after);
     frame_conn_fini(&a);
     cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
-    cr_expect(frame_holds_fds(b.fd), "whatever has happened to the other end");
+    cr_expect(frame_holds_fds(b.fd), "descriptors must be found though the other end is closed");
     frame_conn_fini(&b);
 }
 
-/* A peek ends at an urgent byte: there may be more data behind it. */
+/* A peek ends at an urgent byte: there may be more data after it. */
 Test(conn, descriptors_after_an_urgent_byte_arrive)
 {
     static char text[60000];
@@ -297,7 +298,7 @@ Test(conn, descriptors_after_an_urgent_byte_arrive)
     frame_conn_fini(&b);
 }
 
-/* A sender that always has something pending: its buffer holds only that, not everything it ever
+/* If a sender always has something pending, its buffer holds only that, not everything it ever
  * sent. */
 Test(frame, sent_bytes_are_dropped)
 {
@@ -328,7 +329,7 @@ Test(frame, sent_bytes_are_dropped)
     (void)close(fds[1]);
 }
 
-/* Bulks between frames, through a socket that is full most of the time: everything arrives in
+/* Bulks between frames pass through a socket that is full most of the time: everything arrives in
  * order, and the bulk in memory of the reader's choice. */
 Test(conn, a_bulk_arrives_after_its_frame)
 {
@@ -348,7 +349,8 @@ Test(conn, a_bulk_arrives_after_its_frame)
         put(&a, 2, 3);
         cr_assert(eq(int, frame_conn_attach_bulk(&a, sent, len), 0));
         if (len > 0)
-            cr_expect(eq(int, frame_conn_attach_bulk(&a, sent, 1), -EBUSY), "one at a time");
+            cr_expect(eq(int, frame_conn_attach_bulk(&a, sent, 1), -EBUSY),
+                      "only one bulk at a time");
         put(&a, 3, round);
         while (frames < 3) {
             int s = frame_conn_flush(&a);

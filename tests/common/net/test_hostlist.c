@@ -13,7 +13,7 @@
 #include "common/net/hostlist.h"
 #include "common/util/util.h"
 
-/* "a:2 b" for a list: easy to compare and to read. */
+/* Writes a list as "a:2 b", which is easy to compare and to read. */
 static char *show(const struct hostlist *list)
 {
     char *text = NULL;
@@ -162,7 +162,8 @@ Test(hostlist, remove)
     free(got);
     cr_expect(eq(int, hostlist_remove_text(&list, "n[", &err), -EINVAL));
     cr_expect(eq(sz, list.count, 3));
-    cr_expect(eq(int, hostlist_add_name(&list, "n[1-2]", 0, &err), -EINVAL), "no sets here");
+    cr_expect(eq(int, hostlist_add_name(&list, "n[1-2]", 0, &err), -EINVAL),
+              "a name must not contain a set");
     hostlist_fini(&list);
 }
 
@@ -206,7 +207,7 @@ Test(hostlist, file)
     hostlist_fini(&list);
 }
 
-/* Files that Open MPI accepts, and files written by Windows editors. */
+/* Tests files that Open MPI accepts, and files written by Windows editors. */
 Test(hostlist, file_in_other_spellings)
 {
     struct hostlist list = {0};
@@ -228,13 +229,15 @@ Test(hostlist, file_in_other_spellings)
     cr_expect(eq(str, got, (char *)"a:2 b:2 c/2222:3 d:4 you@e.lan"));
     free(got);
     hostlist_fini(&list);
-    cr_expect(eq(int, read_text(&list, "a\n\xef\xbb\xbf b\n", &err), -EINVAL), "only at the top");
+    cr_expect(eq(int, read_text(&list, "a\n\xef\xbb\xbf b\n", &err), -EINVAL),
+              "the mark belongs only at the top");
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "a slots = auto\n", &err), -EINVAL));
     cr_expect(strstr(err.text, ":1: host 'a': 'auto' is not a number of slots") != NULL, "%s",
               err.text);
     hostlist_fini(&list);
-    cr_expect(eq(int, read_text(&list, "\xef\xbb\xbf", &err), -EINVAL), "nothing but the mark");
+    cr_expect(eq(int, read_text(&list, "\xef\xbb\xbf", &err), -EINVAL),
+              "a file with nothing but the mark");
     hostlist_fini(&list);
 }
 
@@ -246,7 +249,7 @@ Test(hostlist, file_errors_name_the_line)
     cr_expect(eq(int, read_text(&list, "a\nb slot=2\n", &err), -EINVAL));
     cr_expect(strstr(err.text, ":2: 'slot=2'") != NULL, "%s", err.text);
     cr_expect(eq(int, read_text(&list, "n[1-2],m\n", &err), -EINVAL));
-    cr_expect(strstr(err.text, "','") != NULL, "one item a line: %s", err.text);
+    cr_expect(strstr(err.text, "','") != NULL, "a line must have one item: %s", err.text);
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "# nothing\n", &err), -EINVAL));
     cr_expect(strstr(err.text, "lists no hosts") != NULL, "%s", err.text);

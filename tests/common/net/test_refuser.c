@@ -69,7 +69,7 @@ struct client {
     struct frame_conn conn;
 };
 
-/* A connection that the refuser has taken; returns the client's end. */
+/* Connects, and gives the connection to the refuser; returns the client's end. */
 static int connect_one(void)
 {
     int fds[2];
@@ -98,7 +98,8 @@ static void client_fini(struct client *c)
     plenum_tls_backend.close(c->context);
 }
 
-/* Both sides take turns until the client has a frame (1) or gets no more (-errno). */
+/* Lets both sides take turns. Returns 1 when the client has a frame, or -errno when it gets no
+ * more. */
 static int receive(struct client *c)
 {
     struct frame_header header;
@@ -121,7 +122,7 @@ static int receive(struct client *c)
     return (int)n;
 }
 
-/* Has the refuser hung up? */
+/* Returns whether the refuser has hung up. */
 static bool is_closed(int fd)
 {
     char byte;

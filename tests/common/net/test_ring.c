@@ -57,7 +57,7 @@ Test(ring, memory_is_reserved_at_creation)
     ring_destroy(ring);
 }
 
-/* A memfd as a hostile or mistaken client might send it. */
+/* Returns a memfd as a hostile or mistaken client might send it. */
 static int made(unsigned flags, off_t bytes, int seals)
 {
     int fd = memfd_create("test", MFD_CLOEXEC | flags);
@@ -101,14 +101,15 @@ Test(ring, memory_that_could_raise_sigbus_is_rejected)
     (void)fclose(file);
 }
 
-/* The process that fills a hole is charged for it. */
+/* If a hole is filled, the process that fills it is charged for the memory. */
 Test(ring, memory_charged_to_the_loader_is_rejected)
 {
     struct ring *client, *loader;
     struct plenum_error err;
     int fd;
 
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), SLOTS, SLOT, "nothing but a hole");
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), SLOTS, SLOT,
+                   "a ring that is a hole");
     cr_assert(eq(int, ring_create(SLOTS, SLOT, &client, &err), 0), "%s", err.text);
     cr_assert(eq(int, ring_accept(dup(client->fd), SLOTS, SLOT, &loader, &err), 0), "%s", err.text);
     cr_expect(eq(int, ring_check(loader, &err), 0));
@@ -126,7 +127,7 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
     expect_refused(fd, SLOTS, SLOT, "memory beyond its end");
 }
 
-/* The kernel would accept it, and then kill processes arbitrarily. */
+/* The kernel would accept so much memory, and then kill arbitrary processes. */
 Test(ring, more_than_the_machines_memory_is_refused_in_advance)
 {
     struct ring *ring = NULL;

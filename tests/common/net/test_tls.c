@@ -119,7 +119,7 @@ Test(tls, holders_of_the_key_can_communicate)
     end(&b);
 }
 
-/* A caller that takes only frames need not request what was read and buffered. */
+/* A caller that takes only frames need not ask for bytes that were already read into the buffer. */
 Test(tls, poll_reports_every_buffered_byte)
 {
     enum { BYTES = 300000 };
@@ -148,8 +148,8 @@ Test(tls, poll_reports_every_buffered_byte)
     free(bytes);
 }
 
-/* Two sides whose bytes the test carries from client[1] to server[1] and back; the client has data
- * to send. */
+/* Creates two sides whose bytes the test carries from client[1] to server[1] and back; the client
+ * has data to send. */
 static void connect_by_hand(int client[2], int server[2], struct side *a, struct side *b)
 {
     connect_two(client);
@@ -159,8 +159,8 @@ static void connect_by_hand(int client[2], int server[2], struct side *a, struct
     put(a, "hello");
 }
 
-/* Data sent before the peer's answer waits for it, and no longer, whichever side reads the last of
- * it. */
+/* Data waits for the peer's answer to the handshake, and no longer, whichever side completes the
+ * handshake with a read. */
 Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 {
     struct side a, b;
@@ -170,18 +170,18 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 
     connect_by_hand(client, server, &a, &b);
     cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN));
-    cr_expect(not(frame_conn_wants_write(&a.conn)), "it waits for an answer");
+    cr_expect(not(frame_conn_wants_write(&a.conn)), "data must wait for the answer");
     len = recv(client[1], flight, sizeof(flight), 0);
     cr_assert(eq(i64, send(server[1], flight, (size_t)len, 0), len));
     cr_assert(eq(i64, frame_conn_fill(&b.conn), -EAGAIN));
     len = recv(server[1], flight, sizeof(flight), 0);
 
     cr_assert(eq(i64, send(client[1], flight, 100, 0), 100));
-    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "half of an answer is none");
+    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "half of the answer must not suffice");
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     cr_assert(eq(i64, send(client[1], flight + 100, (size_t)len - 100, 0), len - 100));
     cr_assert(eq(i64, frame_conn_fill(&a.conn), -EAGAIN));
-    cr_expect(frame_conn_wants_write(&a.conn), "now it can be sent");
+    cr_expect(frame_conn_wants_write(&a.conn), "now the data must be ready to be sent");
     cr_expect(eq(int, frame_conn_flush(&a.conn), 0));
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     end(&a);
@@ -290,8 +290,8 @@ static SSL_CTX *guessing(void)
     return ctx;
 }
 
-/* Run both sides until nothing moves any more: the client's state, and how much the impostor
- * received. */
+/* Runs both sides until nothing moves any more. Returns the client's state, and how much the
+ * impostor received. */
 static int64_t meet(SSL_CTX *ctx, size_t *told)
 {
     SSL *ssl = SSL_new(ctx);
@@ -338,8 +338,7 @@ Test(tls, a_server_without_the_key_gets_nothing_and_is_rejected)
         }
 }
 
-/* A client can impersonate its loader towards itself, which harms only itself, and towards no other
- * client. */
+/* A client's key lets it impersonate the loader only to itself, not to other clients. */
 Test(tls, a_client_key_cannot_serve_as_a_loader)
 {
     size_t told = 0;
@@ -349,10 +348,10 @@ Test(tls, a_client_key_cannot_serve_as_a_loader)
     cr_expect(eq(sz, told, 0));
     guessed = key_of("alice");
     (void)meet(guessing(), &told);
-    cr_expect(gt(sz, told, 0), "the test itself: with the right key it would learn it");
+    cr_expect(gt(sz, told, 0), "control: with alice's key, an impostor receives the client's data");
 }
 
-/* The loader's view of a client. */
+/* Returns the loader's view of a client. */
 static int64_t admit(struct tls_key key)
 {
     struct side a, b;
@@ -378,7 +377,7 @@ Test(tls, a_client_key_cannot_serve_another_client)
 
     cr_expect(gt(i64, admit(alice), 0));
     (void)snprintf(bob.name, sizeof(bob.name), "bob");
-    cr_expect(eq(i64, admit(bob), -EACCES), "her key under his name");
+    cr_expect(eq(i64, admit(bob), -EACCES), "alice's key must not admit bob");
     (void)snprintf(master.name, sizeof(master.name), "alice");
     cr_expect(eq(i64, admit(master), -EACCES), "a secret is not a client's key");
     cr_expect(gt(i64, admit(key_of("bob")), 0));
@@ -424,8 +423,8 @@ int __wrap_SSL_key_update(SSL *ssl, int type)
     return r;
 }
 
-/* Both sides write more than their sockets hold, and all of it arrives, whatever key encrypted it:
- * the key is renewed every few records here (see local.mk). */
+/* Both sides write more than their sockets hold, and all of it must arrive, though the key is
+ * renewed every few records here (see local.mk). */
 Test(tls, keys_are_renewed_while_both_sides_write)
 {
     enum { BYTES = 8 << 20 };
@@ -468,7 +467,7 @@ Test(tls, keys_are_renewed_while_both_sides_write)
     free(bytes);
 }
 
-/* A writer that waits for a slow reader must know whether it reads at all. */
+/* A writer that waits for a slow reader must know whether the reader reads at all. */
 Test(tls, progress_of_a_slow_reader_is_seen)
 {
     enum { BYTES = 8 << 20 };
@@ -497,7 +496,7 @@ Test(tls, progress_of_a_slow_reader_is_seen)
 
 /* ---- core dumps ---- */
 
-/* How often 32 bytes, each given inverted, occur in memory that a core dump includes. */
+/* Counts the copies of 32 bytes, given inverted, in memory that a core dump includes. */
 static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsigned *kept)
 {
     FILE *f = fopen("/proc/self/smaps", "r"), *mem = fopen("/proc/self/mem", "r");
@@ -536,8 +535,8 @@ static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsign
     return found;
 }
 
-/* A loader that is serving: its secret lies only in memory excluded from core dumps. The same holds
- * for a client, whose own key OpenSSL must have had. */
+/* The secret of a loader that is serving lies only in memory excluded from core dumps. So does a
+ * client's own key, although OpenSSL must have had it. */
 Test(tls, core_dumps_contain_no_secrets)
 {
     unsigned char inverted[2][TLS_KEY_BYTES];
@@ -548,7 +547,7 @@ Test(tls, core_dumps_contain_no_secrets)
     int fds[2];
 
     if (getenv("PLENUM_SANITIZED") && *getenv("PLENUM_SANITIZED"))
-        cr_skip_test("with a sanitizer there is more memory than can be looked at");
+        cr_skip_test("with a sanitizer there is too much memory to search");
     cr_assert(eq(int, random_bytes(keys[0].bytes, TLS_KEY_BYTES), 0));
     cr_assert(eq(int, plenum_tls_backend.derive(keys[0].bytes, "alice", keys[1].bytes), 0));
     connect_two(fds);
@@ -562,7 +561,7 @@ Test(tls, core_dumps_contain_no_secrets)
     (void)munmap(page, 4096);
     if (kept == 0)
         cr_skip_test("the kernel does not report here which pages core dumps omit, as under qemu");
-    cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "the test itself finds it here");
+    cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "control: the key must be found here");
     b = (struct side){0};
     cr_assert(eq(int, plenum_tls_backend.open(&keys[0], &b.context), 0));
     a = (struct side){0};
@@ -588,7 +587,7 @@ Test(tls, core_dumps_contain_no_secrets)
         cr_expect(eq(u32, count_dumped(inverted[k], &kept) + kept, 0), "key %d, afterwards", k);
 }
 
-/* Read as this user, who is in group 1000: returns 0, or the error. */
+/* Reads the key as this user, who is in group 1000. Returns 0 or -errno. */
 static int read_as(uid_t user, const char *path)
 {
     static const gid_t group = 1000;
@@ -624,8 +623,8 @@ Test(tls, a_stored_key_cannot_be_changed)
     (void)close(fd);
 }
 
-/* Kubernetes secrets are like this: owned by root, with a group that may read them and to which the
- * container belongs, its root as well. */
+/* A Kubernetes secret belongs to root and to a group that may read it. The container's user, even
+ * root, is in that group. */
 Test(tls, root_may_give_a_key_to_a_group)
 {
     static const struct {
@@ -653,7 +652,7 @@ Test(tls, root_may_give_a_key_to_a_group)
         cr_skip("only root can give files away");
     fd = mkstemp(path);
     cr_assert(ge(int, fd, 0));
-    (void)snprintf(link, sizeof(link), "%s.link", path); /* they are reached by symbolic links */
+    (void)snprintf(link, sizeof(link), "%s.link", path); /* secrets are reached by symbolic links */
     cr_assert(eq(int, symlink(path, link), 0));
     cr_assert(eq(int, random_bytes(bytes, sizeof(bytes)), 0));
     cr_assert(eq(int, io_write_all(fd, bytes, sizeof(bytes)), 0));

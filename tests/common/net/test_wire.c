@@ -54,8 +54,8 @@ enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
 enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 3 * 4 + 13 * 8 };
 enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
 
-/* Bytes that newer versions have added to a message in which `n` are left; beyond any message if
- * there are none. */
+/* Returns how many bytes newer versions have added to a message in which `n` bytes are left;
+ * SIZE_MAX / 2 if none. */
 static size_t later_bytes(uint16_t type, size_t n)
 {
     switch (type) {
@@ -82,7 +82,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
     return r;
 }
 
-/* Zeroed, as both sides are in these tests, so that memcmp() compares fields. */
+/* Both sides are zeroed in these tests, so that memcmp() compares fields. */
 #define ROUND_TRIP(put_call, get, type_number, message) \
     ROUND_TRIP_SINCE(put_call, get, type_number, message, SIZE_MAX)
 
@@ -270,7 +270,7 @@ Test(wire, sets_must_cover_all_samples)
     frame_buffer_fini(&b);
 }
 
-/* A plan excludes an order of the stream's own. */
+/* A plan excludes all other ways to set the stream's order. */
 Test(wire, a_plan_excludes_other_orders)
 {
     struct wire_open open = good;
@@ -289,7 +289,7 @@ Test(wire, a_plan_excludes_other_orders)
     cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
 }
 
-/* The result of a message's reader. */
+/* Returns the result of a message's reader. */
 static struct frame_reader read_of(const struct frame_buffer *b)
 {
     return (struct frame_reader){.at = b->bytes + FRAME_HEADER_BYTES, .end = b->bytes + b->len};

@@ -9,7 +9,7 @@
 
 #include "common/options/program.h"
 
-/* Words, with '|' for each NUL. */
+/* Command lines, with '|' for each NUL, and the expected names. */
 static const char *const cases[][2] = {
     {"/usr/bin/python3|/home/a/train.py|--lr|1|", "train.py"},
     {"python3.11|-u|train.py|", "train.py"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Laws of the order, for randomly drawn data sets, jobs and seeds. A job is simulated here as its
- * instances see it: each walks from step to step and takes its share of the positions. */
+/* Tests the laws of the order for randomly drawn data sets, jobs and seeds. A job is simulated as
+ * its instances see it: each walks from step to step and takes its share of the positions. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ struct world {
     uint32_t replicas, micro_batch, instances;
 };
 
-/* Parameters drawn for one trial. */
+/* Draws a parameter of a trial. */
 static uint32_t draw(uint32_t trial, uint32_t what, uint32_t below)
 {
     return philox_below(philox_draw(4711, trial, what, DRAW_SAMPLE_SET, 9).word[0], below);
@@ -64,7 +64,7 @@ struct share {
     uint32_t instances, instance;
 };
 
-/* One instance's samples of the step at `place`, counted in `shown` [data set]; invalid ones are
+/* Counts in `shown` [data set] one instance's samples of the step at `place`; invalid ones are
  * counted separately. */
 static void show_step(const struct share *share, struct order_place place, uint32_t *shown,
                       uint32_t *padding)
@@ -137,8 +137,8 @@ Test(laws, repeats_of_a_sample_are_adjacent_and_change_nothing_else)
     }
 }
 
-/* Dealt round-robin: every position of a step once, neighbours on different replicas, and each
- * replica's positions ascending. */
+/* Positions are dealt round-robin: every position of a step once, neighbours to different replicas,
+ * and ascending within each replica. */
 Test(laws, dealing_gives_each_replica_its_share_and_separates_neighbours)
 {
     for (uint32_t m = 1; m <= 9; m++)
@@ -163,7 +163,7 @@ Test(laws, dealing_gives_each_replica_its_share_and_separates_neighbours)
         }
 }
 
-/* The samples of step k, of all instances, in any order. */
+/* Stores the samples of step k, of all instances, in any order. */
 static void samples_of_step(const struct order *order, struct world w, uint64_t k, uint32_t *shown)
 {
     struct order_steps steps = steps_of(order, w, ORDER_PAD);
@@ -327,7 +327,7 @@ Test(laws, block_shuffle_reads_within_the_stated_window)
     }
 }
 
-/* Instances with their own data: their parts differ in size, yet all end together. */
+/* If instances have their own data, their parts may differ in size, yet all end together. */
 Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
 {
     for (uint32_t trial = 0; trial < 1000; trial++) {

@@ -52,8 +52,8 @@ static void add_piece(struct made *m, uint64_t start, const uint32_t *weights)
     m->pieces[m->parts.num_pieces++] = (struct mixture_piece){start, weights};
 }
 
-/* The values of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on 1:1:1, K 8,
- * N 40. */
+/* These are the values of the reference model: seed 5, sizes 10 4 6, weights 7:2:1, from 16 on
+ * 1:1:1, K 8, N 40. */
 Test(mixture, known_answers)
 {
     static const uint32_t want[][2] = {
@@ -159,7 +159,7 @@ Test(mixture, passes_are_complete)
     mixture_destroy(m.mixture);
 }
 
-/* A set that is first used later changes nothing before, nor what the others show afterwards. */
+/* A set that is first used later does not change what the others show, before or afterwards. */
 Test(mixture, a_later_set_does_not_change_earlier_positions)
 {
     struct made before = {0}, after = {0};
@@ -186,7 +186,7 @@ Test(mixture, a_later_set_does_not_change_earlier_positions)
     mixture_destroy(after.mixture);
 }
 
-/* A set of weight 0 is shown no more. */
+/* A set of weight 0 is no longer shown. */
 Test(mixture, find_reports_that_a_set_has_ended)
 {
     struct made m = {0};
@@ -201,7 +201,7 @@ Test(mixture, find_reports_that_a_set_has_ended)
     mixture_destroy(m.mixture);
 }
 
-/* Before the start of a pass no position shows it, and the block that begins there does. */
+/* No position before a pass's start shows that pass, and the block that begins there does. */
 Test(mixture, passes_start_with_a_block)
 {
     struct made m = {0};
@@ -242,7 +242,8 @@ Test(mixture, passes_of_a_single_set_are_epochs)
     mixture_destroy(m.mixture);
 }
 
-/* The places of a block show a set equally often, and neighbours do not tell. */
+/* All places of a block show a set equally often, and a place's neighbours do not reveal its
+ * set. */
 Test(mixture, places_are_not_predictable)
 {
     enum { K = 16, BLOCKS = 1000 };
@@ -321,7 +322,7 @@ static void count_position(void *arg, uint32_t position)
     seen[position]++;
 }
 
-/* Each position of an epoch is found by its sample, and by no other, for each kind of set. */
+/* Checks, for each kind of set, that a sample finds its position of an epoch, and no other. */
 static void check_samples(const struct made *m, uint32_t samples)
 {
     for (uint32_t e = 0; e < 3; e++)
@@ -353,7 +354,7 @@ Test(mixture, samples_are_found)
     mixture_destroy(m.mixture);
 }
 
-/* One set is shown as without a plan. */
+/* A single set is shown as without a plan. */
 Test(mixture, a_single_set_has_the_order_of_a_stream)
 {
     struct made m = {0};

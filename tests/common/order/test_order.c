@@ -16,7 +16,7 @@
 
 static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
 
-/* Whether every sample occurs exactly once. */
+/* Returns whether every sample occurs exactly once. */
 static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen)
 {
     memset(seen, 0, order->n);
@@ -62,7 +62,7 @@ Test(order, the_last_position_of_the_largest_epoch_has_a_partner)
     cr_expect(eq(u32, order_partner(&order, UINT32_MAX - 2), 0));
 }
 
-/* The law that everything else depends on. */
+/* Everything else depends on this law. */
 Test(order, every_sample_exactly_once_for_all_sizes_to_3000)
 {
     uint8_t *seen = malloc(3000);
@@ -94,7 +94,7 @@ Test(order, block_shuffle_gives_every_sample_exactly_once)
     free(seen);
 }
 
-/* A reader of consecutive positions must find its samples in few runs of storage. */
+/* A reader of consecutive positions must find its samples in few runs of adjacent blocks. */
 Test(order, block_shuffle_stays_within_its_window)
 {
     enum { N = 20000, B = 32 };
@@ -121,8 +121,8 @@ Test(order, none_is_the_identity)
         cr_assert(eq(u32, order_sample(&order, 4, p), p));
 }
 
-/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, the round
- * trip fails. */
+/* Computes the inverse, written again from docs/order.md: where order_sample() is not a bijection,
+ * the round trip fails. */
 static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose,
                           uint32_t tweak, uint32_t n, uint32_t x)
 {
@@ -179,7 +179,7 @@ static void comes_back(const struct order *order, uint32_t position)
         cr_fatal("n %u, block %u, position %u shows %u", order->n, order->block, position, sample);
 }
 
-/* The first, the last, those next to powers of two, and some others. */
+/* Checks the first and last positions, those next to powers of two, and some others. */
 static void positions_come_back(const struct order *order)
 {
     for (uint32_t i = 0; i < 12 && i < order->n; i++) {
@@ -255,11 +255,12 @@ Test(order, blocks_of_one_sample_terminate_at_the_largest_size, .timeout = 600)
 
         for (uint32_t p = n - 1000; p < n; p++)
             moved += order_sample(&order, 0, p) != p;
-        cr_expect(gt(u32, moved, 990), "n = %u is mixed", n);
+        cr_expect(gt(u32, moved, 990), "n = %u must be mixed", n);
     }
 }
 
-/* Correlation of neighbours' positions, which for unrelated orders is about 0 +- 1 / sqrt(n). */
+/* Returns the correlation of neighbours' positions, which for unrelated orders is about 0 +- 1 /
+ * sqrt(n). */
 static double correlation(const struct order *a, uint32_t epoch_a, const struct order *b,
                           uint32_t epoch_b, uint32_t shift)
 {
@@ -281,11 +282,14 @@ Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &b, 0, 0)), limit), "two seeds");
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 1, 0)), limit), "two epochs");
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 0, 1)), limit), "neighbours");
-    cr_expect(lt(dbl, fabs(correlation(&a, 0, &none, 0, 0)), limit), "order and no order");
-    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test detects a relation");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &none, 0, 0)), limit),
+              "a shuffled and a plain order");
+    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999),
+              "the test must detect a relation");
 }
 
-/* How often position and sample of two epochs agree. For random orders: once, whatever n. */
+/* Counts how often two epochs show the same sample at a position. For random orders, that is once,
+ * whatever n. */
 Test(order, two_epochs_agree_in_about_one_position)
 {
     enum { N = 4099, EPOCHS = 400 };
@@ -300,8 +304,8 @@ Test(order, two_epochs_agree_in_about_one_position)
               EPOCHS);
 }
 
-/* Each sample at each position equally often over epochs. Chi-square with (n-1)^2 degrees of
- * freedom. */
+/* Over epochs, each sample must be at each position equally often. Chi-square has (n-1)^2 degrees
+ * of freedom. */
 static void expect_uniform_cells(uint32_t n, uint32_t epochs, enum order_shuffle shuffle)
 {
     struct order order = {.seed = 3, .n = n, .shuffle = shuffle, .block = 2};
@@ -328,7 +332,7 @@ Test(order, every_position_shows_every_sample_equally_often)
     }
 }
 
-/* All n! permutations are equally likely: a network with too few rounds fails this. */
+/* All n! permutations must be equally likely: a network with too few rounds fails this. */
 static void expect_uniform_permutations(uint32_t n, uint32_t factorial)
 {
     enum { EACH = 100 };
@@ -400,7 +404,7 @@ ParameterizedTest(struct shuffle_case *c, order, parses_shuffle)
         cr_expect(ne(str, err.text, ""));
 }
 
-/* Steps, against counting positions one by one. */
+/* Counts steps by counting positions one by one. */
 static uint64_t count_steps(uint64_t n, uint64_t per_step, enum order_last last, uint64_t from)
 {
     uint64_t steps = 0;
@@ -520,11 +524,11 @@ Test(steps, positions_dropped_by_large_steps_serve_smaller_ones)
 
     cr_expect(eq(u64, after.epoch, 3));
     cr_expect(eq(u64, after.position, 8));
-    cr_expect(eq(u64, order_place_settle(&large, after).epoch, 4), "no step of 4 is left");
-    cr_expect(eq(u64, order_place_settle(&small, after).position, 8), "but one of 2");
+    cr_expect(eq(u64, order_place_settle(&large, after).epoch, 4), "no step of 4 must be left");
+    cr_expect(eq(u64, order_place_settle(&small, after).position, 8), "a step of 2 must be left");
 }
 
-/* Positions of epochs of 40 that are skipped: at the beginning, apart by one, and across an end. */
+/* Skipped positions in epochs of 40: at the beginning, one step apart, and across an end. */
 static const struct order_gap gaps[] = {{0, 2}, {16, 32}, {34, 36}, {37, 43}, {80, 120}};
 
 static bool is_in_gap(uint64_t g)
@@ -535,8 +539,8 @@ static bool is_in_gap(uint64_t g)
     return false;
 }
 
-/* From any position on, whatever the size of a step: each position that is not skipped counts once,
- * in order, and what fills up a step is a position that the step shows anyway. */
+/* From any position on, with any step size, each position that is not skipped must count once, in
+ * order, and a step must be filled up with positions that it shows anyway. */
 Test(steps, gaps_are_never_shown)
 {
     enum { N = 40, END = 4 * N };

@@ -40,7 +40,7 @@ static bool is_bijection(const struct order *order, uint32_t epoch)
     return true;
 }
 
-/* Every order of one seed and epoch. */
+/* Checks every order of one seed and epoch. */
 static bool all_of(uint64_t seed, uint32_t epoch)
 {
     for (uint32_t n = 1; n <= MOST; n++) {
@@ -56,7 +56,7 @@ static bool all_of(uint64_t seed, uint32_t epoch)
     return true;
 }
 
-/* Blocks longer than the data set act as one block of its length. */
+/* Checks that blocks longer than the data set act as one block of its length. */
 static bool long_blocks_are_one(uint64_t seed)
 {
     for (uint32_t n = 1; n <= MOST; n++) {
@@ -72,7 +72,7 @@ static bool long_blocks_are_one(uint64_t seed)
     return true;
 }
 
-/* Subsets that end with the last number of a word, and repeats up to the last position. */
+/* Checks subsets that end with the last number of a word, and repeats up to the last position. */
 static bool subsets_and_repeats(uint64_t seed)
 {
     for (uint32_t repeat = 1; repeat <= MOST; repeat++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_orderplan.c - the text of a plan: its canonical form, and every sentence about it. */
+/* test_orderplan.c - the text of a plan: its canonical form, and every message about it. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static struct orderplan *parse(const char *text)
     return plan;
 }
 
-/* Returns whether a plan has this canonical form, which is its own. */
+/* Checks that a plan has this canonical form, which is its own canonical form. */
 static void becomes(const char *text, const char *want)
 {
     struct orderplan *plan = parse(text), *again;
@@ -35,7 +35,7 @@ static void becomes(const char *text, const char *want)
     orderplan_free(plan);
 }
 
-/* Returns whether a plan is refused with a message that contains `want`. */
+/* Checks that a plan is refused with a message that contains `want`. */
 static void refused(const char *text, const char *want)
 {
     struct plenum_error err = {.text = ""};
@@ -77,7 +77,8 @@ Test(orderplan, samples_have_selections_and_weights)
             "set a 1 /x\nbalance label classes=32 each=4\n");
 }
 
-/* A ramp is pieces: each begins at a multiple of the block, and the last has the final weights. */
+/* A ramp is a series of pieces: each begins at a multiple of the block, and the last has the final
+ * weights. */
 Test(orderplan, ramps_are_pieces)
 {
     struct orderplan *plan =
@@ -132,13 +133,13 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nblok 8\n", "line 3: a line begins with");
     refused("set a 1 /x\nset b 1 /y\nblok 8\n", "not 'blok': did you mean 'block'?");
     refused("set a 1 /x\nset b 1 /y\nlabels stack\nlabels names\n", "labels is given twice");
-    refused("set a 1 /x\nset b 1 /y\nblock 8\nblock 8\n", "be given once");
+    refused("set a 1 /x\nset b 1 /y\nblock 8\nblock 8\n", "block is given twice");
     refused("set a 1 /x\nset b 1 /y\nepoch 8\nepoch a\n", "epoch is given twice");
     refused("set a 1 /x\nstratify set\nstratify set\n", "stratify is given twice");
     refused("set a 1 /x\nbalance label\nbalance label\n", "balance is given twice");
     refused("set a 1 /x\nbalance label classes=2 classes=3\n", "classes is given twice");
     refused("set 100 1 /x\nset b 1 /y\nepoch 100\n",
-            "'epoch 100' may be a number of positions or the set of this name");
+            "'epoch 100' is ambiguous: it is a number of positions and also");
     refused("set a 1 relabel= /x\n", "relabel= is empty");
     refused("set a 1 shuffle=some /x\n", "shuffle 'some'");
     refused("set a 1 select=\"label 1 /x\n", "a quotation mark is missing");

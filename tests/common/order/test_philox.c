@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The published known answers: Random123 1.14, examples/kat_vectors, "philox4x32 10". */
+/* These are the published known answers: Random123 1.14, examples/kat_vectors, "philox4x32 10". */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -15,7 +15,7 @@
 
 enum { MOST = 64 };
 
-/* Sums of weights. */
+/* Makes a table of weights, with their sums. */
 static struct sampler_table by_weight(const uint64_t *weights, uint64_t *sums, uint32_t n,
                                       uint32_t positions)
 {
@@ -25,7 +25,7 @@ static struct sampler_table by_weight(const uint64_t *weights, uint64_t *sums, u
         .kind = SAMPLER_QUOTA, .n = n, .positions = positions, .sums = sums};
 }
 
-/* Classes of these sizes. */
+/* Makes a table of classes of these sizes. */
 static struct sampler_table by_class(enum sampler_kind kind, const uint32_t *sizes,
                                      uint32_t classes, uint32_t *start)
 {
@@ -110,8 +110,8 @@ Test(sampler, known_alias_table)
     }
 }
 
-/* In every pass each sample has the floor or ceiling of its expected number, N in all; so has each
- * aligned group of 2^k passes, and E passes are less than popcount(E) away. */
+/* Checks that in every pass each sample has the floor or ceiling of its expected number, N in all;
+ * so has each aligned group of 2^k passes, and E passes are less than popcount(E) away. */
 static void check_quota(const uint64_t *weights, uint32_t n, uint32_t positions, uint64_t seed)
 {
     uint64_t sums[MOST], seen[MOST] = {0};
@@ -154,7 +154,7 @@ Test(sampler, weights_are_kept_in_every_pass)
     }
 }
 
-/* A guide changes no result. */
+/* Guides must not change a result. */
 Test(sampler, guides_find_the_same_members)
 {
     static const uint64_t scales[] = {1, 1000, UINT64_C(1) << 40};
@@ -197,7 +197,7 @@ Test(sampler, whole_repetitions_are_exact)
     }
 }
 
-/* The columns give each sample its weight, and one of weight 0 nothing. */
+/* The columns give each sample its weight, and a sample of weight 0 nothing. */
 Test(sampler, alias_tables_are_exact)
 {
     srand(3);
@@ -250,7 +250,8 @@ Test(sampler, drawn_samples_have_their_shares)
     sampler_fini(&s);
 }
 
-/* Each sample once a pass, and in each whole block each class within 1 + 1/B of its share. */
+/* Checks that a pass has each sample once, and each whole block each class within 1 + 1/B of its
+ * share. */
 static void check_strata(const uint32_t *sizes, uint32_t classes, uint32_t block, uint64_t seed)
 {
     uint32_t start[16];
@@ -286,7 +287,8 @@ static void check_strata(const uint32_t *sizes, uint32_t classes, uint32_t block
 
 Test(sampler, strata_show_each_sample_once_and_each_class_by_its_share)
 {
-    for (uint32_t block = 1; block <= 40; block++) { /* also larger than the set, and no rest */
+    for (uint32_t block = 1; block <= 40;
+         block++) { /* some larger than the set, some that divide it */
         check_strata((uint32_t[]){6, 3, 3}, 3, block, block);
         check_strata((uint32_t[]){1, 20, 2, 9}, 4, block, block);
         check_strata((uint32_t[]){30}, 1, block, block);
@@ -294,7 +296,8 @@ Test(sampler, strata_show_each_sample_once_and_each_class_by_its_share)
     }
 }
 
-/* Equal classes in each block, and passes of each class that show each of its samples once. */
+/* Each block has equally many samples of all classes, and each class's passes show each of its
+ * samples once. */
 Test(sampler, balanced_blocks_have_equal_classes)
 {
     static const uint32_t sizes[] = {3, 20, 7};
@@ -328,7 +331,8 @@ Test(sampler, balanced_blocks_have_equal_classes)
     sampler_fini(&s);
 }
 
-/* P different classes with k samples each in every block, each class once in each C class slots. */
+/* Checks that every block has P different classes with k samples each, and each C class slots each
+ * class once. */
 static void check_classes(uint32_t classes, uint32_t per_block, uint32_t each)
 {
     uint32_t sizes[24], start[25], shown[24] = {0}, blocks = 6 * classes;
@@ -374,7 +378,7 @@ Test(sampler, blocks_of_classes_are_distinct_and_complete)
     check_classes(9, 3, 5);
 }
 
-/* Any two classes meet in a block about equally often. */
+/* Any two classes are together in a block about equally often. */
 Test(sampler, pairs_of_classes_meet_equally_often)
 {
     enum { CLASSES = 12, P = 4, BLOCKS = 1500, PAIRS = CLASSES * (CLASSES - 1) / 2 };
@@ -404,7 +408,7 @@ Test(sampler, pairs_of_classes_meet_equally_often)
     sampler_fini(&s);
 }
 
-/* A substitute is of the class of its place, and can be each sample of it. */
+/* A substitute has the class of its place, and can be any sample of that class. */
 Test(sampler, substitutes_are_of_the_same_class)
 {
     uint32_t start[4];

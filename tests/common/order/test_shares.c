@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shares.c - shares of blocks: the laws of quotas, with counting as the oracle. */
+/* test_shares.c - shares of blocks: the laws of quotas, checked by counting. */
 #include "config.h"
 
 #include <stdio.h>
@@ -33,8 +33,8 @@ static const struct shares *make(struct made *m, uint32_t places, const uint32_t
     return &m->shares;
 }
 
-/* Is `count` within `by` of the quota of part i in `blocks` blocks? Exact, but for the rounding of
- * edges, which is below 2^-32 of a place and block. */
+/* Returns whether `count` is within `by` of the quota of part i in `blocks` blocks. The quota is
+ * exact but for the rounding of edges, which is below 2^-32 of a place and block. */
 static bool is_near(const struct made *m, uint32_t i, uint64_t blocks, uint64_t count, double by)
 {
     double quota = (double)blocks * m->places * m->weights[i] / (double)m->sum;
@@ -43,9 +43,9 @@ static bool is_near(const struct made *m, uint32_t i, uint64_t blocks, uint64_t 
     return (off < 0 ? -off : off) < by + 1e-6;
 }
 
-/* Every block is full, its parts follow each other, and each has the floor or ceiling of its quota;
- * so has each aligned group; and prefixes are what counting gives, within popcount of their
- * quota. */
+/* Checks that every block is full, that its parts follow each other, and that each part has the
+ * floor or ceiling of its quota, also in each aligned group; and that prefixes equal what counting
+ * gives, within popcount of their quota. */
 static void check_laws(const struct made *m)
 {
     const struct shares *s = &m->shares;
@@ -109,7 +109,7 @@ Test(shares, large_weights_and_blocks_keep_the_laws)
         }
 }
 
-/* Near 2^32 and beyond, a prefix and one more block still add up. */
+/* Near block 2^32 and beyond, each prefix must grow by exactly what the next block holds. */
 Test(shares, block_numbers_have_64_bits)
 {
     static const uint64_t begins[] = {UINT32_MAX - 3, (UINT64_C(1) << 32) - 1, UINT64_C(1) << 40,
@@ -124,7 +124,7 @@ Test(shares, block_numbers_have_64_bits)
                              shares_edge(s, i + 1, b) - shares_edge(s, i, b)));
 }
 
-/* Over all seeds, a part has its quota in each block. */
+/* Averaged over all seeds, a part has its quota in each block. */
 Test(shares, no_block_is_biased)
 {
     static const uint32_t weights[] = {3, 4, 6};
@@ -141,7 +141,7 @@ Test(shares, no_block_is_biased)
         cr_expect(is_near(&m, i, 4096, sums[i], 4));
 }
 
-/* The published values of the phase. */
+/* The published values of the phase must be reproduced. */
 Test(shares, phase_is_van_der_corputs_sequence)
 {
     static const uint32_t want[] = {0,          0x80000000, 0x40000000, 0xc0000000,

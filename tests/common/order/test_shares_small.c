@@ -2,8 +2,8 @@
 /* test_shares_small.c - shares with phases of 8 bits, where every case can be tried.
  *
  * common/order/shares.c is compiled with narrower phases, so that what happens near 2^32 happens
- * near 2^8: every edge, every shift, every block number up to twice the period. Counting is the
- * oracle.
+ * near 2^8: every edge, every shift, every block number up to twice the period. The results are
+ * checked by counting.
  */
 #include "config.h"
 
@@ -14,7 +14,8 @@
 
 #include "tests/tap.h"
 
-/* Is the count of high phases what counting gives, for every f and b under this shift? */
+/* Returns whether the count of high phases is what counting gives, for every f and b under this
+ * shift. */
 static bool counts_right(uint32_t shift)
 {
     for (uint32_t f = 0; f < 256; f++) {
@@ -33,7 +34,8 @@ static bool counts_right(uint32_t shift)
     return true;
 }
 
-/* Does every arc of the circle hold its share of each aligned group of 2^k phases, within one? */
+/* Returns whether every arc of the circle has its share of each aligned group of 2^k phases, within
+ * one. */
 static bool groups_are_even(uint32_t shift)
 {
     for (uint32_t f = 0; f < 256; f++)

@@ -37,7 +37,7 @@ static void show(struct shown *s, uint32_t samples)
             s->samples[e][p] = (uint8_t)order_sample(&order, e, p);
 }
 
-/* All ways to write an order of this many samples. */
+/* Lists all ways to write an order of this many samples. */
 static size_t list(uint32_t samples, struct shown *all)
 {
     size_t count = 0;

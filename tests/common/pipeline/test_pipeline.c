@@ -201,7 +201,7 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
     int r = pipeline_parse(c->text, &p, &err);
 
     if (!c->canonical[0]) {
-        cr_expect(eq(int, r, -EINVAL), "'%s' was taken for '%s'", c->text, p.text);
+        cr_expect(eq(int, r, -EINVAL), "'%s' was parsed as '%s'", c->text, p.text);
         cr_expect(eq(str, p.text, "untouched"));
         cr_expect(eq(ptr, (void *)strstr(err.text, "pipeline: "), (void *)err.text), "%s",
                   err.text);
@@ -209,11 +209,11 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
     }
     cr_assert(eq(int, r, 0), "'%s': %s", c->text, err.text);
     cr_expect(eq(str, p.text, c->canonical));
-    cr_assert(eq(int, pipeline_parse(p.text, &again, &err), 0), "the canonical text parses");
-    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "to the same pipeline");
+    cr_assert(eq(int, pipeline_parse(p.text, &again, &err), 0), "the canonical text must parse");
+    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "it must give the same pipeline");
     pipeline_write_decimals(p.text, text, sizeof(text));
     cr_assert(eq(int, pipeline_parse(text, &again, &err), 0), "%s: %s", text, err.text);
-    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "'%s' is the same pipeline", text);
+    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0), "'%s' must be the same pipeline", text);
 }
 
 /* Users read 0.6, not 3/5; values that need more than four digits stay fractions. */
@@ -234,7 +234,8 @@ Test(pipeline, fractions_are_shown_as_decimals)
         cr_expect(eq(str, text, (char *)cases[i][1]));
     }
     pipeline_write_decimals(big, small, sizeof(small));
-    cr_expect(eq(int, strncmp(small, big, sizeof(small) - 1), 0), "no room: as it is, cut");
+    cr_expect(eq(int, strncmp(small, big, sizeof(small) - 1), 0),
+              "without room, the text must be truncated unchanged");
     cr_expect(eq(sz, strlen(small), sizeof(small) - 1));
 }
 
@@ -313,7 +314,7 @@ Test(pipeline, removed_words_are_reported_as_removed)
         "%s", err.text);
 }
 
-/* Common mistakes of users, and the messages they get. */
+/* These are common mistakes of users, and the messages they get. */
 Test(pipeline, messages_say_what_to_write)
 {
     static const struct {
@@ -476,7 +477,7 @@ Test(pipeline, messages_say_what_to_write)
     }
 }
 
-/* The law of rounding, checked against every denominator. */
+/* A decimal must become the nearest fraction, checked against every denominator. */
 Test(pipeline, a_decimal_is_the_nearest_fraction)
 {
     uint64_t state = 4711;
@@ -609,10 +610,12 @@ ParameterizedTest(struct views_case *c, views, canonical)
     cr_expect(eq(u32, views.count, c->views));
     cr_expect(eq(u32, views.images, c->images));
     cr_assert(eq(int, views_parse(views.text, &again, &err), 0), "%s", err.text);
-    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "it parses to itself");
+    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0),
+              "the canonical text must give the same views");
     pipeline_write_decimals(views.text, text, sizeof(text));
     cr_assert(eq(int, views_parse(text, &again, &err), 0), "%s: %s", text, err.text);
-    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "'%s' is the same", text);
+    cr_expect(eq(int, memcmp(&views, &again, sizeof(views)), 0), "'%s' must be the same views",
+              text);
 }
 
 /* Each view's pipeline equals that of its text, and a string that is too long is rejected

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Control groups as containers and batch systems present them, in file trees of the same shape; and
- * a real group, where one can be created. */
+/* Tests control groups as containers and batch systems present them, in file trees of the same
+ * shape; and a real group, where one can be created. */
 #include "config.h"
 
 #include <errno.h>
@@ -124,7 +124,7 @@ Test(cgroup, limits_are_found_without_memory)
     cr_expect(eq(u64, m.bytes, 6000));
 }
 
-/* overlay has a line with many folders, none of which is ours. */
+/* overlay has a line with many folders, none of which is the group's. */
 Test(cgroup, lines_of_any_length_may_precede_ours)
 {
     size_t len = 3 << 20;
@@ -139,7 +139,7 @@ Test(cgroup, lines_of_any_length_may_precede_ours)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 2500));
 }
 
-/* Docker, Podman, Kubernetes on version 2: a namespace of its own, whose root is mounted. */
+/* Docker, Podman and Kubernetes with version 2 use a separate namespace, whose root is mounted. */
 Test(cgroup, a_container_with_its_own_namespace_in_version_2)
 {
     hosts("0::/\n", "900 800 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n");
@@ -147,8 +147,8 @@ Test(cgroup, a_container_with_its_own_namespace_in_version_2)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 500));
 }
 
-/* The name is the host's, but only the container's own part is mounted: version 1, or 2 without a
- * namespace. */
+/* With version 1, or 2 without a namespace, the group's name is the host's, but only the
+ * container's own part is mounted. */
 Test(cgroup, part_of_the_hosts_hierarchy)
 {
     struct memory_limit m;
@@ -164,7 +164,7 @@ Test(cgroup, part_of_the_hosts_hierarchy)
     file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8000\n");
     file("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
     file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-    /* another one's: a container inside it */
+    /* that of another group: a container inside the container */
     file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n");
     file("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "1\n");
     cr_expect(eq(u64, room(&m), 4000));
@@ -175,20 +175,21 @@ Test(cgroup, part_of_the_hosts_hierarchy)
 Test(cgroup, paths_above_the_namespace_begin_with_dots)
 {
     hosts("0::/\n", "900 800 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
-    file("sys/fs/cgroup/cpu.max", "300000 100000\n"); /* of a group above ours */
+    file("sys/fs/cgroup/cpu.max", "300000 100000\n"); /* of a group above this one */
     cr_expect(eq(u32, cgroup_cpu_millicores(), 3000));
     hosts("0::/../other/job\n", "900 800 0:26 /.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     file("sys/fs/cgroup/other/job/cpu.max", "200000 100000\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 2000));
-    hosts("0::/../../other\n", V2); /* our group is outside the mounted part */
-    cr_expect(eq(u32, cgroup_cpu_millicores(), 0), "the limit of another group is none of ours");
+    hosts("0::/../../other\n", V2); /* this group is outside the mounted part */
+    cr_expect(eq(u32, cgroup_cpu_millicores(), 0), "another group's limit must not apply");
     hosts("0::/a\n", "900 800 0:26 /b /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
     hosts("0::/ab\n", "900 800 0:26 /a /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
 }
 
-/* Controllers of version 1 beside a version 2 hierarchy without any; and mounts at other places. */
+/* There may be controllers of version 1 beside a version 2 hierarchy without any, and mounts at
+ * other places. */
 Test(cgroup, both_versions_at_once)
 {
     hosts("3:cpu:/j\n2:cpuset:/j\n0::/j\n",
@@ -230,7 +231,8 @@ static bool put(const char *folder, const char *name, const char *text)
     return f ? fclose(f) == 0 && ok : false;
 }
 
-/* The kernel's own files: create a group with a quota, and read it from a process in the group. */
+/* With the kernel's own files: create a group with a quota, and read it from a process in the
+ * group. */
 Test(cgroup, a_real_group)
 {
     bool one = access("/sys/fs/cgroup/cpu/cpu.shares", F_OK) == 0 ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A list agrees with an array that is shifted by hand, whatever operations run on both. */
+/* A list must agree with an array that is shifted by hand, whatever operations run on both. */
 #include "config.h"
 
 #include <signal.h>

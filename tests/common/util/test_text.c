@@ -51,7 +51,7 @@ Test(text, cursor_movements_become_question_marks)
     }
 }
 
-/* Each path by which foreign text reaches a terminal. */
+/* Checks each path by which foreign text reaches a terminal. */
 Test(text, no_output_passes_it_to_a_terminal)
 {
     static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b"
@@ -84,7 +84,8 @@ Test(text, no_output_passes_it_to_a_terminal)
     free(text);
 }
 
-/* Against a plain loop over the bytes, for lines of all lengths around the buffer sizes. */
+/* Compares the result with a plain loop over the bytes, for lines of all lengths around the buffer
+ * sizes. */
 Test(text, lines_of_a_file_need_no_memory)
 {
     char path[] = "/tmp/plenum-text-XXXXXX", got[64], want[64];

@@ -26,7 +26,7 @@ Test(util, an_array_grows_and_keeps_what_it_has)
     }
     for (uint32_t i = 0; i < 1000; i++)
         cr_assert(eq(u32, numbers[i], i));
-    cr_expect(lt(sz, cap, 2048), "it has not grown more than was needed");
+    cr_expect(lt(sz, cap, 2048), "the buffer must not grow more than needed");
     free(numbers);
 }
 
@@ -38,7 +38,7 @@ Test(util, an_array_has_room_for_what_was_reserved)
     for (size_t count = 1; count < 5000; count += count / 3 + 1) {
         cr_assert(eq(int, array_reserve(&text, &cap, count, 1), 0));
         cr_assert(ge(sz, cap, count));
-        cr_assert(le(sz, cap, max_u64(2 * count, 16)), "it has not grown more than was needed");
+        cr_assert(le(sz, cap, max_u64(2 * count, 16)), "the buffer must not grow more than needed");
         memset(text, 'x', count);
     }
     free(text);
@@ -121,7 +121,7 @@ Test(util, ends_and_last_parts_of_paths)
     cr_expect(not(str_ends_with("", ".py")));
 }
 
-/* Each unit at both ends of the range of 64-bit nanoseconds. */
+/* Each unit is tested at both ends of the range of 64-bit nanoseconds. */
 Test(util, times_have_units)
 {
     static const struct {
@@ -149,7 +149,7 @@ Test(util, times_have_units)
         cr_expect(eq(int, parse_duration(bad[i], &ns), -EINVAL), "'%s'", bad[i]);
 }
 
-/* Written values are read back. */
+/* What was written must be read back. */
 Test(util, units_are_written_as_they_are_read)
 {
     static const struct {
@@ -189,9 +189,10 @@ Test(util, units_are_written_as_they_are_read)
     cr_expect(eq(str, format_exact_bytes(1025, text, sizeof(text)), (char *)"1025"));
 }
 
-/* pwrite() as file systems may behave: a few bytes at once, and interrupted in between. */
+/* Behaves like pwrite() on a difficult file system: it writes a few bytes at once, and is
+ * interrupted in between. */
 static unsigned pwrite_calls;
-static size_t pwrite_most; /* 0: it writes nothing */
+static size_t pwrite_most; /* 0: no byte is written */
 
 ssize_t __real_pwrite(int fd, const void *bytes, size_t len, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t len, off_t offset);
@@ -218,7 +219,8 @@ Test(util, io_pwrite_all_survives_short_writes)
         cr_expect(eq(int, memcmp(read, bytes, sizeof(bytes)), 0));
     }
     pwrite_most = 0;
-    cr_expect(eq(int, io_pwrite_all(fd, bytes, sizeof(bytes), 0), -ENOSPC), "it does not end");
+    cr_expect(eq(int, io_pwrite_all(fd, bytes, sizeof(bytes), 0), -ENOSPC),
+              "writing must end when no byte is written");
     cr_expect(eq(int, io_pwrite_all(-1, bytes, 0, 0), 0));
     pwrite_calls = 0;
     cr_expect(eq(int, io_pwrite_all(-1, bytes, 1, 0), -EBADF));

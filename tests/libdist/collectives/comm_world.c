@@ -2,30 +2,30 @@
 /* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a
  * launcher.
  *
- *     comm_world            all checks
- *     comm_world big        a broadcast of 2 GiB and one byte
+ *     comm_world            run all checks
+ *     comm_world big        broadcast 2 GiB and one byte
  *     comm_world late       the last instance skips the second collective: the others time out
  *     comm_world never      the last instance skips all collectives: the others time out
- *     comm_world away BYTES  like late, with a broadcast of BYTES bytes from it
- *     comm_world holds      meets the others, makes the file MARKS/1N for instance N, and ends when
- *                           there is a file MARKS/2N
+ *     comm_world away BYTES  like "late", but the last instance would broadcast BYTES bytes
+ *     comm_world holds      call a collective, create the file MARKS/1N in instance N, and end when
+ *                           the file MARKS/2N exists
  *     comm_world straggler  the first instance is late twice: it receives what the others
  *                           sent meanwhile
- *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
- *     comm_world forgetful  as the first, in a program that never closes its job
- *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
- *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
- *     comm_world ends       the last instance ends when all have met once: the others get an error
+ *     comm_world own-mpi    run all checks in a program that initialises and finalises MPI itself
+ *     comm_world forgetful  run all checks in a program that never closes its job
+ *     comm_world single     MPI was initialised with MPI_THREAD_SINGLE: refused
+ *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread: refused
+ *     comm_world ends       the last instance ends after one collective: the others get an error
  *     comm_world silent     the last instance ends without a collective: the others get an error
- *     comm_world leaves     as ends, but it ends by _exit()
+ *     comm_world leaves     like "ends", but the instance ends by _exit()
  *     comm_world uneven     the last instance has one step fewer than the others, whose sums are
  *                           right until they get an error
- *     comm_world finalizes  as ends, in a program that finalises MPI itself
- *     comm_world improper   a program that uses MPI alone, of which the last instance ends without
- *                           MPI_Finalize() while the others wait
+ *     comm_world finalizes  like "ends", in a program that finalises MPI itself
+ *     comm_world improper   a program that uses MPI without libplenum; its last instance ends
+ *                           without MPI_Finalize() while the others wait
  *     comm_world differ     the last instance makes a different call: all get an error and continue
  *     comm_world nan        minimum and maximum where some values are NaN
- *     comm_world program N  meets the others N times: one of several programs that a script runs
+ *     comm_world program N  call a collective N times: one of several programs that a script runs
  *
  * Without MPI (WITH_MPI), the modes for programs that use it themselves are missing. */
 #include "config.h"
@@ -148,8 +148,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last one, which is three seconds late, and must not burn CPU meanwhile. A busy
- * wait would use three seconds of CPU. */
+/* All wait for the last instance, which is three seconds late, and must not burn CPU meanwhile. A
+ * busy wait would use three seconds of CPU. */
 static void check_barrier(void)
 {
     unsigned char *b = calloc(1, 1 << 20);
@@ -158,7 +158,7 @@ static void check_barrier(void)
     CHECK(plenum_barrier(job, NULL) == 0);
     before = cpu_seconds();
     if (me->instance_index == me->num_instances - 1)
-        (void)sleep(3); /* late */
+        (void)sleep(3); /* this instance is late */
     CHECK(plenum_barrier(job, NULL) == 0);
     CHECK(cpu_seconds() - before < 0.5);
     before = cpu_seconds();
@@ -200,7 +200,7 @@ static void check_fork(void)
     CHECK(plenum_barrier(job, NULL) == 0);
 }
 
-/* Files in the folder MARKS, which synchronise instances when no collective can. */
+/* These files in the folder MARKS synchronise instances when no collective can. */
 enum { ENTERING = 1000 }; /* plus the index: the instance is about to enter the collective */
 
 static void set_mark(uint32_t index)
@@ -235,7 +235,7 @@ static void check_late(bool meet_first, size_t bytes)
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
     /* After a second in the collective each reports to the others that it is waiting. On a busy
-     * machine one may enter long after another, so they enter together, and wait some seconds. */
+     * machine one may enter long after another, so they enter together, and wait a few seconds. */
     plenum_job_set_timeout(job, 6 * UINT64_C(1000000000));
     if (me->instance_index == me->num_instances - 1)
         goto out;
@@ -285,7 +285,7 @@ static void check_thread_level(bool funneled)
     }
     CHECK(pthread_create(&thread, NULL, check_refused, name) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK(plenum_barrier(job, NULL) == 0); /* but the main thread may */
+    CHECK(plenum_barrier(job, NULL) == 0); /* the main thread may call it */
 }
 #endif
 
@@ -391,7 +391,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     return PMPI_Iprobe(source, tag, comm, flag, status);
 }
 
-/* Wait until this instance has sent us a notice, without receiving it. */
+/* Waits until the source has sent this instance a notice, without receiving the notice. */
 static void await_notice(int source)
 {
     MPI_Status status;
@@ -402,13 +402,13 @@ static void await_notice(int source)
         (void)usleep(1000);
 }
 
-/* An instance that was late receives, by the next collective, what the others sent meanwhile. */
+/* A late instance must receive, in the next collective, what the others sent meanwhile. */
 static void check_straggler(void)
 {
     enum { TIMES = 2 };
 
     plenum_job_set_timeout(job, 60 * UINT64_C(1000000000)); /* notices are sent after a second */
-    CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, no instance is in MPI */
+    CHECK(plenum_barrier(job, NULL) == 0);                  /* before this, no instance is in MPI */
     for (int i = 0; i < TIMES; i++) {
         for (uint32_t other = 1; me->instance_index == 0 && other < me->num_instances; other++)
             await_notice((int)other);
@@ -437,7 +437,7 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Waiting instances learn at once which one is missing, without a time limit. */
+/* Without a time limit, too, an immediate error names the missing instance. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
@@ -482,7 +482,7 @@ static void check_differ(void)
     CHECK(strstr(err.text, is_last() ? "calls broadcast (8 bytes) while instance 0 calls barrier"
                                      : "calls barrier (0 bytes) while instance"));
     CHECK(plenum_broadcast(job, &number, is_last() ? 0 : sizeof(number), 0, &err) == -EIO);
-    CHECK(plenum_barrier(job, NULL) == 0); /* they are still in step */
+    CHECK(plenum_barrier(job, NULL) == 0); /* the instances are still in step */
 }
 
 /* The number of elements decides whether they are sent with the header or in pieces. */
@@ -559,7 +559,7 @@ static void check_finalizes(void)
         expect_ended(plenum_barrier(job, &err), &err);
 }
 
-/* Only MPI has these. */
+/* Runs the checks that only MPI has. */
 static bool check_mpi(const char *what)
 {
     if (strcmp(what, "improper") == 0)

@@ -14,7 +14,7 @@
 
 static const double numbers[] = {NAN, -INFINITY, -2.5, -0.0, 0.0, 1.0, INFINITY};
 
-/* The result of numpy.minimum and numpy.maximum, with an order for zeros. */
+/* Returns the result of numpy.minimum and numpy.maximum, with an order for zeros. */
 static double slow(double a, double b, bool greatest)
 {
     if (isnan(a) || isnan(b))

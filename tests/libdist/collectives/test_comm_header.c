@@ -71,7 +71,7 @@ Test(comm_header, differences_are_named)
     all[2].header.op = PLENUM_MAX;
     expect_sentence(
         0, "this instance calls allreduce (16 bytes, sum of float32) while instance 2 calls "
-           "allreduce (16 bytes, max of float32): all must call the same");
+           "allreduce (16 bytes, max of float32): all must make the same calls");
     expect_sentence(2, "while instance 0 calls allreduce (16 bytes, sum of float32)");
 
     fill();

@@ -110,7 +110,7 @@ class ServiceTest(ServiceCase):
             manager.wait("READY=1")
         result, said = self.fed(feed)
         self.assertEqual(result["hash"], self.alone(20))
-        self.assertIn("is being stopped or restarted; batches come from", said)
+        self.assertIn("is being stopped or restarted; after", said)
         self.assertEqual(result["incidents"], 3)
 
     def rendered(self, manager):
