@@ -21,13 +21,13 @@
 int bench_start(const struct options_program *program, void *target, const char *const *images,
                 int argc, char **argv);
 
-/** Prints the error, and exits with status 1. */
+/** Print the error, and exit with status 1. */
 _Noreturn void bench_die(const struct options_program *program, const char *what);
 
-/** Prepares for loaders: creates a folder for their sockets and indices, and selects ./plenumd
- * unless PLENUM_PLENUMD names another loader. Returns the folder's path (static). */
+/** Prepare for loaders: create a folder for their sockets and indices, and select ./plenumd unless
+ * PLENUM_PLENUMD names another loader. Returns the folder's path (static). */
 const char *bench_stage_open(const struct options_program *program);
-/** Removes the folder. Returns an exit status, 0 or 1. */
+/** Remove the folder. Returns an exit status, 0 or 1. */
 int bench_stage_close(void);
 
 struct bench_file {
@@ -44,7 +44,7 @@ struct bench_files {
     size_t bytes;
 };
 
-/** Reads at most `limit` (0: all) JPEGs below a folder, in byte order of their paths. Returns 0, or
+/** Read at most `limit` (0: all) JPEGs below a folder, in byte order of their paths. Returns 0, or
  * -errno with a message. */
 int bench_files_load(const char *folder, uint32_t limit, struct bench_files *ret,
                      struct plenum_error *err);
@@ -55,17 +55,17 @@ struct bench_spread {
     double min, median, max;
 };
 
-/** Computes the spread of `values`, and sorts them. */
+/** Compute the spread of `values`, and sort them. */
 struct bench_spread bench_spread_of(double *values, size_t count);
 
-/** Gets the name of the first processor, "Intel(R) Xeon(R) ...". */
+/** Get the name of the first processor, "Intel(R) Xeon(R) ...". */
 void bench_cpu_name(char *text, size_t size);
 
-/** Begins a benchmark's report: an object that stays open, with the benchmark's name and the
+/** Begin a benchmark's report: an object that stays open, with the benchmark's name and the
  * processor. */
 void bench_json_begin(struct json *j, const char *name);
 
-/** Adds "min", "median" and "max" to the open object. */
+/** Add "min", "median" and "max" to the open object. */
 void bench_json_spread(struct json *j, const struct bench_spread *s, int decimals);
 
 #endif

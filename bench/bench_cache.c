@@ -82,7 +82,7 @@ static void add_step(struct cache_trace *t, uint32_t stream, struct order_place 
             .time = (later + step.epoch * samples + step.position) * MICRO_BATCH + i};
 }
 
-/* Makes the trace of what the first of the hosts uses. */
+/* Make the trace of what the first of the hosts uses. */
 static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));
@@ -223,7 +223,7 @@ static uint64_t key_at(const struct heap *h, uint32_t i)
     return h->key[h->item[i]];
 }
 
-/* Restores the heap's order after the key at this place has changed. */
+/* Restore the heap's order after the key at this place has changed. */
 static void settle(struct heap *h, uint32_t i)
 {
     for (; i > 0 && key_at(h, i) > key_at(h, (i - 1) / 2); i = (i - 1) / 2)

@@ -64,7 +64,7 @@ static void die(const char *what)
 
 static char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Formats a path into one of several static buffers. */
+/* Format a path into one of several static buffers. */
 static char *path_of(const char *format, ...)
 {
     static char paths[4][512];

@@ -67,7 +67,7 @@ struct normalise_row {
 
 static struct normalise_row rows[ROWS];
 
-/* Allocates memory and writes to it, so that its pages exist. */
+/* Allocate memory and write to it, so that its pages exist. */
 static void *room(size_t bytes)
 {
     void *p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);

@@ -72,7 +72,7 @@ static bool suits_all(struct render_context *c, const struct bench_file *file, s
     return true;
 }
 
-/* Leaves out files that any row cannot process, so that all rows do the same work. */
+/* Leave out files that any row cannot process, so that all rows do the same work. */
 static void keep_common_files(struct render_context *c, struct bench_files *files)
 {
     size_t kept = 0;
@@ -92,7 +92,7 @@ static void keep_common_files(struct render_context *c, struct bench_files *file
     files->count = kept;
 }
 
-/* Runs one round. rates[row] is in images per second. */
+/* Run one round. rates[row] is in images per second. */
 static void run_round(struct render_context *c, const struct bench_files *files, uint32_t round,
                       double *rates)
 {
@@ -213,7 +213,7 @@ static void print_table(const struct render_report *report)
                render_packed_size(report->context, report->files));
 }
 
-/* Finds the row of FFCV's method, or its replacement if that is not available. */
+/* Find the row of FFCV's method, or its replacement if that is not available. */
 static size_t find_base(void)
 {
     size_t first = ROWS;
@@ -355,7 +355,7 @@ static void print_form(const struct form *form, const struct render_report *repo
     (void)fflush(stdout);
 }
 
-/* Converts all photographs to a form; those that cannot be converted are left out. */
+/* Convert all photographs to a form; those that cannot be converted are left out. */
 static int make_form(const struct form *form, const struct bench_files *from,
                      struct bench_files *ret)
 {

@@ -111,7 +111,7 @@ static uint64_t cpu_ns(pid_t loader)
     return sum;
 }
 
-/* Waits until nothing is being rendered. */
+/* Wait until nothing is being rendered. */
 static int settle(struct bench *b)
 {
     struct plenum_stream_stats stats;
@@ -158,7 +158,7 @@ static int round_stream(struct bench *b, struct stream_round *ret, struct plenum
     return r;
 }
 
-/* Renders the positions of the stream's last round. */
+/* Render the positions of the stream's last round. */
 static int round_bare(struct bench *b, struct stream_round *ret, struct plenum_error *err)
 {
     uint32_t images = images_of(b->args);
@@ -178,7 +178,7 @@ static int round_bare(struct bench *b, struct stream_round *ret, struct plenum_e
     return r;
 }
 
-/* Measures the microseconds to get a ready batch, and to release it. */
+/* Measure the microseconds to get a ready batch, and to release it. */
 static int hand_over(struct bench *b, double *take_us, double *give_us, struct plenum_error *err)
 {
     struct plenum_batch batch;
@@ -197,7 +197,7 @@ static int hand_over(struct bench *b, double *take_us, double *give_us, struct p
     return 0;
 }
 
-/* Encodes a small image in the given form. The result is allocated with malloc(). */
+/* Encode a small image in the given form. The result is allocated with malloc(). */
 static int encode_small(const char *form, uint8_t *pixels, uint32_t side, uint8_t **ret,
                         size_t *ret_len, struct plenum_error *err)
 {
@@ -247,7 +247,7 @@ static int write_small(struct render_spec *spec, const struct bench_stream_argum
     return r == 0 ? tar_writer_finish(tar, &(struct tar_written){0}, err) : r;
 }
 
-/* Writes an archive of small images, each a random crop of a photograph. */
+/* Write an archive of small images, each a random crop of a photograph. */
 static int make_small(struct bench *b, struct plenum_error *err)
 {
     const char *folder = getenv("TMPDIR");

@@ -23,7 +23,7 @@ struct ffcv_way;
 int ffcv_way_create(struct ffcv_way **ret);
 void ffcv_way_destroy(struct ffcv_way *way);
 
-/** Renders a JPEG to `dst`, [side][side][3] RGB. Returns 0 or -EBADMSG. */
+/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0 or -EBADMSG. */
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst);
 
@@ -32,7 +32,7 @@ struct ffcv_raw {
     uint32_t width, height;
 };
 
-/** Renders raw pixels by FFCV's method for a data set written with write_mode="raw". Flips the
+/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". Flips the
  * image if `mirror` is set. */
 void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
                          uint32_t side, uint8_t *dst);

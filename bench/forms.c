@@ -165,7 +165,7 @@ static int encode_webp(const struct encode_options *o, uint8_t **ret, size_t *re
 #endif
 
 #ifdef HAVE_AVIF
-/* Decodes as Pillow does: to RGB, with libyuv if libavif has it. */
+/* Decode as Pillow does: to RGB, with libyuv if libavif has it. */
 static int decode_avif(const struct bench_file *file, uint8_t *ret)
 {
     avifDecoder *decoder = avifDecoderCreate();
@@ -289,7 +289,7 @@ const struct form forms[] = {
     {NULL, NULL, false},
 };
 
-/* Converts RGB to grey, or to inverted CMYK with as much black as possible. */
+/* Convert RGB to grey, or to inverted CMYK with as much black as possible. */
 static void convert(struct encode_options *o, uint8_t *pixels)
 {
     size_t count = (size_t)o->width * o->height;
@@ -308,7 +308,7 @@ static void convert(struct encode_options *o, uint8_t *pixels)
     }
 }
 
-/* Shrinks to side x side in place; each pixel is the mean of the area that it covers. No pixel is
+/* Shrink to side x side in place; each pixel is the mean of the area that it covers. No pixel is
  * overwritten before it is read, because every photograph is larger than that. */
 static void shrink(struct encode_options *o, uint8_t *pixels, uint32_t side)
 {

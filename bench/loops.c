@@ -111,7 +111,7 @@ static const struct {
     {"grey", do_grey, SAMPLES, "pixel"},      {"tables", do_tables, JPEG_LOOKS, "entry"},
 };
 
-/* Runs a whole resize to half size; its tables are built once. */
+/* Run a whole resize to half size; its tables are built once. */
 static void run_resize(const struct resize_kernels *kernels, uint64_t times)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};

@@ -156,7 +156,7 @@ static void print_row(const char *name, double *values, uint32_t count, double b
     printf("\n");
 }
 
-/* Writes a loader's key, or its client's. */
+/* Write a loader's key, or its client's. */
 static void write_key(const char *path, const struct tls_key *key)
 {
     char text[TLS_TEXT_MAX];
@@ -210,7 +210,7 @@ static void compare_ways(const struct bench_net_arguments *a)
     (void)unlink(client);
 }
 
-/* Starts a process that lets the loaders run for a part of each period, all at the same time. */
+/* Start a process that lets the loaders run for a part of each period, all at the same time. */
 static pid_t throttle(const pid_t *loaders, int count, uint32_t part)
 {
     pid_t pid = fork();

@@ -15,7 +15,7 @@ extern const char *const bench_operations[BENCH_OPERATIONS];
 
 struct bench_operations;
 
-/** Creates the operations; if `kernels` is NULL, the best are used. Returns 0 or -ENOMEM. */
+/** Create the operations; if `kernels` is NULL, the best are used. Returns 0 or -ENOMEM. */
 int bench_operations_create(struct bench_operations **ret, uint32_t side, const char *kernels);
 void bench_operations_destroy(struct bench_operations *o);
 

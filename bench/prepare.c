@@ -136,8 +136,7 @@ static const struct options_program program = {
     .name = "bench/prepare",
     .usage = "--images DIR [options]",
     .summary = "What preparing a data set gains and costs: bytes, training images per second of "
-               "one "
-               "core, and quality.",
+               "one core, and quality.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -235,7 +234,7 @@ static int render(struct prepare_context *c, const struct prepare_row *row, size
 }
 
 #ifdef HAVE_FFCV_WAY
-/* Renders the same crop of the same pixels by FFCV's method. */
+/* Render the same crop of the same pixels by FFCV's method. */
 static void render_by_ffcv(struct prepare_context *c, const struct prepare_row *row, size_t index,
                            uint32_t epoch)
 {
@@ -252,7 +251,7 @@ static void render_by_ffcv(struct prepare_context *c, const struct prepare_row *
 #define render_by_ffcv(c, row, index, epoch)
 #endif
 
-/* Runs one round. rates[row] is in images per second. */
+/* Run one round. rates[row] is in images per second. */
 static void run_round(struct prepare_context *c, size_t count, uint32_t round, double *rates)
 {
     uint64_t ns[ROWS] = {0};
@@ -305,7 +304,7 @@ static double luma(const uint8_t *p)
     return 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2];
 }
 
-/* Computes the SSIM of one window of 8 x 8 pixels (Wang, Bovik, Sheikh and Simoncelli 2004, with
+/* Compute the SSIM of one window of 8 x 8 pixels (Wang, Bovik, Sheikh and Simoncelli 2004, with
  * equal weights). */
 static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
 {
@@ -331,7 +330,7 @@ static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
     return (2 * ma * mb + c1) * (2 * vab + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2));
 }
 
-/* Computes the SSIM over 8 x 8 windows, one every 4 pixels. */
+/* Compute the SSIM over 8 x 8 windows, one every 4 pixels. */
 static double ssim(const uint8_t *a, const uint8_t *b, uint32_t width, uint32_t height)
 {
     size_t pitch = 3 * (size_t)width, count = 0;
@@ -488,7 +487,7 @@ static void print_json(const struct bench_prepare_arguments *a, const struct pre
 
 /* --- main --- */
 
-/* Measures the photographs, except for those that do not decode, as in bench_files_load(), and
+/* Measure the photographs, except for those that do not decode, as in bench_files_load(), and
  * those that cannot be packed. */
 static int measure(const struct bench_prepare_arguments *a, struct prepare_context *c,
                    const struct bench_files *files, struct plenum_error *err)

@@ -38,7 +38,7 @@ static int run_plain(struct render_context *c, const struct render_row *row,
     return render(c, c->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
-/* Lists all images that a recipe renders from a file, one after the other. */
+/* List all images that a recipe renders from a file, one after the other. */
 static uint32_t list_images(const struct render_context *c, const struct render_row *row,
                             size_t index, uint32_t round, struct image_view ret[VIEWS_IMAGES_MAX])
 {
@@ -83,7 +83,7 @@ static int run_recipe(struct render_context *c, const struct render_row *row,
     return r;
 }
 
-/* Renders the same images, and decodes again for each. */
+/* Render the same images, and decode again for each. */
 static int run_apart(struct render_context *c, const struct render_row *row,
                      const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -101,7 +101,7 @@ static int run_apart(struct render_context *c, const struct render_row *row,
     return r;
 }
 
-/* Packs a file; the result may replace that of a file that another row refused. */
+/* Pack a file; the result may replace that of a file that another row refused. */
 static int add_packed(struct render_context *c, const struct bench_file *file, size_t index)
 {
     struct pack_result result;
@@ -134,7 +134,7 @@ static int run_packed(struct render_context *c, const struct render_row *row,
                   index, round);
 }
 
-/* Records a file's entry points. */
+/* Record a file's entry points. */
 static int add_indexed(struct render_context *c, const struct bench_file *file, size_t index)
 {
     struct image_tiles tiles = {0};
@@ -209,14 +209,14 @@ double render_packed_size(const struct render_context *c, const struct bench_fil
     return bytes / (double)files->bytes;
 }
 
-/* Renders the same images with other loops, or another decoder. */
+/* Render the same images with other loops, or another decoder. */
 static int run_other(struct render_context *c, const struct render_row *row,
                      const struct bench_file *file, size_t index, uint32_t round)
 {
     return render(c, row->decoder, &(struct image_file){file->bytes, file->len}, index, round);
 }
 
-/* Decodes the whole image to RGB rows, which are not kept. */
+/* Decode the whole image to RGB rows, which are not kept. */
 static int run_full_decode(struct render_context *c, const struct render_row *row,
                            const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -227,7 +227,7 @@ static int run_full_decode(struct render_context *c, const struct render_row *ro
     return forms_full_decode(file, NULL);
 }
 
-/* Decodes the whole image with our own decoders, and hashes the pixels. */
+/* Decode the whole image with our own decoders, and hash the pixels. */
 static int run_verify(struct render_context *c, const struct render_row *row,
                       const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -352,7 +352,7 @@ bool render_rows_shown(const struct render_row *row)
     return !row->off && !row->missing;
 }
 
-/* Adds the row of libjpeg's decoder. */
+/* Add the row of libjpeg's decoder. */
 static int add_libjpeg(struct plenum_error *err)
 {
     for (size_t k = 0; k < OTHERS; k++) {
@@ -365,7 +365,7 @@ static int add_libjpeg(struct plenum_error *err)
     return 0;
 }
 
-/* Adds a row per set of loops, except for the best one. */
+/* Add a row per set of loops, except for the best one. */
 static int add_kernels(struct plenum_error *err)
 {
     static char names[ROWS - OTHERS][32];
@@ -410,7 +410,7 @@ static int choose_rows(const char *list, struct plenum_error *err)
                : error_set(err, -EINVAL, "--rows: '%s' names no available row; see --help", list);
 }
 
-/* Parses what a recipe's row renders, or leaves the row out if this build's pipelines do not
+/* Parse what a recipe's row renders, or leave the row out if this build's pipelines do not
  * support it. Returns the bytes of its pixels. */
 static size_t parse_recipe(struct render_row *row)
 {

@@ -108,7 +108,7 @@ static void answer_file(struct client *c, const struct stored *f, const char *ra
     answer(c, "200 OK", more, f->bytes, f->len);
 }
 
-/* Copies the decoded value of a parameter; "" if there is none. */
+/* Copy the decoded value of a parameter; "" if there is none. */
 static void copy_parameter(const char *query, const char *name, char *ret, size_t size)
 {
     const char *at = strstr(query, name);
@@ -126,7 +126,7 @@ static void copy_parameter(const char *query, const char *name, char *ret, size_
     ret[n] = '\0';
 }
 
-/* Answers with a list of all objects below the prefix in the query. */
+/* Answer with a list of all objects below the prefix in the query. */
 static void answer_list(struct client *c, const char *query)
 {
     char prefix[1024];
@@ -182,7 +182,7 @@ static void drop(struct client *c)
     free(c);
 }
 
-/* Sends the rest of the answer. Returns false if the client has gone. */
+/* Send the rest of the answer. Returns false if the client has gone. */
 static bool push(struct client *c)
 {
     while (c->out[0].iov_len + c->out[1].iov_len > 0) {
@@ -203,7 +203,7 @@ static bool push(struct client *c)
     return true;
 }
 
-/* Takes a whole request, if it has arrived. */
+/* Take a whole request, if it has arrived. */
 static void take(struct client *c)
 {
     char *end = memmem(c->in, c->in_len, "\r\n\r\n", 4);
@@ -249,7 +249,7 @@ static void welcome(int poll, int listener)
         drop(c);
 }
 
-/* Sends the answers that are due. Returns the milliseconds until the next one. */
+/* Send the answers that are due. Returns the milliseconds until the next one. */
 static int send_due(void)
 {
     struct list *at;

@@ -208,7 +208,7 @@ static int run_library_entropy(struct stages_context *c)
     return 0;
 }
 
-/* Decodes the region's rows; they are kept in c->rows if `keep` is set. */
+/* Decode the region's rows; they are kept in c->rows if `keep` is set. */
 static int decode(struct stages_context *c, struct image_reader *reader, bool keep)
 {
     struct image_header header;
@@ -267,7 +267,7 @@ static int run_resize(struct stages_context *c)
     return resize_into(c, &c->crop, c->slots);
 }
 
-/* Warms the caches for both timed runs: they must find code and rows there, but not their tables,
+/* Warm the caches for both timed runs: they must find code and rows there, but not their tables,
  * which are kept between images of equal scale. So this uses another scale. */
 static int warm_resize(struct stages_context *c)
 {
@@ -291,7 +291,7 @@ static int run_render(struct stages_context *c)
         &store, &(struct image_file){c->file->bytes, c->file->len}, NULL);
 }
 
-/* Chooses the crop, finds the region, and loads its rows into memory. Not timed. */
+/* Choose the crop, find the region, and load its rows into memory. Not timed. */
 static int prepare(struct stages_context *c, const struct bench_file *file, uint32_t position,
                    uint32_t round, uint32_t seed)
 {
@@ -390,7 +390,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Times each operation, and adds to ns[operation]. */
+/* Time each operation, and add to ns[operation]. */
 static int run_operations(struct stages_context *c, uint64_t *ns)
 {
     const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
@@ -401,7 +401,7 @@ static int run_operations(struct stages_context *c, uint64_t *ns)
     return r;
 }
 
-/* Runs one round. us[column] is the average per image. */
+/* Run one round. us[column] is the average per image. */
 static int run_round(struct stages_context *c, const struct bench_files *files, uint32_t round,
                      uint32_t seed, double *us)
 {

@@ -168,7 +168,7 @@ static void start(struct stall_loaders *l, unsigned i, const char *root)
     l->pids[i] = daemon_start_with(l->sockets[i], "1", args);
 }
 
-/* Strikes one of the loaders several times, each time when both are running well. */
+/* Strike one of the loaders several times, each time when both are running well. */
 static void strike(const struct bench_stall_arguments *a, struct stall_loaders *l, int signum,
                    const char *way, double bound)
 {

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static unsigned long runs;
 static uint32_t mutations;
 
-/* Changes a few bytes; sometimes also cuts off the end or removes some bytes from the middle. */
+/* Change a few bytes; sometimes also cut off the end or remove some bytes from the middle. */
 static void run_mutated(const uint8_t *bytes, size_t len)
 {
     for (uint32_t i = 0; i < mutations && len > 0; i++) {

@@ -23,14 +23,14 @@ static void require(bool truth)
         abort();
 }
 
-/* Makes an instance's own header as comm.c fills it in. */
+/* Make an instance's own header as comm.c fills it in. */
 static void make_own(struct comm_header *header)
 {
     header->version = COMM_HEADER_VERSION;
     header->name[COMM_NAME_MAX - 1] = header->what[COMM_WHAT_MAX - 1] = '\0';
 }
 
-/* Counts the instances whose header differs from `mine`; `*first` is the first of them. */
+/* Count the instances whose header differs from `mine`; `*first` is the first of them. */
 static uint32_t count_others(const struct comm_block *all, uint32_t instances,
                              const struct comm_header *mine, uint32_t *first)
 {

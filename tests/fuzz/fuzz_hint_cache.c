@@ -25,7 +25,7 @@ enum { SAMPLES = 4, FILE_MAX = 8192 };
 
 static const struct hint_cache_key subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
 
-/* Corrects the checksums of the header and of the pieces that slots point to. */
+/* Correct the checksums of the header and of the pieces that slots point to. */
 static void correct(uint8_t *bytes, size_t size)
 {
     struct hint_cache_header h;
@@ -94,7 +94,7 @@ static void make_file(void)
     jpeg.len = tiles.found_len;
 }
 
-/* Decodes with a valid head (except for the number of rows) and any tiles, then with these bytes as
+/* Decode with a valid head (except for the number of rows) and any tiles, then with these bytes as
  * the whole hint. */
 static void use_as_tiles(const uint8_t *hint, size_t len)
 {

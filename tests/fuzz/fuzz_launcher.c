@@ -37,7 +37,7 @@ static void require_sentence(int r, const struct plenum_error *err)
     require(r == 0 || (err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t")));
 }
 
-/* Checks the host names, because they end up on command lines. */
+/* Check the host names, because they end up on command lines. */
 static void require_names(const struct hostlist *list)
 {
     require(list->count <= HOSTLIST_MAX);
@@ -76,7 +76,7 @@ static void try_hosts(const char *text)
     free(nodes);
 }
 
-/* Creates a file in memory and returns its path. */
+/* Create a file in memory and return its path. */
 static int make_file(const void *bytes, size_t size, char path[32])
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -86,7 +86,7 @@ static int make_file(const void *bytes, size_t size, char path[32])
     return fd;
 }
 
-/* Reads a file of hosts as a batch system's. */
+/* Read a file of hosts as a batch system's. */
 static void try_allocation(const char *variable, const char *name, const char *path)
 {
     struct plenum_error err = {""};
@@ -104,7 +104,7 @@ static void try_allocation(const char *variable, const char *name, const char *p
     allocation_fini(&found);
 }
 
-/* Reads the hosts in SGE's form, and in the form with a line per slot. */
+/* Read the hosts in SGE's form, and in the form with a line per slot. */
 static void try_allocations(const char *path, size_t size)
 {
     static const char *const lines[][2] = {
@@ -177,7 +177,7 @@ static void try_texts(const char *text)
     free(copy);
 }
 
-/* Parses the bytes as messages of a control connection, in both directions. */
+/* Parse the bytes as messages of a control connection, in both directions. */
 static void try_control(const uint8_t *data, size_t size)
 {
     struct frame_reader r = {.at = data, .end = data + size}, again;

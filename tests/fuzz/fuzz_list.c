@@ -18,7 +18,7 @@ static void require(bool truth)
         abort();
 }
 
-/* Checks that a field is inside the text. The text is terminated inside its memory, so strlen()
+/* Check that a field is inside the text. The text is terminated inside its memory, so strlen()
  * stays inside. */
 static void require_inside(const struct listfile *list, const char *field)
 {

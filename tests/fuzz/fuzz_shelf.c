@@ -39,7 +39,7 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     return true;
 }
 
-/* Writes the input after the header that shelf_write() has made; rows whose last byte is odd get
+/* Write the input after the header that shelf_write() has made; rows whose last byte is odd get
  * checksums. */
 static void write_file(const char *path, const uint8_t *data, size_t size)
 {

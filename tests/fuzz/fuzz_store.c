@@ -66,7 +66,7 @@ static void read_profile(const char *text, size_t len)
     }
 }
 
-/* Reads a header. The bytes of a range must be inside the body that was announced. */
+/* Read a header. The bytes of a range must be inside the body that was announced. */
 static void read_header(const char *text, size_t len)
 {
     const struct object_facts facts = {.size = 1000, .etag = "v1"};

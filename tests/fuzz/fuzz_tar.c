@@ -32,8 +32,8 @@ static void fix_checksums(uint8_t *bytes, size_t size)
     }
 }
 
-/* Reads a member in the slow, obvious way: goes through all members from the beginning of the
- * archive. Returns false if there is no such member or it is a link. */
+/* Read a member in the slow, obvious way: go through all members from the beginning of the archive.
+ * Returns false if there is no such member or it is a link. */
 static bool read_in_turn(int fd, size_t size, const char *name, uint8_t *bytes, size_t len)
 {
     struct tar_reader *reader;
@@ -83,7 +83,7 @@ static void read_all(const struct dataset *d, int fd, size_t size)
     dataset_buffer_fini(&buffer);
 }
 
-/* Checks that each record has the declared length, and that the lengths in it fit. */
+/* Check that each record has the declared length, and that the lengths in it fit. */
 static void read_fields(const struct dataset *d)
 {
     const struct fields *fields = dataset_get_fields(d);

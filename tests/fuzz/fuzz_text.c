@@ -27,7 +27,7 @@ static void require(bool truth)
         abort();
 }
 
-/* Checks that an error message is not empty and has one line. */
+/* Check that an error message is not empty and has one line. */
 static void require_sentence(const struct plenum_error *err)
 {
     require(err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t"));
@@ -71,7 +71,7 @@ static void try_pipeline(const char *text)
     require(memcmp(&one, &two, sizeof(one)) == 0);
 }
 
-/* Checks that the canonical form of a plan's canonical form is the same, with absolute paths. */
+/* Check that a plan's canonical form is its own canonical form, and has absolute paths. */
 static void try_plan(const char *text)
 {
     struct plenum_error err = {""};
@@ -89,7 +89,7 @@ static void try_plan(const char *text)
     orderplan_free(two);
 }
 
-/* Checks that making the name of a data set absolute works, and keeps its format and settings. */
+/* Check that making the name of a data set absolute works, and keeps its format and settings. */
 static void try_dataname(const char *text)
 {
     struct plenum_error err = {""};
@@ -117,7 +117,7 @@ static void try_dataname(const char *text)
     require(dataname_make_part(absolute, 0, 1, absolute, sizeof(absolute), &err) == -EINVAL);
 }
 
-/* Expands braces. Patterns that would search the file system are skipped. */
+/* Expand braces. Patterns that would search the file system are skipped. */
 static void try_pattern(const char *text)
 {
     struct plenum_error err = {""};

@@ -45,7 +45,7 @@ static struct pipeline parse(const char *text)
     return p;
 }
 
-/* Uses all sets of loops. */
+/* Use all sets of loops. */
 Test(ppm, every_kind_equals_the_oracle)
 {
     static const uint32_t sizes[][2] = {{1, 1},  {1, 2},   {1, 50},  {2, 3},    {3, 200},

@@ -32,7 +32,7 @@ static void teardown(void)
 
 TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 600);
 
-/* Converts as unix2dos does. If `sparing`, an LF after a CR gets no second CR. */
+/* Convert as unix2dos does. If `sparing`, an LF after a CR gets no second CR. */
 static struct made add_crs(const struct made *m, bool sparing)
 {
     struct made ret = {malloc(2 * m->len), 0};
@@ -77,7 +77,7 @@ static int render(const char *text, const struct made *m, struct plenum_error *e
                         &plain, &(struct image_file){m->bytes, m->len}, err);
 }
 
-/* Expects the same message without junk, with junk, and from image_verify(). */
+/* Expect the same message without junk, with junk, and from image_verify(). */
 static void expect_sentence(const struct made *m, const char *want, const char *what)
 {
     struct plenum_error err;
@@ -333,7 +333,7 @@ Test(text_mode, junk_is_advised_if_it_helps)
     cr_expect(advised > 150 && silent > 80, "advised %u times, not %u times", advised, silent);
 }
 
-/* Checks that a damaged file that contains text is not taken for a copy in text mode. */
+/* Check that a damaged file that contains text is not taken for a copy in text mode. */
 static void expect_other_reason(const struct made *m, const char *what)
 {
     struct plenum_error err;

@@ -28,7 +28,7 @@ static size_t bytes_of(const struct pipeline *p, const struct image_store *store
     return (size_t)p->width * p->height * store->channels;
 }
 
-/* Chooses random pipelines, either all with the word exif or all without. */
+/* Choose random pipelines, either all with the word exif or all without. */
 static void choose(uint64_t number, bool exif, struct pipeline ret[IMAGES])
 {
     for (uint32_t n = 0, tried = 0; n < IMAGES; tried++) {

@@ -63,7 +63,7 @@ Test(webp, every_kind_equals_the_oracle)
     image_decoder_destroy(decoder);
 }
 
-/* Decodes a file with libwebp's simplest call; of an animation, decodes the frame. Returns
+/* Decode a file with libwebp's simplest call; of an animation, decode the frame. Returns
  * [height][width][4]. */
 static uint8_t *whole(const struct made_webp *spec, uint32_t *width, uint32_t *height)
 {
@@ -149,7 +149,7 @@ Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 600)
     reader->ops->destroy(reader);
 }
 
-/* Checks one pixel of a lossless file: alpha is dropped, and the colours of transparent pixels are
+/* Check one pixel of a lossless file: alpha is dropped, and the colours of transparent pixels are
  * kept. */
 Test(webp, a_pixel_by_hand)
 {

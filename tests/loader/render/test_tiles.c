@@ -150,7 +150,7 @@ Test(tiles, several_threads_and_epochs)
     free(want);
 }
 
-/* Writes in place, so that a test that writes thousands of files does not wait for the disk each
+/* Write in place, so that a test that writes thousands of files does not wait for the disk each
  * time. */
 static void overwrite(const char *path, const void *bytes, size_t len)
 {

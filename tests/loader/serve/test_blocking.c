@@ -144,7 +144,7 @@ enum {
     RESET = 2,   /* the other end has closed without reading everything */
 };
 
-/* Closes a connection. Returns whether the loop's thread does it. */
+/* Close a connection. Returns whether the loop's thread does it. */
 static bool is_closed_here(unsigned flags)
 {
     union io_descriptor_room control;

@@ -47,7 +47,7 @@ static void add(struct client client)
         c->thought = c->cost;
 }
 
-/* Runs threads that take turns until `end`; the first free thread takes the next turn. */
+/* Run threads that take turns until `end`; the first free thread takes the next turn. */
 static void run(uint64_t end)
 {
     static struct {

@@ -60,7 +60,7 @@ Test(log_limit, an_overflow_is_one_line_a_minute_and_evicts_no_entry)
               "there is room again");
 }
 
-/* Compares random calls with a list that never forgets: no two lines appear within a minute, and
+/* Compare random calls with a list that never forgets: no two lines appear within a minute, and
  * none is missing while there is room. */
 Test(log_limit, law)
 {
@@ -96,7 +96,7 @@ static void count_left_out(const char *who, uint32_t lines)
     left_out[*who ? atoi(who + 1) : ALL_PEERS] += lines;
 }
 
-/* Puts a line about peer k. */
+/* Put a line about peer k. */
 static bool put_line(unsigned k, uint64_t now)
 {
     char who[32];
@@ -141,7 +141,7 @@ Test(log_budget, a_crowd_of_peers_shares_one_entry)
         eq(u32, left_out[ALL_PEERS], (2 * (ALL_PEERS - LOG_BUDGET_PEERS) - 1) * LOG_BUDGET_LINES));
 }
 
-/* Makes random calls: each line is either written or reported as left out, and no peer gets more
+/* Make random calls: each line is either written or reported as left out, and no peer gets more
  * than its number of lines in its minute. */
 Test(log_budget, law)
 {

@@ -150,7 +150,7 @@ static void ask(struct client *a, const char *user, const char *name)
     ask_below(a, user, name, "/");
 }
 
-/* Makes the first ten clients, of user 1, request a different folder each. */
+/* Make the first ten clients, of user 1, request a different folder each. */
 static void ask_ten(const char *kind)
 {
     char name[32];

@@ -201,7 +201,7 @@ static void client_init_with(struct client *c, struct queue *q, const struct cli
         abort();
 }
 
-/* Initialises a client that is a job by itself. */
+/* Initialise a client that is a job by itself. */
 static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t steps,
                         uint32_t slots)
 {
@@ -272,7 +272,7 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
     return right;
 }
 
-/* Assigns the workers to the nodes in turn: worker 0 to node 0, worker 1 to node 1, and so on. */
+/* Assign the workers to the nodes in turn: worker 0 to node 0, worker 1 to node 1, and so on. */
 static unsigned worker_node(void *arg, unsigned worker)
 {
     (void)arg;
@@ -340,7 +340,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     queue_destroy(q);
 }
 
-/* Makes the first sample hang while all streams submit their requests, so that their shares do not
+/* Make the first sample hang while all streams submit their requests, so that their shares do not
  * depend on how long this thread takes to submit them: it may lose its core meanwhile. Works with
  * queues that have one I/O thread. */
 static void begin_submitting(void)
@@ -484,7 +484,7 @@ static void dear_samples_get_no_more_time(void)
     queue_destroy(q);
 }
 
-/* Checks that, over any period and whatever the work, no more CPU time is used than granted, except
+/* Check that, over any period and whatever the work, no more CPU time is used than granted, except
  * for the reserve of a tenth of a second and the last item of each thread. */
 static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_ns)
 {
@@ -551,7 +551,7 @@ static void resting_is_cheap(uint32_t millicores, unsigned threads)
     token_bucket_fini(&b);
 }
 
-/* Checks that no CPU time is lost when the bucket is queried very often. */
+/* Check that no CPU time is lost when the bucket is queried very often. */
 static void short_times_count(void)
 {
     struct token_bucket b;
@@ -568,7 +568,7 @@ static void short_times_count(void)
     token_bucket_fini(&b);
 }
 
-/* Compares the moments when each request's first sample was started. (When its last one finishes
+/* Compare the moments when each request's first sample was started. (When its last one finishes
  * depends on the scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
 {
@@ -785,7 +785,7 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Checks that substitutes equal those of render_position(), whichever thread reads them. They are
+/* Check that substitutes equal those of render_position(), whichever thread reads them. They are
  * always found, even in large batches, where a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
@@ -821,7 +821,7 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     dataset_unref(damaged);
 }
 
-/* Checks that consecutive positions in one step that show the same sample are rendered from a
+/* Check that consecutive positions in one step that show the same sample are rendered from a
  * single read, and that, if the sample is bad, each position gets the substitute that it would get
  * alone. */
 static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period,

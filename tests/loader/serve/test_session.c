@@ -66,7 +66,7 @@ static void dial(struct frame_conn *c)
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }
 
-/* Waits for the next frame of a type, and skips others. Returns 1, or 0 if the loader has
+/* Wait for the next frame of a type, and skip others. Returns 1, or 0 if the loader has
  * closed. */
 static int await(struct frame_conn *c, uint16_t type, struct frame_header *h,
                  struct frame_reader *r)
@@ -101,7 +101,7 @@ static void say_hello(struct frame_conn *c)
     cr_expect(wire_hello_has_version(&m, "v1"));
 }
 
-/* Expects the loader to answer with this message and close. */
+/* Expect the loader to answer with this message and close. */
 static void expect_refused(struct frame_conn *c, const char *sentence)
 {
     struct wire_error m = {.text = ""};
@@ -155,7 +155,7 @@ static int good_ring(const struct wire_open *o)
     return fd;
 }
 
-/* Makes a complete exchange, to check that others are still served. */
+/* Make a complete exchange, to check that others are still served. */
 static void expect_served(void)
 {
     struct wire_open o = good_open();
@@ -303,7 +303,7 @@ static int unsealed(size_t bytes)
     return fd;
 }
 
-/* Requests one view of this many images. */
+/* Request one view of this many images. */
 static void set_view(struct wire_open *o, uint32_t count)
 {
     o->views = 1;

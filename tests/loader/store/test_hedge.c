@@ -9,7 +9,7 @@
 
 enum { KB = 1 << 10 };
 
-/* Notes `count` requests of this size and time. */
+/* Note `count` requests of this size and time. */
 static void note(struct hedge *h, unsigned count, uint64_t len, uint64_t ms)
 {
     for (unsigned i = 0; i < count; i++)

@@ -26,7 +26,7 @@ static bool near_half(double side)
     return fabs(side - floor(side) - 0.5) < epsilon;
 }
 
-/* Computes transforms.RandomResizedCrop.get_params with our random numbers. Returns false if the
+/* Compute transforms.RandomResizedCrop.get_params with our random numbers. Returns false if the
  * result is so close to a half that either rounding is right. */
 static bool published_box(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
                           uint32_t height, struct rect *ret)

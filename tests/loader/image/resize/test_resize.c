@@ -46,7 +46,7 @@ static void fill(uint8_t *bytes, size_t count, uint32_t kind)
     }
 }
 
-/* Resizes as the definition says, from a box of four bytes per pixel to a window of plain RGB, not
+/* Resize as the definition says, from a box of four bytes per pixel to a window of plain RGB, not
  * mirrored. */
 static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
                                const struct span *x, const struct span *y)
