@@ -45,7 +45,8 @@ static bool hangs_up(enum instance_state state, enum control_type type)
     struct plan_host host = {.name = (char *)"node7"};
     struct plan plan = {.num_instances = 1, .instances = &planned, .num_hosts = 1, .hosts = &host};
     const struct limits limits = {.grace_ns = 1};
-    const struct supervise_job job = {.limits = &limits};
+    const struct stop_settings stop = {0};
+    const struct supervise_job job = {.limits = &limits, .plan = &plan, .stop = &stop};
     struct shim_peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct shim_peer *));
     struct instance instance = {.state = state,
                                 .peer = peer,
@@ -65,11 +66,13 @@ static bool hangs_up(enum instance_state state, enum control_type type)
     cr_assert(eq(int, frame_conn_init(&peer->conn, fds[0], CONTROL_MAX_PAYLOAD), 0));
     peers[0] = peer;
     peer->instance = &instance;
+    cr_assert(eq(int, stop_init(&s), 0));
     cr_assert(eq(int, put(&said, type), 0));
     cr_assert(eq(i64, write(fds[1], said.bytes, said.len), (int64_t)said.len));
     instances_read(&s, peer);
     hung_up = !instance.peer;
     instances_close(&s);
+    stop_fini(&s);
     (void)close(fds[1]);
     frame_buffer_fini(&said);
     free(instance.tail);
