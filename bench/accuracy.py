@@ -4,9 +4,9 @@
 
     bench/accuracy.py --build BUILD [--recipe NAME] [--seeds N]
 
-Both see the same generated photographs with the same distribution of crops; each draws its own random numbers. The
-result is the accuracy on other photographs of the same classes: the two means must not differ by more than seeds do.
-Needs torch and torchvision (0.15 or newer).
+Both train on the same generated photographs with the same distribution of crops; each draws its own random numbers.
+The result is the accuracy on other photographs of the same classes: the two means must differ less than the results of
+different seeds. Needs torch and torchvision (0.15 or newer).
 """
 
 import argparse
@@ -87,7 +87,7 @@ def to_float(images):
 
 
 def train(batches, folder, seed):
-    """Accuracy on the folder, in percent."""
+    """Return the accuracy on the folder, in percent."""
     torch.manual_seed(1000 + seed)
     model = nn.Sequential(
         nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),

@@ -16,18 +16,18 @@
 #include "common/options/options.h"
 #include "common/util/json.h"
 
-/** Like options_start(), for a benchmark that needs --images DIR and no operands: -1 to continue,
- * or the exit status. `images` is the field of `target` that the option sets. */
+/** Does what options_start() does, for a benchmark that needs --images DIR and no operands. Returns
+ * -1 to continue, or the exit status. `images` is the field of `target` that the option sets. */
 int bench_start(const struct options_program *program, void *target, const char *const *images,
                 int argc, char **argv);
 
 /** Print the error, and exit with status 1. */
 _Noreturn void bench_die(const struct options_program *program, const char *what);
 
-/** Set up for loaders: create a folder for their sockets and indices, whose path is returned
- * (static), and use ./plenumd, unless PLENUM_PLENUMD names another. */
+/** Prepare for loaders: create a folder for their sockets and indices, and select ./plenumd unless
+ * PLENUM_PLENUMD names another loader. Returns the folder's path (static). */
 const char *bench_stage_open(const struct options_program *program);
-/** Remove the folder: 0, or 1 as an exit status. */
+/** Remove the folder. Returns an exit status, 0 or 1. */
 int bench_stage_close(void);
 
 struct bench_file {
@@ -44,8 +44,8 @@ struct bench_files {
     size_t bytes;
 };
 
-/** Read all JPEGs below a folder, in byte order of their paths, at most `limit` (0: all). -errno
- * with a message. */
+/** Read at most `limit` (0: all) JPEGs below a folder, in byte order of their paths. Returns 0, or
+ * -errno with a message. */
 int bench_files_load(const char *folder, uint32_t limit, struct bench_files *ret,
                      struct plenum_error *err);
 void bench_files_free(struct bench_files *files);
@@ -55,13 +55,14 @@ struct bench_spread {
     double min, median, max;
 };
 
-/** Sorts `values`. */
+/** Compute the spread of `values`, and sort them. */
 struct bench_spread bench_spread_of(double *values, size_t count);
 
 /** Get the name of the first processor, "Intel(R) Xeon(R) ...". */
 void bench_cpu_name(char *text, size_t size);
 
-/** Begin a benchmark's report: an object that stays open, with its name and the processor. */
+/** Begin a benchmark's report: an object that stays open, with the benchmark's name and the
+ * processor. */
 void bench_json_begin(struct json *j, const char *name);
 
 /** Add "min", "median" and "max" to the open object. */

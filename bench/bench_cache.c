@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_cache.c - how many samples a cache of limited size saves, by the rule of loader/cache and
- * by others.
+ * by other rules.
  *
  *     cache [--json] [SAMPLES]        20,000 by default
  *
  * Each line is one host's part of six epochs of real orders. Hits are counted in the second to the
- * fifth, in percent of the host's uses: a loader does not know when a stream will end, which would
- * be of use in the last one. All samples have one size, for which Belady's rule,
- * which needs to know the whole trace in advance, is the optimum. "writes" are those of `plenum` in
- * the last three of these, in percent of the uses; "burst" is the largest share of misses in a
- * twentieth of an epoch, of `plenum` and of the optimum. */
+ * fifth epoch, in percent of the host's uses. The last epoch is left out because a rule could gain
+ * from knowing when the stream ends, which a loader does not know. All samples have one size, for
+ * which Belady's rule, which needs to know the whole trace in advance, is the optimum. "writes" are
+ * those of `plenum` in the last three of these epochs, in percent of the uses; "burst" is the
+ * largest share of misses in a twentieth of an epoch, of `plenum` and of the optimum. */
 #include "config.h"
 
 #include <stdio.h>
@@ -25,9 +25,9 @@ enum { EPOCHS = 6, STREAMS = 2, MICRO_BATCH = 32, PARTS = 20, STEADY = 2, BLOCK 
 enum { LATER = 37, EPOCH_S = 600 };
 
 struct cache_use {
-    uint32_t sample, next; /* next: in the trace; UINT32_MAX: never */
+    uint32_t sample, next; /* next: its next use in the trace; UINT32_MAX: none */
     uint32_t stream, epoch;
-    struct order_place step; /* that it belongs to */
+    struct order_place step; /* the step to which the use belongs */
     uint64_t time;           /* in positions */
 };
 
@@ -82,7 +82,7 @@ static void add_step(struct cache_trace *t, uint32_t stream, struct order_place 
             .time = (later + step.epoch * samples + step.position) * MICRO_BATCH + i};
 }
 
-/* What the first of the hosts uses. */
+/* Make the trace of what the first of the hosts uses. */
 static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));
@@ -223,7 +223,7 @@ static uint64_t key_at(const struct heap *h, uint32_t i)
     return h->key[h->item[i]];
 }
 
-/* The key at this place has changed. */
+/* Restore the heap's order after the key at this place has changed. */
 static void settle(struct heap *h, uint32_t i)
 {
     for (; i > 0 && key_at(h, i) > key_at(h, (i - 1) / 2); i = (i - 1) / 2)
@@ -258,7 +258,7 @@ static uint64_t next_random(void)
     return random_state >> 11;
 }
 
-/* What goes first has the largest key. */
+/* Returns a key; the sample with the largest key is evicted first. */
 static uint64_t rule_key(enum rule rule, const struct cache_trace *t, uint32_t i)
 {
     return rule == OPTIMUM ? t->uses[i].next : rule == RANDOM ? next_random() : UINT32_MAX - i;
@@ -304,7 +304,7 @@ static struct score run_rule(const struct cache_trace *t, enum rule rule, uint32
 
 /* ---- the table ---- */
 
-static double worst = 1; /* hits of `plenum`, of those of the optimum */
+static double worst = 1; /* hits of `plenum` divided by those of the optimum */
 
 static void print_line(const struct cache_trace *t, const char *shuffle, uint32_t percent,
                        bool json)

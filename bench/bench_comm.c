@@ -4,10 +4,10 @@
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *
  * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all instances have arrived and
- * then moves its bytes. How much speed does that cost, and how much CPU time does it save if an
- * instance is late?
+ * then moves its bytes. This program measures how much speed that costs, and how much CPU time it
+ * saves if an instance is late.
  *
- *     broadcast   the same buffer with each of them, in turn; time of the slowest instance
+ *     broadcast   the same buffer with each of the two, in turn; time of the slowest instance
  *     allreduce   the same for float32
  *     late        the last instance arrives `late` seconds after the others: CPU time of instance 0
  *                 in MPI_Barrier() and in plenum_barrier()

@@ -13,8 +13,8 @@
  *     open-archives  opens the archives' existing index
  *
  * and at the end starts two loaders, one for folders and one for archives: their memory per sample,
- * and the time from opening a stream to a first batch of 64, with an existing index. All with a
- * warm page cache. PLENUM_PLENUMD names the loader. */
+ * and the time from opening a stream to a first batch of 64, with an existing index. Everything
+ * runs with a warm page cache. PLENUM_PLENUMD names the loader. */
 #include "config.h"
 
 #include <errno.h>
@@ -334,7 +334,7 @@ static void print_loader(struct json *j, bool json, const char *what,
         json_end_object(j);
     } else {
         printf("%s: first batch of %d %.0f ms after opening the stream; the loader's memory: %.1f "
-               "bytes a sample beside slots\n",
+               "bytes per sample besides slots\n",
                what, BATCH, l->first_batch_ms, l->bytes_a_sample);
     }
 }

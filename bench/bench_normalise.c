@@ -30,7 +30,7 @@ struct bench_normalise_arguments {
 #define AT(field) offsetof(struct bench_normalise_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images in a batch (default 64)", NULL},
+    {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images per batch (default 64)", NULL},
     {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "of an image (default 224)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL},
     {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
@@ -61,12 +61,13 @@ struct normalise_row {
     uint32_t source;
     enum plenum_layout layout;
     enum plenum_float type;
-    double ratios[ROUNDS_MAX], rates[ROUNDS_MAX]; /* to memcpy(); bytes of floats per ns */
+    /* ratios to memcpy(); rates in bytes of floats per ns */
+    double ratios[ROUNDS_MAX], rates[ROUNDS_MAX];
 };
 
 static struct normalise_row rows[ROWS];
 
-/* Written to, so that its pages exist. */
+/* Allocate memory and write to it, so that its pages exist. */
 static void *room(size_t bytes)
 {
     void *p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
@@ -128,7 +129,8 @@ static void report(const struct bench_normalise_arguments *a)
         json_number(&j, "side", a->side);
         json_begin_array(&j, "rows", JSON_LINES);
     } else {
-        printf("%u images of %ux%u pixels, %u rounds; bytes written a second, to memcpy()'s\n\n",
+        printf("%u images of %ux%u pixels, %u rounds; bytes written per second, divided by "
+               "memcpy()'s\n\n",
                a->images, a->side, a->side, a->rounds);
         printf("%-18s %-5s %-9s %7s %7s %7s %8s\n", "pixels", "to", "", "min", "median", "max",
                "GB/s");

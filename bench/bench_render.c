@@ -52,12 +52,13 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "bench/render",
     .usage = "--images DIR [options]",
-    .summary = "Training images a second of one core, in CPU time: Plenum beside other ways.",
+    .summary = "Training images per second of one core, in CPU time: Plenum compared with other "
+               "ways.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
 
-/* Can all rows process a file? */
+/* Returns whether all rows can process a file. */
 static bool suits_all(struct render_context *c, const struct bench_file *file, size_t index)
 {
     for (size_t k = 0; k < ROWS; k++) {
@@ -91,7 +92,7 @@ static void keep_common_files(struct render_context *c, struct bench_files *file
     files->count = kept;
 }
 
-/* One round: rates[row] in images per second. */
+/* Run one round. rates[row] is in images per second. */
 static void run_round(struct render_context *c, const struct bench_files *files, uint32_t round,
                       double *rates)
 {
@@ -212,7 +213,7 @@ static void print_table(const struct render_report *report)
                render_packed_size(report->context, report->files));
 }
 
-/* FFCV's method, or its replacement if that is not available. */
+/* Find the row of FFCV's method, or its replacement if that is not available. */
 static size_t find_base(void)
 {
     size_t first = ROWS;

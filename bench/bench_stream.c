@@ -61,9 +61,9 @@ static const struct option_def defs[] = {
      "form of the small images: raw (default), png or jpeg", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 1000, "rounds of each (default 9)", NULL},
     {"batches", 'b', "N", OPTION_U32, AT(batches), 1, 10000,
-     "batches in a round (default 60; 20 for small images)", NULL},
+     "batches per round (default 60; 20 for small images)", NULL},
     {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
-     "images in a batch (default 32; 4096 for small ones)", NULL},
+     "images per batch (default 32; 4096 for small ones)", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -178,7 +178,7 @@ static int round_bare(struct bench *b, struct stream_round *ret, struct plenum_e
     return r;
 }
 
-/* Microseconds to get a ready batch, and to release it. */
+/* Measure the microseconds to get a ready batch, and to release it. */
 static int hand_over(struct bench *b, double *take_us, double *give_us, struct plenum_error *err)
 {
     struct plenum_batch batch;
@@ -197,7 +197,7 @@ static int hand_over(struct bench *b, double *take_us, double *give_us, struct p
     return 0;
 }
 
-/* Encode a small image in the given form: malloc. */
+/* Encode a small image in the given form. The result is allocated with malloc(). */
 static int encode_small(const char *form, uint8_t *pixels, uint32_t side, uint8_t **ret,
                         size_t *ret_len, struct plenum_error *err)
 {
@@ -379,7 +379,7 @@ static int measure(struct bench *b, struct plenum_error *err)
         [STREAM] = {"stream", "images/s of loader and stream", 1, NULL, rounds},
         [RATIO] = {"ratio", "stream / bare, round by round", 3, NULL, rounds},
         [CPU_BARE] = {"cpu-bare", "us of CPU an image, bare", 1, NULL, rounds},
-        [CPU_STREAM] = {"cpu-stream", "us of CPU an image, loader and client", 1, NULL, rounds},
+        [CPU_STREAM] = {"cpu-stream", "us of CPU per image, loader and client", 1, NULL, rounds},
         [CPU_RATIO] = {"cpu-ratio", "cpu-bare / cpu-stream, round by round", 3, NULL, rounds},
         [HAND_OVER] = {"hand-over", "us until a ready batch is there", 2, NULL,
                        rounds * HAND_OVERS},

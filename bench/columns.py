@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""columns.py - rates of one core from Parquet files and MDS shards, relative to tar archives of the same photographs.
+"""columns.py - measures the rates of one core from Parquet files and MDS shards, relative to tar archives of the same
+images.
 
     bench/columns.py FOLDER [--rounds N] [--copies N] [--pipeline TEXT] [--json]
 
@@ -52,7 +53,7 @@ def write_parquet(path, classes, samples, codec):
 
 
 def write_forms(folder, classes, samples):
-    """The forms, by name: a data set for plenumctl."""
+    """Return the forms: {name: data set for plenumctl}."""
     rows = [{"image": image, "label": label} for image, label, _ in samples]
     columns, per_shard = {"image": "jpeg", "label": "int"}, max(1, 2**26 * len(rows) // sum(len(s[0]) for s in samples))
     write_tar(os.path.join(folder, "tar"), samples)
@@ -65,7 +66,7 @@ def write_forms(folder, classes, samples):
 
 
 def run(dataset, pipeline):
-    """CPU seconds of one epoch."""
+    """Return the CPU seconds of one epoch."""
     words = [os.path.join(BUILD, "plenumctl"), "hash", dataset, "--pipeline", pipeline]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* ffcv.h - FFCV's method of rendering a training image, with the libraries that it uses: TurboJPEG
+/* ffcv.h - renders a training image by FFCV's method, with the libraries that FFCV uses: TurboJPEG
  * decodes the whole image with its fast inverse DCT (TJFLAG_FASTDCT), and OpenCV shrinks the crop
  * (INTER_AREA).
  *
- * Only available if configure found both libraries (HAVE_FFCV_WAY). It does not store the pixels
- * elsewhere or flip JPEGs: that would cost extra. */
+ * Only available if configure found both libraries (HAVE_FFCV_WAY). This code neither stores the
+ * pixels elsewhere nor flips JPEGs, which would take more time. */
 #ifndef BENCH_FFCV_H
 #define BENCH_FFCV_H
 
@@ -23,7 +23,7 @@ struct ffcv_way;
 int ffcv_way_create(struct ffcv_way **ret);
 void ffcv_way_destroy(struct ffcv_way *way);
 
-/** `dst` is [side][side][3] RGB. 0 or -EBADMSG. */
+/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0 or -EBADMSG. */
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst);
 
@@ -32,8 +32,8 @@ struct ffcv_raw {
     uint32_t width, height;
 };
 
-/** Like ffcv_way_render(), for raw pixels: FFCV's method for a data set written with
- * write_mode="raw". Flips the image if `mirror` is set. */
+/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". Flips the
+ * image if `mirror` is set. */
 void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
                          uint32_t side, uint8_t *dst);
 

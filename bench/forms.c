@@ -102,8 +102,8 @@ static int decode_png(const struct bench_file *file, uint8_t *ret)
 }
 
 #if defined(HAVE_WEBP) || defined(HAVE_AVIF)
-/* Destination for pixels that are not needed: written in advance, so that the cost of new pages is
- * not measured. */
+/* Returns a destination for pixels that are not needed. Its memory was written in advance, so that
+ * the cost of new pages is not measured. */
 static uint8_t *find_room(size_t need)
 {
     static uint8_t *room;
@@ -165,7 +165,7 @@ static int encode_webp(const struct encode_options *o, uint8_t **ret, size_t *re
 #endif
 
 #ifdef HAVE_AVIF
-/* Decode like Pillow: to RGB, with libyuv if libavif has it. */
+/* Decode as Pillow does: to RGB, with libyuv if libavif has it. */
 static int decode_avif(const struct bench_file *file, uint8_t *ret)
 {
     avifDecoder *decoder = avifDecoderCreate();
@@ -272,8 +272,8 @@ enum {
 
 const struct form forms[] = {
     [F_420] = {"4:2:0", "baseline, chroma halved across and down", true},
-    [F_OPTIMIZED] = {"optimized", "4:2:0 with Huffman tables of its own", true},
-    [F_RESTART] = {"restart", "4:2:0 with a restart marker behind each row of MCUs", true},
+    [F_OPTIMIZED] = {"optimized", "4:2:0 with Huffman tables made for the image", true},
+    [F_RESTART] = {"restart", "4:2:0 with a restart marker after each row of MCUs", true},
     [F_422] = {"4:2:2", "chroma halved across", true},
     [F_440] = {"4:4:0", "chroma halved down", true},
     [F_411] = {"4:1:1", "chroma quartered across", true},
@@ -285,7 +285,7 @@ const struct form forms[] = {
     [F_PNG_64] = {"PNG 64", "the same, of 64x64 pixels", false},
     [F_PNG_32] = {"PNG 32", "the same, of 32x32 pixels, as CIFAR's", false},
     [F_WEBP] = {"WebP", "lossy", false},
-    [F_AVIF] = {"AVIF", "4:2:0 of 8 bits, by libavif's quickest encoder but two", false},
+    [F_AVIF] = {"AVIF", "4:2:0 of 8 bits, by libavif's encoder at its third-fastest speed", false},
     {NULL, NULL, false},
 };
 
@@ -308,8 +308,8 @@ static void convert(struct encode_options *o, uint8_t *pixels)
     }
 }
 
-/* Shrink to side x side, each pixel the mean of the area it covers. In place: no pixel is
- * overwritten before it is read, because no photograph is that small. */
+/* Shrink to side x side in place; each pixel is the mean of the area that it covers. No pixel is
+ * overwritten before it is read, because every photograph is larger than that. */
 static void shrink(struct encode_options *o, uint8_t *pixels, uint32_t side)
 {
     uint8_t *to = pixels;

@@ -17,16 +17,16 @@ struct form {
     bool jpeg;
 };
 
-/** Terminated by one whose name is NULL. */
+/** All forms; an element whose name is NULL follows the last one. */
 extern const struct form forms[];
 
-/** Convert a photograph to a form. Ownership: like a file of bench_files_load(). -EOPNOTSUPP: this
- * build has no encoder for it; -EBADMSG, -ENOMEM. */
+/** Convert a photograph to a form. The result is owned like a file of bench_files_load(). Returns
+ * 0, -EOPNOTSUPP if this build has no encoder for the form, -EBADMSG or -ENOMEM. */
 int form_make(const struct form *form, const struct bench_file *photograph, struct bench_file *ret);
 
 /** Decode all of a JPEG, PNG, WebP or AVIF to RGB with libjpeg-turbo (accurate inverse DCT),
- * libpng, libwebp or libavif; `ret` [height][width][3], or NULL: pixels are discarded. CMYK stays
- * CMYK, and `ret` must be NULL. -EBADMSG, -ENOMEM. */
+ * libpng, libwebp or libavif. `ret` is [height][width][3], or NULL to discard the pixels. CMYK
+ * stays CMYK, and `ret` must then be NULL. Returns 0, -EBADMSG or -ENOMEM. */
 int forms_full_decode(const struct bench_file *file, uint8_t *ret);
 
 #endif

@@ -5,8 +5,9 @@
  *     bench/loops                     lists the loops for this processor: set, loop, number, unit
  *     bench/loops SET LOOP TIMES
  *
- * It prints and measures nothing itself: its caller counts. Samples and coefficients are
- * pseudo-random and always the same; in each block a quarter of the coefficients are not zero. */
+ * With arguments it prints and measures nothing itself: its caller counts. Samples and coefficients
+ * are pseudo-random and always the same; in each block a quarter of the coefficients are not
+ * zero. */
 #include "config.h"
 
 #include <stdio.h>
@@ -110,7 +111,7 @@ static const struct {
     {"grey", do_grey, SAMPLES, "pixel"},      {"tables", do_tables, JPEG_LOOKS, "entry"},
 };
 
-/* A whole resize to half size; its tables are built once. */
+/* Run a whole resize to half size; its tables are built once. */
 static void run_resize(const struct resize_kernels *kernels, uint64_t times)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};

@@ -46,11 +46,14 @@ struct bench_net_arguments {
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
      "photographs: compare two loaders of a part of a core with one", NULL},
-    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100, "that part of a core (default 40)", NULL},
+    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100,
+     "size of that part of a core (default "
+     "40)",
+     NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds of each (default 5)", NULL},
     {"seconds", 's', "N", OPTION_U32, AT(seconds), 1, 1000, "of a round (default 2)", NULL},
-    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
-     "images in a batch (default 64)", NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
+     NULL},
 };
 
 static const struct options_program program = {
@@ -76,10 +79,10 @@ static void run_on(unsigned cpu)
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof(set), &set) < 0)
-        (void)fprintf(stderr, "bench/net: CPU %u cannot be had: nothing is bound\n", cpu);
+        (void)fprintf(stderr, "bench/net: CPU %u cannot be used: nothing is bound\n", cpu);
 }
 
-/* Bytes of pixels per second of a stream, measured for the given time after one second of
+/* Returns a stream's bytes of pixels per second, measured for the given time after one second of
  * warm-up. */
 static double measure(const struct bench_net_arguments *a, const char *dataset, const char *loader)
 {
@@ -108,7 +111,7 @@ static double measure(const struct bench_net_arguments *a, const char *dataset, 
     return (double)bytes / ((double)(now - begin) / (double)NS_PER_SEC);
 }
 
-/* Like measure(), for iperf3; 0 if it is not installed. */
+/* Returns what measure() does, for iperf3; 0 if that is not installed. */
 static double measure_iperf(const struct bench_net_arguments *a)
 {
     char command[512], line[4096];
@@ -207,7 +210,7 @@ static void compare_ways(const struct bench_net_arguments *a)
     (void)unlink(client);
 }
 
-/* Let the loaders run for a part of each period, all at the same time. */
+/* Start a process that lets the loaders run for a part of each period, all at the same time. */
 static pid_t throttle(const pid_t *loaders, int count, uint32_t part)
 {
     pid_t pid = fork();

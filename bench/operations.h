@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operations.h - the operations after the crop, one by one, for bench/stages. */
+/* operations.h - times the operations after the crop, one by one, for bench/stages. */
 #ifndef BENCH_OPERATIONS_H
 #define BENCH_OPERATIONS_H
 
@@ -15,12 +15,12 @@ extern const char *const bench_operations[BENCH_OPERATIONS];
 
 struct bench_operations;
 
-/** `kernels`: NULL for the best. 0, or -ENOMEM. */
+/** Create the operations; if `kernels` is NULL, the best are used. Returns 0 or -ENOMEM. */
 int bench_operations_create(struct bench_operations **ret, uint32_t side, const char *kernels);
 void bench_operations_destroy(struct bench_operations *o);
 
 /**
- * Run operation k on a copy of planes[3][side][side], and store it to dst.
+ * Runs operation k on a copy of planes[3][side][side], and stores the result to dst.
  *
  * Returns the CPU time that it took; 0 if this build's pipelines do not have it.
  */

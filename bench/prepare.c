@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* prepare.c - bench/prepare: benefits and costs of preparing photographs: bytes, time, quality.
+/* prepare.c - bench/prepare: measures benefits and costs of preparing photographs: bytes, time,
+ * quality.
  *
  * Each row is a way of storing the same photographs: unchanged, with their entry points known,
  * packed, and packed after a resize (plenumctl pack). Everything is in memory. Rates are those of
@@ -71,8 +72,10 @@ struct prepare_row {
 #endif
 
 static struct prepare_row rows[] = {
-    {.name = "as-they-lie", .what = "the files as they lie"},
-    {.name = "tiles", .what = "the same from the second epoch on, tiles known", .indexed = true},
+    {.name = "as-they-lie", .what = "the files as they are"},
+    {.name = "tiles",
+     .what = "the files as they are from the second epoch on, tiles known",
+     .indexed = true},
     {.name = "packed", .what = "plenumctl pack", .packs = true},
     {.name = "longest-500", .what = "pack --longest 500", .packs = true, .resize.longest = 500},
     {.name = "longest-400", .what = "pack --longest 400", .packs = true, .resize.longest = 400},
@@ -120,18 +123,20 @@ static const struct option_def defs[] = {
     {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "only the first N photographs"},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, .help = "seed of the crops (default 1)"},
     {"quality", 'q', "Q", OPTION_U32, AT(quality), 1, 100,
-     .help = "of the JPEGs that are made smaller (default 90)"},
-    {"444", 0, NULL, OPTION_FLAG, AT(full_chroma), .help = "their colours are not subsampled"},
+     .help = "quality of the JPEGs that are made smaller (default 90)"},
+    {"444", 0, NULL, OPTION_FLAG, AT(full_chroma),
+     .help = "do not subsample the colours of "
+             "these JPEGs"},
     {"eval", 'e', "TEXT", OPTION_TEXT, AT(eval),
-     .help = "the pipeline of an evaluation, of 224x224 pixels (default: eval)"},
+     .help = "pipeline of an evaluation, of 224x224 pixels (default: eval)"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {
     .name = "bench/prepare",
     .usage = "--images DIR [options]",
-    .summary = "What preparing a data set gains and costs: bytes, training images a second of one "
-               "core, and quality.",
+    .summary = "What preparing a data set gains and costs: bytes, training images per second of "
+               "one core, and quality.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -229,7 +234,7 @@ static int render(struct prepare_context *c, const struct prepare_row *row, size
 }
 
 #ifdef HAVE_FFCV_WAY
-/* Render the same crop of the same pixels. */
+/* Render the same crop of the same pixels by FFCV's method. */
 static void render_by_ffcv(struct prepare_context *c, const struct prepare_row *row, size_t index,
                            uint32_t epoch)
 {
@@ -246,7 +251,7 @@ static void render_by_ffcv(struct prepare_context *c, const struct prepare_row *
 #define render_by_ffcv(c, row, index, epoch)
 #endif
 
-/* One round: rates[row] in images per second. */
+/* Run one round. rates[row] is in images per second. */
 static void run_round(struct prepare_context *c, size_t count, uint32_t round, double *rates)
 {
     uint64_t ns[ROWS] = {0};
@@ -299,8 +304,8 @@ static double luma(const uint8_t *p)
     return 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2];
 }
 
-/* SSIM of one window of 8 x 8 pixels: Wang, Bovik, Sheikh and Simoncelli 2004, with equal
- * weights. */
+/* Compute the SSIM of one window of 8 x 8 pixels (Wang, Bovik, Sheikh and Simoncelli 2004, with
+ * equal weights). */
 static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255, n = 64;
@@ -325,7 +330,7 @@ static double ssim_window(const uint8_t *a, const uint8_t *b, size_t pitch)
     return (2 * ma * mb + c1) * (2 * vab + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2));
 }
 
-/* Over 8 x 8 windows, one every 4 pixels. */
+/* Compute the SSIM over 8 x 8 windows, one every 4 pixels. */
 static double ssim(const uint8_t *a, const uint8_t *b, uint32_t width, uint32_t height)
 {
     size_t pitch = 3 * (size_t)width, count = 0;
@@ -368,7 +373,7 @@ static int judge_all(struct prepare_context *c, size_t count, int pipeline, uint
     return 0;
 }
 
-/* dB; infinite if there is no difference. */
+/* Returns dB; infinite if there is no difference. */
 static double psnr(const struct quality *q)
 {
     return 10 * log10(255.0 * 255.0 * (double)q->values / q->squares);
@@ -482,8 +487,8 @@ static void print_json(const struct bench_prepare_arguments *a, const struct pre
 
 /* --- main --- */
 
-/* Skip photographs that do not decode, as bench_files_load() does, and files that cannot be
- * packed. */
+/* Measure the photographs, except for those that do not decode, as in bench_files_load(), and
+ * those that cannot be packed. */
 static int measure(const struct bench_prepare_arguments *a, struct prepare_context *c,
                    const struct bench_files *files, struct plenum_error *err)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The cost of a batch in Python if it is already there: bench/python_iteration.py [--json] [BATCHES]
+"""Measure the cost of a ready batch in Python: bench/python_iteration.py [--json] [BATCHES]
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
     bench/python_iteration.py
@@ -13,7 +13,8 @@ All batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so the
     torch.Loader    a loop over a loader
 
 and `copy`, the time to copy such a batch's pixels once, which Plenum saves. Prints median, minimum and maximum of the
-rounds, in microseconds per batch. Elapsed time, because Python's process CPU time would hide the library's thread.
+rounds, in microseconds per batch. This is elapsed time, because Python's process CPU time would hide the library's
+thread.
 """
 
 import json

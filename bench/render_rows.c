@@ -83,7 +83,7 @@ static int run_recipe(struct render_context *c, const struct render_row *row,
     return r;
 }
 
-/* Render the same images, decoding again for each. */
+/* Render the same images, and decode again for each. */
 static int run_apart(struct render_context *c, const struct render_row *row,
                      const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -101,7 +101,7 @@ static int run_apart(struct render_context *c, const struct render_row *row,
     return r;
 }
 
-/* Pack a file; it may replace one that another row refused. */
+/* Pack a file; the result may replace that of a file that another row refused. */
 static int add_packed(struct render_context *c, const struct bench_file *file, size_t index)
 {
     struct pack_result result;
@@ -227,7 +227,7 @@ static int run_full_decode(struct render_context *c, const struct render_row *ro
     return forms_full_decode(file, NULL);
 }
 
-/* The same with our own decoders, plus a hash of the pixels. */
+/* Decode the whole image with our own decoders, and hash the pixels. */
 static int run_verify(struct render_context *c, const struct render_row *row,
                       const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -273,12 +273,12 @@ struct render_row render_rows[] = {
      .what = "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop",
      .run = run_ffcv_way,
      .missing = FFCV_MISSING},
-    {.name = PLAIN_ROW, .what = "Plenum, version 1, files as they lie", .run = run_plain},
+    {.name = PLAIN_ROW, .what = "Plenum, version 1, files as they are", .run = run_plain},
     {.name = LIBJPEG_ROW,
-     .what = "the same, by libjpeg-turbo instead of Plenum's own decoder",
+     .what = "plain, by libjpeg-turbo instead of Plenum's own decoder",
      .run = run_other},
     {.name = "plain-indexing",
-     .what = "plain in a first epoch: the same, and noting where tiles begin",
+     .what = "plain in a first epoch, which also records where tiles begin",
      .run = run_indexing},
     {.name = INDEXED_ROW,
      .what = "plain in later epochs: only the tiles under the crop",
@@ -307,7 +307,7 @@ struct render_row render_rows[] = {
      .run = run_recipe,
      .recipe = "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)"},
     {.name = "views-pair",
-     .what = "two views like plain, from one decode; a second is of files",
+     .what = "two views like plain, from one decode; files per second",
      .run = run_recipe,
      .recipe = PAIR},
     {.name = "views-pair-indexed",
@@ -317,11 +317,11 @@ struct render_row render_rows[] = {
      .recipe = PAIR,
      .indexed = true},
     {.name = "views-simclr",
-     .what = "two views of recipe-simclr, from one decode; files a second",
+     .what = "two views of recipe-simclr, from one decode; files per second",
      .run = run_recipe,
      .recipe = "view(view, 2, " SIMCLR ")"},
     {.name = "views-dino",
-     .what = "DINOv2's ten crops without its colours, from one decode; files a second",
+     .what = "DINOv2's ten crops without its colours, from one decode; files per second",
      .run = run_recipe,
      .recipe = DINO},
     {.name = "dino-apart",
@@ -352,7 +352,7 @@ bool render_rows_shown(const struct render_row *row)
     return !row->off && !row->missing;
 }
 
-/* The row of libjpeg's decoder. */
+/* Add the row of libjpeg's decoder. */
 static int add_libjpeg(struct plenum_error *err)
 {
     for (size_t k = 0; k < OTHERS; k++) {
@@ -385,7 +385,7 @@ static int add_kernels(struct plenum_error *err)
     return 0;
 }
 
-/* Is the name in the comma-separated list? */
+/* Returns whether the name is in the comma-separated list. */
 static bool listed(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -407,12 +407,11 @@ static int choose_rows(const char *list, struct plenum_error *err)
         any = any || render_rows_shown(&render_rows[k]);
     }
     return any ? 0
-               : error_set(err, -EINVAL, "--rows: '%s' names no row that is there; see --help",
-                           list);
+               : error_set(err, -EINVAL, "--rows: '%s' names no available row; see --help", list);
 }
 
-/* Parse what a recipe's row renders; a build whose pipelines do not support it leaves the row out.
- * Returns the bytes of its pixels. */
+/* Parse what a recipe's row renders, or leave the row out if this build's pipelines do not
+ * support it. Returns the bytes of its pixels. */
 static size_t parse_recipe(struct render_row *row)
 {
     if (!row->recipe)

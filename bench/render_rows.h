@@ -39,7 +39,8 @@ struct render_context {
 struct render_row {
     const char *name;
     const char *what;
-    /* Prepare one more file, untimed; may be NULL. 0, or an error that excludes the file. */
+    /* Prepares one more file, untimed. Returns 0, or an error that excludes the file. May be
+     * NULL. */
     int (*add)(struct render_context *c, const struct bench_file *file, size_t index);
     int (*run)(struct render_context *c, const struct render_row *row,
                const struct bench_file *file, size_t index, uint32_t round);
@@ -66,11 +67,11 @@ enum { ROWS = 21, KERNEL_ROWS = 2, BLOCK = 25 };
 /** The last KERNEL_ROWS have no name until render_rows_init() gives them one. */
 extern struct render_row render_rows[];
 
-/** Is the row available and requested? */
+/** Returns whether the row is available and requested. */
 bool render_rows_shown(const struct render_row *row);
 
 /**
- * Parse the rows' recipes, create their decoders, and choose the rows of a comma-separated list
+ * Parses the rows' recipes, creates their decoders, and chooses the rows of a comma-separated list
  * (NULL: all), with one for each other set of loops if `kernels`.
  *
  * @param ret_room bytes of the pixels of the largest recipe

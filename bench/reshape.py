@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How long a stream takes to continue with another number of replicas: bench/reshape.py [--json] DATASET
+"""Measure how long a stream takes to continue with other replicas: bench/reshape.py [--json] DATASET
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
     bench/reshape.py DATASET

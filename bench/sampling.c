@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sampling.c - how long the order of a plan takes for each position, and how exactly it keeps
- * shares.
+/* sampling.c - measures how long the order of a plan takes for each position, and how exactly it
+ * keeps shares.
  *
  *     sampling [SAMPLES]        1,281,167 by default
  *
- * One thread. Each line is a kind of order: nanoseconds of CPU time per position, the memory of its
- * table, and the largest distance of a set, sample or class from its share. */
+ * It uses one thread. Each line is a kind of order: nanoseconds of CPU time per position, the
+ * memory of its table, and the largest distance of a set, sample or class from its share. */
 #include "config.h"
 
 #include <stdio.h>

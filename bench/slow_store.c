@@ -41,13 +41,13 @@ struct client {
     struct list link; /* in `waiting` */
     uint64_t due_ns;
     char head[512];
-    char *made; /* a body that is not a file's, or NULL */
+    char *made; /* a body that is not from a file, or NULL */
     struct iovec out[2];
 };
 
 static struct stored *files;
 static size_t num_files, cap_files, folder_len;
-static struct list waiting; /* the delay is constant, so it is in the order of due times */
+static struct list waiting; /* the delay is constant, so the list is in the order of due times */
 static uint64_t delay_ns;
 
 static int add_file(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -108,7 +108,7 @@ static void answer_file(struct client *c, const struct stored *f, const char *ra
     answer(c, "200 OK", more, f->bytes, f->len);
 }
 
-/* Copy the value of a parameter, decoded; "" if there is none. */
+/* Copy the decoded value of a parameter; "" if there is none. */
 static void copy_parameter(const char *query, const char *name, char *ret, size_t size)
 {
     const char *at = strstr(query, name);
@@ -126,7 +126,7 @@ static void copy_parameter(const char *query, const char *name, char *ret, size_
     ret[n] = '\0';
 }
 
-/* A list of all objects below the prefix in the query. */
+/* Answer with a list of all objects below the prefix in the query. */
 static void answer_list(struct client *c, const char *query)
 {
     char prefix[1024];
@@ -182,7 +182,7 @@ static void drop(struct client *c)
     free(c);
 }
 
-/* Send the rest of the answer. False: the client has gone. */
+/* Send the rest of the answer. Returns false if the client has gone. */
 static bool push(struct client *c)
 {
     while (c->out[0].iov_len + c->out[1].iov_len > 0) {

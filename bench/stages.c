@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stages.c - bench/stages: how an image's time is spent.
+/* stages.c - bench/stages: measures how an image's time is spent.
  *
  * Each stage really runs a part of the work, on the same photographs and crops, image by image:
  *
@@ -9,13 +9,13 @@
  *                   jpeg_skip_scanlines; our own decoder with loops that do nothing
  *     decode        the JPEG reader decodes the crop's rows, which are discarded
  *     resize        resizes rows that are in memory, into one slot
- *     resize+store  the same into a ring of slots that exceeds every cache
+ *     resize+store  resizes into a ring of slots that exceeds every cache
  *     render        everything but reading: image_render() into the ring
  *
  * Then the operations after the crop (bench/operations.c), each on a copy of the resized window.
  *
  * The decoder stages run with both libjpeg-turbo and our own decoder; rendering uses our own. If
- * that gives up on an image, libjpeg's time counts in its row, as in production.
+ * our decoder gives up on an image, libjpeg's time counts in our decoder's row, as in production.
  *
  * The table shows derived times (by subtraction) beside the measured ones. */
 #include "config.h"
@@ -144,8 +144,8 @@ static void no_colour(const uint8_t *const *planes, uint32_t count, uint8_t *out
     (void)out;
 }
 
-/* This processor's loops for reading bits, with loops that compute samples or pixels replaced by
- * no-ops. */
+/* Returns this processor's loops for reading bits, with loops that compute samples or pixels
+ * replaced by no-ops. */
 static const struct jpeg_kernels *no_pixels(void)
 {
     static struct jpeg_kernels none;
@@ -267,8 +267,8 @@ static int run_resize(struct stages_context *c)
     return resize_into(c, &c->crop, c->slots);
 }
 
-/* Both timed runs must find code and rows in the same caches, but not their tables, which are kept
- * between images of equal scale: so this uses another scale. */
+/* Warm the caches for both timed runs: they must find code and rows there, but not their tables,
+ * which are kept between images of equal scale. So this uses another scale. */
 static int warm_resize(struct stages_context *c)
 {
     struct crop other = c->crop;
@@ -390,7 +390,7 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Adds to ns[operation]. */
+/* Time each operation, and add to ns[operation]. */
 static int run_operations(struct stages_context *c, uint64_t *ns)
 {
     const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
@@ -401,7 +401,7 @@ static int run_operations(struct stages_context *c, uint64_t *ns)
     return r;
 }
 
-/* One round: us[column], the average per image. */
+/* Run one round. us[column] is the average per image. */
 static int run_round(struct stages_context *c, const struct bench_files *files, uint32_t round,
                      uint32_t seed, double *us)
 {
@@ -463,7 +463,7 @@ static void report_json(const struct bench_stages_arguments *a, const struct sta
     struct json j;
 
     bench_json_begin(&j, "stages");
-    json_text(&j, "unit", "us of one core an image");
+    json_text(&j, "unit", "us per image on one core");
     json_number(&j, "images", files->count);
     json_number(&j, "rounds", a->rounds);
     json_text(&j, "pipeline", c->pipeline.text);
@@ -492,7 +492,7 @@ static void report(const struct bench_stages_arguments *a, const struct stages_c
     bench_cpu_name(cpu, sizeof(cpu));
     printf("%zu photographs (%.1f KiB each), %u rounds, %s\n%s\n\n%-26s %8s %8s %8s  %6s\n",
            files->count, (double)files->bytes / 1024 / (double)files->count, a->rounds,
-           c->pipeline.text, cpu, "us of one core an image", "min", "median", "max", "render");
+           c->pipeline.text, cpu, "us per image on one core", "min", "median", "max", "render");
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
 
@@ -536,9 +536,11 @@ static int context_init(struct stages_context *c, const struct bench_stages_argu
         resize_use(c->resize, resize_kernels[i]);
         return image_decoder_use_kernels(c->decoder, a->kernels);
     }
-    return a->kernels
-               ? error_set(err, -EINVAL, "--kernels: '%s' is none of this processor's", a->kernels)
-               : 0;
+    return a->kernels ? error_set(err, -EINVAL,
+                                  "--kernels: '%s' is not a set of loops for this "
+                                  "processor",
+                                  a->kernels)
+                      : 0;
 }
 
 static void context_fini(struct stages_context *c)

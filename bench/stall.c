@@ -2,11 +2,11 @@
 /* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is killed
  * or stopped.
  *
- * One stream over both takes batches as fast as they arrive, so that none is ready when it happens:
- * the worst case. The reference is measured in the same run, before and after, with a stream from
- * one of the loaders alone: the time in which it renders as many batches as are prefetched. A stall
- * is the longest call of plenum_stream_next() from shortly before a loader is struck until both are
- * running again.
+ * One stream over both takes batches as fast as they arrive, so that none is ready when the loader
+ * is struck: the worst case. The reference is measured in the same run, before and after, with a
+ * stream from one of the loaders alone: the time in which it renders as many batches as are
+ * prefetched. A stall is the longest call of plenum_stream_next() from shortly before a loader is
+ * struck until both are running again.
  *
  *     kill    SIGKILL; a new loader is started at the same address WHOLE_AGAIN_MS later
  *     stop    SIGSTOP; SIGCONT WHOLE_AGAIN_MS later
@@ -48,12 +48,12 @@ struct bench_stall_arguments {
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "photographs (needed)", NULL},
     {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX,
-     "how often each is done, by each way (default 20)", NULL},
-    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches asked for ahead of time (default 6)",
+     "how often a loader is killed and stopped over each transport (default 20)", NULL},
+    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches requested in advance (default 6)",
      NULL},
-    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
-     "images in a batch (default 64)", NULL},
-    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "other moments (default 1)", NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
+     NULL},
+    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "seed of the moments (default 1)", NULL},
 };
 
 static const struct options_program program = {

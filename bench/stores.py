@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stores.py - the first epoch from an object store that takes 30 ms for each answer, beside local files and others.
+"""stores.py - measures the first epoch from an object store that takes 30 ms for each answer, beside a disk and other
+libraries.
 
     bench/stores.py FOLDER [--latency MS] [--rounds N] [--copies N] [--threads N] [--json]
 
@@ -94,7 +95,7 @@ main(files[i] for i in order)
 
 
 def write_forms(data, folder, copies):
-    """The data set in all forms; returns the number of archives."""
+    """Write the data set in all forms; return the number of archives."""
     from columns import BYTES, INT64, Column, huggingface, mds, parquet, pictures
     import io
     import tarfile
@@ -131,7 +132,7 @@ def cpu_seconds(pid):
 
 
 def plenum(name, environment, scratch, threads):
-    """One epoch through a loader of its own."""
+    """Run one epoch through a loader of its own."""
     socket = os.path.join(scratch, "loader.sock")
     subprocess.run([f"{BUILD}/plenumctl", "index", name], check=True, env=environment, stdout=subprocess.DEVNULL)
     loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{socket}", "--threads", str(threads),
@@ -152,7 +153,7 @@ def plenum(name, environment, scratch, threads):
 
 
 def other(name, url, folder, scratch, archives, environment):
-    """One epoch with another library."""
+    """Run one epoch with another library."""
     got = subprocess.run([sys.executable, "-c", COMMON + OTHERS[name], url, folder, scratch, str(archives)],
                          env=environment, capture_output=True, text=True, check=False)
     if got.returncode != 0:
@@ -161,7 +162,7 @@ def other(name, url, folder, scratch, archives, environment):
 
 
 def measure(o, folder, url, archives):
-    """The results of all rounds, by name."""
+    """Return the results of all rounds, by name."""
     missing = [n for n in OTHERS if not importlib.util.find_spec(n)]
     ways, results = ["disk", "s3", *(n for n in OTHERS if n not in missing)], {n: {"error": "not installed"}
                                                                                for n in missing}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other forms of the same photographs, written with Pillow.
+"""Write photographs in other forms, with Pillow.
 
     forms.py FORM FROM TO    write each photograph below FROM in this form below the new folder TO
 """

@@ -35,7 +35,7 @@ RECIPE = os.environ.get("PEER_RECIPE", "")  # a name from recipes.py; empty: cro
 
 
 def files():
-    """Paths and class numbers, in byte order."""
+    """Return paths and class numbers, in byte order."""
     classes = sorted(d for d in os.listdir(IMAGES) if os.path.isdir(os.path.join(IMAGES, d)))
     found = []
     for number, name in enumerate(classes):
@@ -45,7 +45,7 @@ def files():
 
 
 def random_box(width, height):
-    """RandomResizedCrop's rule, for peers without one of their own: left, top, width, height."""
+    """Return left, top, width and height by RandomResizedCrop's rule, for peers that do not implement it."""
     for _ in range(10):
         area = width * height * random.uniform(*SCALE)
         ratio = math.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1])))

@@ -33,7 +33,7 @@ def posterize(image, bits, **_):
 
 
 def torchvision(recipe):
-    """torchvision's transforms v2 on Pillow's images; timm's own for its recipe."""
+    """Return torchvision's transforms v2 on Pillow's images, or timm's own for its recipe."""
     from torchvision.transforms import v2
 
     if recipe == "timm":
@@ -71,7 +71,7 @@ def albumentations(recipe):
 
 
 def dali(recipe):
-    """The operations of DALI's graph after the flip; its automatic augmentations are its own."""
+    """Return the operations of DALI's graph after the flip; automatic augmentations are DALI's own."""
     from nvidia.dali import fn, types
     from nvidia.dali.auto_aug import rand_augment, trivial_augment
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* driver.c - runs a fuzz target in builds without libFuzzer. Each argument is a file or a folder of
- * files. The target runs once with each file, and, after --mutate N, N more times with some bytes
+ * files. The target runs once with each file, and with --mutate N also N times with some bytes
  * changed. The changes are the same on every run. */
 #include "config.h"
 
@@ -30,7 +30,7 @@ static void run_mutated(const uint8_t *bytes, size_t len)
 
         if (dice.word[0] % 4 == 0)
             n = philox_below(dice.word[1], (uint32_t)len);
-        /* exact size: sanitizers notice a read past the end */
+        /* exactly this size, so that sanitizers report a read past the end */
         copy = malloc(n + !n);
         if (!copy)
             abort();
@@ -73,7 +73,8 @@ static int run_file(const char *path)
         len += n;
     }
     (void)fclose(f);
-    bytes = realloc(bytes, len + !len); /* exact size: sanitizers notice a read past the end */
+    /* exactly this size, so that sanitizers report a read past the end */
+    bytes = realloc(bytes, len + !len);
     if (!bytes)
         abort();
     (void)LLVMFuzzerTestOneInput(bytes, len);

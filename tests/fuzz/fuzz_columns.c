@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_columns.c - any bytes as a Parquet file, or as an MDS data set. The first byte chooses that
- * and the settings. MDS: two bytes with the length of index.json, then index.json, then the shard,
- * which is written under the names that seeds use. An accepted data set is then read like a loader
- * does. */
+/* fuzz_columns.c - any bytes as a Parquet file, or as an MDS data set. The first byte selects the
+ * format and the settings. For MDS, two bytes with the length of index.json follow, then
+ * index.json, then the shard, which is written under the names that seeds use. An accepted data set
+ * is then read as a loader reads it. */
 #include "config.h"
 
 #include <errno.h>
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         write_file(INDEX, data + 3, len);
         write_file(SHARD, data + 3 + len, size - 3 - len);
         write_file(PACKED, data + 3 + len, size - 3 - len);
-        if (data[0] & 2) /* only the compressed one is there */
+        if (data[0] & 2) /* only the compressed shard exists */
             (void)unlink(paths[SHARD]);
     } else {
         write_file(PARQUET, data + 1, size - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_comm_header.c - any bytes as what other instances send about their collectives, before any
- * data moves. Equal headers are accepted and different ones refused, by every instance, in one
- * sentence that names another instance. */
+ * data moves. Every instance accepts equal headers, and refuses different ones with one sentence
+ * that names another instance. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void require(bool truth)
         abort();
 }
 
-/* An instance's own header is as comm.c fills it in. */
+/* Make an instance's own header as comm.c fills it in. */
 static void make_own(struct comm_header *header)
 {
     header->version = COMM_HEADER_VERSION;

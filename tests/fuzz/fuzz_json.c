@@ -32,7 +32,7 @@ static void make(enum field_as as, const char *member, const uint8_t *data, size
     field_stored_fini(&s, 1);
 }
 
-/* An integer in range to number_parse() must be a class number to label_read(). */
+/* Check that an integer that number_parse() accepts as a class number is one for label_read(). */
 static void read_label(const char *text, size_t len)
 {
     static const struct label_rule rule;

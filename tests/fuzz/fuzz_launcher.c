@@ -37,7 +37,7 @@ static void require_sentence(int r, const struct plenum_error *err)
     require(r == 0 || (err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t")));
 }
 
-/* Host names end up on command lines. */
+/* Check the host names, because they end up on command lines. */
 static void require_names(const struct hostlist *list)
 {
     require(list->count <= HOSTLIST_MAX);
@@ -86,7 +86,7 @@ static int make_file(const void *bytes, size_t size, char path[32])
     return fd;
 }
 
-/* A file of hosts as a batch system's. */
+/* Read a file of hosts as a batch system's. */
 static void try_allocation(const char *variable, const char *name, const char *path)
 {
     struct plenum_error err = {""};
@@ -104,7 +104,7 @@ static void try_allocation(const char *variable, const char *name, const char *p
     allocation_fini(&found);
 }
 
-/* The hosts in SGE's form, and in the form with a line per slot. */
+/* Read the hosts in SGE's form, and in the form with a line per slot. */
 static void try_allocations(const char *path, size_t size)
 {
     static const char *const lines[][2] = {

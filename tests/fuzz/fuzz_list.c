@@ -18,7 +18,8 @@ static void require(bool truth)
         abort();
 }
 
-/* The text is terminated inside its memory, so strlen() stays inside. */
+/* Check that a field is inside the text. The text is terminated inside its memory, so strlen()
+ * stays inside. */
 static void require_inside(const struct listfile *list, const char *field)
 {
     require(field >= list->text && field <= list->text + list->len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_shelf.c - any bytes as a file of the cache of samples. The header and the checksums of rows
- * are corrected, so that the code behind them is reached. Rows that are reported must be within
- * bounds, and reading them must return what their checksum says, or an error. */
+ * are corrected, so that the code after the checks is reached. Rows that are reported must be
+ * within bounds, and reading them must return bytes that match their checksum, or an error. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,8 +39,8 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     return true;
 }
 
-/* Write the input after the header that shelf_write() has made, with rows that have checksums if
- * their last byte is odd. */
+/* Write the input after the header that shelf_write() has made; rows whose last byte is odd get
+ * checksums. */
 static void write_file(const char *path, const uint8_t *data, size_t size)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);

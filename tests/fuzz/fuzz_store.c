@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_store.c - any bytes as what a store sends or a user's files contain. The first byte selects
  * the reader: a listing, an error, a profile, the header of an answer, a name, credentials as JSON
- * or XML. Texts must end inside their memory, and a canonical name must be its own. */
+ * or XML. Texts must end inside their memory, and the canonical form of a canonical name must be
+ * the same. */
 #include "config.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ static void read_profile(const char *text, size_t len)
     }
 }
 
-/* The bytes of a range must be inside the body that was announced. */
+/* Read a header. The bytes of a range must be inside the body that was announced. */
 static void read_header(const char *text, size_t len)
 {
     const struct object_facts facts = {.size = 1000, .etag = "v1"};

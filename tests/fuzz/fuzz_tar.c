@@ -3,7 +3,7 @@
  * rejected with an error message, or every sample is inside it.
  *
  * The last byte selects where labels are. The checksums of everything that looks like a header are
- * corrected, so that the code behind the check is reached. */
+ * corrected, so that the code after the check is reached. */
 #include "config.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void read_all(const struct dataset *d, int fd, size_t size)
     dataset_buffer_fini(&buffer);
 }
 
-/* Each record has the declared length, and the lengths in it fit. */
+/* Check that each record has the declared length, and that the lengths in it fit. */
 static void read_fields(const struct dataset *d)
 {
     const struct fields *fields = dataset_get_fields(d);

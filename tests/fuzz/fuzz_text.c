@@ -27,7 +27,7 @@ static void require(bool truth)
         abort();
 }
 
-/* An error message is not empty and has one line. */
+/* Check that an error message is not empty and has one line. */
 static void require_sentence(const struct plenum_error *err)
 {
     require(err->text[0] != '\0' && !strpbrk(err->text, "\n\r\t"));
@@ -71,7 +71,7 @@ static void try_pipeline(const char *text)
     require(memcmp(&one, &two, sizeof(one)) == 0);
 }
 
-/* A plan's canonical form is its own, and has absolute paths. */
+/* Check that a plan's canonical form is its own canonical form, and has absolute paths. */
 static void try_plan(const char *text)
 {
     struct plenum_error err = {""};
@@ -89,7 +89,7 @@ static void try_plan(const char *text)
     orderplan_free(two);
 }
 
-/* Making the name of a data set absolute must work, and keep its format and settings. */
+/* Check that making the name of a data set absolute works, and keeps its format and settings. */
 static void try_dataname(const char *text)
 {
     struct plenum_error err = {""};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_tfrecord.c - any bytes as a TFRecord file. If the first byte is odd, the rest is used as is;
  * if it is even, the rest becomes the data of a record with correct checksums, so that the code
- * behind the checks is reached. An accepted file is then read like a loader does: each image must
+ * after the checks is reached. An accepted file is then read as a loader reads it: each image must
  * consist of bytes of the file. */
 #include "config.h"
 

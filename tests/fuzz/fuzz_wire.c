@@ -24,7 +24,7 @@ static void require(bool truth)
         abort();
 }
 
-/* Read, write, read: both reads give the same bytes of the structure. */
+/* Reads, writes and reads again: both reads must give the same bytes of the structure. */
 #define AGAIN(type, get, put)                                                       \
     do {                                                                            \
         static type one, two;                                                       \

@@ -311,7 +311,8 @@ static void json_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
-/* Archives. A byte after each selects where labels are (% 8) and which fields are requested. */
+/* Write archives. A byte after each selects where labels are (% 8) and which fields are
+ * requested. */
 static void tar_seeds(void)
 {
     static const char *const labels[] = {"cls", "json", "txt"};
@@ -343,7 +344,8 @@ static void tar_seeds(void)
     }
 }
 
-/* fuzz_badlist.c appends a correct last line after an even byte. */
+/* Write lists of bad samples. fuzz_badlist.c appends a correct last line if the first byte is
+ * even. */
 static void badlist_seeds(void)
 {
     static const char *const texts[] = {
@@ -361,7 +363,7 @@ static void badlist_seeds(void)
     }
 }
 
-/* The first byte selects the reader (fuzz_store.c). */
+/* Write seeds for fuzz_store.c, whose first byte selects the reader. */
 static void store_seeds(void)
 {
     static const char *const texts[] = {
@@ -384,7 +386,7 @@ static void store_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
-/* Rows, most of which get a checksum (fuzz_shelf.c): of one record, and of others. */
+/* Write rows, most of which get a checksum (fuzz_shelf.c). */
 static void shelf_seeds(void)
 {
     uint8_t rows[20][40] = {{0}};
@@ -405,7 +407,7 @@ static void put_call(struct bytes *seed, const struct comm_header *call)
     bytes_put(seed, call, sizeof(*call));
 }
 
-/* The number of instances less one, and a header of each. */
+/* Write the number of instances less one, and a header of each. */
 static void comm_header_seeds(void)
 {
     const struct comm_header sum = {.version = COMM_HEADER_VERSION,
@@ -449,8 +451,8 @@ static void list_seeds(void)
         write_seed(texts[i], 1 + strlen(texts[i] + 1));
 }
 
-/* Write seeds for fuzz_tfrecord.c: an even byte and the Example of one record, or an odd byte and a
- * whole file. */
+/* Write seeds for fuzz_tfrecord.c: an even byte and the Example of one record, or an odd byte and
+ * a whole file. */
 static void tfrecord_seeds(void)
 {
     struct bytes file = {0}, seed = {0};

@@ -5,11 +5,11 @@
 . "$top_srcdir/tests/lib.sh"
 here=$top_builddir/tests/fuzz
 
-# Sanitizers see more than crashes, so most of the time is theirs.
+# Sanitizers report more than crashes, so builds with them make most of the runs.
 share=10
 [ -z "$PLENUM_SANITIZED" ] || share=3
 
-# fuzz TARGET MUTATIONS: runs it on each seed in $T/TARGET, with as many mutations of it
+# fuzz TARGET MUTATIONS: run the target on each seed in $T/TARGET, and on as many mutations of the seed
 fuzz() {
     if inputs=$("$here/fuzz_$1" --mutate "$(($2 / share))" "$T/$1" 2>"$T/.errors"); then
         result 0 "fuzz_$1: $inputs"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The loader's walls: which files call each other, and which may access sessions."""
+"""Check the loader's walls: which files may call each other, and which may access sessions."""
 
 import os
 import sys

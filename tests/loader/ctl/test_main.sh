@@ -1,6 +1,6 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT test_main.sh - how plenumctl finds its commands, and the errors for commands that do not
-# exist. Prints TAP.
+# SPDX-License-Identifier: MIT
+# test_main.sh - how plenumctl finds its commands, and the errors for commands that do not exist. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99

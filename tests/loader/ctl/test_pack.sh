@@ -1,6 +1,6 @@
 #!/bin/sh
-# SPDX-License-Identifier: MIT plenumctl pack and verify: no samples are lost, killed runs can be continued, and errors
-# are detected.
+# SPDX-License-Identifier: MIT
+# plenumctl pack and verify: no samples are lost, killed runs can be continued, and errors are detected.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 PYTHON=${PYTHON:-python3}

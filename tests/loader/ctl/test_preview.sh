@@ -1,6 +1,6 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT test_preview.sh - plenumctl preview: the space below the pictures of a sheet fits their
-# text. Prints TAP.
+# SPDX-License-Identifier: MIT
+# test_preview.sh - plenumctl preview: the space below the pictures of a sheet fits their text. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 ctl=$top_builddir/plenumctl
 cd "$T" || exit 99

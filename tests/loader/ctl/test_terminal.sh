@@ -1,6 +1,7 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT test_terminal.sh - plenumctl sends no commands to the terminal, whatever the names of
-# files and folders are. Prints TAP.
+# SPDX-License-Identifier: MIT
+# test_terminal.sh - plenumctl sends no commands to the terminal, whatever the names of files and folders are. Prints
+# TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 

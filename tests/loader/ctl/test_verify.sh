@@ -1,6 +1,7 @@
 #!/bin/bash
-# SPDX-License-Identifier: MIT test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it
-# stores, and how streams and cursors use that list. Prints TAP.
+# SPDX-License-Identifier: MIT
+# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it stores, and how streams and cursors
+# use that list. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 

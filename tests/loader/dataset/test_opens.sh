@@ -1,7 +1,8 @@
 #!/bin/sh
-# SPDX-License-Identifier: MIT Only loader/dataset/scope.c opens the paths of data sets, after checking them against
-# the client's roots, and only cache.c and cache_limit.c open files of the cache. No other code in that folder, or in
-# those that use it, opens, lists or inspects paths.
+# SPDX-License-Identifier: MIT
+# Only loader/dataset/scope.c opens the paths of data sets, after checking them against the client's roots, and only
+# cache.c and cache_limit.c open files of the cache. No other code in that folder, or in those that use it, opens, lists
+# or inspects paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'

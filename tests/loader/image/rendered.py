@@ -51,7 +51,7 @@ class Dump:
 
 
 def windows(folder):
-    """Yield (path, pipeline) of images with all kinds of pixels in the middle 48 x 48 pixels."""
+    """Yield (path, pipeline) of images whose middle 48 x 48 pixels have values of every kind."""
     rng = np.random.default_rng(7)
     made = {
         "noise": rng.integers(0, 256, (48, 48, 3)),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* After some images our own code allocates no more memory. Calls are wrapped only in objects that
- * are linked in, which are ours; libjpeg, libpng, libwebp and libavif are shared libraries and keep
- * the real calls. */
+/* Checks that our own code allocates no more memory after some images. Calls are wrapped only in
+ * objects that are linked in, which are ours; libjpeg, libpng, libwebp and libavif are shared
+ * libraries and keep the real calls. */
 #include "config.h"
 
 #include <errno.h>
@@ -85,7 +85,8 @@ Test(allocation, nothing_per_image_after_warm_up)
         made[i] = make_jpeg(&spec);
     }
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    for (uint32_t i = 0; i < COUNT; i += 3) { /* pack some: these are read in part */
+    /* pack every third image: packed images are read in part */
+    for (uint32_t i = 0; i < COUNT; i += 3) {
         struct pack_result packed;
 
         cr_assert(
@@ -122,7 +123,7 @@ Test(allocation, nothing_per_image_after_warm_up)
             calls = 0;
         }
     }
-    cr_expect(warm_up > 0, "the wrapping works");
+    cr_expect(warm_up > 0, "allocations are counted");
     cr_expect(warm_up < 100, "%u allocations while buffers grew", warm_up);
     cr_expect(eq(u32, calls, 0));
     image_decoder_destroy(decoder);

@@ -30,8 +30,8 @@ ParameterizedTestParameters(exif, tiff)
                                            1,   3,   0,  1, 0, 0, 0, 8, 0, 0, 0}},
         {"a byte", 26, 3, {BIG, ENTRY(0x0112, 1, 1, 3, 0, 0, 0)}},
         {"a long", 26, 5, {BIG, ENTRY(0x0112, 4, 1, 0, 0, 0, 5)}},
-        {"two values are none", 26, 1, {BIG, ENTRY(0x0112, 3, 2, 0, 6, 0, 6)}},
-        {"text is none", 26, 1, {BIG, ENTRY(0x0112, 2, 1, '6', 0, 0, 0)}},
+        {"two values are not an orientation", 26, 1, {BIG, ENTRY(0x0112, 3, 2, 0, 6, 0, 6)}},
+        {"text is not an orientation", 26, 1, {BIG, ENTRY(0x0112, 2, 1, '6', 0, 0, 0)}},
         {"0 is none", 26, 1, {BIG, ENTRY(0x0112, 3, 1, 0, 0, 0, 0)}},
         {"9 is none", 26, 1, {BIG, ENTRY(0x0112, 3, 1, 0, 9, 0, 0)}},
         {"256 + 6 is none", 26, 1, {BIG, ENTRY(0x0112, 3, 1, 1, 6, 0, 0)}},
@@ -40,10 +40,10 @@ ParameterizedTestParameters(exif, tiff)
                                            0,   1, 0x12, 0, 3,    0, 0, 0, 1, 0, 3, 0, 0}},
         {"the second entry is cut off", 33, 6, {BIG, 0, 2,    1, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0,
                                                 0,   1, 0x12, 0, 3,    0, 0, 0, 1, 0, 3, 0, 0}},
-        {"a directory behind the end", 12, 1, {'M', 'M', 0, 42, 255, 255, 255, 255}},
+        {"a directory after the end", 12, 1, {'M', 'M', 0, 42, 255, 255, 255, 255}},
         {"a directory at the last byte", 12, 1, {'M', 'M', 0, 42, 0, 0, 0, 11}},
         {"more entries than bytes", 22, 6, {BIG, 255, 255, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0}},
-        {"no order of bytes", 26, 1, {'M', 'I', 0, 42, 0, 0, 0, 8}},
+        {"no byte order", 26, 1, {'M', 'I', 0, 42, 0, 0, 0, 8}},
         {"no 42", 26, 1, {'M', 'M', 0, 43, 0, 0, 0, 8}},
         {"seven bytes", 7, 1, {BIG}},
         {"nothing", 0, 1, {0}},
@@ -53,7 +53,7 @@ ParameterizedTestParameters(exif, tiff)
 
 ParameterizedTest(struct tiff_case *c, exif, tiff)
 {
-    uint8_t *exact = malloc(c->len + !c->len); /* exact size, for sanitizers */
+    uint8_t *exact = malloc(c->len + !c->len); /* exactly this size, for sanitizers */
 
     memcpy(exact, c->bytes, c->len);
     cr_expect(eq(int, exif_of_tiff(exact, c->len), c->want), "%s", c->why);
@@ -74,23 +74,23 @@ ParameterizedTestParameters(exif, jpeg)
 {
     static struct jpeg_case cases[] = {
         {"the first segment", 40, 6, {0xFF, 0xD8, APP1(30), SIX}},
-        {"behind a comment", 45, 6, {0xFF, 0xD8, 0xFF, 0xFE, 0, 3, 7, APP1(30), SIX}},
-        {"behind filling bytes", 42, 6, {0xFF, 0xD8, 0xFF, 0xFF, APP1(30), SIX}},
-        {"behind a marker without length", 42, 6, {0xFF, 0xD8, 0xFF, 0x01, APP1(30), SIX}},
-        {"behind the first scan", 46, 1, {0xFF, 0xD8, 0xFF, 0xDA, 0, 2, APP1(30), SIX}},
+        {"after a comment", 45, 6, {0xFF, 0xD8, 0xFF, 0xFE, 0, 3, 7, APP1(30), SIX}},
+        {"after fill bytes", 42, 6, {0xFF, 0xD8, 0xFF, 0xFF, APP1(30), SIX}},
+        {"after a marker without length", 42, 6, {0xFF, 0xD8, 0xFF, 0x01, APP1(30), SIX}},
+        {"after the first scan", 46, 1, {0xFF, 0xD8, 0xFF, 0xDA, 0, 2, APP1(30), SIX}},
         {"the first of two",
          70,
          3,
          {0xFF, 0xD8, APP1(30), BIG, ENTRY(0x0112, 3, 1, 0, 3, 0, 0), APP1(30), SIX}},
-        {"APP1 of another kind before",
+        {"after an APP1 of another kind",
          48,
          6,
          {0xFF, 0xD8, 0xFF, 0xE1, 0, 6, 'h', 't', 't', 'p', APP1(30), SIX}},
         {"a length of 1", 40, 1, {0xFF, 0xD8, 0xFF, 0xE1, 0, 1, 'E', 'x', 'i', 'f', 0, 0, SIX}},
         {"a segment longer than the file", 31, 1, {0xFF, 0xD8, APP1(30), SIX}},
         {"a segment shorter than its entry", 40, 1, {0xFF, 0xD8, APP1(20), SIX}},
-        {"behind a byte of no segment", 41, 6, {0xFF, 0xD8, 0, APP1(30), SIX}},
-        {"behind a stuffed byte", 43, 6, {0xFF, 0xD8, 7, 0xFF, 0, APP1(30), SIX}},
+        {"after a byte that belongs to no segment", 41, 6, {0xFF, 0xD8, 0, APP1(30), SIX}},
+        {"after a stuffed byte", 43, 6, {0xFF, 0xD8, 7, 0xFF, 0, APP1(30), SIX}},
         {"no marker at all", 16, 1, {0xFF, 0xD8, 0}},
         {"only SOI", 2, 1, {0xFF, 0xD8}},
         {"ends in a marker", 3, 1, {0xFF, 0xD8, 0xFF}},

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Bilinear rotations, affine maps and perspectives against Pillow: 99.9 % of values differ by 1 level at most.
+"""Compare bilinear rotations, affine maps and perspectives with Pillow: 99.9 % of values differ by 1 level at most.
 
 Pillow truncates where we round to the nearest level. With torchvision (PLENUM_TEST_TORCHVISION_PYTHON names an
 interpreter that has it), its results on uint8 tensors are compared as well, except for the outermost pixels, which it
-blends with the fill. The draws are computed here from docs/pixels.md, 10.1. Speaks TAP.
+blends with the fill. The draws are computed here from docs/pixels.md, 10.1. Prints TAP.
 """
 
 import math
@@ -28,7 +28,7 @@ except ImportError:
 
 
 def philox(key, counter):
-    """Philox4x32-10 (docs/order.md, 1)"""
+    """Compute Philox4x32-10 (docs/order.md, 1)."""
     k, c = [key & 0xFFFFFFFF, key >> 32], list(counter)
     for _ in range(10):
         a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -47,7 +47,7 @@ def drawn_corners(seed, position, distortion, side):
 
 
 def coefficients(corners, side):
-    """torchvision's _get_perspective_coeffs()"""
+    """Compute torchvision's _get_perspective_coeffs()."""
     rows, right = [], []
     for (x, y), (u, v) in zip(corners, [(0, 0), (side - 1, 0), (side - 1, side - 1), (0, side - 1)]):
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The operations after the crop against Pillow, bit for bit; autocontrast where Pillow's doubles are exact.
+"""Compare the operations after the crop with Pillow, bit for bit; autocontrast only where Pillow's doubles are exact.
 
 Both apply each operation to the same window. Factors are multiples of 2^-14, which Pillow's floats hold exactly.
-Speaks TAP.
+Prints TAP.
 """
 
 import math
@@ -18,7 +18,7 @@ from PIL import Image, ImageEnhance, ImageOps  # noqa: E402
 
 
 def exact_autocontrast(image):
-    """Pillow's rule without its rounding of doubles."""
+    """Apply Pillow's rule without its rounding of doubles."""
     planes = []
     for plane in np.asarray(image).astype(int).transpose(2, 0, 1):
         low, high = plane.min(), plane.max()
@@ -41,7 +41,7 @@ def inverse_affine(size, degrees, scale, shear_x, shear_y):
 
 
 def maps(rng):
-    """Like operations(), for operations that move pixels."""
+    """Yield what operations() does, for operations that move pixels."""
     def by(name, matrix, fill):
         return name, lambda image: image.transform(image.size, Image.AFFINE, matrix(image.size), Image.NEAREST,
                                                    fillcolor=fill)

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The renderer against Pillow's crop().resize(): within 1 level, 0.1 on average.
+"""Compare the renderer with Pillow's crop().resize(): values differ by at most 1 level, and by 0.1 on average.
 
 The definition uses integers, and the oracle implements it literally (oracle.c). This test shows that the result is
 also what people expect.
 
-About one value in twenty million differs by 2: Pillow and version 1 both round to whole levels after
-each pass, and if the exact result of a pass is half-way between two levels, the last bits of the
-coefficients decide. Now and then that happens in both passes, and in the same direction. Coefficients
-with more bits do not help (20 give as many differences); only Pillow's own would. So one value in five
-million may differ by 2, none by 3. Speaks TAP.
+About one value in twenty million differs by 2: Pillow and version 1 both round to whole levels after each pass, and if
+the exact result of a pass is half-way between two levels, the last bits of the coefficients decide. Now and then that
+happens in both passes, and in the same direction. Coefficients with more bits do not help (20 give as many
+differences); only Pillow's own would. So one value in five million may differ by 2, none by 3. Prints TAP.
 """
 
 import os
@@ -56,7 +55,7 @@ def compare(dump, image, path, pipeline, seed, position):
 
 
 def compare_all(name, work, rare=RARE, worst=WORST):
-    """work: (image, path, pipeline, seed, position), ..."""
+    """Compare renderings; `work` yields (image, path, pipeline, seed, position)."""
     dump = Dump()
     values = twos = n = 0
     worst_mean = total = 0.0
@@ -93,7 +92,7 @@ PIPELINES = ["train", "eval", "rrc(64,scale=0.02:1,ratio=1/3:3) flip(0.5)", "res
 
 
 def texture(width, height, channels):
-    """Stripes and noise."""
+    """Return stripes and noise."""
     rng = np.random.default_rng(width * 7 + height)
     y, x = np.mgrid[0:height, 0:width]
     planes = [(x * (3 + c) + y * (7 - c)) % 256 // 2 + rng.integers(0, 128, (height, width))
@@ -213,7 +212,7 @@ def kinds_of_ours(folder):
 
 
 def filters(folder):
-    """The other filters, on photographs if there are some, otherwise on stripes and noise."""
+    """Compare the other filters, on photographs if there are some, otherwise on stripes and noise."""
     images = [os.path.join(at, file) for at, _, files in sorted(os.walk(IMAGES)) for file in sorted(files)][::4]
     if not images:
         for width, height in [(333, 251), (640, 480), (90, 700), (1, 1)]:
@@ -229,7 +228,7 @@ def filters(folder):
 
 
 def shapes(folder):
-    """Samples that are not square, and images with a changed aspect ratio."""
+    """Compare samples that are not square, and images with a changed aspect ratio."""
     pipelines = ["rrc(48x80) flip(0.5)", "rrc(90x31,scale=0.02:1,ratio=1/3:3,interpolation=bicubic)", "resize(61x90)",
                  "resize(90x61,interpolation=lanczos) flip(0.5)", "resize(40x30,interpolation=nearest)",
                  "resize(90x70,interpolation=bicubic) center_crop(80x33)", "resize(70) center_crop(64x33)",
@@ -322,7 +321,7 @@ def main():
     if os.path.isdir(IMAGES):
         compare_all("photographs", photographs())
     else:
-        result(True, "photographs", f" # SKIP no folder {IMAGES}; PLENUM_TEST_IMAGES names another")
+        result(True, "photographs", f" # SKIP no folder {IMAGES}; PLENUM_TEST_IMAGES can name another")
     for name, make in [("grey, colour and CMYK of many sizes", made_by_pillow), ("PNG", png_by_pillow),
                        ("PPM and PGM", ppm_by_pillow),
                        ("every kind of JPEG, WebP and PPM", kinds_of_ours), ("EXIF orientation", turned),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What policies draw, against torchvision and timm, with 10^5 draws each; without these, only against their tables.
+"""Compare what policies draw with torchvision and timm, 10^5 draws each; without these, only with the policies' tables.
 
-An effect is a name and a strength, or None if the operation changes nothing. Speaks TAP.
+An effect is a name and a strength, or None if the operation changes nothing. Prints TAP.
 """
 
 import collections
@@ -133,7 +133,7 @@ def key(e):
 
 
 def p_of_chi2(x, k):
-    """Wilson and Hilferty's approximation."""
+    """Compute Wilson and Hilferty's approximation."""
     if k < 1:
         return 1.0
     z = ((x / k) ** (1 / 3) - (1 - 2 / (9 * k))) / math.sqrt(2 / (9 * k))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Raw pixels (PPM and PGM) against the oracle; headers of every form; damaged files. */
+/* Tests raw pixels (PPM and PGM): compares them with the oracle, and reads headers of every form
+ * and damaged files. */
 #include "config.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static struct pipeline parse(const char *text)
     return p;
 }
 
-/* Uses all sets of loops. */
+/* Use all sets of loops. */
 Test(ppm, every_kind_equals_the_oracle)
 {
     static const uint32_t sizes[][2] = {{1, 1},  {1, 2},   {1, 50},  {2, 3},    {3, 200},
@@ -76,8 +77,9 @@ Test(ppm, every_kind_equals_the_oracle)
     }
 }
 
-/* Any part has the rows of the whole file. The resize reads RESIZE_BEHIND bytes past a row: they
- * must exist. The file is in memory of exactly its size, so that sanitizers notice. */
+/* Any part has the rows of the whole file. The resize reads RESIZE_BEHIND bytes past a row, so they
+ * must exist. The file's copy in memory has exactly its size, so that sanitizers report an access
+ * beyond it. */
 Test(ppm, a_part_has_the_pixels_of_the_whole)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {1, 9}, {2, 2}, {16, 16}, {47, 66}};

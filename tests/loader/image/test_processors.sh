@@ -16,7 +16,7 @@ images=$top_srcdir/tests/loader/image/golden
 mkdir "$T/photos" && cp "$images"/*.jpg "$T/photos"
 mkdir "$T/photos/class" && mv "$T"/photos/*.jpg "$T/photos/class"
 
-hash_on() { # CPU [OPTION...]: prints the hash of everything that is rendered there
+hash_on() { # CPU [OPTION...]: print the hash of everything that is rendered there
     local cpu=$1
     shift
     "$qemu" -cpu "$cpu" "$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 "$@" \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What must hold for every pipeline, tested with PLENUM_PIPELINES random ones. */
+/* Tests what must hold for every pipeline with PLENUM_PIPELINES random ones. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The renderer gives the oracle's bytes, whatever the image, the crop and the store. */
+/* Checks that the renderer gives the oracle's bytes, whatever the image, the crop and the store. */
 #include "config.h"
 
 #include <dirent.h>

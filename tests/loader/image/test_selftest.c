@@ -57,7 +57,7 @@ Test(selftest, the_oracle_agrees_on_the_built_in_images)
 }
 
 static const struct {
-    const char *text, *without; /* a policy, and the same without its interpolation */
+    const char *text, *without; /* a policy, and the same policy without its interpolation */
     enum pipeline_reading reading;
     uint64_t golden;
 } policies[] = {
@@ -91,8 +91,8 @@ static struct pipeline with_policy(const char *policy)
     return p;
 }
 
-/* Returns the hash of six renderings of each built-in image, at positions of its own. The oracle,
- * which is given the interpolation by hand, agrees with each of them. */
+/* Returns the hash of six renderings of each built-in image, at positions of its own. Checks that
+ * the oracle, to which we pass the interpolation, agrees with each of them. */
 static uint64_t hash_policy(struct image_decoder *decoder, size_t policy)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -152,7 +152,7 @@ Test(selftest, interpolations_of_policies_have_golden_pixels)
     free(path);
 }
 
-/* Second implementations use the files. */
+/* Independent implementations of the pipeline use these files. */
 Test(selftest, the_golden_files_are_the_built_in_images)
 {
     static const char *const names[] = {"420",         "422", "444",       "grey",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that were copied in text mode are bad, and the error names the reason, with junk in the
- * pipeline or without. An error advises junk only if the file then decodes. */
+/* Checks that files copied in text mode are bad, and that the error names the reason, with or
+ * without junk in the pipeline. An error advises junk only if the file then decodes. */
 #include "config.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void teardown(void)
 
 TestSuite(text_mode, .init = setup, .fini = teardown, .timeout = 600);
 
-/* Converts like unix2dos. `sparing`: an LF after a CR gets no second one. */
+/* Convert as unix2dos does. If `sparing`, an LF after a CR gets no second CR. */
 static struct made add_crs(const struct made *m, bool sparing)
 {
     struct made ret = {malloc(2 * m->len), 0};
@@ -77,7 +77,7 @@ static int render(const char *text, const struct made *m, struct plenum_error *e
                         &plain, &(struct image_file){m->bytes, m->len}, err);
 }
 
-/* Expect the same message without junk, with it, and from image_verify(). */
+/* Expect the same message without junk, with junk, and from image_verify(). */
 static void expect_sentence(const struct made *m, const char *want, const char *what)
 {
     struct plenum_error err;
@@ -232,7 +232,7 @@ static void expect_unchanged(const struct made *m)
     cr_expect(change == NULL, "%s", change);
 }
 
-/* Lines that end in CR LF, in a comment or after the image, do not show a copy in text mode, even
+/* Lines that end in CR LF, in a comment or after the image, do not prove a copy in text mode, even
  * if no other byte is an LF. */
 Test(text_mode, a_valid_jpeg_with_such_lines_is_good)
 {
@@ -281,8 +281,8 @@ Test(text_mode, a_valid_file_of_such_lines_is_good)
     free(m.bytes);
 }
 
-/* A dark image of raw pixels has many LFs and hardly a CR. If it is cut off, the error says that,
- * and does not blame text mode. */
+/* A dark image of raw pixels has many LFs and hardly a CR. If it is cut off, the error says so and
+ * does not blame text mode. */
 Test(text_mode, a_truncated_dark_image_is_reported_as_truncated)
 {
     static const char header[] = "P6\n100 100\n255\n";
@@ -333,7 +333,7 @@ Test(text_mode, junk_is_advised_if_it_helps)
     cr_expect(advised > 150 && silent > 80, "advised %u times, not %u times", advised, silent);
 }
 
-/* A damaged file that contains text is not taken for a copy in text mode. */
+/* Check that a damaged file that contains text is not taken for a copy in text mode. */
 static void expect_other_reason(const struct made *m, const char *what)
 {
     struct plenum_error err;

@@ -35,7 +35,7 @@ def by_torchvision(call):
 
 
 def numpy_hue(image, turns):
-    """adjust_hue_image()"""
+    """Compute adjust_hue_image()."""
     v = image.astype(np.float32) / np.float32(255)
     r, g, b = v[..., 0], v[..., 1], v[..., 2]
     most, least = v.max(2), v.min(2)
@@ -54,7 +54,7 @@ def numpy_hue(image, turns):
 
 
 def numpy_blur(image, size, sigma):
-    """gaussian_blur_image(), but across and then down instead of both at once"""
+    """Compute gaussian_blur_image(), but across and then down instead of both at once."""
     x = np.linspace(-1, 1, size) * (size - 1) / 8 ** 0.5 if size > 1 else np.zeros(1)
     kernel = np.exp(-np.square(x / sigma))
     kernel /= kernel.sum()
@@ -81,7 +81,7 @@ def operations(rng):
 
 
 class Tally:
-    """The differences of one operation."""
+    """Return the differences of one operation."""
 
     def __init__(self):
         self.renderings = 0

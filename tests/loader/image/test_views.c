@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several views of one decode: each is bit-equal to a rendering of that view alone. */
+/* Checks that each of several views from one decode is bit-equal to a rendering of that view
+ * alone. */
 #include "config.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static size_t bytes_of(const struct pipeline *p, const struct image_store *store
     return (size_t)p->width * p->height * store->channels;
 }
 
-/* Returns random pipelines, either all with `exif` or none. */
+/* Choose random pipelines, either all with the word exif or all without. */
 static void choose(uint64_t number, bool exif, struct pipeline ret[IMAGES])
 {
     for (uint32_t n = 0, tried = 0; n < IMAGES; tried++) {
@@ -76,7 +77,8 @@ static bool compare(struct image_decoder *together, struct image_decoder *alone,
         free(want);
         free(views[i].dst);
     }
-    cr_assert(eq(int, r < 0, bad), "bad for one is bad for all, and for all is for one");
+    cr_assert(eq(int, r < 0, bad), "a file that is bad for one view is bad for all views, and "
+                                   "vice versa");
     return bad;
 }
 
@@ -170,7 +172,7 @@ Test(views, damage_is_bad_for_all_or_none)
     image_decoder_destroy(alone);
 }
 
-/* The first view has the draws of a sample without views; the others have their own. */
+/* The first view has the draws of a sample without views; each other view has draws of its own. */
 Test(views, each_image_has_its_own_draws)
 {
     struct image_draw one = {.seed = 7, .epoch = 2, .position = 11}, other = one;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of WebP against the oracle and against libwebp's simplest call; damaged WebPs. */
+/* Compares every kind of WebP with the oracle and with libwebp's simplest call; tests damaged
+ * WebPs. */
 #include "config.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ Test(webp, every_kind_equals_the_oracle)
     image_decoder_destroy(decoder);
 }
 
-/* Decode a file with libwebp's simplest call, [height][width][4]; from an animation the frame. */
+/* Decode a file with libwebp's simplest call; of an animation, decode the frame. Returns
+ * [height][width][4]. */
 static uint8_t *whole(const struct made_webp *spec, uint32_t *width, uint32_t *height)
 {
     struct made_webp still = *spec;
@@ -113,7 +115,7 @@ static void expect_region(struct image_reader *reader, const struct made_webp *s
     reader->ops->close(reader);
 }
 
-/* The reader may decode only a part, because the pixels of any part are those of the whole. */
+/* The reader may decode only a part because the pixels of any part equal those of the whole. */
 Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 600)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {16, 16}, {47, 66}, {130, 81}};
@@ -147,7 +149,8 @@ Test(webp, a_part_has_the_pixels_of_the_whole, .timeout = 600)
     reader->ops->destroy(reader);
 }
 
-/* Checks a pixel of a lossless file by hand: alpha is dropped, and colours under it are kept. */
+/* Check one pixel of a lossless file: alpha is dropped, and the colours of transparent pixels are
+ * kept. */
 Test(webp, a_pixel_by_hand)
 {
     struct made_webp spec = {.width = 1, .height = 1, .lossless = true, .alpha = true};
@@ -269,7 +272,8 @@ Test(webp, cut_off_at_every_byte, .timeout = 600)
     image_decoder_destroy(decoder);
 }
 
-/* The sizes of the chunks are reduced, too. Rows before the end may be shown, and are unchanged. */
+/* The sizes of the chunks are reduced to match. Rows before the end may be shown, and are
+ * unchanged. */
 Test(webp, cut_off_within_the_image, .timeout = 600)
 {
     struct pipeline p = parse("rrc(8,scale=0.05:0.3)");

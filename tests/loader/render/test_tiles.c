@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Rendering from a data set that keeps hints of tiles: the same pixels as without them, in the
- * first epoch and in later ones, by several threads, and whatever happens to the hints or to the
- * files. */
+/* Checks that rendering from a data set that keeps hints of tiles gives the same pixels as without
+ * hints, in the first epoch and in later ones, by several threads, and whatever happens to the
+ * hints or to the files. */
 #include "config.h"
 
 #include <errno.h>
@@ -150,7 +150,8 @@ Test(tiles, several_threads_and_epochs)
     free(want);
 }
 
-/* In place: a test that writes thousands of files does not wait for the disk each time. */
+/* Write in place, so that a test that writes thousands of files does not wait for the disk each
+ * time. */
 static void overwrite(const char *path, const void *bytes, size_t len)
 {
     int fd = open(path, O_WRONLY | O_TRUNC);
@@ -197,7 +198,7 @@ Test(tiles, every_byte_of_the_hints)
     free(want);
 }
 
-/* A file is rewritten with the same size and time: its old hint has no effect. */
+/* The old hint of a file that is rewritten with the same size and time has no effect. */
 Test(tiles, files_that_change)
 {
     enum { EPOCHS = 3 };
@@ -212,7 +213,7 @@ Test(tiles, files_that_change)
     write_photo(1, 200, 200);
     a = read_file(path);
     b = read_file(tree_path(&tree, "data/c/01.jpg"));
-    /* The bytes that the longer file has at its end lie after the end of the image in the other. */
+    /* The shorter file is padded after the end of its image, to the length of the longer one. */
     cr_assert(a.bytes && b.bytes);
     if (a.len < b.len) {
         struct made t = a;
@@ -242,7 +243,8 @@ Test(tiles, files_that_change)
     want = want_of(EPOCHS);
     work.want = want;
     (void)render_all(&work);
-    /* That file has changed under the open data set, which shows it no more: once an epoch. */
+    /* The open data set no longer shows a file that has changed, so one sample per epoch is
+     * different. */
     cr_expect(eq(int, work.different, EPOCHS));
     dataset_unref(spec.dataset);
     free(want);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A raw client: it receives only answers to its own requests, and can send requests that libplenum never would."""
+"""Provide a raw client, which can send requests that libplenum never would, and gets only the answers to its
+requests."""
 
 import contextlib
 import fcntl
@@ -23,7 +24,7 @@ def frame(kind, payload=b"", request=0):
 
 
 def hello(name="a raw client", job="", more=0):
-    """`more`: extra bytes at the end, as from a later version."""
+    """Return a HELLO; `more`: extra bytes at the end, as from a later version."""
     return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text(name) + text(job) + bytes(more))
 
 
@@ -33,7 +34,7 @@ def slot_bytes(side, count):
 
 
 def make_ring(size, holes=False):
-    """A sealed memory file, as a ring must be; `holes`: without allocated memory."""
+    """Return a sealed memory file, as a ring must be; `holes`: without allocated memory."""
     fd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     if holes:
         os.ftruncate(fd, size)
@@ -53,7 +54,7 @@ def open_frame(dataset, side=32, count=4, slots=2, pipeline=None, mix=None):
 
 
 def connect(s, place):
-    """Like s.connect(place), but also waits while a unix socket's queue is full."""
+    """Call s.connect(place), but also wait while a unix socket's queue is full."""
     until = time.monotonic() + s.gettimeout()
     while True:
         try:
@@ -65,7 +66,8 @@ def connect(s, place):
 
 
 def lingering(seconds):
-    """A TCP socket with unread bytes, whose close() waits this long; and its other end, to be kept open meanwhile."""
+    """Return a TCP socket with unread bytes, whose close() waits this long, and its other end, to be kept open
+    meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -79,7 +81,7 @@ def lingering(seconds):
 
 
 def close_aside(s):
-    """Close it in a thread that may wait that long."""
+    """Close a socket in a thread that may wait that long."""
     threading.Thread(target=s.close, daemon=True).start()
 
 
@@ -133,7 +135,7 @@ class Raw:
         return got
 
     def next(self):
-        """Type and payload of the next frame."""
+        """Return the type and payload of the next frame."""
         length, kind, _, _ = struct.unpack("<IHHQ", self.exactly(16))
         return kind, self.exactly(length)
 
@@ -147,12 +149,12 @@ class Raw:
                 return payload
 
     def refusal(self):
-        """The message of the ERROR that must arrive."""
+        """Return the message of the ERROR that must arrive."""
         payload = self.wait_for(ERROR)
         return payload[8:].decode()
 
     def open(self, dataset, side=32, count=4, slots=2, holes=False, pipeline=None, fds=None):
-        """Open a stream; returns the size of its ring."""
+        """Open a stream; return the size of its ring."""
         size = slots * slot_bytes(side, count)
         opening = open_frame(dataset, side, count, slots, pipeline)
         if self.remote:
@@ -167,5 +169,5 @@ class Raw:
         self.send(frame(RENDER, struct.pack("<QQIQ", 0, position, slot, 0), request))
 
     def done(self):
-        """The status of the next batch."""
+        """Return the status of the next batch."""
         return struct.unpack_from("<i", self.wait_for(DONE))[0]

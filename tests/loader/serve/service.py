@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the tests of plenumd as a service: a data set, a stand-in for the service manager, a feed."""
+"""Provide what the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
 
 import functools
 import json
@@ -64,7 +64,7 @@ def stop(process):
 
 @functools.cache
 def why_no_other_users():
-    """Why nothing can run here as another user, or None."""
+    """Return why nothing can run here as another user, or None."""
     if os.geteuid() != 0:
         return "only root can be other users"
     nobody = pwd.getpwnam("nobody")
@@ -78,7 +78,7 @@ def why_no_other_users():
 
 
 class Manager:
-    """A service manager's notification socket, and the datagrams it received."""
+    """Hold a service manager's notification socket, and the datagrams that it received."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "notify")
@@ -153,7 +153,8 @@ class ServiceCase(unittest.TestCase):
         p.wait()
 
     def loaders_of_jobs(self):
-        """Loaders started by jobs of this test: orphans, recognised by its cache folder in their environment."""
+        """Return the orphaned loaders that jobs of this test started. Their environment contains the test's cache
+        folder."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -165,7 +166,7 @@ class ServiceCase(unittest.TestCase):
         return found
 
     def run_job(self, *arguments):
-        """A plenumrun job with its own loader, until it is ended."""
+        """Run a plenumrun job with its own loader until it is ended."""
         if not shutil.which("mpirun"):
             self.skipTest("mpirun is not installed")
         log = open(self.log, "a")
@@ -194,7 +195,7 @@ class ServiceCase(unittest.TestCase):
         return p
 
     def serve_tcp(self, *arguments, **more):
-        """Start a loader, self.p, that also listens on a free port of this host; returns its address."""
+        """Start a loader, self.p, that also listens on a free port of this host; return its address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
         p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder,
                                   *arguments, **more)
@@ -211,7 +212,7 @@ class ServiceCase(unittest.TestCase):
         return s
 
     def resident(self, p, *kinds):
-        """KiB of these kinds."""
+        """Return the loader's KiB of these kinds."""
         with open(f"/proc/{p.pid}/status") as f:
             return sum(int(line.split()[1]) for line in f if line.startswith(kinds))
 
@@ -233,7 +234,7 @@ class ServiceCase(unittest.TestCase):
         p.stderr.close()
 
     def fed(self, p):
-        """The result of a feed, which must have succeeded, and its messages."""
+        """Return the result of a feed, which must have succeeded, and its messages."""
         out, err = p.communicate(timeout=2 * LIMIT)
         self.assertEqual(p.returncode, 0, err)
         return json.loads(out), err

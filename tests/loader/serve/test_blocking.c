@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads for calls that may block, and for closing descriptors: close() is wrapped. A plain
- * program, so that it also runs under ThreadSanitizer. */
+/* Tests the threads for calls that may block and for closing descriptors; close() is wrapped. This
+ * is a plain program, so that it also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -64,7 +64,7 @@ static unsigned look(const unsigned *what)
     return n;
 }
 
-/* Within twenty seconds. */
+/* Returns whether the value becomes `n` within twenty seconds. */
 static bool comes(const unsigned *what, unsigned n)
 {
     for (unsigned i = 0; i < 300000 && look(what) != n; i++)
@@ -120,9 +120,11 @@ static void descriptors_that_hang_are_bounded(void)
     other = blocking_is_stuck(blocking, 2);
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     blocking_close_fd(blocking, 2, fd);
-    tap_ok(!other && comes(&files.closed, 1), "another user's are closed meanwhile");
+    tap_ok(!other && comes(&files.closed, 1), "another user's descriptors are closed meanwhile");
     let_go();
-    tap_ok(comes(&files.closed, 101) && !blocking_is_stuck(blocking, 1), "and then all are");
+    tap_ok(comes(&files.closed, 101) && !blocking_is_stuck(blocking, 1),
+           "after the release, "
+           "all descriptors are closed");
     finish();
 }
 
@@ -134,7 +136,7 @@ static void wait_at_the_end(void)
     (void)comes(&files.hanging, 2);
     let_go();
     finish();
-    tap_ok(look(&files.closed) == 10, "none stays open when all ends");
+    tap_ok(look(&files.closed) == 10, "no descriptor stays open at the end");
 }
 
 enum {
@@ -142,7 +144,7 @@ enum {
     RESET = 2,   /* the other end has closed without reading everything */
 };
 
-/* Close a connection: does the loop's thread do it? */
+/* Close a connection. Returns whether the loop's thread does it. */
 static bool is_closed_here(unsigned flags)
 {
     union io_descriptor_room control;
@@ -180,9 +182,12 @@ static bool is_closed_here(unsigned flags)
 static void connections_go_at_once_where_nothing_can_hang(void)
 {
     tap_ok(is_closed_here(0), "a connection in which bytes wait is closed at once");
-    tap_ok(is_closed_here(RESET), "as is one whose other end has gone with bytes unread");
-    tap_ok(!is_closed_here(WITH_FD), "one in which a descriptor waits is closed in a thread");
-    tap_ok(!is_closed_here(WITH_FD | RESET), "whatever has happened to its other end");
+    tap_ok(is_closed_here(RESET), "a connection whose other end has closed with bytes unread is "
+                                  "closed at once");
+    tap_ok(!is_closed_here(WITH_FD), "a connection in which a descriptor waits is closed in "
+                                     "another thread");
+    tap_ok(!is_closed_here(WITH_FD | RESET), "it is closed in another thread even if the other "
+                                             "end has closed");
 }
 
 struct piece {
@@ -260,8 +265,8 @@ static void lanes_keep_their_limits(void)
             (void)usleep(1000);
     for (unsigned i = 0; i < 4; i++)
         kept &= atomic_load(&most[i]) <= i + 1;
-    tap_ok(kept, "of a group no more run at a time than it may have");
-    tap_ok(done == 2 * JOBS && atomic_load(&off_loop) == 2 * JOBS, "and each is done once");
+    tap_ok(kept, "a group never runs more jobs at once than it may");
+    tap_ok(done == 2 * JOBS && atomic_load(&off_loop) == 2 * JOBS, "each job is done once");
     finish();
 }
 
@@ -280,8 +285,7 @@ static void dropped_ones_are_not_done(void)
     }
     while (done < begun)
         (void)uv_run(&loop, UV_RUN_ONCE);
-    tap_ok(begun > 0 && dropped > 0 && done == begun, "what waits in line can be forgotten (%u)",
-           dropped);
+    tap_ok(begun > 0 && dropped > 0 && done == begun, "waiting jobs can be dropped (%u)", dropped);
     finish();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The limiting factor of a stream, from given numbers. */
+/* Tests which limiting factor of a stream follows from given numbers. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -26,7 +26,9 @@ ParameterizedTestParameters(bound, find)
     static struct bound_case cases[] = {
         {"nothing is requested", {.samples = 0}, WIRE_BOUND_IDLE},
         {"the program hardly waits", {TIMES(700, 690), .waited = SHARE}, WIRE_BOUND_TRAINER},
-        {"... however busy the host", {TIMES(7000, 690), .waited = SHARE}, WIRE_BOUND_TRAINER},
+        {"the program hardly waits, and the host is busy",
+         {TIMES(7000, 690), .waited = SHARE},
+         WIRE_BOUND_TRAINER},
         {"reading",
          {TIMES(700, 690), .waited = 30 * SHARE, .reading = 80 * SHARE},
          WIRE_BOUND_STORAGE},
@@ -42,7 +44,7 @@ ParameterizedTestParameters(bound, find)
         {"a busy host, whose threads seldom find work",
          {TIMES(1519, 676), .waited = 30 * SHARE, .rendering = 12 * SHARE},
          WIRE_BOUND_CPU},
-        {"... and by this stream alone",
+        {"a busy host, used by this stream alone",
          {.samples = 1000,
           .render_ns = 1519 * US,
           .cpu_ns = 676 * US,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Fair queueing on a simulated clock. */
+/* Tests fair queueing on a simulated clock. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { CLIENTS_MAX = 40, THREADS = 3, FOREVER = 1000000 };
 
-/* A stream whose turns cost `cost`; identified by its user and job. */
+/* A stream whose turns cost `cost`; its user and job identify it. */
 struct client {
     unsigned user, job;
     uint64_t cost, thought;
@@ -47,7 +47,7 @@ static void add(struct client client)
         c->thought = c->cost;
 }
 
-/* Threads that take turns until `end`; the first free thread takes the next. */
+/* Run threads that take turns until `end`; the first free thread takes the next turn. */
 static void run(uint64_t end)
 {
     static struct {
@@ -156,8 +156,8 @@ Test(fair_queue, of_the_only_user_are_unlimited)
     cr_assert(w.clients[0].got + w.clients[1].got >= THREADS * (uint64_t)FOREVER - 100);
 }
 
-/* Random users with everything varied: shares are equal, and no stream waits longer than a turn of
- * each of the others. */
+/* With random users and everything varied, shares are equal, and no stream waits longer than one
+ * turn of each other stream. */
 Test(fair_queue, starve_no_one)
 {
     srand(1);

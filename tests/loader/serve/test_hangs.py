@@ -58,7 +58,7 @@ class HangsTest(ServiceCase):
         return p
 
     def hangs(self, p, what="fuse"):
-        """Whether a thread of the loader is waiting for that storage."""
+        """Return whether a thread of the loader is waiting for that storage."""
         for task in os.listdir(f"/proc/{p.pid}/task"):
             try:
                 with open(f"/proc/{p.pid}/task/{task}/wchan") as f:

@@ -64,7 +64,7 @@ class HostileTest(ServiceCase):
         return self.serve("--root", self.folder, "--socket-mode", "0666", *arguments)
 
     def honest(self, *arguments):
-        """A feed of its own user."""
+        """Run a feed as another user."""
         who = self.people[0]
         p = subprocess.Popen([FEED, self.data, *STREAM, "--loader", self.address, "--json", *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -119,7 +119,7 @@ class HostileTest(ServiceCase):
         return finish
 
     def beside(self, attack, epochs=12, meanwhile=None):
-        """An honest client before, during and after the attack."""
+        """Run an honest client before, during and after the attack."""
         feed = self.honest("--epochs", str(epochs), "--pause", "20")
         wait_for("an honest client", lambda: "samples, 'v1" in self.said())
         finish = self.attack(attack)
@@ -135,7 +135,7 @@ class HostileTest(ServiceCase):
         return len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
     def stats(self):
-        """Sessions besides the one that queries, and bytes of all rings."""
+        """Return the number of sessions besides the one that queries, and the bytes of all rings."""
         with Raw(self.address) as c:
             c.send(frame(STATS, request=1))
             numbers = struct.unpack("<7Q", c.wait_for(STATS))
@@ -288,7 +288,8 @@ class HostileTest(ServiceCase):
 
     def test_many_descriptors(self):
         """hundreds of descriptors in each message"""
-        self.need_other_users()  # a user's own are closed in one line: an honest client of the same user can be refused
+        # A user's descriptors are closed one after the other: an honest client of the same user could be refused.
+        self.need_other_users()
         self.loader = self.start()
         at_rest = self.descriptors()
 

@@ -41,7 +41,7 @@ class JournalTest(ServiceCase):
         return s
 
     def entries(self, s):
-        """The entries received: [{field: value}]."""
+        """Return the entries received: [{field: value}]."""
         s.setblocking(False)
         found = []
         while True:

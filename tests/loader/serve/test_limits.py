@@ -31,7 +31,7 @@ import tap  # noqa: E402
 
 
 def cpu_seconds(pid):
-    """CPU time that a process has used."""
+    """Return the CPU time that a process has used."""
     with open(f"/proc/{pid}/stat") as f:
         fields = f.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -65,8 +65,8 @@ class LimitsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
 
     def all_memory(self, err):
-        """MiB to render a refused stream's samples, together with what the loader takes. Only the sum is fixed: a
-        sanitizer takes some of it before."""
+        """Return the MiB to render a refused stream's samples plus what the loader uses. Only the sum is fixed: a
+        sanitizer uses some of it."""
         found = re.search(r"and (\d+) MiB to render its samples, would exceed the 96 MiB that this loader may use, "
                           r"of which (\d+) MiB is taken", err)
         self.assertIsNotNone(found, err)
@@ -137,7 +137,7 @@ class LimitsTest(ServiceCase):
         self.assertNotIn("left out", self.said())
 
     def stream_with(self, data, field):
-        """The messages on standard error when opening a stream with a field; "" when it was served."""
+        """Open a stream with a field, and return the messages on standard error; "" if it was served."""
         program = ("import sys, pyplenum\n"
                    "with pyplenum.Stream(sys.argv[1], 'resize(8x8)', epochs=1, micro_batch=1, fields=[sys.argv[2]],\n"
                    "                     loader=sys.argv[3]) as stream:\n"
@@ -212,7 +212,7 @@ class LimitsTest(ServiceCase):
             self.end(p)
 
     def open_raw(self, address, side=224, count=64, slots=8):
-        """A client that only gets answers to its requests: its connection, and the bytes of its ring."""
+        """Return the connection of a client that only gets answers to its requests, and the bytes of its ring."""
         labels = -(-count * side * side * 3 // 64) * 64
         slot = -(-(labels + count * 12) // 4096) * 4096
         ring = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rejection is logged once a minute per peer and reason, and each peer has its share of lines,
- * whatever other peers do. */
+/* Checks that a rejection is logged once a minute per peer and reason, and that each peer has its
+ * share of lines, whatever other peers do. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -57,11 +57,11 @@ Test(log_limit, an_overflow_is_one_line_a_minute_and_evicts_no_entry)
     cr_expect(eq(int, add("a", "no key", begin + minute - 1, 0), LOG_LIMIT_DROP),
               "it is still known");
     cr_expect(eq(int, add("c", "no key", begin + 2 * minute, 0), LOG_LIMIT_LOG),
-              "and there is room again");
+              "there is room again");
 }
 
-/* At random, against a list that never forgets: never two lines within a minute, and none missing
- * while there is room. */
+/* Compare random calls with a list that never forgets: no two lines appear within a minute, and
+ * none is missing while there is room. */
 Test(log_limit, law)
 {
     enum { PEERS = LOG_LIMIT_MAX / 2 };
@@ -86,8 +86,8 @@ Test(log_limit, law)
 
 static struct log_budget budget;
 
-/* Lines of each peer that were written and reported as left out, by the peer's number; the last is
- * that of peers without an entry. */
+/* How many lines of each peer were written and were reported as left out, by the peer's number; the
+ * last element counts those of peers without an entry. */
 enum { ALL_PEERS = LOG_BUDGET_PEERS + 50 };
 static uint32_t written[ALL_PEERS], left_out[ALL_PEERS + 1];
 
@@ -96,7 +96,7 @@ static void count_left_out(const char *who, uint32_t lines)
     left_out[*who ? atoi(who + 1) : ALL_PEERS] += lines;
 }
 
-/* A line about peer k. */
+/* Put a line about peer k. */
 static bool put_line(unsigned k, uint64_t now)
 {
     char who[32];
@@ -141,8 +141,8 @@ Test(log_budget, a_crowd_of_peers_shares_one_entry)
         eq(u32, left_out[ALL_PEERS], (2 * (ALL_PEERS - LOG_BUDGET_PEERS) - 1) * LOG_BUDGET_LINES));
 }
 
-/* At random: each line is written or reported, and no peer has more than its lines in a minute of
- * its own. */
+/* Make random calls: each line is either written or reported as left out, and no peer gets more
+ * than its number of lines in its minute. */
 Test(log_budget, law)
 {
     static uint32_t caused[ALL_PEERS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which client waits for which data set. dataset_open() is wrapped, so that storage behaves as each
- * test needs. */
+/* Tests which client waits for which data set. dataset_open() is wrapped, so that storage behaves
+ * as each test needs. */
 #include "config.h"
 
 #include <errno.h>
@@ -150,7 +150,7 @@ static void ask(struct client *a, const char *user, const char *name)
     ask_below(a, user, name, "/");
 }
 
-/* The first ten clients belong to user 1, and each requests a different folder. */
+/* Make the first ten clients, of user 1, request a different folder each. */
 static void ask_ten(const char *kind)
 {
     char name[32];
@@ -232,7 +232,7 @@ Test(openings, of_the_same_name_are_shared)
         ask(&clients[i], "1", "/index");
     for (unsigned i = 0; i < 20; i++)
         turn();
-    cr_assert(eq(u32, count(&storage.calls), 2), "a look, and an index");
+    cr_assert(eq(u32, count(&storage.calls), 2), "one call looks for an index, and one builds it");
     storage.let_go = true;
     for (unsigned i = 0; i < 8; i++) {
         wait_done(&clients[i]);
@@ -261,7 +261,7 @@ Test(openings, that_hang_keep_no_other_user_waiting)
     ask(&clients[10], "2", "/there");
     wait_done(&clients[10]);
     cr_assert(zero(int, clients[10].code));
-    cr_assert(lt(u32, count(&storage.inside), 10), "and are bounded");
+    cr_assert(lt(u32, count(&storage.inside), 10), "their number is bounded");
 }
 
 Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
@@ -317,7 +317,7 @@ Test(openings, end_with_the_last_waiter)
     cr_assert(not(clients[0].done || clients[1].done || clients[2].done));
     storage.let_go = true;
     wait_done(&clients[2]);
-    cr_assert(zero(int, clients[2].code), "a later client opens its own");
+    cr_assert(zero(int, clients[2].code), "a later client has its own opening");
 }
 
 /* Indexing continues for the request that has waited longest, even if it is another user's. */
@@ -405,7 +405,8 @@ Test(openings, are_dropped_in_a_thread_by_the_last)
     dataset = dataset_ref(clients[0].dataset);
     clients[0].dataset = NULL;
     openings_release(blocking, "1", dataset);
-    cr_assert(eq(u32, count(&drops.calls), 0), "neither the opening's nor this was the last");
+    cr_assert(eq(u32, count(&drops.calls), 0), "neither the opening's reference nor this one "
+                                               "was the last");
     openings_release(blocking, "1", dataset);
     wait_count(&drops.calls, 1);
     cr_assert(not(pthread_equal(drops.who, pthread_self())));

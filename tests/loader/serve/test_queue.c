@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue of plenumd with its threads, without sockets. A plain program, so that it also runs
- * under ThreadSanitizer. */
+/* Tests the queue of plenumd with its threads, without sockets. This is a plain program, so that it
+ * also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@ static struct tree tree;
 static struct dataset *dataset;
 static atomic_uint wakes;
 
-/* An optional slow disk: samples that were not announced take a millisecond. One stream and one
- * reading thread, so that samples are read in the order of the stream. */
+/* An optional slow disk, on which samples that were not announced take a millisecond. It is used
+ * with one stream and one reading thread, so that samples are read in the order of the stream. */
 enum { SLOW_SAMPLES = 2000, SLOW_SEQUENCE = SLOW_SAMPLES + 2000 };
 
 static struct {
@@ -31,7 +31,7 @@ static struct {
     uint32_t sequence[SLOW_SEQUENCE]; /* of the stream's samples */
     bool announced[SLOW_SEQUENCE];
     uint32_t reads, late, announcements, next; /* `next` is past the last one announced */
-    bool astray; /* a sample was announced that never comes, or has been read */
+    bool astray; /* a sample was announced that is never read, or was already read */
 } disk;
 
 int __real_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
@@ -47,13 +47,13 @@ static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;
     unsigned calls; /* reads and announcements that hang */
-    unsigned first; /* this many do not, but take a millisecond */
+    unsigned first; /* this many calls at first do not hang, but take a millisecond */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint reads; /* of all data sets */
 
-/* With one reading thread and several slow reads in a row: whether each is passed on before the
- * next one begins. */
+/* Records, for one reading thread and several slow reads in a row, whether each is passed on before
+ * the next begins. */
 static struct {
     struct queue *queue;
     unsigned reads, slow, kept;
@@ -201,7 +201,7 @@ static void client_init_with(struct client *c, struct queue *q, const struct cli
         abort();
 }
 
-/* A job by itself. */
+/* Initialise a client that is a job by itself. */
 static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t steps,
                         uint32_t slots)
 {
@@ -233,7 +233,7 @@ static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t posit
 /* Returns the next request to finish. */
 static struct queue_request *take(struct queue *q)
 {
-    for (int i = 0; i < 300000; i++) { /* only a hang takes five minutes */
+    for (int i = 0; i < 300000; i++) { /* give up after five minutes */
         struct queue_request *r = queue_pop_finished(q);
 
         if (r)
@@ -244,7 +244,7 @@ static struct queue_request *take(struct queue *q)
     exit(1);
 }
 
-/* Whether a slot equals the result of render_position() for this position. */
+/* Returns whether a slot equals the result of render_position() for this position. */
 static bool slot_is_right(const struct client *c, uint32_t slot, struct order_place place)
 {
     const struct order_steps *steps = &c->steps;
@@ -272,7 +272,7 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
     return right;
 }
 
-/* Worker 0 in node 0, worker 1 in node 1, and so on in turn. */
+/* Assign the workers to the nodes in turn: worker 0 to node 0, worker 1 to node 1, and so on. */
 static unsigned worker_node(void *arg, unsigned worker)
 {
     (void)arg;
@@ -331,7 +331,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     }
     tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers,
            io_threads);
-    tap_ok(right, "and every slot is what one thread renders alone");
+    tap_ok(right, "every slot is what one thread renders alone");
     queue_get_counters(q, &counters);
     tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
            "each sample was rendered once");
@@ -340,9 +340,9 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     queue_destroy(q);
 }
 
-/* The first sample hangs while all streams submit their requests: their shares then do not depend
- * on how long this thread takes to submit, as it may lose its core meanwhile. For queues with one
- * I/O thread. */
+/* Make the first sample hang while all streams submit their requests, so that their shares do not
+ * depend on how long this thread takes to submit them: it may lose its core meanwhile. Works with
+ * queues that have one I/O thread. */
 static void begin_submitting(void)
 {
     set_hung(dataset, 0);
@@ -411,8 +411,9 @@ static void jobs_take_turns(void)
         submit(&one, 1000 + k, k, 0, k);
     }
     end_submitting();
-    /* A batch of the one has as many samples as those of all the other job's streams together: when
-     * the one has finished k, each stream of the other is at k / STREAMS. */
+    /* A batch of the job with one stream has as many samples as the batches of all the other job's
+     * streams together: when the former has finished k batches, each stream of the latter is at k /
+     * STREAMS. */
     for (unsigned n = 0; n < (STREAMS + 1) * BATCHES; n++) {
         struct queue_request *r = take(q);
 
@@ -431,8 +432,8 @@ static void jobs_take_turns(void)
     queue_destroy(q);
 }
 
-/* Turns are measured in time, not samples: while both have work, the one with expensive samples
- * gets no more CPU time. */
+/* Turns are measured in time, not in samples: while both clients have work, the one with expensive
+ * samples gets no more CPU time. */
 static void dear_samples_get_no_more_time(void)
 {
     enum { BATCH = 50, BATCHES = 100, DEAR = 400, ALL = BATCHES + DEAR };
@@ -483,8 +484,8 @@ static void dear_samples_get_no_more_time(void)
     queue_destroy(q);
 }
 
-/* No more CPU time than granted, whatever the work: over any period, except for the reserve of a
- * tenth of a second and the last item of each thread. */
+/* Check that, over any period and whatever the work, no more CPU time is used than granted, except
+ * for the reserve of a tenth of a second and the last item of each thread. */
 static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_ns)
 {
     struct token_bucket b;
@@ -494,7 +495,8 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
     uint32_t random = 1;
 
     token_bucket_init(&b, millicores, wall, cpu);
-    /* Threads that work whenever they may; the clock runs from the end of one item to the next. */
+    /* The threads work whenever they may; the clock advances from the end of one item to the
+     * next. */
     for (unsigned step = 0; step < 20000; step++) {
         unsigned t = 0;
 
@@ -518,7 +520,7 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
     tap_ok(worst <= slack, "%u.%03u cores, %u threads, items of %llu us: the budget is kept",
            millicores / 1000, millicores % 1000, threads, (unsigned long long)item_ns / 1000);
     tap_ok(cpu * 1000 >= wall * millicores / 2 || threads * 1000 < millicores,
-           "and used where there is work");
+           "the budget is used where there is work");
     token_bucket_fini(&b);
 }
 
@@ -549,7 +551,7 @@ static void resting_is_cheap(uint32_t millicores, unsigned threads)
     token_bucket_fini(&b);
 }
 
-/* Nothing is lost when the bucket is queried very often. */
+/* Check that no CPU time is lost when the bucket is queried very often. */
 static void short_times_count(void)
 {
     struct token_bucket b;
@@ -562,12 +564,12 @@ static void short_times_count(void)
         cpu += 1990;
         waits += token_bucket_wait_ns(&b, wall, cpu) > 0;
     }
-    tap_ok(waits == 0, "a process that uses less than it may never rests");
+    tap_ok(waits == 0, "a process that uses less than its budget never rests");
     token_bucket_fini(&b);
 }
 
-/* The moment when a request's first sample was started. (When its last one finishes depends on the
- * scheduler: a thread may lose its core in the middle of a sample.) */
+/* Compare the moments when each request's first sample was started. (When its last one finishes
+ * depends on the scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
 {
     struct queue *q = started(2, 2);
@@ -625,7 +627,7 @@ static void cancelled_work_stops(void)
         client_fini(&c);
     }
     tap_ok(still, "nothing is written after the answer to a cancelled request");
-    tap_ok(counted, "and nothing of it is left in the queue");
+    tap_ok(counted, "nothing of the request is left in the queue");
     queue_destroy(q);
 }
 
@@ -686,7 +688,7 @@ static void slow_reading_is_announced(void)
  * all reading threads. */
 static void storage_that_hangs_stops_nobody_else(unsigned io_threads, unsigned first)
 {
-    /* of the hanging one, more samples than there may be readers */
+    /* the hanging stream has more samples than there may be readers */
     enum { BATCH = 20, BATCHES = 16 };
     struct queue *q = started(2, io_threads);
     struct dataset *other;
@@ -756,12 +758,15 @@ static void a_slow_sample_is_not_waited_for_by_others(void)
         right &= slot_is_right(&c, i, (struct order_place){(uint64_t)i * STEPS, 0});
     client_fini(&c);
     queue_destroy(q);
-    tap_ok(slowed.slow > 0 && slowed.kept == 0, "what was read slowly is passed on (%u of %u kept)",
+    tap_ok(slowed.slow > 0 && slowed.kept == 0,
+           "samples that were read slowly are passed on at "
+           "once (%u of %u kept)",
            slowed.kept, slowed.slow);
-    tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "and the others are read once");
+    tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "each sample is read once");
 }
 
-/* Returns a data set of images, some of them damaged: the first of every `period` is valid. */
+/* Returns a data set in which the first image of every `period` is valid and the others are
+ * damaged. */
 static struct dataset *open_damaged(const char *name, unsigned period)
 {
     struct plenum_error err;
@@ -780,8 +785,8 @@ static struct dataset *open_damaged(const char *name, unsigned period)
     return d;
 }
 
-/* Substitutes equal those of render_position(), whichever thread reads them. They are always found,
- * even in large batches, where a thread takes many samples at once. */
+/* Check that substitutes equal those of render_position(), whichever thread reads them. They are
+ * always found, even in large batches, where a thread takes many samples at once. */
 static void substitutes_are_those_of_one_thread(uint32_t steps)
 {
     enum { BATCH = 25, BATCHES = 6 };
@@ -810,14 +815,15 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     tap_ok(right, "substitutes of bad samples are those that one thread finds");
     tap_ok(substituted == all / 5 * 4 && counters.all.substituted == substituted &&
                counters.all.samples == all && counters.queued == 0,
-           "and each is counted once (%u)", substituted);
+           "each substitute is counted once (%u)", substituted);
     client_fini(&c);
     queue_destroy(q);
     dataset_unref(damaged);
 }
 
-/* Consecutive positions that show one sample are rendered from a single read, if they are in one
- * step; if it is bad, each gets the substitute that it would get alone. */
+/* Check that consecutive positions in one step that show the same sample are rendered from a
+ * single read, and that, if the sample is bad, each position gets the substitute that it would get
+ * alone. */
 static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned period,
                                   unsigned workers)
 {
@@ -858,8 +864,10 @@ static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned p
     for (uint32_t i = 0; i < BATCHES; i++)
         right &= slot_is_right(&c, i, (struct order_place){0, i * STEP * STEPS});
     queue_get_counters(q, &counters);
-    tap_ok(right, "each is what it is alone");
-    tap_ok(counters.all.samples == ALL && counters.queued == 0, "and is counted once (%llu)",
+    tap_ok(right, "each position is what it is alone");
+    tap_ok(counters.all.samples == ALL && counters.queued == 0,
+           "each position is counted once "
+           "(%llu)",
            (unsigned long long)counters.all.samples);
     client_fini(&c);
     queue_destroy(q);

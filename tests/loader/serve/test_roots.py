@@ -23,7 +23,7 @@ OPENED, RENDER, DONE, NAME, SIDE = 3, 4, 5, 12, 32
 
 
 class Stream:
-    """A stream of one sample a batch, in the order of the data set, in which a bad sample is an error."""
+    """Open a stream with one sample per batch, in the order of the data set, in which a bad sample is an error."""
 
     def __init__(self, case, uid, data):
         self.socket = case.connect_as(uid)
@@ -51,7 +51,7 @@ class Stream:
                 return kind, payload
 
     def show(self, position):
-        """The status of a sample, with a message or its pixels."""
+        """Return the status of a sample, with a message or its pixels."""
         self.socket.sendall(frame(RENDER, struct.pack("<QQIQ", 0, position, 0, 0), 2))
         _, payload = self.receive(DONE)
         status, = struct.unpack("<i", payload[:4])
@@ -106,7 +106,7 @@ class RootsTest(ServiceCase):
         return s.refused
 
     def alike(self, path, target):
-        """Bob's file or folder has the size and time of another user's."""
+        """Give Bob's file or folder the size and time of another user's."""
         st = os.stat(target)
         if os.path.isfile(path):
             with open(path, "r+b") as f:

@@ -66,7 +66,7 @@ class ServiceTest(ServiceCase):
         self.assertEqual(manager.lines, [])
 
     def leashed(self, *arguments):
-        """A job's own loader, and the keeper's end of its leash."""
+        """Start a job's own loader; return it and the keeper's end of its leash."""
         ours, theirs = socket.socketpair()
         self.addCleanup(ours.close)
         ours.settimeout(LIMIT)
@@ -114,7 +114,7 @@ class ServiceTest(ServiceCase):
         self.assertEqual(result["incidents"], 3)
 
     def rendered(self, manager):
-        """Whether any sample has been rendered since the manager's last check."""
+        """Return whether any sample has been rendered since the manager's last check."""
         manager.hear(0.1)
         found = [line for line in manager.lines
                  if line.startswith("STATUS=") and "clients: 1," in line and "rendered: 0" not in line]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Client misbehaviour: garbage, false claims and silence, sent to a real plenumd, which must answer
- * with a message, close, and keep serving others. */
+/* Tests client misbehaviour: garbage, false claims and silence. A real plenumd must answer each
+ * with a message, close the connection, and keep serving others. */
 #include "config.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static void setup(void)
 static void teardown(void)
 {
     if (loader > 0)
-        cr_expect(eq(int, daemon_end(loader, SIGTERM), 0), "it ends as it should, after all that");
+        cr_expect(eq(int, daemon_end(loader, SIGTERM), 0), "the loader ends as it should after "
+                                                           "all that");
     tree_fini(&tree);
 }
 
@@ -65,7 +66,8 @@ static void dial(struct frame_conn *c)
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }
 
-/* Wait for the next frame of a type, skipping others: returns 1, or 0 if the loader has closed. */
+/* Wait for the next frame of a type, and skip others. Returns 1, or 0 if the loader has
+ * closed. */
 static int await(struct frame_conn *c, uint16_t type, struct frame_header *h,
                  struct frame_reader *r)
 {
@@ -99,7 +101,7 @@ static void say_hello(struct frame_conn *c)
     cr_expect(wire_hello_has_version(&m, "v1"));
 }
 
-/* The loader must answer with this message and close. */
+/* Expect the loader to answer with this message and close. */
 static void expect_refused(struct frame_conn *c, const char *sentence)
 {
     struct wire_error m = {.text = ""};
@@ -110,7 +112,7 @@ static void expect_refused(struct frame_conn *c, const char *sentence)
         cr_assert(eq(int, wire_get_error(&r, &m), 0));
         cr_expect(ne(ptr, (void *)strstr(m.text, sentence), NULL), "'%s' lacks '%s'", m.text,
                   sentence);
-        cr_expect(not(await(c, WIRE_ERROR, &h, &r)), "and it closes");
+        cr_expect(not(await(c, WIRE_ERROR, &h, &r)), "the loader closes");
     } else {
         cr_expect(eq(str, (char *)sentence, ""), "closed without '%s'", sentence);
     }
@@ -153,7 +155,7 @@ static int good_ring(const struct wire_open *o)
     return fd;
 }
 
-/* A complete exchange, to check that others are still served. */
+/* Make a complete exchange, to check that others are still served. */
 static void expect_served(void)
 {
     struct wire_open o = good_open();
@@ -301,7 +303,7 @@ static int unsealed(size_t bytes)
     return fd;
 }
 
-/* One view of this many images. */
+/* Request one view of this many images. */
 static void set_view(struct wire_open *o, uint32_t count)
 {
     o->views = 1;
@@ -494,12 +496,12 @@ Test(session, a_loader_that_is_asked_to_end_drains)
         cr_assert(gt(int, poll(&p, 1, 20000), 0));
         cr_assert(gt(i64, frame_conn_fill(&c), 0), "closed without a word");
     }
-    cr_expect(eq(uint, answered, UNDER_WAY), "all that was under way, and nothing else");
+    cr_expect(eq(uint, answered, UNDER_WAY), "all requests under way are answered, and no others");
     cr_assert(eq(int, wire_get_error(&r, &error), 0));
     cr_expect(eq(int, error.code, -ECANCELED));
-    cr_expect(not(await(&c, WIRE_DONE, &h, &r)), "and then it closes");
+    cr_expect(not(await(&c, WIRE_DONE, &h, &r)), "the loader closes then");
     frame_conn_fini(&c);
-    cr_expect(eq(int, daemon_end(loader, 0), 0), "and ends well");
+    cr_expect(eq(int, daemon_end(loader, 0), 0), "the loader ends with status 0");
     loader = 0;
 }
 

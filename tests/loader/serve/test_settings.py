@@ -18,7 +18,7 @@ COMMAND_LINE_ONLY = {"config", "check-config", "job", "listen-fd", "http-fd", "c
 
 
 def options():
-    """Every option of plenumd --help: name -> does it take a value?"""
+    """Return every option of plenumd --help, as {name: whether it takes a value}."""
     text = subprocess.run([PLENUMD, "--help"], capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^  (?:-\w,|   ) --([\w-]+)( [A-Z]+)?", text, re.M)
     return {name: bool(value) for name, value in found}

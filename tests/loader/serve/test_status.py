@@ -36,7 +36,7 @@ class StatusTest(ServiceCase):
         return p
 
     def has_page(self):
-        """It exists shortly after the socket, and has data once the loader's loop has turned."""
+        """Return whether the page is served and has data, which is once the loader's loop has turned."""
         try:
             return self.get("/readyz")[0].status == 200
         except OSError:
@@ -65,7 +65,7 @@ class StatusTest(ServiceCase):
         for line in body.decode().splitlines():
             if not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
-                self.assertNotIn(name, values, "one line a metric")
+                self.assertNotIn(name, values, "one line per metric")
                 values[name] = float(value)
         return values
 
@@ -196,7 +196,7 @@ class StatusTest(ServiceCase):
                 self.assertEqual(self.get("/healthz")[0].status, 200, f"with {i} connections")
 
         def is_closed(s):
-            """It sends a byte now and then, so that it is never idle."""
+            """Return whether the loader has closed the connection; send a byte, so that it is never idle."""
             try:
                 s.send(b"a", socket.MSG_DONTWAIT)
                 return s.recv(1, socket.MSG_DONTWAIT) == b""
@@ -452,7 +452,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.terminal("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh").returncode, 0)
 
         def screen(what, condition):
-            """The screen when the condition first holds."""
+            """Return the screen when the condition first holds."""
             seen = []
 
             def look():

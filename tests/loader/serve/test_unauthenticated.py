@@ -24,7 +24,7 @@ ENDING = "no stream was opened within ten seconds"
 
 
 def client_hello():
-    """The first bytes from a program that speaks TLS."""
+    """Return the first bytes from a program that uses TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -58,14 +58,14 @@ class UnauthenticatedTest(ServiceCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def refused(self, address, sentence, times=3, **more):
-        """Each attempt gets the reason; the log gets one line about it."""
+        """Check that each attempt gets the reason."""
         for _ in range(times):
             done = self.fed_by(address, **more)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(sentence, done.stderr)
 
     def said_by(self, s):
-        """Everything that a loader sends until it closes the connection."""
+        """Return everything that a loader sends until it closes the connection."""
         got = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := s.recv(65536):
@@ -77,7 +77,7 @@ class UnauthenticatedTest(ServiceCase):
         self.began = time.monotonic()
 
     def once(self, sentence, loaders=1):
-        """Each loader logs it, and at most once a minute (a slow host may need that long for one test)."""
+        """Check that each loader logs this, at most once a minute (a slow host may need that long for one test)."""
         minutes = int((time.monotonic() - self.began) // 60)
         lines = [line for line in self.said().splitlines() if sentence in line]
         self.assertIn(len(lines), range(loaders, loaders * (1 + minutes) + 1), f"{sentence!r}: {lines}")
@@ -103,7 +103,7 @@ class UnauthenticatedTest(ServiceCase):
         wait_for("the descriptors of closed connections", lambda: self.descriptors(self.p) <= count)
 
     def impostor(self, *arguments):
-        """OpenSSL's own server, without the key: its address, and a file of what it received."""
+        """Start OpenSSL's server without the key; return its address, and a file of what it receives."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -174,8 +174,9 @@ class UnauthenticatedTest(ServiceCase):
         for s, said in silent:
             got = self.said_by(s)
             self.assertTrue(got == b"" or struct.unpack_from("<H", got, 4)[0] in (1, ERROR) or got[0] == 21, got)
-        self.assertIn(ENDING.encode(), got)  # of the last client, which had greeted
-        # Each loader counts them, and the plain one also counts a client that has given its name: all are of one host.
+        self.assertIn(ENDING.encode(), got)  # to the last client, which had greeted
+        # Each loader counts them, and the one without TLS also counts a client that has given its name: all are on one
+        # host.
         self.once(ENDING, loaders=2)
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
@@ -234,7 +235,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(f"unix:{self.socket}")
 
     def enter(self, address, said):
-        """Connects a client; retries until the loader has noticed that others have left."""
+        """Connect a client; retry until the loader has noticed that others have left."""
         while True:
             s = self.connect(address, 0.5)
             with contextlib.suppress(ConnectionError):
@@ -282,7 +283,7 @@ class UnauthenticatedTest(ServiceCase):
         self.assertEqual(quiet.done(), 0)
 
     def is_closed(self, s):
-        """Whether the loader has closed it without a message."""
+        """Return whether the loader has closed the connection without a message."""
         try:
             return s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:

@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     job.size = facts.size;
     bytes = malloc(job.size);
     if (!bytes || fread(bytes, 1, job.size, file) != job.size) {
-        printf("%s has not the size of the object\n", argv[2]);
+        printf("%s does not have the size of the object\n", argv[2]);
         return 1;
     }
     job.bytes = bytes;

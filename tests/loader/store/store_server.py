@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A server of S3 and of plain files for tests, with faults.
+"""Serve S3 and plain files for tests, with faults.
 
 It serves GET of objects with ranges, ListObjectsV2, and the endpoints that credentials come from. It verifies
 signatures with its own implementation of Signature Version 4. `Store.fault` may answer any request in another way.
@@ -27,7 +27,7 @@ def quote(text, safe="-._~"):
 
 
 def sign(request, secret):
-    """The Authorization header that a request must have: (its own, the right one)."""
+    """Return the Authorization header of a request, and the one that it must have."""
     given = request.headers["Authorization"]
     match = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request, "
                          r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})", given)
@@ -51,7 +51,7 @@ def sign(request, secret):
 
 
 class Answer(Exception):
-    """An error document."""
+    """Is answered with an error document."""
 
     def __init__(self, status, code, headers=None, extra=""):
         super().__init__(code)
@@ -60,7 +60,7 @@ class Answer(Exception):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # One segment for header and body.
+    # Header and body are sent in one segment.
     wbufsize = 1 << 16
 
     def log_message(self, *args):
@@ -81,7 +81,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send(a.status, body, a.headers)
 
     def cut(self, reset=False):
-        """Close the connection in the middle of what it is doing."""
+        """Close the connection at once, whatever it is doing."""
         try:
             self.wfile.flush()
             if reset:
@@ -212,7 +212,7 @@ class Store:
                 f'</ListBucketResult>')
 
     def get(self, path, wanted, match=None):
-        """The right answer: (status, body, headers)."""
+        """Return the correct answer: (status, body, headers)."""
         if path not in self.objects:
             raise Answer(404, "NoSuchKey")
         content, etag = self.objects[path], self.etags[path]
@@ -230,7 +230,7 @@ class Store:
 
 
 class Faults:
-    """Random faults for requests of objects and listings: a share of all answers is wrong."""
+    """Causes random faults in a share of all answers to requests for objects and listings."""
 
     KINDS = ("error", "slow", "busy", "drop", "reset", "truncate", "short", "range", "length", "no_range", "whole",
              "stall", "html", "garbage")
@@ -278,14 +278,14 @@ class Faults:
         return True
 
     def truncate(self, request, path, cut):
-        """The connection ends within the body."""
+        """End the connection within the body."""
         status, body, headers = self.right(request, path)
         request.send(status, body[:int(len(body) * cut)], headers, length=len(body))
         request.cut()
         return True
 
     def short(self, request, path, cut):
-        """The body is shorter than the range, and its length says so."""
+        """Send a body shorter than the range, with its own length."""
         status, body, headers = self.right(request, path)
         if status != 206 or len(body) < 2:
             return False
@@ -293,7 +293,7 @@ class Faults:
         return True
 
     def range(self, request, path, cut):
-        """Another range of the same length, announced as what it is."""
+        """Send another range of the same length, and say which one it is."""
         status, body, headers = self.right(request, path)
         whole = self.store.objects.get(path, b"")
         if status != 206 or len(body) == len(whole):
@@ -307,7 +307,7 @@ class Faults:
         return True
 
     def length(self, request, path, cut):
-        """More bytes than were requested."""
+        """Send more bytes than were requested."""
         status, body, headers = self.right(request, path)
         if status != 206:
             return False
@@ -315,7 +315,7 @@ class Faults:
         return True
 
     def no_range(self, request, path, cut):
-        """206 without Content-Range."""
+        """Send 206 without Content-Range."""
         status, body, headers = self.right(request, path)
         if status != 206:
             return False
@@ -324,7 +324,7 @@ class Faults:
         return True
 
     def whole(self, request, path, cut):
-        """200 with the whole object."""
+        """Send 200 with the whole object."""
         status, _, headers = self.right(request, path)
         if status != 206:
             return False
@@ -341,7 +341,7 @@ class Faults:
         return True
 
     def html(self, request, path, cut):
-        """What a proxy says."""
+        """Send what a proxy sends."""
         request.send(502, b"<html><body>Bad Gateway</body></html>", {"Content-Type": "text/html"})
         return True
 

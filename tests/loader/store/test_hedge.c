@@ -24,7 +24,7 @@ Test(hedge, nothing_is_late_before_times_are_known)
     cr_expect(eq(u64, hedge_late_ns(&h, 100 * KB), 0));
     note(&h, 1, 100 * KB, 30);
     cr_expect(gt(u64, hedge_late_ns(&h, 100 * KB), 0));
-    cr_expect(eq(u64, hedge_late_ns(&h, 8 << 20), 0), "those of other sizes are not");
+    cr_expect(eq(u64, hedge_late_ns(&h, 8 << 20), 0), "requests of other sizes are never late");
 }
 
 Test(hedge, one_in_a_hundred_is_late)
@@ -79,5 +79,5 @@ Test(hedge, budget)
     note(&h, 10000, KB, 30);
     for (taken = 0; hedge_take(&h);)
         taken++;
-    cr_expect(eq(uint, taken, 10), "it is not saved up");
+    cr_expect(eq(uint, taken, 10), "the allowance does not grow while unused");
 }

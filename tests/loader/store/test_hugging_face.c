@@ -74,7 +74,7 @@ Test(hugging_face, the_token_is_for_one_host)
 {
     char *header;
 
-    cr_expect(zero(ptr, hugging_face_header("huggingface.co")), "there is none");
+    cr_expect(zero(ptr, hugging_face_header("huggingface.co")), "there is no token");
     (void)setenv("HF_TOKEN", "hf_secret", 1);
     header = hugging_face_header("huggingface.co");
     cr_assert(ne(ptr, header, NULL));
@@ -82,7 +82,7 @@ Test(hugging_face, the_token_is_for_one_host)
     free(header);
     cr_expect(zero(ptr, hugging_face_header("huggingface.co.example.org")));
     (void)setenv("HF_ENDPOINT", "http://huggingface.co", 1);
-    cr_expect(zero(ptr, hugging_face_header("huggingface.co")), "not without TLS");
+    cr_expect(zero(ptr, hugging_face_header("huggingface.co")), "no token is sent without TLS");
     (void)setenv("HF_ENDPOINT", "https://mirror.example.org/", 1);
     cr_expect(zero(ptr, hugging_face_header("huggingface.co")));
     header = hugging_face_header("mirror.example.org");

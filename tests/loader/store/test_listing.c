@@ -131,7 +131,7 @@ Test(listing, credentials_of_endpoints)
     cr_expect(eq(str, c.secret, "s/x"));
     cr_expect(eq(str, c.token, "t"));
     cr_expect(eq(u64, c.expires_s, 100));
-    for (size_t len = 0; len < strlen(json) - 1; len++) /* part of an answer is not an answer */
+    for (size_t len = 0; len < strlen(json) - 1; len++) /* a truncated answer is rejected */
         if (credentials_parse_json(json, len, &c, &err) == 0)
             cr_expect(ge(sz, len, strlen(keys)), "%zu bytes", len);
     cr_expect(eq(int, credentials_parse_json("{}", 2, &c, &err), -EBADMSG));
@@ -145,7 +145,8 @@ Test(listing, endpoints)
     endpoint_of_aws("bucket", "eu-central-1", &e);
     cr_expect(eq(str, e.host, "bucket.s3.eu-central-1.amazonaws.com"));
     cr_expect(eq(str, e.path, ""));
-    endpoint_of_aws("a.bucket", "cn-north-1", &e); /* certificates do not cover the dot */
+    /* the certificate would not match a name with this dot */
+    endpoint_of_aws("a.bucket", "cn-north-1", &e);
     cr_expect(eq(str, e.host, "s3.cn-north-1.amazonaws.com.cn"));
     cr_expect(eq(str, e.path, "/a.bucket"));
     unsetenv("AWS_ENDPOINT_URL");

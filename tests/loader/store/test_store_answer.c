@@ -19,7 +19,7 @@ static struct store_answer answer_of(const char *const *lines)
     return a;
 }
 
-/* An answer to bytes 100-199 of 1,000 of the version "v1". */
+/* An answer to a request for bytes 100-199 of an object of 1,000 bytes with the ETag "v1". */
 struct range_case {
     char why[40], lines[4][64];
     int code;
@@ -134,7 +134,7 @@ Test(answer, a_status_line_starts_over)
 
     cr_expect(eq(u32, a.status, 503));
     cr_expect(eq(str, a.facts.etag, ""));
-    cr_expect(eq(u64, a.retry_after_s, 300)); /* no server makes us wait longer */
+    cr_expect(eq(u64, a.retry_after_s, 300)); /* longer times are cut to this */
 }
 
 Test(answer, times)
@@ -197,7 +197,7 @@ Test(answer, racy_times)
     object_judge_time(&facts, 1002);
     cr_expect(not(facts.racy));
     object_judge_time(&facts, 0);
-    cr_expect(facts.racy, "the store does not say what time it is");
+    cr_expect(facts.racy, "the store does not tell the time");
     (void)strcpy(facts.etag, "v1");
     object_judge_time(&facts, 1000);
     cr_expect(not(facts.racy));
@@ -209,7 +209,7 @@ Test(answer, versions)
 
     cr_expect(object_is_same(&now, &known));
     known = (struct object_facts){.size = 5, .version = object_version(&now)};
-    cr_expect(object_is_same(&now, &known), "by a hash of the ETag");
+    cr_expect(object_is_same(&now, &known), "the ETag's hash is the same");
     (void)strcpy(now.etag, "v2");
     cr_expect(not(object_is_same(&now, &known)));
     now.etag[0] = '\0';
@@ -220,7 +220,7 @@ Test(answer, versions)
     cr_expect(not(object_is_same(&now, &known)));
     now = (struct object_facts){.size = 5};
     known.version = object_version(&now);
-    cr_expect(object_is_same(&now, &known), "if the store has neither");
+    cr_expect(object_is_same(&now, &known), "the store gives neither an ETag nor a time");
     now.size++;
     cr_expect(not(object_is_same(&now, &known)));
 }

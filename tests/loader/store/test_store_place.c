@@ -13,7 +13,7 @@
 #include "loader/store/store_place.h"
 
 struct place_case {
-    char name[80], canonical[80]; /* canonical "": rejected */
+    char name[80], canonical[80]; /* canonical "": the name is rejected */
 };
 
 ParameterizedTestParameters(place, names)
@@ -80,7 +80,7 @@ ParameterizedTest(struct place_case *c, place, names)
     cr_assert(eq(int, r, 0), "%s: %s", c->name, err.text);
     cr_expect(eq(str, name, c->canonical));
     cr_assert(eq(int, place_canonical(name, &again, &err), 0), "%s", name);
-    cr_expect(eq(str, again, name)); /* a canonical name is its own */
+    cr_expect(eq(str, again, name)); /* the canonical form of a canonical name is the same */
     free(name);
     free(again);
 }

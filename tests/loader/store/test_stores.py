@@ -53,7 +53,7 @@ class Stores(unittest.TestCase):
 
     @classmethod
     def make_shards(cls):
-        """Three archives with labels."""
+        """Return three archives with labels."""
         import io
         import tarfile
 
@@ -128,7 +128,7 @@ class Stores(unittest.TestCase):
         self.assertLess(self.store.count - before, 60)  # for 120 samples
 
     def make(self, *programs):
-        """Files of other formats: the folder with them; they are also in the store."""
+        """Return a folder with files of other formats, which are also in the store."""
         made = os.path.join(self.cache, "made")
         for program, out in programs:
             os.makedirs(os.path.join(made, out))
@@ -167,7 +167,7 @@ class Stores(unittest.TestCase):
         for name in ("mds", "mds-snappy", "mds/", "mds/index.json", "mds-{snappy,gz}"):
             local = self.ctl_hash(f"mds:{made}/columns/{name}", os.environ, *fields)
             if "compressed with" in local:
-                continue  # which this build cannot read
+                continue  # this build cannot read it
             self.assertEqual(self.hash(f"mds:s3://data/columns/{name}", *fields), local, name)
         self.assertGreater(self.store.faults, 5)
         self.store.fault, self.store.may_list, self.store.signed = None, False, False
@@ -183,7 +183,7 @@ class Stores(unittest.TestCase):
         self.store.put("/data/columns/mds/index.json", self.store.objects["/data/columns/mds/index.json"] + b"\n")
         before = self.store.count
         self.assertEqual(run(CTL, "index", "mds:s3://data/columns/mds", env=self.env).returncode, 0)
-        self.assertGreater(self.store.count - before, 2 * again)  # and is not, after a change
+        self.assertGreater(self.store.count - before, 2 * again)  # after a change, the index is not used
         del self.store.objects["/data/columns/mds/shard.00001.mds"]
         self.assertIn("s3://data/columns/mds/shard.00001.mds: there is no such object",
                       self.hash("mds:s3://data/columns/mds"))

@@ -237,7 +237,7 @@ static double chroma_of(const struct made_avif *spec, uint32_t plane, uint32_t x
     return sum;
 }
 
-/* Compares with the published formulas (H.273) in floating point; the planes are lossless. */
+/* Compare with the published formulas (H.273) in floating point; the planes are lossless. */
 Test(avif, lossless_planes_become_rgb_by_the_formula)
 {
     static const double parts[10][2] = {

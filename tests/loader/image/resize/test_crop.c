@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The geometry against torchvision's published formula, computed in double. */
+/* Compares the geometry with torchvision's published formula, computed in double. */
 #include "config.h"
 
 #include <math.h>
@@ -26,8 +26,8 @@ static bool near_half(double side)
     return fabs(side - floor(side) - 0.5) < epsilon;
 }
 
-/* transforms.RandomResizedCrop.get_params, with the same random numbers as ours. Returns false if
- * the result is too close to call. */
+/* Compute transforms.RandomResizedCrop.get_params with our random numbers. Returns false if the
+ * result is so close to a half that either rounding is right. */
 static bool published_box(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
                           uint32_t height, struct rect *ret)
 {
@@ -290,7 +290,7 @@ Test(crop, random_crops_reach_each_place_equally_often)
         cr_expect(down[i] > 10600 && down[i] < 11400, "top %d: %u", i, down[i]);
 }
 
-/* Like torchvision's pad_if_needed. */
+/* Torchvision calls this pad_if_needed. */
 Test(crop, images_that_are_too_small_are_padded)
 {
     struct pipeline p = parse("pad(2) random_crop(32)");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The weights of the filters against the published formulas in floating point. */
+/* Compares the weights of the filters with the published formulas, computed in floating point. */
 #include "config.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The resize against two loops that follow its definition: every set of kernels that this processor
- * can use, on every shape. */
+/* Compares the resize with two loops that follow its definition: every set of kernels that this
+ * processor can use, on every shape. */
 #include "config.h"
 
 #include <stdio.h>
@@ -46,7 +46,8 @@ static void fill(uint8_t *bytes, size_t count, uint32_t kind)
     }
 }
 
-/* Resize as defined, from a box of four bytes per pixel to a window of plain RGB, not mirrored. */
+/* Resize as the definition says, from a box of four bytes per pixel to a window of plain RGB, not
+ * mirrored. */
 static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
                                const struct span *x, const struct span *y)
 {
@@ -113,7 +114,8 @@ static bool stored_right(const uint8_t *got, const struct trial *t, char *why)
 }
 
 /* Compare one sample with the real resize, which gets strips of rows with `pixel` bytes per pixel.
- * All memory has the exact size, so that sanitizers notice a byte too many. */
+ * Each buffer has exactly the size that is needed, so that sanitizers report any access beyond
+ * it. */
 static bool agrees_with(struct resize *r, uint32_t pixel, const struct trial *t, char *why)
 {
     enum { GUARD = 64 };
@@ -155,7 +157,7 @@ static bool agrees_with(struct resize *r, uint32_t pixel, const struct trial *t,
     good = stored_right(got, t, why);
     for (size_t i = 0; i < GUARD && good; i++)
         if (got[size + i] != 0x55) {
-            (void)snprintf(why, 200, "byte %zu behind the sample is written", i);
+            (void)snprintf(why, 200, "byte %zu after the sample is written", i);
             good = false;
         }
     free(got);
@@ -195,8 +197,8 @@ static struct resize *resize_of(const struct set *set)
     return r;
 }
 
-/* A resize for each set of kernels. The definition's loops take the most time, so all sets are
- * compared with one run of them. */
+/* Has a resize for each set of kernels. The definition's loops take the most time, so their result
+ * is computed once and compared with all sets. */
 struct all {
     struct resize *of[8];
     uint32_t count;
@@ -272,7 +274,7 @@ Test(resize, every_axis_follows_the_definition)
     destroy_all(&all);
 }
 
-/* Random shapes, mostly small ones: there vector loops are most likely to go wrong at the ends. */
+/* Random shapes, mostly small ones, where vector loops are most likely to go wrong at the ends. */
 Test(resize, random_shapes)
 {
     struct all all = resize_of_all();
@@ -354,7 +356,8 @@ ParameterizedTestParameters(resize, tables_are_kept_only_where_they_fit)
     return every_set();
 }
 
-/* Tables of consecutive samples differ in one thing: none may be used for another. */
+/* The tables of consecutive samples differ in one property: no table may be used for another
+ * sample. */
 ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
 {
     static const struct span of[] = {{50, 40, 4, 30}, {51, 40, 4, 30}, {51, 39, 4, 30},
