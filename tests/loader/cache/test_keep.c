@@ -119,7 +119,7 @@ Test(course, the_next_use_of_a_sample_with_many_repetitions_is_found_in_short_ti
     struct course c;
 
     o.steps = (struct order_steps){
-        .n = order_positions(&o.order), .per_step = 1 << 31, .last = ORDER_DROP};
+        .n = order_positions(&o.order), .per_step = 1U << 31, .last = ORDER_DROP};
     course_init(&c, &o, 1);
     course_add(&c, &stream);
     for (uint32_t i = 0; i < 1000; i++) {
