@@ -136,7 +136,7 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 
     switch (type) {
     case CONTROL_NOTICE:
-        stop_request(s, "a program was sent SIGUSR1");
+        s->stop.pending = true;
         return 0;
     case CONTROL_ANSWER:
         if (control_get_stop(payload, &m) < 0)
@@ -203,6 +203,10 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
     struct report report = {
         .kind = REPORT_UNSTOPPED, .instance = UINT32_MAX, .limit_ns = s->job->stop->timeout_ns};
 
+    if (s->phase == JOB_RUNNING && s->stop.pending) {
+        s->stop.pending = false;
+        stop_request(s, "a program was sent SIGUSR1");
+    }
     if (s->phase == JOB_RUNNING && !s->stop.noticed && stop_command_poll(&s->stop.command, now))
         stop_request(s, "--stop-command has ended with status 0");
     if (now < s->stop.by)

@@ -95,6 +95,7 @@ struct strangers {
 struct stop {
     struct agreement agreement;
     bool noticed;    /* the programs were asked to stop */
+    bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
     struct stop_command command;

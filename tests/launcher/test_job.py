@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
@@ -33,7 +34,7 @@ class Running:
     """A job that has begun its steps."""
 
     def __init__(self, *words, instances=2):
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", str(instances), "--loader", "none", STOPPER,
              FOREVER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
@@ -44,12 +45,14 @@ class Running:
                 begun.add(match[1])
         self.job = next(job for job in json.loads(ctl("list", "--json")[1]) if job["pid"] == self.process.pid)
         self.id = self.job["id"]
+        # A full pipe would hold up plenumrun's output, and its messages with it.
+        self.reader = threading.Thread(target=self.process.stdout.readlines, daemon=True)
+        self.reader.start()
 
     def end(self):
         self.process.stdin.close()
-        for _ in self.process.stdout:
-            pass
         status = self.process.wait(LIMIT_S)
+        self.reader.join()
         self.process.stdout.close()
         return status
 
