@@ -829,7 +829,6 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->ran = s.plans_sent;
-    ret->step = agree_get_latest(&s.stop.agreement);
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);
