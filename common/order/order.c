@@ -439,24 +439,22 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
     return place;
 }
 
-uint64_t order_step_position(const struct order_steps *steps, struct order_place place, uint32_t at)
+uint64_t order_gap_position(const struct order_steps *steps, struct order_place place, uint32_t at)
 {
     bool at_gap = false;
     uint64_t run;
 
-    if (steps->num_gaps == 0 || place.position >= span_of(steps))
+    if (place.position >= span_of(steps))
         return place.position + at;
     run = run_of(steps, place, &at_gap);
     return place.position + (at_gap ? at % run : at);
 }
 
-bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at)
+bool order_gap_counts(const struct order_steps *steps, struct order_place place, uint32_t at)
 {
     bool at_gap;
 
-    if (place.position + at >= steps->n)
-        return false;
-    return steps->num_gaps == 0 || at < run_of(steps, place, &at_gap);
+    return at < run_of(steps, place, &at_gap);
 }
 
 static uint64_t steps_in(const struct order_steps *steps, uint64_t left)

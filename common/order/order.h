@@ -173,12 +173,25 @@ bool order_place_has_step(const struct order_steps *steps, struct order_place pl
  */
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place);
 
+/** order_step_position() and order_step_counts() where samples are skipped. */
+uint64_t order_gap_position(const struct order_steps *steps, struct order_place place, uint32_t at);
+bool order_gap_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
+
 /** Returns the position of the i-th index of the step at `place`, whose distance from the first is
  *  `at` (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
-uint64_t order_step_position(const struct order_steps *steps, struct order_place place,
-                             uint32_t at);
+static inline uint64_t order_step_position(const struct order_steps *steps,
+                                           struct order_place place, uint32_t at)
+{
+    return steps->num_gaps == 0 ? place.position + at : order_gap_position(steps, place, at);
+}
+
 /** Does the position at this distance from the first of a step count? */
-bool order_step_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
+static inline bool order_step_counts(const struct order_steps *steps, struct order_place place,
+                                     uint32_t at)
+{
+    return place.position + at < steps->n &&
+           (steps->num_gaps == 0 || order_gap_counts(steps, place, at));
+}
 
 /** Returns the position right after the step at `place`; not settled (order_place_settle()). */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
