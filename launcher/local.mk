@@ -34,6 +34,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
+	%D%/job/slow.c %D%/job/slow.h \
+	%D%/job/slow_cause.c %D%/job/slow_cause.h \
 	%D%/job/stop.c \
 	%D%/job/stop_command.c %D%/job/stop_command.h \
 	%D%/job/supervise.c %D%/job/supervise.h \
