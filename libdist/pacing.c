@@ -207,8 +207,11 @@ void pacing_take(uint64_t began_ns, uint64_t now, bool waits, const struct trace
 
 void pacing_arrive(uint64_t now)
 {
-    if (!enter(now, PACE_MEETS))
+    struct pace *pace = enter(now, PACE_MEETS);
+
+    if (!pace)
         return;
+    atomic_store_explicit(&pace->met, 1, memory_order_relaxed);
     self.arrived_ns = now;
     leave();
 }

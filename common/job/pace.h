@@ -32,6 +32,7 @@ struct pace {
     _Atomic uint32_t doing;     /* enum pace_doing */
     _Atomic uint64_t active_ns; /* when it last took a batch, began a step, or was in a collective;
                                  * 0: never */
+    _Atomic uint32_t met;       /* it has been in a collective */
     _Atomic uint64_t step;      /* 1 + the step in progress; 0: none */
     _Atomic uint64_t recorded;  /* number of steps written to the ring so far */
     struct {

@@ -310,10 +310,12 @@ static struct slow_norm norm_of_few(struct slow *s, const struct slow_unit *u)
 {
     struct slow_norm norm = {.x_s = median_of(s, VALUE_X, u),
                              .wait_s = median_of(s, VALUE_WAIT, u)};
-    double noise = guess;
+    double noise = guess, center;
 
-    if (u->past.count >= ENOUGH)
-        (void)past_median(&u->past, &noise);
+    if (u->past.count >= ENOUGH) {
+        center = past_median(&u->past, &noise);
+        noise /= center; /* a host that is slow all the time has as much more noise */
+    }
     norm.x_deviation = norm.wait_deviation = max_of(noise, least) * norm.x_s;
     return norm;
 }
@@ -490,7 +492,7 @@ static void judge_period_of(struct slow *s, struct slow_unit *u, double center, 
     double noise, m = past_median(&u->past, &noise);
 
     if (few)
-        spread = max_of(noise * median_noise, period_least);
+        spread = max_of(noise / m * median_noise, period_least);
     if (!exceeds(m, center, spread, ((few ? period_ratio_few : period_ratio) - 1) * center)) {
         u->periods = 0;
         u->drags = false;

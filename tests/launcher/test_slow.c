@@ -88,7 +88,10 @@ struct plain {
 
 static double plain_scale(const struct plain *p, size_t host)
 {
-    double noise = p->ratio_count < 16 ? 0.03 : plain_deviation(p->ratios[host], p->ratio_count);
+    const double *ratios = p->ratios[host];
+    double noise = p->ratio_count < 16 ? 0.03
+                                       : plain_deviation(ratios, p->ratio_count) /
+                                             plain_median(ratios, p->ratio_count);
 
     return larger(noise, 0.01);
 }
