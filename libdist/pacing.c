@@ -179,6 +179,7 @@ static void add_batch(struct pace *pace, const struct trace_batch *batch, uint64
     (void)atomic_fetch_add_explicit(&pace->samples, samples, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&pace->read_ns, done->read_ns, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&pace->render_ns, done->render_ns, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&pace->rest_ns, done->rest_ns, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&pace->network_ns, since(done->total_ns, elapsed),
                                     memory_order_relaxed);
 }

@@ -40,7 +40,9 @@ static void expect_steps(uint64_t *seen, size_t count, const struct pace_step *w
 }
 
 static const struct trace_batch batch = {
-    .asked_ns = 1000, .done_ns = 1900, .done = {.read_ns = 300, .render_ns = 200, .total_ns = 600}};
+    .asked_ns = 1000,
+    .done_ns = 1900,
+    .done = {.read_ns = 300, .render_ns = 200, .total_ns = 600, .rest_ns = 50}};
 
 Test(pacing, a_steps_time_is_its_own_or_a_wait_or_spent_in_collectives)
 {
@@ -94,6 +96,7 @@ Test(pacing, loaders_times_are_summed)
     cr_expect(eq(u64, atomic_load(&pace->samples), 16));
     cr_expect(eq(u64, atomic_load(&pace->read_ns), 600));
     cr_expect(eq(u64, atomic_load(&pace->render_ns), 400));
+    cr_expect(eq(u64, atomic_load(&pace->rest_ns), 100));
     cr_expect(eq(u64, atomic_load(&pace->network_ns), 600));
     stop_keeper_destroy(keeper);
 }
