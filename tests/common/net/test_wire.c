@@ -67,6 +67,8 @@ static size_t later_bytes(uint16_t type, size_t n)
         return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
     case WIRE_STATUS_STREAM:
         return SHARES_BYTES;
+    case WIRE_DONE:
+        return sizeof(uint64_t); /* 1.16 */
     default:
         return SIZE_MAX / 2;
     }
