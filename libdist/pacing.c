@@ -21,7 +21,7 @@ static struct {
     uint64_t step, begun_ns;  /* of the step in progress */
     uint64_t wait_ns, met_ns; /* within it: waits for batches, collectives */
     uint64_t asked_ns;        /* when the next batch was requested; 0: not yet */
-    uint64_t asked_wait_ns;   /* how long it was waited for since then */
+    uint64_t asked_wait_ns;   /* how long the program has waited for it since then */
     uint64_t arrived_ns;      /* at the collective in progress; 0: none */
     uint64_t batches;
     struct pace_step sum; /* since the last recorded step */
@@ -83,7 +83,7 @@ static struct pace *note(uint64_t now, enum pace_doing doing)
         return NULL;
     pace = &self.page->pace;
     atomic_store_explicit(&pace->active_ns, now, memory_order_relaxed);
-    /* Of several processes, only one records steps. */
+    /* Only one of several processes records steps. */
     if (atomic_load_explicit(&pace->writer, memory_order_relaxed) != pid)
         return NULL;
     atomic_store_explicit(&pace->doing, doing, memory_order_relaxed);

@@ -29,7 +29,7 @@ void pacing_wait(uint64_t now);
  * plenum_stream_next() ends.
  *
  * @param waits    it was allowed to wait
- * @param batch    what is known about the batch; NULL: it returned none
+ * @param batch    the batch's times; NULL: it returned none
  * @param samples  in the batch
  */
 void pacing_take(uint64_t began_ns, uint64_t now, bool waits, const struct trace_batch *batch,

@@ -58,7 +58,7 @@ struct jobctl_instance {
     uint64_t asked;     /* 1 + the last step that it has asked about; 0: none */
     uint64_t output_ns; /* time since its last output; UINT64_MAX: none yet */
     uint64_t heard_ns;  /* time since its last sign of life; UINT64_MAX: it is gone */
-    /* Of its last step: its own time, and its wait for batches; UINT64_MAX: not known. */
+    /* Its own time and its wait for batches in its last step; UINT64_MAX: not known. */
     uint64_t own_ns, wait_ns;
     char slow[JOBCTL_TEXT_MAX];  /* why it makes the job slow; "": it does not */
     char cause[JOBCTL_WORD_MAX]; /* the same as one word */

@@ -44,7 +44,7 @@ size_t pace_read(const struct pace *pace, uint64_t *seen, struct pace_step ret[P
                                           .wait_ns = atomic_load(&pace->ring[at].wait_ns)};
     }
     *seen = end;
-    /* The program may be writing the one after the last, in the place of the oldest. */
+    /* The program may be writing the one after the last, which replaces the oldest. */
     after = atomic_load(&pace->recorded) + 1;
     while (lost < count && after - (first + lost) > PACE_STEPS)
         lost++;

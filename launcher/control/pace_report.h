@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* pace_report.h - PACE: once a second, a shim reports how its program progresses (common/job/pace.h)
- * and what the kernel says about its host. With its header it takes at most 64 bytes: 512 for a host
- * with eight instances. Times have 11 significant bits. */
+/* pace_report.h - PACE: once a second, a shim reports how its program progresses
+ * (common/job/pace.h) and what the kernel says about its host. With its header it takes at most 64
+ * bytes: 512 for a host with eight instances. Times have 11 significant bits. */
 #ifndef LAUNCHER_PACE_REPORT_H
 #define LAUNCHER_PACE_REPORT_H
 

@@ -287,7 +287,7 @@ static struct slow_facts facts_of_others(struct slow *s, const struct slow_unit 
     return ret;
 }
 
-/* What is usual at this step, and its deviation. */
+/* The usual times of this step, and their deviation. */
 struct slow_norm {
     double x_s, wait_s, x_deviation, wait_deviation;
 };
@@ -363,7 +363,7 @@ static bool mark_units(struct slow *s, size_t n, bool meets)
     return any;
 }
 
-/* Put what is usual now into the run's past. */
+/* Add a usual step to the run's past. */
 static void learn(struct slow *s, const struct slow_need *is)
 {
     struct slow_unit *run = &s->units[s->count];

@@ -51,7 +51,7 @@ enum slow_cause {
     SLOW_CAUSES
 };
 
-/** What is known about an instance's batches and host, in one report's time. */
+/** An instance's batches and host, during the time of one report. */
 enum slow_fact {
     SLOW_READ,     /* seconds, mean of a sample */
     SLOW_RENDER,   /* seconds, mean of a sample */

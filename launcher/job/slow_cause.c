@@ -110,7 +110,7 @@ static void describe_data(const struct slow_verdict *v, char *ret, size_t size)
         (void)snprintf(ret, size, "data, network %.3g ms per batch", f->of[SLOW_CARRIAGE] * 1e3);
         break;
     default:
-        (void)snprintf(ret, size, "data, batches are waited for %.3g ms", v->wait_s * 1e3);
+        (void)snprintf(ret, size, "data, %.3g ms of waiting for batches", v->wait_s * 1e3);
         break;
     }
 }

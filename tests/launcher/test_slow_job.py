@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Jobs with a slow instance: who is slow, and why, in status, messages, metrics and --result."""
+"""Jobs with a slow instance, which is named with the cause in status, messages, metrics and --result."""
 
 import json
 import os

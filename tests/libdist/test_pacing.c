@@ -58,7 +58,7 @@ Test(pacing, a_steps_time_is_its_own_or_a_wait_or_spent_in_collectives)
     expect_steps(&seen, 0, NULL);
     pacing_begin_step(8, 1510);
     expect_steps(&seen, 1, (const struct pace_step[]){{7, 160, 50}});
-    pacing_begin_step(8, 1520); /* it asks again: the step goes on */
+    pacing_begin_step(8, 1520); /* it asks again: the step continues */
     pacing_take(1520, 1530, true, NULL, 0);
     pacing_take(1540, 1550, true, &batch, 8);
     pacing_begin_step(9, 1610);
@@ -75,7 +75,7 @@ Test(pacing, without_steps_of_its_own_a_program_is_paced_by_batches)
     pacing_take(100, 150, true, &batch, 8); /* batch 0 */
     pacing_take(300, 310, true, NULL, 0);   /* requested at 300 */
     pacing_take(310, 330, true, &batch, 8); /* batch 1 */
-    pacing_take(400, 400, false, NULL, 0);  /* a look is no request */
+    pacing_take(400, 400, false, NULL, 0);  /* it only looks */
     pacing_take(500, 500, false, &batch, 8);
     expect_steps(&seen, 2, (const struct pace_step[]){{0, 150, 50}, {1, 170, 30}});
     /* From now on its own steps count. */
