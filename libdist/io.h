@@ -17,6 +17,8 @@ struct io_calls {
     uint64_t (*tick)(struct plenum_stream *s, bool jumped);
     /** A watched descriptor is ready. Returns false if `tag` does not belong to this stream. */
     bool (*ready)(struct plenum_stream *s, const void *tag);
+    /** The program has closed the thread's descriptors: nothing arrives any more. */
+    void (*cut_off)(struct plenum_stream *s);
     /** The stream is no longer served. */
     void (*end)(struct plenum_stream *s);
     /** In a forked child: close connections and unmap memory. */
@@ -35,8 +37,8 @@ void io_remove(struct plenum_stream *s);
 int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err);
 /** Have tick() called soon. The stream's lock may be held. */
 void io_poke(void);
-/** Returns whether the program has closed the thread's descriptors. Hold the lock of a stream being
- * served. */
+/** Returns whether the program has closed the thread's descriptors; it may have opened others with
+ * the same numbers. Hold the lock of a stream being served. */
 bool io_is_closed(void);
 /** The error message for that case. */
 extern const char io_closed_sentence[];

@@ -102,8 +102,16 @@ static void leave_child(struct plenum_stream *s)
         slot_set_leave(set);
 }
 
-static const struct io_calls io_calls = {
-    .tick = loaders_tick, .ready = loaders_ready, .end = loaders_fini, .leave = leave_child};
+static void fail_cut_off(struct plenum_stream *s)
+{
+    stream_fail(s, -EIO, io_closed_sentence);
+}
+
+static const struct io_calls io_calls = {.tick = loaders_tick,
+                                         .ready = loaders_ready,
+                                         .cut_off = fail_cut_off,
+                                         .end = loaders_fini,
+                                         .leave = leave_child};
 
 int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
                 const struct stream_trial *trial, bool held, struct plenum_stream **ret,
