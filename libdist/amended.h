@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* amended.h - what loaders say about an amended plan (amend.c). */
+/* amended.h - handles the loaders' answers about an amended plan (amend.c). */
 #ifndef LIBDIST_AMENDED_H
 #define LIBDIST_AMENDED_H
 

@@ -94,9 +94,9 @@ void session_leave(struct loader_session *se);
 uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others);
 /** If the session is down, connect at the first tick after this moment. */
 void session_retry_at(struct loader_session *se, uint64_t when_ns);
-/** The connection is readable, writable or broken. */
+/** Handle a connection that is readable, writable or broken. */
 void session_ready(struct loader_session *se);
-/** Send the contents of its buffer. */
+/** Send buffered output. */
 int session_flush(struct loader_session *se);
 /** This process was stopped: do not count the loader's silence during that time. */
 void session_forgive(struct loader_session *se, uint64_t now_ns);
@@ -116,24 +116,24 @@ int session_ask_name(struct loader_session *se, uint64_t request, const struct w
 
 bool session_is_down(const struct loader_session *se);
 bool session_has_greeted(const struct loader_session *se);
-/** Is its loader so old that it renders only the share of steps that OPEN named? */
+/** Is the loader so old that it renders only the share of steps that OPEN named? */
 bool session_is_bound(const struct loader_session *se);
 bool session_is_open(const struct loader_session *se);
-/** Has it been silent for so long that others should be used? */
+/** Has the loader been silent for so long that others should be used? */
 bool session_is_silent(const struct loader_session *se, uint64_t now_ns);
-/** Has it answered every request? */
+/** Has the loader answered every request? */
 bool session_is_idle(const struct loader_session *se);
-/** Returns whether it is connected or may still (re)connect. It gets as much time as a sole loader;
- *  each failed attempt is reported by lost(). */
+/** Returns whether the session is connected or may still (re)connect. It gets as much time as the
+ * session of a sole loader; each failed attempt is reported by lost(). */
 bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns);
-/** Returns a free slot that it can fill, or NULL. */
+/** Returns a free slot that the session can fill, or NULL. */
 struct plenum_lease *session_free_slot(const struct loader_session *se);
-/** Returns the number of slots that it has been requested to fill. */
+/** Returns the number of slots that the loader has been asked to fill. */
 unsigned session_filling(const struct loader_session *se);
-/** Returns the ring that it fills; NULL: not open. */
+/** Returns the ring that the loader fills; NULL if the session is not open. */
 struct slot_set *session_set(const struct loader_session *se);
 struct loader *session_loader(const struct loader_session *se);
-/** Returns the error with which it rejects the stream; 0: it does not. */
+/** Returns the error with which the loader rejects the stream, or 0. */
 int session_refusal(const struct loader_session *se);
 /** Returns the last error message, or "". */
 const char *session_error(const struct loader_session *se);

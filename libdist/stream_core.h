@@ -65,7 +65,7 @@ struct plenum_stream {
     bool opened;            /* the first OPENED has arrived: the data set is known */
     struct orderplan *plan; /* what open.plan says, or NULL: first_plan, or a later one, owned */
     bool amended;           /* no loader has opened the plan since plenum_stream_amend() */
-    struct plenum_error *amend_error; /* of amend.c: set if all loaders refuse the plan, or NULL */
+    struct plenum_error *amend_error; /* amend.c's: set if all loaders refuse the plan; or NULL */
     int amend_code;
     bool held; /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
@@ -109,7 +109,7 @@ struct plenum_stream {
 struct plenum_stream *stream_new(const struct stream_calls *calls);
 /** Drop a reference; the last one frees the stream. Do not hold the stream's lock. */
 void stream_unref(struct plenum_stream *s);
-/** The identity of a cursor at this place. Hold the lock, once the stream is opened. */
+/** Write the identity of a cursor at this place. Hold the lock, once the stream is opened. */
 void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16]);
 /** Fail the stream permanently; the first error counts. Hold the lock. */
 MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);

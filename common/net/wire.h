@@ -179,19 +179,19 @@ struct wire_ask_fields {
 struct wire_fields {
     uint32_t count;
     struct field_shape field[FIELDS_MAX];
-    uint8_t hash[16]; /* of all fields of all samples: equal from every loader */
+    uint8_t hash[16]; /* hash of all fields of all samples; the same from every loader */
 };
 
 /** A data set of a plan. */
 struct wire_set {
     uint32_t samples;
-    uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
+    uint8_t hash[16]; /* hash of its fingerprint and of all that determines its order */
 };
 
 /** New weights of the samples of a plan's set. */
 struct wire_reweigh {
     uint64_t start; /* the global position from which on they may be shown; UINT64_MAX: never */
-    uint64_t hash;  /* of the order that follows from them */
+    uint64_t hash;  /* hash of the resulting order */
 };
 
 struct wire_opened {
@@ -260,7 +260,7 @@ enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 struct wire_cache {
     bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
     uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */
-    uint64_t bytes, limit;        /* used by the ranges, and at most used */
+    uint64_t bytes, limit;        /* bytes used by the ranges, and their limit */
     uint64_t hits, hit_bytes;     /* since the start: ranges read from the cache */
     uint64_t misses, miss_bytes;  /* ranges fetched from their store */
     uint64_t writes, write_bytes;
@@ -319,7 +319,7 @@ struct wire_status_stream {
     uint64_t read_ns, render_ns, cpu_ns; /* mean per sample */
     uint64_t queue_ns;                   /* mean wait of a batch for its turn */
     enum wire_bound bound;
-    uint64_t cores; /* enough that the program never waits, in thousandths, or WIRE_UNKNOWN */
+    uint64_t cores; /* thousandths of cores that are enough for it never to wait; or WIRE_UNKNOWN */
     /* Since 1.13; 0 without a plan, or if all sets have one order. */
     uint32_t num_sets;
     struct wire_status_set sets[WIRE_SETS_MAX];
@@ -407,7 +407,7 @@ static inline const char *wire_dataset(const char *dataset, const char *plan)
     return plan[0] ? plan : dataset;
 }
 
-/** Check that a client may take `open->local` indices from `offset` on of steps of this size. */
+/** Check that steps of this size have `open->local` indices from `offset` on, for this client. */
 int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
                           struct plenum_error *err);
 /** Check that every field is within its bounds. The message names the first that is not. */
@@ -448,7 +448,7 @@ int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *re
 int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret);
 int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 
-/** Fill a HELLO of this build. */
+/** Fill in this build's HELLO. */
 void wire_hello_init(struct wire_hello *m, const char *name);
 
 /** Check that we can talk to the sender of this HELLO: 0, or -EPROTONOSUPPORT with a message. */

@@ -27,7 +27,7 @@ struct option_def {
     const char *arg;  /* name of the value in --help; NULL for flags */
     enum option_type type;
     size_t offset;     /* the offset of the field in the target struct */
-    uint64_t min, max; /* bounds of numbers; max 0: only the type's */
+    uint64_t min, max; /* bounds of numbers; max 0: only the type's bounds */
     const char *help;  /* one line or more; NULL hides the option from --help */
     /** OPTION_CALL, OPTION_OPTIONAL: handle `value` (NULL for a flag): 0, or -EINVAL with a
      *  message. */

@@ -168,17 +168,19 @@ bool order_place_has_step(const struct order_steps *steps, struct order_place pl
 /**
  * Returns the place where the next step begins: `place` itself, or the start of the next epoch.
  *
- * A cursor is stored as the run left it and settled when it is used: with last=drop, samples that
- * are too few for a step of one size may suffice for another run's.
+ * A cursor is stored as the run left it and settled when it is used: with last=drop, the samples
+ * that are left may be too few for a step of this run, but enough for a smaller step of another
+ * run.
  */
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place);
 
-/** order_step_position() and order_step_counts() where samples are skipped. */
+/** These do the work of order_step_position() and order_step_counts() if there are gaps. */
 uint64_t order_gap_position(const struct order_steps *steps, struct order_place place, uint32_t at);
 bool order_gap_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
 
 /** Returns the position of the i-th index of the step at `place`, whose distance from the first is
- *  `at` (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
+ *  `at` (order_deal()). For an index after the beginning of a gap, that is a position that the step
+ *  has already shown. */
 static inline uint64_t order_step_position(const struct order_steps *steps,
                                            struct order_place place, uint32_t at)
 {

@@ -15,7 +15,7 @@ enum sampler_kind {
     SAMPLER_QUOTA,    /* by weight: the expected number per pass, rounded down or up */
     SAMPLER_DRAWN,    /* by weight: an independent draw for each position */
     SAMPLER_STRATA,   /* each member once per pass; each class has its share of each block */
-    SAMPLER_BALANCED, /* equal classes in each block of at least as many positions as classes */
+    SAMPLER_BALANCED, /* equal classes in each block, which has a position for each class */
     SAMPLER_CLASSES,  /* blocks of `per_block` different classes with `each` samples */
 };
 
@@ -30,7 +30,7 @@ struct sampler_table;
 /** The table that is used from a pass on. */
 struct sampler_reweigh {
     uint64_t pass;
-    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN, with as many positions */
+    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN; as many positions as before */
 };
 
 /** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are

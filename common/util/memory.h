@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.h - how much memory can be allocated before the out-of-memory killer strikes. */
+/* memory.h - how much memory can be allocated before the out-of-memory killer acts. */
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H
 

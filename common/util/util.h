@@ -44,16 +44,16 @@ static inline uint64_t time_cpu_ns(void)
 }
 
 /** Like pthread_cond_wait(3), but only until time_now_ns() reaches `deadline_ns` (UINT64_MAX: for
- * ever), whatever happens to the time of day: 0, or -ETIMEDOUT. */
+ * ever), even if the time of day is changed: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
 /** Stack size of each thread, regardless of RLIMIT_STACK: decoders need some 100 KiB, and
  *  sanitizers several times that. Only used pages take memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
-/** Like pthread_create(3), but the thread has such a stack and receives no signals except its own
- * faults; other signals go to the threads that wait for them. `ret` is for pthread_join(3); NULL:
- * the thread is detached. Returns 0 or -errno. */
+/** Like pthread_create(3), but the thread has a stack of THREAD_STACK_BYTES and receives no signals
+ * except its own faults; other signals go to the threads that wait for them. `ret` is for
+ * pthread_join(3); NULL: the thread is detached. Returns 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
@@ -82,7 +82,7 @@ static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t
     return gap > 2 * beat_ns ? gap : 0;
 }
 
-/** Returns a time postponed by such a gap; UINT64_MAX (never) stays. */
+/** Returns a time postponed by a gap from time_not_run(); UINT64_MAX (never) stays. */
 static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
 {
     return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
@@ -136,16 +136,16 @@ char *io_folder_of(const char *path);
 int io_name_temporary(const char *path, char **ret);
 /** Is this the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is this a regular file that this user owns and that has not been written to for an hour? Then
- * the writer of a temporary file was killed. */
+/** Is this a regular file that this user owns and that has not been written to for an hour? If it
+ * is a temporary file, its writer was then killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
-/** Replace the file by way of this temporary file, which a killed run may have left behind. */
+/** Replace the file, using this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
 /** Read up to `len` bytes at `offset`, fewer only at the end of the file: their number, or
  *  -errno. */
 int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
-/** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if the file ends before. */
+/** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if the file ends earlier. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
 /** Write `len` bytes at `offset`: 0 or -errno. After an error, some of them may have been
  * written. */
@@ -184,7 +184,7 @@ union io_descriptor_room {
 /** Make sendmsg(2) also send this descriptor. */
 void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd);
 
-/** Let a program that is executed not inherit this descriptor: 0 or -errno. */
+/** Keep executed programs from inheriting this descriptor: 0 or -errno. */
 int io_set_cloexec(int fd);
 
 /** Does `text` end with `end`, after at least one other character? */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.h - changes to an environment, for a process that another host starts. */
+/* environ.h - changes to an environment, for a process that is started on another host. */
 #ifndef LAUNCHER_ENVIRON_H
 #define LAUNCHER_ENVIRON_H
 
@@ -11,7 +11,7 @@
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 
 enum environ_how {
-    ENVIRON_SET,    /* set it in any case */
+    ENVIRON_SET,    /* set it, even if it is set */
     ENVIRON_SET_IF, /* set it only if it is not set */
     ENVIRON_UNSET,
     ENVIRON_HOWS

@@ -10,7 +10,7 @@
 
 enum { INPUT_FDS = 2 };
 
-/** Tell what poll(2) must watch if up to `most` bytes are wanted. With 0, it watches nothing. */
+/** Fill in what poll(2) must watch if up to `most` bytes are wanted; nothing if that is 0. */
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**

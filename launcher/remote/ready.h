@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ready.h - checks before a job starts: this host, the others, the network between them. */
+/* ready.h - checks this host, the other hosts and their network before a job starts. */
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H
 
@@ -15,7 +15,7 @@ struct ready_request {
     const char *path;                /* search path for programs; NULL: the host's own */
     const char *host_subnet;         /* the network that the user named; NULL: none */
     const struct ports *ports;       /* ports on which plenumrun may listen */
-    const char *earlier;             /* end processes of this job's earlier starts; NULL: of none */
+    const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };

@@ -15,7 +15,7 @@ enum numa_policy {
     NUMA_BIND,       /* only the nodes of the instance's CPUs */
     NUMA_PREFERRED,  /* these nodes as long as they have free memory */
     NUMA_INTERLEAVE, /* these nodes in turn */
-    NUMA_LOCAL,      /* the node of the requesting thread, whatever was inherited */
+    NUMA_LOCAL,      /* the node of the requesting thread, regardless of what was inherited */
     NUMA_DEFAULT,    /* nothing is set */
     NUMA_POLICIES
 };

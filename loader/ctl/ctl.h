@@ -138,7 +138,7 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
 
 /** How a command shows the status of a loader. */
 struct ctl_status_view {
-    const char *name; /* of the program, for messages */
+    const char *name; /* of the command, in messages */
     bool json;        /* print no headings with addresses between several loaders */
     void (*write)(void *arg, const struct status *status);
     void *arg;
