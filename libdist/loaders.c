@@ -104,8 +104,8 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     stream_fail(s, -ECONNRESET, all);
 }
 
-/* True if no named loader has answered a stream that is being opened. The job's own loader does not
- * count: its keeper answers for it (jobloader.c). */
+/* Returns whether no named loader has answered a stream that is being opened. The job's own loader
+ * does not count: its keeper answers for it (jobloader.c). */
 static bool waits_for_first_word(struct plenum_stream *s)
 {
     char own[64];

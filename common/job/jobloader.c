@@ -68,7 +68,7 @@ enum {
     SILENT_MAX = 10,
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
     KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8,       /* at most, per epoll_wait(); enough for all descriptors */
+    EVENTS = 8,       /* events per epoll_wait(); enough for all descriptors */
     /* Points for early deaths in a row after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
 };

@@ -166,7 +166,7 @@ static int set_size(int fd, size_t bytes, size_t slots)
     most = (struct rlimit){limit.rlim_max, limit.rlim_max};
     raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
     r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
-    if (r == 0) /* a hole could become SIGBUS; instances pay for their rooms */
+    if (r == 0) /* a hole could raise SIGBUS; instances pay for their rooms */
         r = -posix_fallocate(fd, 0, (off_t)slots);
     if (raised)
         (void)setrlimit(RLIMIT_FSIZE, &limit);

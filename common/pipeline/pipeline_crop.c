@@ -223,7 +223,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     return parser_close(p, takes);
 }
 
-/* After another stage: does this one come next? */
+/* Does this stage come next, after another one? */
 static bool begin_stage(struct parser *p, const char *word)
 {
     const char *start;

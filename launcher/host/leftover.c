@@ -57,7 +57,7 @@ static bool has_variable(int proc, const char *pid, const char *variable, char *
     return false;
 }
 
-/* Kill once: the number found, or -errno. */
+/* Kill the processes once. Returns the number found, or -errno. */
 static int kill_all(const char *variable, char *bytes)
 {
     DIR *dir = opendir("/proc");

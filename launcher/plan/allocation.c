@@ -159,7 +159,7 @@ out:
                                  : 0;
 }
 
-/* The variable's value, or NULL if it is unset or empty. */
+/* Returns the variable's value, or NULL if it is unset or empty. */
 static const char *told(const char *name)
 {
     const char *value = getenv(name);

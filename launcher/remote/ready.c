@@ -225,7 +225,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Mark our address by which that host reaches us: the one from which we would send to it. */
+/* Mark the address at which that host reaches us: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -259,7 +259,7 @@ static void mark_own(struct network *own, const struct network *other)
     }
 }
 
-/* The hosts that were queried may be copies of the plan's. */
+/* Is this the same host? The hosts that were queried may be copies of the plan's. */
 static bool is_same(const struct plan_host *a, const struct plan_host *b)
 {
     return a == b || plan_host_is(a, &(struct hostlist_host){

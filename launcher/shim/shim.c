@@ -35,7 +35,7 @@
 #include "launcher/host/signals.h"
 
 enum {
-    LOOK_MS = 50,     /* between two looks at a daemon that was asked to end */
+    LOOK_MS = 50,     /* between checks of a daemon that was asked to end */
     DAEMON_MS = 2000, /* time until the daemon is killed */
 };
 
