@@ -135,9 +135,9 @@ struct supervisor {
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];            /* the listener's address */
-    uint64_t deaf_until;                    /* accept no connection until then: we are out of descriptors */
-    struct remote_loaders *loaders;         /* or NULL */
+    char control[DIAL_TEXT_MAX];    /* the listener's address */
+    uint64_t deaf_until;            /* accept no connection until then: we are out of descriptors */
+    struct remote_loaders *loaders; /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */

@@ -49,7 +49,7 @@ struct ctl_stream_args {
     {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
      .help = "global (default), none or block:B"},                                                 \
     {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
-     .help = "use only samples A to B - 1 of the data set"},                                          \
+     .help = "use only samples A to B - 1 of the data set"},                                       \
     {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
      .help = "show each sample K times in a row, each time with a different crop (default 1)"},    \
     {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # test_faults.sh - failures of hosts, and plenumrun's reaction: three virtual hosts with two instances each, one of
 # which fails. Each case must end within its limit, with the right message and exit status, and leave no process and no
-# file on any host. Speaks TAP. Needs root; takes minutes.
+# file on any host. Prints TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      run only these
 . "$top_srcdir/tests/lib.sh"

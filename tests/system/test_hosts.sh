@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, users and ports, networks, firewalls.
-# Speaks TAP. Needs root.
+# Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 run loaders for a job on v1. Faults of these
-# hosts must not change the batches, and nothing may be left on any host. Speaks TAP. Needs root.
+# hosts must not change the batches, and nothing may be left on any host. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_loader_faults.sh - runs three virtual hosts, two loaders with a key, and one trainer: whatever faults occur, at
-# random moments, the same bytes arrive. Speaks TAP. Needs root.
+# random moments, the same bytes arrive. Prints TAP. Needs root.
 #
 # RUNS is the number of rounds of all faults (default 20), FAULTS selects them (default: all), SEED determines when they
 # strike: each round prints its seed, and SEED=NUMBER RUNS=1 repeats it.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Speaks TAP.
+# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Prints TAP.
 # Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks
-# TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
+# test_numa.sh - tests binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh).
+# Speaks TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
 . "$top_srcdir/tests/lib.sh"
 vm=$top_srcdir/tests/system/numavm.sh
 run=$top_builddir/plenumrun

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
-# hosts, with their own settings, keys and state. Speaks TAP. Needs root, slurm-wlm and munge.
+# hosts, with their own settings, keys and state. Prints TAP. Needs root, slurm-wlm and munge.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
