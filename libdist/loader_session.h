@@ -27,8 +27,8 @@ struct session_events {
     void (*unreached)(struct loader *l, int code);
     /** The peer could not be authenticated. Returns whether there is another address to try now. */
     bool (*unauthenticated)(struct loader *l);
-    /** A loader has reported the shapes of the stream's fields: 0; -ESTALE if they differ from
-     *  those of another loader; -EINVAL if a batch would be too large. */
+    /** A loader has reported the shapes of the stream's fields. Returns 0; -ESTALE if they differ
+     * from those of another loader; -EINVAL if a batch would be too large. */
     int (*fields)(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
     /** A loader has said HELLO and can serve `open`. Returns the ring that it will fill, with a
      *  reference. Errors are local ones. */
@@ -39,8 +39,8 @@ struct session_events {
     /** This process lacks memory or descriptors, and no other loader can help. Returns true if that
      * may pass; otherwise the stream has failed. */
     bool (*out_of)(struct loader *l, int code, const char *text);
-    /** The loader has described the data set: 0, or an error if the description is not
-     *  acceptable. */
+    /** The loader has described the data set. Returns 0, or an error if the description is not
+     * acceptable. */
     int (*described)(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
     /** The session is open: assign work to it. */
     void (*opened)(struct loader *l, const struct wire_opened *m);
@@ -51,7 +51,7 @@ struct session_events {
     /** The loader has answered for a slot (FILLING) and will not touch it again; NULL: it has
      *  confirmed a cancellation. */
     void (*done)(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-    /** A name has arrived: 0, or -EPROTO if it was not requested. */
+    /** A name has arrived. Returns 0, or -EPROTO if it was not requested. */
     int (*named)(struct loader *l, uint64_t request, const struct wire_name *m);
     /** Pending requests of this loader will not be answered. */
     void (*released)(struct loader *l);
@@ -101,8 +101,8 @@ int session_flush(struct loader_session *se);
 /** This process was stopped: do not count the loader's silence during that time. */
 void session_forgive(struct loader_session *se, uint64_t now_ns);
 
-/** Request a batch into a free slot of the session: 0 or -ENOMEM. `waited_ns`: how long the program
- *  has waited for batches so far. */
+/** Request a batch into a free slot of the session. Returns 0 or -ENOMEM. `waited_ns`: how long the
+ *  program has waited for batches so far. */
 int session_render(struct loader_session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot);
 /** Cancel the request that fills a slot. The slot is free once the loader has confirmed, or at once
@@ -110,7 +110,7 @@ int session_render(struct loader_session *se, struct order_place place, uint64_t
 void session_cancel(struct plenum_lease *slot);
 /** Complete a slot that was not requested from a loader (`mute`). */
 void session_answer(struct plenum_lease *slot);
-/** Request a name: 0, -ENOTSUP with a message, or -ENOMEM. */
+/** Request a name. Returns 0, -ENOTSUP with a message, or -ENOMEM. */
 int session_ask_name(struct loader_session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err);
 

@@ -18,7 +18,7 @@ struct loader_session;
 
 /* For stream.c. */
 
-/** Create the schedule: 0 or -ENOMEM. */
+/** Create the schedule. Returns 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
 /** Begin with the first step, once the stream's order is known. */
 void schedule_begin(struct plenum_stream *s);

@@ -54,7 +54,7 @@ bool dataname_is_absolute(const char *text);
 
 /**
  * Reject names whose path is a command (pipe:) or a URL other than s3://, https:// and http://,
- * which other libraries accept: -EINVAL with a message, otherwise 0.
+ * which other libraries accept. Returns 0, or -EINVAL with a message for such a name.
  */
 int dataname_refuse_url(const char *text, struct plenum_error *err);
 

@@ -63,14 +63,15 @@ struct jobctl_instance {
  * addresses of all jobs of this user begin with. Returns `ret`. */
 char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 
-/* Each of these appends one frame: 0 or -ENOMEM. Texts that are too long are truncated. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. Texts that are too long are
+ * truncated. */
 int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m);
 int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m);
 int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect);
 /** STATUS, STOP. */
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type);
 
-/* Each of these reads one payload: 0 or -EPROTO. */
+/* Each of these reads one payload, and returns 0 or -EPROTO. */
 int jobctl_get_job(struct frame_reader *r, struct jobctl_job *ret);
 int jobctl_get_instance(struct frame_reader *r, struct jobctl_instance *ret);
 int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret);

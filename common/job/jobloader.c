@@ -654,7 +654,7 @@ static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
     return wait_status ? 3 : 2;
 }
 
-/* Read the loader's progress and heartbeats: 0, or -EPIPE if there will be no more. */
+/* Read the loader's progress and heartbeats. Returns 0, or -EPIPE if there will be no more. */
 static int hear_bytes(struct jobloader *l)
 {
     char bytes[64];

@@ -228,7 +228,7 @@ static void look_at(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared);
 }
 
-/* Make this process the instance's: 0, or -ESRCH if it is gone. */
+/* Make this process the instance's. Returns 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
     struct watched *w = &server->watched[instance];
@@ -247,8 +247,8 @@ static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* Decide whether this process may have the memory: 1 or 0; negative if the process has ended and
- * expects no answer. */
+/* Decide whether this process may have the memory. Returns 1 or 0; negative if the process has
+ * ended and expects no answer. */
 static int consider(struct meeting_server *server, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {

@@ -96,7 +96,7 @@ void stop_page_decide(struct stop_page *page, uint64_t step);
 
 /** This instance's page, valid until the process ends; NULL if there is no usable one. */
 struct stop_page *stop_page_open(uint32_t instance, uint32_t instances);
-/** Register this process as the one that asks: 0, or -EBUSY if another running process has
+/** Register this process as the one that asks. Returns 0, or -EBUSY if another running process has
  * registered, whose ID is stored in `owner`. */
 int stop_page_claim(struct stop_page *page, pid_t *owner);
 /** Wake the shim, so that it looks at the page. */

@@ -350,7 +350,8 @@ struct wire_progress {
     char text[WIRE_TEXT_MAX];
 };
 
-/** Compute the layout of a slot for this stream: 0, or -EOVERFLOW if a batch exceeds 2^40 bytes. */
+/** Compute the layout of a slot for this stream. Returns 0, or -EOVERFLOW if a batch exceeds 2^40
+ * bytes. */
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 
 /** Get the views of a sample (one if the pipeline has none) and return their number. */
@@ -395,8 +396,9 @@ static inline uint64_t wire_step_position(const struct wire_open *open,
     return order_step_position(steps, place, wire_step_distance(open, i));
 }
 
-/** Get the order and the steps of a stream, for a data set with this many samples: 0 or -EINVAL.
- *  With a plan, `samples` are the positions of an epoch, and the order lacks its mixture. */
+/** Get the order and the steps of a stream, for a data set with this many samples. Returns 0 or
+ *  -EINVAL. With a plan, `samples` are the positions of an epoch, and the order lacks its
+ *  mixture. */
 int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
                struct order_steps *steps, struct plenum_error *err);
 
@@ -413,7 +415,7 @@ int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint3
 /** Check that every field is within its bounds. The message names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);
 
-/* Each function appends one frame: 0 or -ENOMEM. */
+/* Each function appends one frame, and returns 0 or -ENOMEM. */
 int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m);
 int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m);
 int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_opened *m);
@@ -432,7 +434,8 @@ int wire_put_fields(struct frame_buffer *b, uint64_t request, const struct wire_
 /** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
-/* Each function reads one payload: 0 or -EPROTO (truncated, or a field out of bounds). */
+/* Each function reads one payload, and returns 0 or -EPROTO (truncated, or a field out of
+ * bounds). */
 int wire_get_hello(struct frame_reader *r, struct wire_hello *ret);
 int wire_get_open(struct frame_reader *r, struct wire_open *ret);
 int wire_get_opened(struct frame_reader *r, struct wire_opened *ret);
@@ -451,7 +454,8 @@ int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 /** Fill in this build's HELLO. */
 void wire_hello_init(struct wire_hello *m, const char *name);
 
-/** Check that we can talk to the sender of this HELLO: 0, or -EPROTONOSUPPORT with a message. */
+/** Check that we can talk to the sender of this HELLO. Returns 0, or -EPROTONOSUPPORT with a
+ * message. */
 int wire_hello_check(const struct wire_hello *m, struct plenum_error *err);
 
 /** Does the list of pixel versions in a loader's HELLO contain `version`? */

@@ -46,7 +46,7 @@ struct mixture_parts {
 /** Opaque and constant. Threads: any. */
 struct mixture;
 
-/** Create a mixture: 0 or -ENOMEM. */
+/** Create a mixture. Returns 0 or -ENOMEM. */
 int mixture_create(const struct mixture_parts *parts, uint64_t seed, struct mixture **ret);
 /** Destroy a mixture. NULL is ignored. */
 void mixture_destroy(struct mixture *mixture);

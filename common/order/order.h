@@ -89,7 +89,7 @@ struct order_subset {
     uint32_t first, end;
 };
 
-/** Parse "a:b", where a or b may be missing: 0, or -EINVAL with a message. */
+/** Parse "a:b", where a or b may be missing. Returns 0, or -EINVAL with a message. */
 int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err);
 
 /**
@@ -101,7 +101,7 @@ int order_parse_subset(const char *text, struct order_subset *ret, struct plenum
 int order_init(struct order *order, uint32_t samples, const struct order_subset *subset,
                uint32_t repeat, struct plenum_error *err);
 
-/** Parse "global", "none" or "block:B": 0 or -EINVAL. */
+/** Parse "global", "none" or "block:B". Returns 0 or -EINVAL. */
 int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
                         struct plenum_error *err);
 

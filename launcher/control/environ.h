@@ -29,7 +29,7 @@ struct environ_list {
 };
 
 void environ_list_fini(struct environ_list *list);
-/** Add a change, replacing an earlier one of that name: 0 or -ENOMEM. */
+/** Add a change, replacing an earlier one of that name. Returns 0 or -ENOMEM. */
 int environ_list_put(struct environ_list *list, enum environ_how how, const char *name,
                      const char *value);
 
@@ -39,7 +39,7 @@ bool environ_list_has(const struct environ_list *list, const char *name);
  * contents (environ_free()); NULL if out of memory. */
 char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
-/** Apply the changes to our own environment: 0 or -ENOMEM. */
+/** Apply the changes to our own environment. Returns 0 or -ENOMEM. */
 int environ_adopt(const struct environ_list *list);
 
 /** If mpirun or an MPI program started us, remove the variables that it set for us, and those that

@@ -24,7 +24,7 @@ enum {
     LOOK_MS = 10,
 };
 
-/* Read as much of the file as fits: its length, or -errno. */
+/* Read as much of the file as fits. Returns the length read, or -errno. */
 static ssize_t read_file(int proc, const char *path, char *bytes, size_t size)
 {
     int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);

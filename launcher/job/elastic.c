@@ -419,7 +419,7 @@ static void tell_chosen(const struct elastic *e, const uint32_t *chosen, size_t 
 }
 
 /* Plan a start on the hosts that are ready, or on fewer if replicas do not divide evenly over their
- * instances: 0, an exit status, or STATUS_AGAIN if there are too few. */
+ * instances. Returns 0, an exit status, or STATUS_AGAIN if there are too few. */
 static int plan_ready(const struct elastic *e, uint32_t *chosen, size_t *count, struct plan *ret)
 {
     struct roster some = e->roster; /* with other limits */
@@ -482,7 +482,7 @@ static int choose(struct elastic *e, const struct ready_request *request,
     }
 }
 
-/* Check and choose once: 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
+/* Check and choose once. Returns 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
 static int try(struct elastic *e, const struct ready_request *request, struct plan *plan,
                struct ready *ret)
 {

@@ -14,7 +14,8 @@ enum { INPUT_FDS = 2 };
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**
- * Read after poll(2): the number of bytes, 0 at the end, -EAGAIN if nothing has arrived yet.
+ * Read after poll(2). Returns the number of bytes, 0 at the end, -EAGAIN if nothing has arrived
+ * yet.
  *
  * Threads: the first call starts one, which stays.
  */

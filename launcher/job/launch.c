@@ -383,7 +383,7 @@ static int end_between(const struct attempts *all, int signal)
     return status;
 }
 
-/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+/* Choose hosts and starter of the next attempt. Returns 0, or an exit status. */
 static int get_elastic_ready(struct attempts *all)
 {
     const struct limits *limits = all->job.limits;
@@ -407,7 +407,7 @@ static int get_elastic_ready(struct attempts *all)
     return status;
 }
 
-/* Check the hosts of the next attempt: 0, or an exit status. */
+/* Check the hosts of the next attempt. Returns 0, or an exit status. */
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;

@@ -193,10 +193,10 @@ static inline bool instance_wants_input(const struct supervisor *s, uint32_t ins
 
 /* ---- supervise_start.c ---- */
 
-/** Parse --only-output-from-instance: 0, or -errno with an error about the option. */
+/** Parse --only-output-from-instance. Returns 0, or -errno with an error about the option. */
 int supervise_read_shown(struct supervisor *s, struct plenum_error *err);
-/** Open everything that the job needs, and start the starter: 0, or -errno with an error. From here
- * on, log lines go through the job's output. */
+/** Open everything that the job needs, and start the starter. Returns 0, or -errno with an error.
+ * From here on, log lines go through the job's output. */
 int supervise_start(struct supervisor *s, struct plenum_error *err);
 /** Exempt the log lines that follow from the limit on queued messages. */
 void supervise_log_last_words(void);
@@ -274,9 +274,9 @@ void stop_fini(struct supervisor *s);
 /** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
  * programs support this. */
 bool stop_take_signal(struct supervisor *s, int signal);
-/** Ask the programs to stop; those that cannot get SIGTERM. */
+/** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
-/** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
+/** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */
 int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
                 struct frame_reader *payload);
 /** Note that the instance's program has ended. */
@@ -307,7 +307,7 @@ void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
-/** Write --result: 0, or -errno, which it reports. */
+/** Write --result. Returns 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
 /** Returns an instance's state, as one word. */
 const char *result_state(const struct instance *inst);

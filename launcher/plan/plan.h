@@ -30,7 +30,7 @@ struct plan_host {
     uint64_t dead_ns;        /* by then its programs have ended, even if it is unreachable */
 };
 
-/** Copy a host from a list: 0 or -ENOMEM. Call plan_host_fini() in either case. */
+/** Copy a host from a list. Returns 0 or -ENOMEM. Call plan_host_fini() in either case. */
 int plan_host_init(struct plan_host *host, const struct hostlist_host *named, bool local);
 void plan_host_fini(struct plan_host *host);
 /** Is this the host that the list names, with the same user and port? */

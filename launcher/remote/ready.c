@@ -38,7 +38,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host: 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -91,7 +91,7 @@ static void warn_of(const struct probe *p)
              format_bytes(p->memory_total, all, sizeof(all)));
 }
 
-/* Prepare a query to each host of the plan other than this one: 0, or an exit status. */
+/* Prepare a query to each host of the plan other than this one. Returns 0, or an exit status. */
 static int add_probes(const struct plan *plan, struct ready_survey *h)
 {
     h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));

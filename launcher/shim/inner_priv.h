@@ -134,9 +134,9 @@ bool inner_asks_to_stop(const struct inner *in);
 void inner_look_at_stop(struct inner *in, bool beat);
 /** Handle a signal to the shim that asks the program to stop. */
 void inner_notice_stop(struct inner *in);
-/** Handle PROPOSE: 0 or -errno. */
+/** Handle PROPOSE. Returns 0 or -errno. */
 int inner_handle_propose(struct inner *in, struct frame_reader *payload);
-/** Handle DECIDE: 0 or -errno. */
+/** Handle DECIDE. Returns 0 or -errno. */
 int inner_handle_decide(struct inner *in, struct frame_reader *payload);
 /** Report the program's last steps with its end. */
 void inner_end_stop(const struct inner *in, struct control_exited *exited);

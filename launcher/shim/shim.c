@@ -123,7 +123,7 @@ struct shim_process {
     char name[32];
 };
 
-/* Read a process: 0, or -1 if it is gone. */
+/* Read a process. Returns 0, or -1 if it is gone. */
 static int read_process(pid_t pid, struct shim_process *ret)
 {
     char path[32], text[256], *after;

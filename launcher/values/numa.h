@@ -22,8 +22,8 @@ enum numa_policy {
 
 /** Returns the policy's name on the command line; "default" for NUMA_DEFAULT. */
 const char *numa_policy_name(enum numa_policy policy);
-/** Parse a policy's name: 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT has no
- * name. */
+/** Parse a policy's name. Returns 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT
+ * has no name. */
 int numa_policy_parse(const char *name, enum numa_policy *ret, struct plenum_error *err);
 
 #endif

@@ -252,7 +252,7 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """an impossible plan is refused in one sentence"""
+        """an impossible plan is rejected in one sentence"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))
@@ -1020,7 +1020,7 @@ class StreamTest(unittest.TestCase):
                          [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
 
     def test_absent_names(self):
-        """a class that does not exist is refused, and names that no sample has are counted"""
+        """a class that does not exist is rejected, and names that no sample has are counted"""
         data = self.made("absent", 2, ["cat", "dog"])
         for text in ("cat|dgo", "cat|", "|cat", "cat||dog"):
             with self.assertRaisesRegex(OSError, "has no class named '(dgo)?'"):
@@ -1133,7 +1133,7 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(weighted, without)
 
     def test_refused(self):
-        """impossible combinations are refused when the stream is opened"""
+        """impossible combinations are rejected when the stream is opened"""
         for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),

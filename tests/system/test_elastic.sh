@@ -131,7 +131,7 @@ refused() { # WORDS OPTION... - plenumrun refuses these options with these words
     job "$@" true
     all 'same $code 2' "last_line_has '$words'"
 }
-ok "options that cannot be kept are refused" all \
+ok "options that cannot be kept are rejected" all \
     'refused "needs several hosts to choose from" --num-hosts 2' \
     'refused "only 2 hosts are named" --host v1,v2 --num-hosts 3' \
     'refused "only 2 hosts are named" --host v1,v2 --min-hosts 3' \
