@@ -35,8 +35,8 @@ void io_remove(struct plenum_stream *s);
 int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err);
 /** Have tick() called soon. The stream's lock may be held. */
 void io_poke(void);
-/** Returns whether the program has closed the thread's descriptors. Hold the lock of a stream being
- * served. */
+/** Returns whether the program has closed the thread's descriptors. The caller holds the lock of a
+ * stream being served. */
 bool io_is_closed(void);
 /** The error message for that case. */
 extern const char io_closed_sentence[];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lookup.h - loaders behind a host name. Hold the stream's lock. */
+/* lookup.h - loaders behind a host name. Callers hold the stream's lock. */
 #ifndef LIBDIST_LOOKUP_H
 #define LIBDIST_LOOKUP_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* names.h - names of samples and classes, requested from one loader. Hold the stream's lock. */
+/* names.h - names of samples and classes, requested from one loader. Callers hold the stream's
+ * lock. */
 #ifndef LIBDIST_NAMES_H
 #define LIBDIST_NAMES_H
 

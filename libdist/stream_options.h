@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_options.h - sets the options of a stream. Hold the stream's lock. */
+/* stream_options.h - sets the options of a stream. Callers hold the stream's lock. */
 #ifndef LIBDIST_STREAM_OPTIONS_H
 #define LIBDIST_STREAM_OPTIONS_H
 
