@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# bench/: benchmarks, with comparisons. Always built, so that they keep compiling; `make bench` builds only them.
+# bench/: benchmarks and comparisons. They are always built, so that they keep compiling; `make bench` builds only them.
 noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la

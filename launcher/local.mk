@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
+# launcher/: plenumrun. Everything except main() is in an archive, so that tests link the same code as the program.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
 	%D%/control/control.c %D%/control/control.h \

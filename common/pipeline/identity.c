@@ -68,7 +68,7 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
     memcpy(ret, hash.digest, 16);
 }
 
-/* Hash a piece's weights, those of the sets that it shows. */
+/* Hash the weights of the sets that a piece shows. */
 static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
                         const struct mixture_piece *piece)
 {
@@ -81,7 +81,7 @@ static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
     }
 }
 
-/* New weights of samples that were shown before g. */
+/* Hash the new weights of samples that were shown before g. */
 static void add_reweighs(XXH3_state_t *state, const struct identity_plan *of, uint64_t g)
 {
     for (uint32_t i = 0; i < of->plan->num_reweighs; i++) {

@@ -52,7 +52,7 @@
 
 enum {
     CONTROL_UNAUTHENTICATED_PAYLOAD = 4096, /* from a peer that has not sent the token */
-    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, TOPOLOGY an XML */
+    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, a TOPOLOGY XML */
     CONTROL_TOKEN_BYTES = 32,
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* in hexadecimal digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
@@ -102,7 +102,7 @@ struct control_hello {
     uint16_t free_port; /* on that host; instance 0 only */
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* address of the job's loader that it keeps, or "" */
-    char loader_error[CONTROL_TEXT_MAX]; /* why it has none, if it was to keep one */
+    char loader_error[CONTROL_TEXT_MAX]; /* why it keeps none, if it was asked to */
     char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
@@ -199,7 +199,7 @@ struct control_stop {
     uint8_t promised; /* ANSWER: the program will not begin it */
 };
 
-/* Each of these appends one frame: 0 or -ENOMEM. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. */
 int control_put_hello(struct frame_buffer *b, const struct control_hello *m);
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
 int control_put_keep(struct frame_buffer *b, const struct control_keep *m);
@@ -226,7 +226,8 @@ int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t 
 /** Append a frame without a payload: BEAT, LEAVE, NOTICE, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
-/* Each of these reads one payload: 0, -EPROTO (cut short, or a field out of bounds) or -ENOMEM. */
+/* Each of these reads one payload, and returns 0, -EPROTO (truncated, or a field out of bounds) or
+ * -ENOMEM. */
 int control_get_hello(struct frame_reader *r, struct control_hello *ret);
 int control_get_plan(struct frame_reader *r, struct control_plan *ret);
 int control_get_keep(struct frame_reader *r, struct control_keep *ret);
@@ -256,10 +257,10 @@ void control_started_fini(struct control_started *started);
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
-/** Fill in a HELLO of this build. */
+/** Fill in this build's HELLO. */
 void control_hello_init(struct control_hello *m);
 
-/** Check that the sender belongs to this job: 0, -EPROTO, -EACCES (another token) or
+/** Check that the sender belongs to this job. Returns 0, -EPROTO, -EACCES (another token) or
  * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 

@@ -127,7 +127,8 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
                                  &ret->environment);
 }
 
-/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame limit. */
+/* Append the plan to the send buffer. Returns 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame
+ * limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx;

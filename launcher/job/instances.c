@@ -26,7 +26,7 @@
 enum {
     STRANGER_MS = 10000, /* time for a connection to send HELLO */
     STRANGERS_MAX = 256, /* connections without a HELLO */
-    ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
+    ACCEPTS = 64,        /* per turn, so that earlier connections are read, too */
     REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
     DEAF_MS = 500,       /* pause after accept() has run out of descriptors */
     SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
@@ -345,7 +345,7 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* Tell the other instances that this one has ended, because they may be waiting for it in a
+/* Notify the other instances that this one has ended, because they may be waiting for it in a
  * collective. Without mpirun, they see that in the shared memory. */
 static void tell_departed(struct supervisor *s, const struct instance *inst)
 {
@@ -765,7 +765,7 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Returns whether Open MPI should see that this instance has ended. Not if it has called
+/* Returns whether Open MPI should see that this instance has ended. Returns false if it has called
  * collectives of libplenum: there, the others see its end, and a program that then skips
  * MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)

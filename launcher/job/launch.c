@@ -159,7 +159,7 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Tell what would start the instances on this machine. For other machines (--topology) it is
+/* Describe what would start the instances on this machine. For other machines (--topology) it is
  * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
@@ -383,7 +383,7 @@ static int end_between(const struct attempts *all, int signal)
     return status;
 }
 
-/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+/* Choose hosts and starter of the next attempt. Returns 0, or an exit status. */
 static int get_elastic_ready(struct attempts *all)
 {
     const struct limits *limits = all->job.limits;
@@ -407,7 +407,7 @@ static int get_elastic_ready(struct attempts *all)
     return status;
 }
 
-/* Check the hosts of the next attempt: 0, or an exit status. */
+/* Check the hosts of the next attempt. Returns 0, or an exit status. */
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -451,8 +451,8 @@ static int attempt(struct attempts *all)
     }
 }
 
-/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
- * at all if it has, and otherwise by its duration. */
+/* Returns how long to wait after an attempt. If it is known to have made no progress, the wait is
+ * longer each time; if it has made progress, there is no wait; otherwise its duration decides. */
 static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
 {
     const struct supervise_job *job = &all->job;

@@ -67,7 +67,7 @@ struct supervise_result {
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 
 /** Check that --result can be written. Removes an earlier job's file, which would otherwise be
- * taken for this one's if this job does not finish. 0, or -errno with an error. */
+ * taken for this one's if this job does not finish. Returns 0, or -errno with an error. */
 int result_prepare(const char *path, struct plenum_error *err);
 
 /** Write --result for a job that did not start, with its exit status and the reason. */

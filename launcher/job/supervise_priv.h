@@ -55,7 +55,7 @@ struct instance {
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
     char *loader;       /* address of its host's loader, if its shim keeps one; otherwise NULL */
-    uint32_t pid;       /* its program's; 0: not started */
+    uint32_t pid;       /* process ID of its program; 0: not started */
     uint64_t started_ns;
     bool lost;
     bool silent;    /* lost because its shim was silent for too long */
@@ -97,7 +97,7 @@ struct stop {
     bool noticed;    /* the programs were asked to stop */
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
-    uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
+    uint64_t by;     /* when they must have agreed on a step, or NEVER */
     struct stop_command command;
 };
 
@@ -135,14 +135,14 @@ struct supervisor {
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];            /* the listener's address */
-    uint64_t deaf_until;                    /* no accepting until then: we are out of descriptors */
-    struct remote_loaders *loaders;         /* or NULL */
+    char control[DIAL_TEXT_MAX];    /* the listener's address */
+    uint64_t deaf_until;            /* accept no connection until then: we are out of descriptors */
+    struct remote_loaders *loaders; /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */
     int starter_status;
-    struct instance *orphan; /* the first whose Open MPI process is gone */
+    struct instance *orphan; /* the first instance whose Open MPI process is gone */
     bool starter_gone;       /* its guard is gone, too, with the whole process tree */
     uint64_t starter_gone_ns;
     struct lines text; /* what the starter prints */
@@ -168,7 +168,7 @@ struct supervisor {
         abandon_at;
 };
 
-/* The starter's name, as users know it. */
+/* Returns the starter's name, as users know it. */
 static inline const char *starter_name(const struct supervisor *s)
 {
     return s->job->mpirun ? "mpirun" : "the starter";
@@ -193,12 +193,12 @@ static inline bool instance_wants_input(const struct supervisor *s, uint32_t ins
 
 /* ---- supervise_start.c ---- */
 
-/** Parse --only-output-from-instance: 0, or -errno with an error about the option. */
+/** Parse --only-output-from-instance. Returns 0, or -errno with an error about the option. */
 int supervise_read_shown(struct supervisor *s, struct plenum_error *err);
-/** Open everything that the job needs, and start the starter: 0, or -errno with an error. From here
- * on, log lines go through the job's output. */
+/** Open everything that the job needs, and start the starter. Returns 0, or -errno with an error.
+ * From here on, log lines go through the job's output. */
 int supervise_start(struct supervisor *s, struct plenum_error *err);
-/** Write the log lines that follow without the limit on the output's messages. */
+/** Exempt the log lines that follow from the limit on queued messages. */
 void supervise_log_last_words(void);
 
 /* ---- supervise.c ---- */
@@ -210,10 +210,11 @@ MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
-/** The user wants the job to end: the first time, the programs get this signal. */
+/** Handle the user's request to end the job: the first time, pass this signal to the programs. */
 void supervise_interrupt(struct supervisor *s, int signal);
 
-/** The starter has ended or wants to end: blame it unless a better reason arrives very soon. */
+/** Note that the starter has ended or is about to. It is the cause unless a better one arrives very
+ * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- instances.c ---- */
@@ -248,9 +249,10 @@ MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
 
-/** Send heartbeats, and lose the instances whose own have been missing for too long. */
+/** Send heartbeats, and count instances as lost whose heartbeats have been missing for too long. */
 void instances_beat(struct supervisor *s, uint64_t now);
-/** The instance that has been silent for longest, if that exceeds a few heartbeats; or NULL. */
+/** Returns the instance that has been silent for longest, if that exceeds a few heartbeats; or
+ * NULL. */
 const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
                                              uint64_t *ret_silence_ns);
 
@@ -269,23 +271,24 @@ void instances_send_plans(struct supervisor *s);
 
 int stop_init(struct supervisor *s);
 void stop_fini(struct supervisor *s);
-/** plenumrun was sent a signal: returns whether it asks programs to stop that can do so. */
+/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
+ * programs support this. */
 bool stop_take_signal(struct supervisor *s, int signal);
-/** Ask the programs to stop; those that cannot get SIGTERM. */
+/** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
-/** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
+/** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */
 int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
                 struct frame_reader *payload);
-/** The instance's program has ended. */
+/** Note that the instance's program has ended. */
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
-/** 1 + the step before which programs stop; 0: none. */
+/** Returns 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
 /* ---- job_socket.c ---- */
 
-/** Begin to answer plenumctl job. Without the socket, the job runs all the same. */
+/** Begin to answer plenumctl job. The job also runs without the socket. */
 void job_socket_open(struct supervisor *s);
 void job_socket_close(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
@@ -304,7 +307,7 @@ void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
-/** Write --result: 0, or -errno, which it reports. */
+/** Write --result. Returns 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
 /** Returns an instance's state, as one word. */
 const char *result_state(const struct instance *inst);

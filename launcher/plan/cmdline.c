@@ -751,7 +751,7 @@ static int apply(struct cmdline *cmdline, const struct options_settings *own,
     return 0;
 }
 
-/* Check options for hosts that come and go, as far as the hosts do not matter. */
+/* Check the options for hosts that come and go, as far as possible without knowing the hosts. */
 static int check_elastic(const struct cmdline *c, struct plenum_error *err)
 {
     if (!cmdline_is_elastic(c) && (c->wait_hosts_ns != CMDLINE_NO_WAIT || c->max_host_failures > 0))

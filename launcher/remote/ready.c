@@ -38,7 +38,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host: 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -91,7 +91,7 @@ static void warn_of(const struct probe *p)
              format_bytes(p->memory_total, all, sizeof(all)));
 }
 
-/* Prepare a query to each host of the plan other than this one: 0, or an exit status. */
+/* Prepare a query to each host of the plan other than this one. Returns 0, or an exit status. */
 static int add_probes(const struct plan *plan, struct ready_survey *h)
 {
     h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
@@ -225,7 +225,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Mark our address by which that host reaches us: the one from which we would send to it. */
+/* Mark the address at which that host reaches us: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -259,7 +259,7 @@ static void mark_own(struct network *own, const struct network *other)
     }
 }
 
-/* The hosts that were queried may be copies of the plan's. */
+/* Is this the same host? The hosts that were queried may be copies of the plan's. */
 static bool is_same(const struct plan_host *a, const struct plan_host *b)
 {
     return a == b || plan_host_is(a, &(struct hostlist_host){

@@ -53,7 +53,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* silence that is allowed until the plan sets another limit */
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
-    LOOK_MS = 10,             /* between two looks at a tree that is being killed */
+    LOOK_MS = 10,             /* between checks of a tree that is being killed */
     LOADER_GRACE_MS = 2000,
 };
 

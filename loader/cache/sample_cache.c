@@ -34,7 +34,7 @@ enum {
     READS_MEAN = 32,
 };
 
-/* A record to write; or, without bytes, one to erase. */
+/* A record to write or, if it has no bytes, to erase. */
 struct shelf_job {
     struct list link;
     uint32_t entry;

@@ -49,7 +49,7 @@ struct ctl_stream_args {
     {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
      .help = "global (default), none or block:B"},                                                 \
     {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
-     .help = "use only samples A to B - 1 of the data set"},                                          \
+     .help = "use only samples A to B - 1 of the data set"},                                       \
     {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
      .help = "show each sample K times in a row, each time with a different crop (default 1)"},    \
     {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \
@@ -138,7 +138,7 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
 
 /** How a command shows the status of a loader. */
 struct ctl_status_view {
-    const char *name; /* of the program, for messages */
+    const char *name; /* of the command, in messages */
     bool json;        /* print no headings with addresses between several loaders */
     void (*write)(void *arg, const struct status *status);
     void *arg;

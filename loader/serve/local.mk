@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
+# loader/serve/: plenumd. Everything except main() is in an archive, so that tests link the same code as the daemon.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/bound.c %D%/bound.h %D%/blocking.c %D%/blocking.h \

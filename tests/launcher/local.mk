@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Real jobs on this host.
+# These tests run real jobs on this host.
 check_PROGRAMS += %D%/stub_loader
 %C%_stub_loader_LDADD = common/libcommon.la
 check_PROGRAMS += %D%/stopper

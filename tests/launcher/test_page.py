@@ -107,7 +107,7 @@ class Page(JobCase):
         return int(m.group(1))
 
     def test_page(self):
-        """the page lives as long as the job, on the same port, even if the loader dies"""
+        """the page exists as long as the job, on the same port, even if the loader dies"""
         p, _ = self.job("--status-port", "0")
         port = self.port_of(p)
         inode = inode_of_port(port)

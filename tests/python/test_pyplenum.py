@@ -1162,7 +1162,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(len(shown(it)), 48)
 
     def test_pin_memory(self):
-        """pin_memory copies into pinned memory; without an accelerator it is a warning"""
+        """pin_memory copies into pinned memory; without an accelerator, it causes a warning"""
         if torch.cuda.is_available():
             with loader(pin_memory=True) as l:
                 batches = list(l)

@@ -74,7 +74,7 @@ class Streams(unittest.TestCase):
                 self.assertEqual([b.hash() for b in stream], [b.hash() for b in other])
 
     def test_refused(self):
-        """an impossible share is refused, and the old one still holds"""
+        """an impossible share is rejected, and the old one still holds"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=MICRO_BATCH, last="drop", rank=1, world_size=4) as stream:
             first = shown_by(stream.peek())
             for arguments, sentence in (((4, 4), "rank"), ((0, 0), "size, a number of ranks"), ((-1, 2), "rank"),
@@ -156,7 +156,7 @@ class Loaders(unittest.TestCase):
             self.assertEqual((loader.state_dict(), len(loader)), (state, 9))
 
     def test_length(self):
-        """len() is that of the new share, and a share that does not fit the batches is refused"""
+        """len() is that of the new share, and a share that does not fit the batches is rejected"""
         with self.open(0, 3) as loader:
             self.assertEqual(len(loader), 6)
             loader.reshape(1, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
+"""A second implementation of docs/order.md, 8 to 12, from the page alone: plenumctl and streams agree with it."""
 
 import errno
 import itertools
@@ -252,11 +252,11 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """an impossible plan is refused in one sentence"""
+        """an impossible plan is rejected in one sentence"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))
-        self.assertIn("has no samples that select leaves",
+        self.assertIn("no sample is left after select",
                       refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
         self.assertIn("fold 5/5: parts are numbered from 0 to 4",
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
@@ -996,7 +996,7 @@ class StreamTest(unittest.TestCase):
         classes, targets, said = opened()
         self.assertEqual(targets, [7, 7, -1, -1, -1, -1, 2, 2])
         self.assertIn(f"set 'data' leaves out 2 of its 4 classes, not named in {path}", said[0])
-        with self.assertRaisesRegex(OSError, "no samples that select and relabel leave"):
+        with self.assertRaisesRegex(OSError, "no sample is left after select and relabel"):
             self.open(data, relabel=path, select="class dog")
         for text, sentence in (("cat\n", "line 1: a class, a tab or a comma, and its new class are needed"),
                                ("cat,1\ncow,2\n", "line 2: .* has no class 'cow'"),
@@ -1020,7 +1020,7 @@ class StreamTest(unittest.TestCase):
                          [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
 
     def test_absent_names(self):
-        """a class that does not exist is refused, and names that no sample has are counted"""
+        """a class that does not exist is rejected, and names that no sample has are counted"""
         data = self.made("absent", 2, ["cat", "dog"])
         for text in ("cat|dgo", "cat|", "|cat", "cat||dog"):
             with self.assertRaisesRegex(OSError, "has no class named '(dgo)?'"):
@@ -1093,7 +1093,7 @@ class StreamTest(unittest.TestCase):
             with self.open(f"list:{path}", micro_batch=1, epochs=1, select=f"column n {text}") as stream:
                 self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), shown, text)
         for select, sentence in (("column n = 16777216", "exact only below 16777216"),
-                                 ("name names and label 7", "no samples that select leaves")):
+                                 ("name names and label 7", "no sample is left after select")):
             with self.assertRaisesRegex(OSError, sentence):
                 self.open(f"list:{path}", select=select)
 
@@ -1133,11 +1133,11 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(weighted, without)
 
     def test_refused(self):
-        """impossible combinations are refused when the stream is opened"""
+        """impossible combinations are rejected when the stream is opened"""
         for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),
-                               (dict(dataset=self.data["red"], select="label 99"), "no samples that select leaves"),
+                               (dict(dataset=self.data["red"], select="label 99"), "no sample is left after select"),
                                (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used"),
                                (dict(dataset="generated:4000000000", select="label 0"), "more memory than this loader"),
                                (dict(dataset=self.pyplenum.Mix(a=(1, "generated,classes=2000000000:5"),

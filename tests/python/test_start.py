@@ -177,7 +177,7 @@ class StartTest(ProgramCase):
 
     @on_x86
     def test_topology(self):
-        """if sched_getaffinity() is refused, hwloc may loop: then the error says that the loader reads the topology"""
+        """if sched_getaffinity() fails, hwloc may loop: then the error says that the loader reads the topology"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
         self.assertTrue("samples: 16" in said or "is reading the topology of this machine" in said, said)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_orderplan.c - the text of a plan: its canonical form, and every message about it. */
+/* Tests the reader of plans: the canonical form of a plan, and every message about its text. */
 #include "config.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void becomes(const char *text, const char *want)
     orderplan_free(plan);
 }
 
-/* Checks that a plan is refused with a message that contains `want`. */
+/* Checks that a plan is rejected with a message that contains `want`. */
 static void refused(const char *text, const char *want)
 {
     struct plenum_error err = {.text = ""};

@@ -263,7 +263,7 @@ class Caches(test_stores.Stores):
         local = self.ctl_hash(f"list:{self.cache}/made/train.csv", os.environ, "--epochs", "2")
         before = self.counts()["misses"]
         self.assertIn(local, self.feed_list())
-        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if it is written in time for the second epoch
+        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if the row is written in time for the second epoch
 
     def test_racy(self):
         """without ETags, objects that have only just changed are not cached: another change may look the same"""

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Full, failing and slow disks: each test sets how long writes and reads take, and whether they
- * fail. */
+/* Tests full, failing and slow disks: each case sets how long writes and reads take, and whether
+ * they fail. */
 #include "config.h"
 
 #include <errno.h>

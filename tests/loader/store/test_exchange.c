@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Late requests, over a network whose events this test decides. */
+/* Tests late requests, over a network whose events this test decides. */
 #include "config.h"
 
 #include <errno.h>
