@@ -802,6 +802,25 @@ class StreamTest(unittest.TestCase):
             stream.seek(cursor)
             self.assertEqual(next(stream).positions.reshape(-1).tolist(), [6, 7])
 
+    def test_numbers_of_listed_classes(self):
+        """classes keep the numbers of classes=LIST, whatever the order of the list"""
+        listed = os.path.join(self.folder.name, "listed.txt")
+        names = sorted(os.listdir(self.data["red"]), reverse=True)
+        with open(listed, "w", encoding="utf-8") as file:
+            file.write("".join(f"{name}\n" for name in names))
+
+        def labels_of(dataset, **more):
+            with self.pyplenum.Stream(dataset, "none", classes=listed, micro_batch=1, epochs=1, **more) as stream:
+                self.assertEqual(stream.classes, names)
+                return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
+        plain, targets = labels_of(self.data["red"])
+        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}), dict(skip=[(10**9, 10**9 + 1)]),
+                     dict(stratify="label", block=8), dict(labels="stack", weights={})):
+            self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
+        shown, targets = labels_of(self.mix())
+        self.assertEqual({s: targets[s] for s in shown}, shown)
+        self.assertEqual(targets[:len(plain)], [plain[s] for s in range(len(plain))])
+
     def test_selection(self):
         """selections, by labels and names, and folds that are the same for a folder and an archive"""
         tar = os.path.join(self.folder.name, "red.tar")
