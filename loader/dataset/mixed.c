@@ -414,13 +414,16 @@ static void set_sum(struct dataset *d)
     XXH128_canonical_t hash;
 
     d->sum = (struct datasum){.samples = h->samples, .classes = h->classes, .bytes = h->bytes};
+    if (m->count == 1 && m->plan->order == ORDERPLAN_MIX && !m->set[0].relabel)
+        d->sum = *dataset_get_sum(m->set[0].dataset);
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, m->plan->text, strlen(m->plan->text));
     for (uint32_t i = 0; i < m->count; i++) {
         const struct datasum *sum = dataset_get_sum(m->set[i].dataset);
         struct datasum_segment *segment = &d->sum.segments[i];
 
-        segment->names = XXH3_64bits(sum, sizeof(*sum));
+        if (m->count > 1 || d->sum.heads == 0)
+            segment->names = XXH3_64bits(sum, sizeof(*sum));
         set_hash(d->mixed, i);
         (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
         for (uint32_t k = 0; k < m->set[i].num_later; k++) {
