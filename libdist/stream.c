@@ -530,10 +530,18 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
 /* Does the stream of a plan show the same samples before the cursor's position as the stream that
  * made the cursor? */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
-                      const uint8_t identity[16], struct plenum_error *err)
+                      struct plenum_error *err)
 {
     unsigned long long g = cursor->epoch * s->steps.n + cursor->position;
+    uint8_t identity[16];
 
+    /* without the sum, like older versions and loaders */
+    identity_of_plan(&(struct identity_plan){.plan = s->plan,
+                                             .sets = s->sets,
+                                             .reweighs = s->reweighs,
+                                             .positions = s->steps.n,
+                                             .open = &s->open},
+                     (struct order_place){cursor->epoch, cursor->position}, identity);
     if (memcmp(cursor->identity, identity, IDENTITY_WEIGHTS_AT) != 0)
         return error_set(err, -ESTALE,
                          "this stream of %s cannot resume: the cursor was made with another "
@@ -567,7 +575,7 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
     if (memcmp(cursor->identity, identity, sizeof(identity)) == 0)
         return 0;
     if (s->plan)
-        return check_plan(s, cursor, identity, err);
+        return check_plan(s, cursor, err);
     if (is_from_before_bad(s, cursor))
         return error_set(
             err, -ESTALE,

@@ -93,7 +93,8 @@ void stream_identity(const struct plenum_stream *s, struct order_place place, ui
                                                  .sets = s->sets,
                                                  .reweighs = s->reweighs,
                                                  .positions = s->steps.n,
-                                                 .open = &s->open},
+                                                 .open = &s->open,
+                                                 .sum = &s->sum},
                          place, ret);
     else
         memcpy(ret, s->identity, sizeof(s->identity));

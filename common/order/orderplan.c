@@ -331,7 +331,7 @@ static int put_plan(struct plan_parser *p)
 
     for (uint32_t i = 0; i < plan->num_sets; i++)
         put_set(p, &plan->sets[i], plan->weights[i]);
-    if (plan->block != MIXTURE_BLOCK)
+    if (plan->block != MIXTURE_BLOCK || (plan->block_given && plan->order != ORDERPLAN_MIX))
         put(p, "block %u\n", plan->block);
     if (plan->epoch_set != UINT32_MAX)
         put(p, "epoch %s\n", plan->sets[plan->epoch_set].name);

@@ -8,6 +8,7 @@
 
 #include "common/net/wire.h"
 
+struct datasum;
 struct orderplan;
 
 /**
@@ -29,6 +30,7 @@ struct identity_plan {
     const struct wire_reweigh *reweighs; /* [plan->num_reweighs] */
     uint32_t positions;                  /* positions per epoch */
     const struct wire_open *open;
+    const struct datasum *sum; /* of the data set of a plan with one set; NULL: unknown */
 };
 
 /* The parts of a plan's identity begin at these bytes: pipeline, seed, block and epoch at 0; the
@@ -38,7 +40,8 @@ enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
 /**
  * Compute the identity, at a place, of a stream with a plan. It covers everything that takes effect
  * before the place, and nothing that begins there or later. So pieces and sets may be added from
- * there on.
+ * there on. Where the plan has changed nothing yet, it is the identity of its data set without a
+ * plan, if the sum is known.
  */
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 

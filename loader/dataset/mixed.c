@@ -218,6 +218,43 @@ static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err
     return 0;
 }
 
+/* Do all sets list the same classes in the same order? One set does, and so do sets with the same
+ * classes=LIST. */
+static bool classes_are_alike(const struct mixed *m)
+{
+    const struct mixed_set *first = &m->set[0];
+
+    for (uint32_t i = 1; i < m->count; i++) {
+        if (classes_of(&m->set[i]) != classes_of(first))
+            return false;
+        for (uint32_t c = 0; c < classes_of(first); c++)
+            if (strcmp(class_name_of(&m->set[i], c), class_name_of(first, c)) != 0)
+                return false;
+    }
+    return true;
+}
+
+/* Keep the numbers that classes have in all sets. */
+static int keep_classes(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    uint32_t classes = (uint32_t)classes_of(&m->set[0]);
+    int r = make_label_maps(m, err);
+
+    if (r < 0)
+        return r;
+    m->classes = calloc((size_t)classes + 1, sizeof(*m->classes));
+    if (!m->classes)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t c = 0; c < classes; c++) {
+        m->classes[c] = class_name_of(&m->set[0], c);
+        for (uint32_t i = 0; i < m->count; i++)
+            m->set[i].labels[c] = c;
+    }
+    d->generated.classes = d->generated.class_names = classes;
+    return 0;
+}
+
 static int set_classes(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -244,7 +281,7 @@ static int set_classes(struct dataset *d, struct plenum_error *err)
                          "the classes of set '%s' have names and the labels of set '%s' are "
                          "numbers: write 'labels numbers' to use all as numbers, or 'labels stack'",
                          with, without);
-    return unite_classes(d, all, err);
+    return classes_are_alike(m) ? keep_classes(d, err) : unite_classes(d, all, err);
 }
 
 /* ---- fields ---- */
@@ -377,13 +414,16 @@ static void set_sum(struct dataset *d)
     XXH128_canonical_t hash;
 
     d->sum = (struct datasum){.samples = h->samples, .classes = h->classes, .bytes = h->bytes};
+    if (m->count == 1 && m->plan->order == ORDERPLAN_MIX && !m->set[0].relabel)
+        d->sum = *dataset_get_sum(m->set[0].dataset);
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, m->plan->text, strlen(m->plan->text));
     for (uint32_t i = 0; i < m->count; i++) {
         const struct datasum *sum = dataset_get_sum(m->set[i].dataset);
         struct datasum_segment *segment = &d->sum.segments[i];
 
-        segment->names = XXH3_64bits(sum, sizeof(*sum));
+        if (m->count > 1 || d->sum.heads == 0)
+            segment->names = XXH3_64bits(sum, sizeof(*sum));
         set_hash(d->mixed, i);
         (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
         for (uint32_t k = 0; k < m->set[i].num_later; k++) {

@@ -67,6 +67,8 @@ class Test(unittest.TestCase):
         self.addCleanup(os.chdir, here)
         self.assertEqual(labels_of("val", classes="train, all:x"), ([0, 2, 2], ["a", "b", "c"]))
         self.assertEqual(labels_of("folder,classes=classes:val"), ([0, 2, 2], ["a", "b", "c"]))
+        for classes in ("classes", "train, all:x"):
+            self.assertEqual(labels_of(val, classes=classes), ([0, 2, 2], ["a", "b", "c"]))
 
     def test_unlisted_classes_are_refused(self):
         val = folders(self.path("val"), a=1, z=1)

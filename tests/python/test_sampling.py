@@ -802,6 +802,58 @@ class StreamTest(unittest.TestCase):
             stream.seek(cursor)
             self.assertEqual(next(stream).positions.reshape(-1).tolist(), [6, 7])
 
+    def test_skip_in_a_run_without_a_plan(self):
+        """a run that began without options resumes with those that begin later, and without them again"""
+        later = dict(skip=[(50, 52)]), dict(weights={}), dict(weights={1: "class"}), {}
+        for order in ({}, {"shuffle": "block:3"}, {"repeat": 2}, {"last": "drop"}):
+            cursors = []
+            for more in (more for more in later if "weights" not in more or not order.keys() & {"shuffle", "repeat"}):
+                with self.open(self.data["red"], micro_batch=4, **order, **more) as stream:
+                    for cursor in cursors:
+                        stream.seek(cursor)
+                        self.assertEqual(next(stream).samples.reshape(-1).tolist(), shown)
+                    stream.seek_to(0, 8)
+                    cursors.append(stream.cursor)
+                    shown = next(stream).samples.reshape(-1).tolist()
+            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"), dict(bad="fail", seed=6)):
+                if "weights" in more and order.keys() & {"shuffle", "repeat"}:
+                    continue
+                options = dict(seed=5, micro_batch=4)
+                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)", **{**options, **order, **more}) as stream:
+                    with self.assertRaisesRegex(OSError, "cannot resume"):
+                        stream.seek(cursors[0])
+
+    def test_later_weights_and_a_run_without_a_plan(self):
+        """the cursors of a run with later weights are those of a run without up to their beginning, and no further"""
+        with self.open(self.data["red"], micro_batch=4) as plain, \
+                self.open(self.data["red"], micro_batch=4, weights={1: "class"}) as later:
+            plain.seek_to(1)
+            later.seek(plain.cursor)
+            for stream in (plain, later):
+                stream.seek_to(1, 4)
+            for one, other in ((plain, later), (later, plain)):
+                with self.assertRaisesRegex(OSError, "cannot resume"):
+                    one.seek(other.cursor)
+
+    def test_numbers_of_listed_classes(self):
+        """classes keep the numbers of classes=LIST, whatever the order of the list"""
+        listed = os.path.join(self.folder.name, "listed.txt")
+        names = sorted(os.listdir(self.data["red"]), reverse=True)
+        with open(listed, "w", encoding="utf-8") as file:
+            file.write("".join(f"{name}\n" for name in names))
+
+        def labels_of(dataset, **more):
+            with self.pyplenum.Stream(dataset, "none", classes=listed, micro_batch=1, epochs=1, **more) as stream:
+                self.assertEqual(stream.classes, names)
+                return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
+        plain, targets = labels_of(self.data["red"])
+        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}), dict(skip=[(10**9, 10**9 + 1)]),
+                     dict(stratify="label", block=8), dict(labels="stack", weights={})):
+            self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
+        shown, targets = labels_of(self.mix())
+        self.assertEqual({s: targets[s] for s in shown}, shown)
+        self.assertEqual(targets[:len(plain)], [plain[s] for s in range(len(plain))])
+
     def test_selection(self):
         """selections, by labels and names, and folds that are the same for a folder and an archive"""
         tar = os.path.join(self.folder.name, "red.tar")

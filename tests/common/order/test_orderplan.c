@@ -73,6 +73,8 @@ Test(orderplan, samples_have_selections_and_weights)
     becomes("set a 1 select=\"name \\\"x\\\"\" /x\n", "set a 1 select=\"name \\\"x\\\"\" /x\n");
     becomes("set a 1 /x\nset b 1 /y\nstratify set\nblock 32\n",
             "set a 1 /x\nset b 1 /y\nblock 32\nstratify set\n");
+    becomes("set a 1 /x\nstratify label\nblock 64\n", "set a 1 /x\nblock 64\nstratify label\n");
+    becomes("set a 1 /x\nblock 64\nbalance label\n", "set a 1 /x\nblock 64\nbalance label\n");
     becomes("set a 1 /x\nbalance label each=4 classes=32\n",
             "set a 1 /x\nbalance label classes=32 each=4\n");
 }
