@@ -808,6 +808,8 @@ class Stream:
         o.on_ring = self._on_ring
         # the job whose torch.distributed group must not change while the stream is open
         self._of_job: Optional[Job] = None
+        # Moves the stream back to the program's position; a Loader that copies batches ahead replaces it.
+        self._go_back: Callable[[], None] = lambda: None
         told = rank is not None or world_size is not None
         if told and job is not None:
             raise ValueError("pass either 'job' or 'rank' and 'world_size': both say which share to stream")
@@ -1073,10 +1075,12 @@ class Stream:
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
         """Continue from a position in this stream."""
+        self.seek(self._cursor_at(whole(epoch, "epoch", 0, 2**64 - 1), whole(position, "position", 0, 2**64 - 1)))
+
+    def _cursor_at(self, epoch: int, position: int) -> bytes:
         cursor = CCursor()
-        check(lib.plenum_stream_cursor_at(self._open_handle(), whole(epoch, "epoch", 0, 2**64 - 1),
-                                          whole(position, "position", 0, 2**64 - 1), byref(cursor)), CError())
-        self.seek(bytes(cursor))
+        check(lib.plenum_stream_cursor_at(self._open_handle(), epoch, position, byref(cursor)), CError())
+        return bytes(cursor)
 
     def seek(self, cursor: bytes) -> None:
         """Continue from a cursor, which may come from a run with a different number of replicas or a different
@@ -1164,6 +1168,7 @@ class Stream:
         if several is not None:
             several._same_bytes(lines)
         with self._lock:
+            self._go_back()
             code = lib.plenum_stream_amend(handle, lines, byref(error))
             coming = self._undelivered()
             if code == -errno.EINVAL and coming is not None:  # it may be about a batch that was only prepared
@@ -1171,15 +1176,13 @@ class Stream:
                 code = lib.plenum_stream_amend(handle, lines, byref(error))
             self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(handle))
         if several is not None:
-            self._check_amended(several, handle, code)
+            self._check_amended(several, code)
         check(code, error)
 
-    def _check_amended(self, job: Job, handle: int, code: int) -> None:
+    def _check_amended(self, job: Job, code: int) -> None:
         """Compare what the instances will show: a file may be missing, or different, on one of the hosts."""
-        last = CCursor()
-        check(lib.plenum_stream_cursor_at(handle, 2**32 - 1, 0, byref(last)), CError())
         try:
-            job._same_bytes(bytes(last))
+            job._same_bytes(self._cursor_at(2**32 - 1, 0))
         except PlenumError as problem:
             if code == 0 and problem.errno == errno.EBADMSG:
                 raise PlenumError(errno.EBADMSG, "amend: the weights are no longer the same in all instances, so amend "

@@ -549,6 +549,15 @@ class StreamTest(unittest.TestCase):
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
+            for arguments, sentence in ((dict(at=8), "mapping of positions, .*, not 8"),
+                                        (dict(at={48: [1, 2]}), r"at 48: .* must be a mapping, .*, not \[1, 2\]"),
+                                        (dict(at={"x": {"blu": 1}}), "a position must be a whole number, not 'x'"),
+                                        (dict(at={(48,): {"blu": 1}}), "a ramp is .*, not .48,."),
+                                        (dict(weights=[1]), r"mapping of epochs, .*, not \[1\]"),
+                                        (dict(weights={"red": "class"}), "weights of set 'red' must be a mapping"),
+                                        (dict(at=None), "no new weights")):
+                with self.subTest(arguments), self.assertRaisesRegex((TypeError, ValueError, OSError), sentence):
+                    stream.amend(**arguments)
             stream.amend({48: {"red": 1, "blu": 3}, 96: {"red": 1}})
             cursor = stream.cursor
             after = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
