@@ -532,6 +532,13 @@ def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]
     return f"{begin.group()},{key}={value}{dataset[begin.end():]}"
 
 
+# Clauses of warnings that classes are numbered in the order of their names (loader/dataset/index_warning.c).
+_ORDER_WARNING = re.compile(
+    r"(?<=: )(classes are numbered in the byte order of their names, so '.*?' is class \d+ and '.*?' is class \d+: "
+    r"classes=FILE sets their order|all class names are numbers, but they are numbered in byte order \(1, 10, 2\): "
+    r"classes=numbers makes each name its own number)(; |$)")
+
+
 def _names_of(classes: Any) -> Optional[List[str]]:
     """Return class names that are passed as such; None if they come from a path, or are not given."""
     if classes is None or isinstance(classes, (str, bytes, os.PathLike)):
@@ -850,6 +857,7 @@ class Stream:
         try:
             if given_names is not None:
                 self._use_classes(given_names)
+            self._names_given = given_names is not None
             self._show_warnings(self._open_handle())
         except BaseException:
             self.close()
@@ -1034,7 +1042,11 @@ class Stream:
     def _show_warnings(self, handle: int) -> None:
         error = CError()
         while lib.plenum_stream_take_warning(handle, byref(error)):
-            warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=caller())
+            text = error.text.decode("utf-8", "replace")
+            if self._names_given:  # the program has set the order of the classes
+                text = _ORDER_WARNING.sub("", text)
+            if not text.endswith(": "):
+                warnings.warn(text, LoaderWarning, stacklevel=caller())
 
     def __iter__(self) -> Iterator[Batch]:
         return taking(self._fill)
