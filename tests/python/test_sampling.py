@@ -1055,6 +1055,21 @@ class StreamTest(unittest.TestCase):
             warnings.simplefilter("error")
             self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
 
+    def test_scarce(self):
+        """a random selection that finds fewer samples warns"""
+        data = self.made("scarce", 3, ["cat", "dog"])
+        for text, count, said in (
+                ("random 7", 6, "'random 7' finds only 6 samples"), ("random 6", 6, None),
+                ("class dog and random 4", 3, "'random 4' finds only 3 samples"), ("random 3 per class", 6, None),
+                ("random 4 per class", 6, "set 'data': 'random 4 per class' finds fewer samples in 2 of the classes, "
+                 "such as 3 in class 0")):
+            with self.subTest(text), warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                self.assertEqual(len(self.shown(data, select=text)), count)
+                self.assertEqual(len(found), said is not None, found)
+                for warning in found:
+                    self.assertIn(said, str(warning.message))
+
     def test_each_data_set(self):
         """plenumctl index and verify go through the data sets of a plan, each once"""
         data = self.made("each", 3, ["a", "b"])
