@@ -95,7 +95,7 @@ static int select_members(const struct set_table_source *source, struct set_tabl
         return r;
     t->member = chosen.sample;
     *n = chosen.count;
-    if (source->warn && chosen.absent > 0)
+    if (source->warn && (chosen.absent > 0 || chosen.scarce > 0))
         source->warn(source->arg, source->plan, &chosen);
     return 0;
 }

@@ -50,5 +50,6 @@ plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $
 EXTRA_DIST += %D%/page.html
 %D%/page.inc: %D%/page.html
 	$(AM_V_GEN)$(MKDIR_P) %D% && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' '$(srcdir)/%D%/page.html' >$@.tmp && mv $@.tmp $@
+%D%/libserve_la-http.lo: %D%/page.inc
 CLEANFILES += %D%/page.inc
 BUILT_SOURCES += %D%/page.inc

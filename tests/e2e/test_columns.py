@@ -131,6 +131,9 @@ class ParquetTest(Columns):
         parquet(at("classes2.parquet"), [Column(["picture", "bytes"], BYTES, images()),
                                          Column("kind", INT64, labels())], keys=other)
         self.refuses("parquet:" + at("classes{,2}.parquet"), "name different classes")
+        said = f"only the first 1 of {len(classes)} classes have names: classes=FILE names all of them"
+        self.assertIn(said, ctl("index", at("classes2.parquet")))
+        self.assertNotIn("have names", ctl("index", path))
 
     def test_names(self):
         """Parquet: columns by their names, of texts as labels, and names of samples"""

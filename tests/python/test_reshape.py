@@ -105,8 +105,8 @@ class Streams(unittest.TestCase):
 
 class Loaders(unittest.TestCase):
     def open(self, rank, size, **options):
-        return pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=MICRO_BATCH, last="pad", rank=rank, world_size=size,
-                                     fields=("positions", "valid", "epochs"), **options)
+        return pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=MICRO_BATCH, rank=rank, world_size=size,
+                                     fields=("positions", "valid", "epochs"), **{"last": "pad", **options})
 
     def shown(self, batch):
         positions, valid, epochs = batch
@@ -137,6 +137,23 @@ class Loaders(unittest.TestCase):
             for loader in loaders[size:]:
                 loader.load_state_dict(loaders[0].state_dict())
         self.assertEqual(sorted(shown), [(e, p) for e in range(6) for p in range(SAMPLES)])
+        for loader in loaders:
+            loader.close()
+
+    def test_after_dropped(self):
+        """an epoch whose last samples were dropped is over, although they fill a step of fewer ranks"""
+        loaders = [self.open(i, 3, last="drop") for i in range(3)]
+        self.assertEqual([len(list(loader)) for loader in loaders], [5, 5, 5])  # 5 samples are dropped
+        state = loaders[0].state_dict()
+        self.assertEqual({loader.state_dict()["cursor"] for loader in loaders}, {state["cursor"]})
+        loaders[0].reshape(0, 1)
+        loaders[1].reshape(0, 4)
+        loaders[1].reshape(0, 1, state)  # from another size
+        with self.open(0, 1, last="drop") as other:
+            other.load_state_dict(state)
+            for loader in (loaders[0], loaders[1], other):
+                self.assertEqual(loader.epoch, 1)
+                self.assertEqual(self.shown(next(iter(loader))), [(1, 0), (1, 1), (1, 2)])
         for loader in loaders:
             loader.close()
 

@@ -549,6 +549,15 @@ class StreamTest(unittest.TestCase):
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
+            for arguments, sentence in ((dict(at=8), "mapping of positions, .*, not 8"),
+                                        (dict(at={48: [1, 2]}), r"at 48: .* must be a mapping, .*, not \[1, 2\]"),
+                                        (dict(at={"x": {"blu": 1}}), "a position must be a whole number, not 'x'"),
+                                        (dict(at={(48,): {"blu": 1}}), "a ramp is .*, not .48,."),
+                                        (dict(weights=[1]), r"mapping of epochs, .*, not \[1\]"),
+                                        (dict(weights={"red": "class"}), "weights of set 'red' must be a mapping"),
+                                        (dict(at=None), "no new weights")):
+                with self.subTest(arguments), self.assertRaisesRegex((TypeError, ValueError, OSError), sentence):
+                    stream.amend(**arguments)
             stream.amend({48: {"red": 1, "blu": 3}, 96: {"red": 1}})
             cursor = stream.cursor
             after = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
@@ -1097,6 +1106,21 @@ class StreamTest(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
+
+    def test_scarce(self):
+        """a random selection that finds fewer samples warns"""
+        data = self.made("scarce", 3, ["cat", "dog"])
+        for text, count, said in (
+                ("random 7", 6, "'random 7' finds only 6 samples"), ("random 6", 6, None),
+                ("class dog and random 4", 3, "'random 4' finds only 3 samples"), ("random 3 per class", 6, None),
+                ("random 4 per class", 6, "set 'data': 'random 4 per class' finds fewer samples in 2 of the classes, "
+                 "such as 3 in class 0")):
+            with self.subTest(text), warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                self.assertEqual(len(self.shown(data, select=text)), count)
+                self.assertEqual(len(found), said is not None, found)
+                for warning in found:
+                    self.assertIn(said, str(warning.message))
 
     def test_each_data_set(self):
         """plenumctl index and verify go through the data sets of a plan, each once"""

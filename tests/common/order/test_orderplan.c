@@ -315,7 +315,7 @@ Test(orderplan, is_read_from_a_file)
     int fd = mkstemp(path);
     struct plenum_error err;
 
-    cr_assert(fd >= 0 && io_write_all(fd, "set a 1 /x", 10) == 0);
+    cr_assert(fd >= 0 && io_write_all(fd, "\xef\xbb\xbfset a 1 /x", 13) == 0);
     (void)snprintf(name, sizeof(name), "@%s", path);
     cr_assert(eq(int, orderplan_read(name, &text, &err), 0));
     cr_expect(eq(str, text, (char *)"set a 1 /x\n"));
