@@ -86,7 +86,7 @@ class NvrxTest(FrameworkCase):
             self.job.start(number, member(self.photos, self.path("run.pt"), port, number))
 
     def until_taken(self, name, step=0):
-        """Follow the ranks until this one is within a step, after so many have been committed."""
+        """Follow the ranks until this one is within a step, and this number of steps has been committed."""
         self.job.until(lambda rank, line: line["kind"] == "take" and rank.name == name and len(self.job.steps) >= step)
 
     def check(self):
