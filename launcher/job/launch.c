@@ -441,6 +441,8 @@ static int attempt(struct attempts *all)
             job->mpirun = NULL;
         status = supervise_run(job, &all->result);
         job->attempts++;
+        if (all->result.asked)
+            pause_obey_notices();
         if (all->elastic)
             elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])

@@ -96,6 +96,8 @@ struct stop {
     struct agreement agreement;
     bool noticed;    /* the programs were asked to stop */
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
+    bool held;       /* plenumrun was sent SIGUSR1 before all have started */
+    bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
     struct stop_command command;
@@ -271,6 +273,9 @@ int stop_init(struct supervisor *s);
 void stop_fini(struct supervisor *s);
 /** plenumrun was sent a signal: returns whether it asks programs to stop that can do so. */
 bool stop_take_signal(struct supervisor *s, int signal);
+/** Was plenumrun sent SIGUSR1 when it could not ask the programs to stop? It does not restart them:
+ * a batch system gives notice only once. */
+bool stop_was_too_early(const struct supervisor *s);
 /** Ask the programs to stop; those that cannot get SIGTERM. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
 /** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
