@@ -29,6 +29,14 @@ NO_RANK = {name: value for name, value in os.environ.items()
            if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
 
 
+def is_gone(pid):
+    """Has this process ended? It may still be a zombie."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def read(path):
     with open(path, encoding="ascii") as file:
         return file.read()
@@ -290,6 +298,22 @@ class Stop(unittest.TestCase):
             self.check_stopped(job, (0, 1))
             with open(path, encoding="ascii") as file:
                 self.assertFalse(os.path.exists(f"/proc/{int(file.read())}"))
+
+    def test_command_leaves_nothing(self):
+        """processes that a command has started end with it, and with plenumrun, even if that is killed"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "pids")
+            for then, status in (("false", 75), ("sleep 1000", -signal.SIGKILL)):
+                with open(path, "w", encoding="ascii"):
+                    pass
+                job = self.start(FOREVER, options=("--stop-command", f"sleep 1000 & echo $! >>{path}; {then}",
+                                                   "--stop-poll", "100ms"))
+                self.wait_until(lambda: len(read(path).split()) >= (2 if then == "false" else 1))
+                job.wait_for_steps(i0=0, i1=0)
+                job.send(signal.SIGTERM if status == 75 else signal.SIGKILL)
+                self.assertEqual(job.end(), status, job.said())
+                for pid in read(path).split():
+                    self.wait_until(lambda: is_gone(pid))
 
     def test_signal_to_program(self):
         """SIGUSR1 to one program stops all: batch systems signal all processes"""
