@@ -14,6 +14,7 @@ struct advance {
     uint64_t stamp;    /* of the file, and of those that pyplenum.Checkpoint derives from it */
     uint64_t furthest; /* 1 + the furthest step that was reported; 0: none was */
     uint32_t idle;     /* starts in a row without progress */
+    int unread;        /* -errno if the file's folder cannot be read */
     bool warned;       /* that it is unknown */
 };
 

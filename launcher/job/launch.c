@@ -441,6 +441,8 @@ static int attempt(struct attempts *all)
             job->mpirun = NULL;
         status = supervise_run(job, &all->result);
         job->attempts++;
+        if (all->result.asked)
+            pause_obey_notices();
         if (all->elastic)
             elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])
@@ -479,8 +481,14 @@ static enum advance_made note_progress(struct attempts *all)
     made = advance_note(&all->advance, all->result.step);
     if (made == ADVANCE_UNKNOWN && !all->advance.warned) {
         all->advance.warned = true;
-        log_warn("--max-restarts-without-progress has no effect: the program does not report its "
-                 "steps, so name its checkpoint with --progress-file");
+        if (all->advance.unread < 0)
+            log_warn("--progress-file %s: its folder cannot be read, so it is unknown whether the "
+                     "job makes progress: %s",
+                     options->progress_file, strerror(-all->advance.unread));
+        else
+            log_warn(
+                "--max-restarts-without-progress has no effect: the program does not report its "
+                "steps, so name its checkpoint with --progress-file");
     }
     return made;
 }
@@ -494,7 +502,9 @@ static int give_up(const struct attempts *all)
     (void)snprintf(why, sizeof(why),
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
-    if (file)
+    if (file && all->advance.unread == -ENOENT)
+        log_error("%s: %s is in a folder that does not exist; the job is not restarted", why, file);
+    else if (file)
         log_error("%s: %s has not changed; the job is not restarted", why, file);
     else
         log_error("%s: no step was taken for the first time; the job is not restarted", why);

@@ -12,7 +12,7 @@
 struct stop_command {
     const char *text; /* for sh(1); borrowed; NULL: there is no command */
     uint64_t poll_ns; /* minimum time between two starts */
-    pid_t pid;        /* its process, which leads its own group; 0: not running */
+    pid_t pid;        /* its guard's process; 0: not running */
     uint64_t next_at; /* when to start it again */
     bool warned;
 };
@@ -22,7 +22,7 @@ struct stop_command {
 bool stop_command_poll(struct stop_command *command, uint64_t now);
 /** Returns when to call stop_command_poll() even if no child has ended; UINT64_MAX: never. */
 uint64_t stop_command_due(const struct stop_command *command);
-/** Kill the command if it is running. */
+/** Kill the command and all that it has started, if it is running. */
 void stop_command_end(struct stop_command *command);
 
 #endif

@@ -652,7 +652,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || s->stop.noticed)
+    if (s->report.signal || s->hurry || s->stop.noticed || stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
@@ -828,6 +828,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     mark_hosts(&s);
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
+    ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
 out:
     if (s.output)

@@ -51,6 +51,7 @@ struct supervise_job {
 struct supervise_result {
     bool again;    /* the job may be restarted */
     bool ran;      /* its programs started */
+    bool asked;    /* one of them has called plenum_job_should_stop() */
     uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
     char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own

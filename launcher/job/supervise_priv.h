@@ -96,6 +96,8 @@ struct stop {
     struct agreement agreement;
     bool noticed;    /* the programs were asked to stop */
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
+    bool held;       /* plenumrun was sent SIGUSR1 before all have started */
+    bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;     /* when they must have agreed on a step, or NEVER */
     struct stop_command command;
@@ -274,6 +276,9 @@ void stop_fini(struct supervisor *s);
 /** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
  * programs support this. */
 bool stop_take_signal(struct supervisor *s, int signal);
+/** Was plenumrun sent SIGUSR1 when it could not ask the programs to stop? It does not restart them:
+ * a batch system gives notice only once. */
+bool stop_was_too_early(const struct supervisor *s);
 /** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
 /** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */

@@ -766,12 +766,26 @@ static int check_elastic(const struct cmdline *c, struct plenum_error *err)
     return 0;
 }
 
+/* An unset variable of a script must not become a command that always succeeds. */
+static int check_texts(const struct cmdline *c, struct plenum_error *err)
+{
+    const char *empty = c->stop.command && !c->stop.command[strspn(c->stop.command, " \t\n")]
+                            ? "--stop-command"
+                        : c->progress_file && !*c->progress_file ? "--progress-file"
+                                                                 : NULL;
+
+    return empty ? error_set(err, -EINVAL, "%s is empty: give it a value, or leave it out", empty)
+                 : 0;
+}
+
 /* Check combinations of options. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
     bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;
     int r = check_elastic(c, err);
 
+    if (r == 0)
+        r = check_texts(c, err);
     if (r < 0)
         return r;
 
