@@ -215,6 +215,10 @@ static void end_actor(struct stage *s, struct actor *a)
 {
     if (!a->open)
         return;
+    if (!a->planned) {
+        fprintf(stderr, "scale: plenumrun has closed a connection before its plan\n");
+        exit(1);
+    }
     a->open = false;
     s->ended++;
     frame_conn_fini(&a->conn);
