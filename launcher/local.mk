@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/advance.c %D%/job/advance.h \
 	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
+	%D%/job/departures.c %D%/job/departures.h \
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
 	%D%/job/input.c %D%/job/input.h \
@@ -31,6 +32,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/output.c %D%/job/output.h \
 	%D%/job/output_folder.c %D%/job/output_folder.h \
 	%D%/job/pause.c %D%/job/pause.h \
+	%D%/job/peers.c \
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \

@@ -25,6 +25,9 @@ struct frame_buffer {
     size_t len, cap;
     bool failed; /* an allocation failed in the frame that is being written */
     bool lost;   /* a frame was dropped: its recipient would wait for ever */
+    /* Called after each frame, even if it was dropped. NULL: nothing is called. */
+    void (*ended)(void *arg);
+    void *ended_arg;
 };
 
 void frame_buffer_fini(struct frame_buffer *buffer);
@@ -156,6 +159,10 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
  * been sent at once; -ENOMEM, permanently, if a frame was lost for lack of memory; or another
  * -errno, after which the connection is unusable. */
 int frame_conn_flush(struct frame_conn *conn);
+
+/** Free the buffers that are empty: a connection that is quiet needs none. Payloads of
+ * frame_conn_next() are no longer valid. */
+void frame_conn_trim(struct frame_conn *conn);
 
 /** Returns the number of bytes that wait to be sent in frames. */
 static inline size_t frame_conn_pending(const struct frame_conn *conn)

@@ -23,7 +23,7 @@
  *                                          <-       PROPOSE (a later step) ..., DECIDE
  *     HALTED (the step)                    ->       the program knows that it stops there
  *     EXITED (status, usage)               ->       at once, though output may still be pending
- *                                          <-       DEPARTED (of another instance)
+ *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
  *                                          <-       LEAVE               others are still running
  *                                          <-       END                 all instances are done
@@ -186,10 +186,12 @@ struct control_exited {
     uint64_t asked, halted;
 };
 
-/** DEPARTED: an instance has ended, which others may be waiting for. */
+/** DEPARTED: instances have ended, which others may be waiting for. All had reached the same. */
 struct control_departed {
-    uint32_t instance;
     uint64_t reached;
+    uint32_t first;      /* an instance */
+    const uint8_t *bits; /* bit i % 8 of byte i / 8: has instance first + i ended? Borrowed */
+    size_t len;          /* bytes, at least one */
 };
 
 /** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
@@ -234,6 +236,7 @@ int control_get_keep(struct frame_reader *r, struct control_keep *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
+/** `ret->bits` borrows the payload. */
 int control_get_departed(struct frame_reader *r, struct control_departed *ret);
 int control_get_stop(struct frame_reader *r, struct control_stop *ret);
 /** Read OUTPUT or PROGRESS. */

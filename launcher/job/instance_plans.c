@@ -21,7 +21,7 @@
 
 enum {
     WINDOW_TOTAL = 32 * 1024 * 1024, /* unacknowledged output of all instances together */
-    WINDOW_LEAST = 64 * 1024,
+    WINDOW_LEAST = 16 * 1024,
     WINDOW_MOST = 1024 * 1024,
 };
 

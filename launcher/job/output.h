@@ -69,8 +69,9 @@ void output_set_pid(struct output *output, uint32_t instance, pid_t pid);
  * Borrowed. */
 int output_get_fd(const struct output *output);
 
-/** Returns the number of an instance's bytes written (or discarded) since the last call. */
-uint64_t output_collect_credit(struct output *output, uint32_t instance);
+/** Take the credit of an instance: the number of its bytes that were written (or discarded) since
+ * the last call; 0: no instance has any. */
+uint64_t output_collect_credit(struct output *output, uint32_t *ret_instance);
 /** Reset output_get_fd(). Call this before a round of output_collect_credit(). */
 void output_acknowledge(struct output *output);
 

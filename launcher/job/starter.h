@@ -41,6 +41,7 @@ struct starter {
     pid_t pid;     /* the starter's process id; 0: not known yet */
     bool orphaned; /* the guard was killed and could not clean up */
     int status_fd; /* read by starter_read_status(); owned; -1: finished */
+    int gate;      /* limits the logins (agent.h), open while they are made; owned; -1: none */
     int text_fd;   /* output of the starter, and of shims without a connection; owned */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
- * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
- * shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
+ * supervise.c (the loop), instances.c, peers.c and instance_plans.c (messages between plenumrun
+ * and the shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -10,16 +10,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 
 #include "common/job/meeting.h"
 #include "common/job/stop_page.h"
 #include "common/net/frame.h"
+#include "common/util/list.h"
 #include "common/util/message.h"
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
 #include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
+#include "launcher/job/departures.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
@@ -78,12 +81,23 @@ struct shim_peer {
     uint64_t since_ns;
     uint64_t moved_ns; /* when a stranger last sent something; 0: never */
     struct dial_peer from;
-    uint64_t round; /* the round of instances_accept() that accepted it */
-    size_t mates;   /* number of other strangers from its host */
+    uint64_t round;           /* the round of instances_accept() that accepted it */
+    size_t at;                /* its index in `peers` */
+    struct list link;         /* in the list of strangers */
+    struct list unsent;       /* in the list of those to be flushed, ... */
+    struct list *unsent_list; /* ... which is this one */
+    bool watched;             /* the kernel reports when it can be written to, too */
 };
+
+enum { STRANGERS_BUCKETS = 1024 };
 
 /* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
+    struct list list; /* of peers */
+    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts in
+     * one bucket count as one. */
+    uint64_t seed;
+    uint32_t of_host[STRANGERS_BUCKETS];
     size_t count;           /* open at the moment */
     uint64_t round;         /* of instances_accept() */
     uint64_t dropped;       /* dropped because there were too many */
@@ -122,11 +136,14 @@ struct supervisor {
     char id[32], token[CONTROL_TOKEN_MAX];
 
     enum phase phase;
-    struct instance *instances; /* [num_instances] */
+    struct instance *instances;       /* [num_instances] */
+    uint32_t counts[INSTANCE_STATES]; /* how many instances are in each state */
     struct shim_peer **peers;
     size_t num_peers, peers_cap;
-    struct pollfd *fds; /* for one turn of the loop */
-    size_t fds_cap;
+    int peers_fd;              /* an epoll set of all peers */
+    struct list unsent;        /* of peers: those to be flushed in this turn */
+    struct epoll_event *ready; /* peers that are being read; NULL: dropped meanwhile */
+    int num_ready;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
@@ -157,6 +174,7 @@ struct supervisor {
     bool input_ended;
     uint64_t input_in_flight;
 
+    struct departures departures;
     struct stop stop;
     struct job_socket socket;
     struct report report;
@@ -243,6 +261,9 @@ void instances_flush(struct supervisor *s);
 /** Drop all connections. */
 void instances_close(struct supervisor *s);
 
+/** Tell the instances that are running which others have ended, if that is due. */
+void instances_tell_departed(struct supervisor *s, uint64_t now);
+
 /** Complete the plan from this host's topology, or another host's. */
 void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                      bool real);
@@ -263,6 +284,20 @@ bool instances_want_input(const struct supervisor *s);
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
 /** Grant credit for output that was written. */
 void instances_send_credit(struct supervisor *s);
+
+/* ---- peers.c ---- */
+
+/** Prepare for connections: 0 or -errno. */
+int peers_open(struct supervisor *s);
+/** Read the peers that have sent something. May drop peers. */
+void peers_read(struct supervisor *s);
+/** A stranger has identified itself: no longer count it. */
+void peers_discount(struct supervisor *s, struct shim_peer *peer);
+void peers_drop(struct supervisor *s, struct shim_peer *peer);
+/** Drop strangers that have not identified themselves in time. */
+void peers_drop_late(struct supervisor *s, uint64_t now);
+/** Close a connection that broke, or that delivered a malformed frame; its instance is lost. */
+void peers_hang_up(struct supervisor *s, struct shim_peer *peer);
 
 /* ---- instance_plans.c ---- */
 

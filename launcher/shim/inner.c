@@ -261,10 +261,13 @@ static void handle_departed(struct inner *in, struct frame_reader *payload)
 {
     struct control_departed m;
 
-    if (control_get_departed(payload, &m) == 0)
-        departed_note(in->departed, m.instance, m.reached);
-    else
+    if (control_get_departed(payload, &m) < 0) {
         lose_control(in);
+        return;
+    }
+    for (uint32_t i = 0; i < 8 * m.len; i++)
+        if (m.bits[i / 8] & 1 << i % 8)
+            departed_note(in->departed, m.first + i, m.reached);
 }
 
 static void handle_frame(struct inner *in, const struct frame_header *header,

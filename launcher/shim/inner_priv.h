@@ -17,7 +17,9 @@
 #include "launcher/shim/child.h"
 #include "launcher/shim/shim.h"
 
-enum { INNER_FRAME_BYTES = 64 * 1024 }; /* bytes of output per frame, unless a line is longer */
+enum {
+    INNER_FRAME_BYTES = 64 * 1024
+}; /* bytes of output per frame at most, unless a line is longer */
 
 /* The program's states. The allowed transitions are a table in inner.c. */
 enum inner_state {
