@@ -8,6 +8,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/control/exit_status.h \
 	%D%/control/handover.c %D%/control/handover.h \
 	%D%/control/lines.c %D%/control/lines.h \
+	%D%/host/capture.c %D%/host/capture.h \
+	%D%/host/health.c %D%/host/health.h \
 	%D%/host/host.c %D%/host/host.h \
 	%D%/host/leftover.c %D%/host/leftover.h \
 	%D%/host/network.c %D%/host/network.h \

@@ -318,16 +318,35 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
+/* A host has failed its check. */
+MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
+                                 bool blameless, const char *why)
+{
+    if (blameless)
+        roster_set_aside(host, why);
+    else if (roster_fail(roster, host, "%s", why))
+        tell_left_out(host);
+}
+
 /* This host needs no login. */
 static void check_here(const struct roster *roster, struct roster_host *host, const char *earlier)
 {
     int left = earlier ? leftover_kill(earlier, EARLIER_MS * NS_PER_MS) : 0;
 
     host->ready = left == 0;
-    if (left == 0)
-        return;
-    if (roster_fail(roster, host, "processes of the job's earlier start cannot be ended"))
-        tell_left_out(host);
+    if (left != 0)
+        note_failure(roster, host, false, "processes of the job's earlier start cannot be ended");
+}
+
+/* Take over the check of this host's health. */
+static void note_health(const struct roster *roster, const struct health_report *health)
+{
+    char why[sizeof(health->why) + 16];
+
+    (void)snprintf(why, sizeof(why), "health: %s", health->why);
+    for (size_t i = 0; i < roster->count && health->state != HEALTH_GOOD; i++)
+        if (roster->hosts[i].at.local && roster->hosts[i].ready)
+            note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
 /* Add queries for the hosts of a roster that may be used. Hosts that need none are ready, unless
@@ -342,6 +361,7 @@ static void add_probes(const struct roster *roster, const struct ready_request *
 
         if (!roster_allows(roster, host))
             continue;
+        survey->here |= host->at.local;
         if (host->at.local)
             check_here(roster, host, request->earlier);
         else if (!can_ask)
@@ -358,17 +378,19 @@ static void note_answers(struct elastic *e, const struct ready_survey *survey)
         const struct probe *p = &survey->probes[i];
         const struct roster *roster = p->loader ? &e->lenders : &e->roster;
         struct roster_host *host = container_of(p->host, struct roster_host, at);
+        char why[sizeof(p->step) + sizeof(p->what) + 2];
 
+        (void)snprintf(why, sizeof(why), "%s: %s", p->step, p->what);
         host->ready = !p->failed;
-        if (p->failed && roster_fail(roster, host, "%s: %s", p->step, p->what))
-            tell_left_out(host);
+        if (p->failed)
+            note_failure(roster, host, p->blameless, why);
     }
 }
 
 static int ask_all(struct elastic *e, const struct ready_request *request,
                    struct ready_survey *survey, uint64_t *ret_stopped_ns)
 {
-    int status = 0;
+    int status;
 
     survey->probes = calloc(e->roster.count + e->lenders.count + 1, sizeof(*survey->probes));
     if (!survey->probes) {
@@ -379,10 +401,12 @@ static int ask_all(struct elastic *e, const struct ready_request *request,
     roster_begin_check(&e->lenders);
     add_probes(&e->roster, request, false, survey);
     add_probes(&e->lenders, request, true, survey);
-    if (survey->count > 0)
-        status = ready_ask(request, true, survey, ret_stopped_ns);
-    if (status == 0)
-        note_answers(e, survey);
+    status = ready_ask(request, true, survey, ret_stopped_ns);
+    if (status != 0)
+        return status;
+    note_answers(e, survey);
+    note_health(&e->roster, &survey->health);
+    note_health(&e->lenders, &survey->health);
     return status;
 }
 

@@ -106,6 +106,13 @@ bool roster_fail(const struct roster *roster, struct roster_host *host, const ch
     return first && host->failures == roster->limits.max_failures;
 }
 
+void roster_set_aside(struct roster_host *host, const char *why)
+{
+    (void)snprintf(host->why, sizeof(host->why), "%s", why);
+    host->ready = false;
+    host->failed = true;
+}
+
 bool roster_lose(struct roster *roster, const bool *lost, const char *why)
 {
     size_t used = 0, count = 0;

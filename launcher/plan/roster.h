@@ -67,6 +67,10 @@ void roster_end_check(struct roster *roster);
 MESSAGE_FORMAT(3, 4)
 bool roster_fail(const struct roster *roster, struct roster_host *host, const char *format, ...);
 
+/** Like roster_fail(), but nothing shows that the host is at fault, so its failures are not
+ * counted. */
+MESSAGE void roster_set_aside(struct roster_host *host, const char *why);
+
 /**
  * Record the hosts that were lost during a start (`lost`, one per host of the roster). If these are
  * several and more than half of those in use, the network or something else that they share is at
