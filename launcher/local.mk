@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/daemons.c %D%/job/daemons.h \
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
+	%D%/job/grow.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/instance_plans.c \
 	%D%/job/instances.c \

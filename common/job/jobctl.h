@@ -4,6 +4,7 @@
  *
  *     STATUS  ->  JOB, then one INSTANCE each
  *     STOP    ->  STOPPED
+ *     GROW    ->  GROWN, once the hosts have been checked
  *
  * Both sides check that the other one is a process of the same user, or of root: abstract names
  * have no permissions. */
@@ -28,6 +29,8 @@ enum jobctl_type {
     JOBCTL_JOB,
     JOBCTL_INSTANCE,
     JOBCTL_STOPPED,
+    JOBCTL_GROW,
+    JOBCTL_GROWN,
 };
 
 /** What a request to stop has caused. */
@@ -37,6 +40,12 @@ enum jobctl_effect {
     JOBCTL_ALREADY, /* the job is stopping or ending already */
     JOBCTL_EARLY,   /* not all programs have started yet: nothing was done */
     JOBCTL_EFFECTS
+};
+
+/** The answer to a request to grow. */
+struct jobctl_grown {
+    uint32_t grows;             /* 1: the job continues on more hosts; 0: nothing was stopped */
+    char text[JOBCTL_TEXT_MAX]; /* the hosts, or why it cannot grow */
 };
 
 struct jobctl_job {
@@ -67,12 +76,14 @@ char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m);
 int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m);
 int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect);
-/** STATUS, STOP. */
+int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m);
+/** STATUS, STOP, GROW. */
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type);
 
 /* Each of these reads one payload: 0 or -EPROTO. */
 int jobctl_get_job(struct frame_reader *r, struct jobctl_job *ret);
 int jobctl_get_instance(struct frame_reader *r, struct jobctl_instance *ret);
 int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret);
+int jobctl_get_grown(struct frame_reader *r, struct jobctl_grown *ret);
 
 #endif

@@ -25,6 +25,7 @@
 
 #include "common/job/waitstatus.h"
 #include "common/util/memory.h"
+#include "common/util/message.h"
 #include "common/util/util.h"
 #include "launcher/host/capture.h"
 #include "launcher/host/host.h"
@@ -226,7 +227,7 @@ int health_begin(const struct health_request *request, struct health **ret)
 /* ---- the results ---- */
 
 /* Describe how a command ended, with its last line. */
-static void describe_end(struct capture *c, const char *name, char *ret, size_t size)
+MESSAGE static void describe_end(struct capture *c, const char *name, char *ret, size_t size)
 {
     const char *last = capture_last_line(c);
     char end[100] = "did not end in time";
@@ -319,7 +320,7 @@ void health_finish(struct health *health, struct health_report *ret)
         if (health->begun[i])
             judge[i](health, &one);
         capture_fini(&health->checks[i]);
-        /* What is known to be bad is the better reason. */
+        /* A known fault is the better reason. */
         if (ret->state == HEALTH_GOOD || (ret->state == HEALTH_UNKNOWN && one.state == HEALTH_BAD))
             *ret = one;
     }

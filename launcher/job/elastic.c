@@ -614,3 +614,73 @@ int elastic_prepare(struct elastic *elastic, const struct ready_request *request
     }
     return STATUS_SIGNAL + *ret_signal;
 }
+
+/* ---- growth ---- */
+
+void elastic_pardon(struct elastic *elastic)
+{
+    roster_pardon(&elastic->roster);
+}
+
+/* Check the hosts that are not in use. Those in use answer all the time. */
+static int ask_unused(struct elastic *e, const struct ready_request *request,
+                      struct ready_survey *survey)
+{
+    struct ready_request unused = *request;
+    uint64_t stopped_ns;
+    uint32_t kept = 0;
+    int status;
+
+    survey->probes = calloc(e->roster.count + 1, sizeof(*survey->probes));
+    if (!survey->probes)
+        return -ENOMEM;
+    unused.earlier = NULL; /* a host may have several names */
+    add_probes(&e->roster, &unused, false, survey);
+    for (uint32_t i = 0; i < survey->count; i++) {
+        struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);
+
+        host->ready |= host->used;
+        if (!host->used)
+            survey->probes[kept++] = survey->probes[i];
+    }
+    survey->count = kept;
+    /* Without trying to connect back: the ports may be in use. */
+    status = ready_ask(&unused, false, survey, &stopped_ns);
+    if (status == 0)
+        note_answers(e, survey);
+    return status;
+}
+
+bool elastic_find_more(struct elastic *elastic, const struct ready_request *request, char *ret,
+                       size_t size)
+{
+    struct ready_survey survey = {0};
+    uint32_t *chosen;
+    size_t used = roster_count_used(&elastic->roster), count = 0, len;
+    struct plan plan;
+    bool more;
+
+    read_again(elastic);
+    roster_begin_check(&elastic->roster);
+    chosen = calloc(elastic->roster.count + 1, sizeof(*chosen));
+    if (!chosen || ask_unused(elastic, request, &survey) != 0) {
+        (void)snprintf(ret, size, "the hosts cannot be checked");
+        free(chosen);
+        return false;
+    }
+    more = plan_ready(elastic, chosen, &count, &plan) == 0;
+    if (more)
+        plan_fini(&plan);
+    more = more && count > used;
+    if (more) {
+        list_names(&elastic->roster, chosen, count, ret, size);
+    } else {
+        len = (size_t)snprintf(ret, size, "no host is ready in addition to those in use: ");
+        roster_describe_lack(&elastic->roster, ret + len, size - len);
+        if (!ret[len])
+            (void)snprintf(ret, size, "all hosts that the job may have are in use");
+    }
+    ready_survey_fini(&survey);
+    free(chosen);
+    return more;
+}

@@ -307,6 +307,8 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .verify = options->verify,
                 .strict_binding = options->strict_binding,
                 .elastic = elastic != NULL,
+                .hosts = elastic,
+                .request = &all->request,
                 .plan = plan,
                 .ready = &all->ready,
                 .ports = &options->ports,
@@ -509,6 +511,7 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     struct plenum_error err;
     struct attempts all;
     struct supervise_job *job = &all.job;
+    uint32_t growths = 0; /* restarts for other reasons than failures */
     int status = check_instances(options, plan);
 
     if (status != 0)
@@ -523,7 +526,13 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         int signal;
 
         status = attempt(&all);
-        if (!all.result.again || job->restart_count >= options->max_restarts)
+        if (all.result.grows) { /* it has stopped at a step, not failed */
+            (void)sigprocmask(SIG_SETMASK, &all.mask, NULL);
+            job->restart_count++;
+            growths++;
+            continue;
+        }
+        if (!all.result.again || job->restart_count - growths >= options->max_restarts)
             return status;
         made = note_progress(&all);
         if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
@@ -533,7 +542,8 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
-        log_warn("the job starts again (%u of %u times)", ++job->restart_count,
+        job->restart_count++;
+        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
                  options->max_restarts);
     }
 }

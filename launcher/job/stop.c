@@ -92,6 +92,7 @@ bool stop_take_signal(struct supervisor *s, int signal)
     if ((signal != SIGTERM && signal != SIGUSR1) || (signal == SIGTERM && s->stop.terminated) ||
         s->interrupts > 0 || !begin(s))
         return false;
+    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(

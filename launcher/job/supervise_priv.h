@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
  * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
- * shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
+ * shims), stop.c (the agreed stop), grow.c (growth), and failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/job/jobctl.h"
 #include "common/job/meeting.h"
 #include "common/job/stop_page.h"
 #include "common/net/frame.h"
@@ -18,6 +19,7 @@
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
+#include "launcher/host/capture.h"
 #include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
 #include "launcher/job/output.h"
@@ -96,6 +98,7 @@ struct stop {
     struct agreement agreement;
     bool noticed;    /* the programs were asked to stop */
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
+    bool growing;    /* only to continue on more hosts */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
     struct stop_command command;
@@ -110,6 +113,7 @@ struct job_socket {
         struct frame_conn conn;
         uint64_t until; /* when it is dropped */
         bool answered;
+        bool growing; /* it waits for the answer to GROW */
     } clients[JOB_CLIENTS_MAX];
     size_t count;
 };
@@ -156,6 +160,7 @@ struct supervisor {
     uint64_t input_in_flight;
 
     struct stop stop;
+    struct capture growth; /* looks for more hosts (grow.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
@@ -291,6 +296,16 @@ void job_socket_close(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
+
+/** Answer the clients that have asked whether the job can grow. */
+void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m);
+
+/* ---- grow.c ---- */
+
+/** plenumctl job asks the job to continue on more hosts. */
+void grow_request(struct supervisor *s);
+/** Look whether such hosts have been found. Call this at least once a second. */
+void grow_continue(struct supervisor *s);
 
 /* ---- failure.c ---- */
 
