@@ -55,8 +55,9 @@ struct jobctl_job {
     uint32_t pid;                /* plenumrun's */
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;
-    uint64_t asked;  /* 1 + the latest step that a program has asked about; 0: none */
-    uint64_t halted; /* 1 + the step before which programs stop; 0: none */
+    uint64_t asked;             /* 1 + the latest step that a program has asked about; 0: none */
+    uint64_t halted;            /* 1 + the step before which programs stop; 0: none */
+    char slow[JOBCTL_TEXT_MAX]; /* why the whole job is slow; "": it is not */
 };
 
 struct jobctl_instance {
@@ -66,6 +67,10 @@ struct jobctl_instance {
     uint64_t asked;     /* 1 + the last step that it has asked about; 0: none */
     uint64_t output_ns; /* time since its last output; UINT64_MAX: none yet */
     uint64_t heard_ns;  /* time since its last sign of life; UINT64_MAX: it is gone */
+    /* Its own time and its wait for batches in its last step; UINT64_MAX: not known. */
+    uint64_t own_ns, wait_ns;
+    char slow[JOBCTL_TEXT_MAX];  /* why it makes the job slow; "": it does not */
+    char cause[JOBCTL_WORD_MAX]; /* the same as one word */
 };
 
 /** Writes the address of a job's socket, "unix:@plenumrun-job-1000-ID"; "" as the id: what the

@@ -70,6 +70,7 @@ static int put_job(struct supervisor *s, struct frame_buffer *b)
     (void)snprintf(m.phase, sizeof(m.phase), "%s", phase_of(s));
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         m.asked = max_u64(m.asked, s->stop.agreement.ranks[i].asked);
+    (void)slow_watch_describe(s, UINT32_MAX, m.slow, sizeof(m.slow));
     return jobctl_put_job(b, &m);
 }
 
@@ -87,12 +88,16 @@ static int put_instance(struct supervisor *s, uint32_t index, struct frame_buffe
     struct jobctl_instance m = {.index = index,
                                 .pid = inst->pid,
                                 .asked = s->stop.agreement.ranks[index].asked,
+                                .own_ns = inst->paced ? inst->own_ns : UINT64_MAX,
+                                .wait_ns = inst->paced ? inst->wait_ns : UINT64_MAX,
                                 .output_ns = ago(now, inst->output_ns),
                                 .heard_ns =
                                     ago(now, inst->state == INSTANCE_DONE ? 0 : inst->heard_ns)};
 
     (void)snprintf(m.host, sizeof(m.host), "%s", instance_host(s, inst)->name);
     (void)snprintf(m.state, sizeof(m.state), "%s", result_state(inst));
+    (void)snprintf(m.cause, sizeof(m.cause), "%s",
+                   slow_watch_describe(s, index, m.slow, sizeof(m.slow)));
     return jobctl_put_instance(b, &m);
 }
 

@@ -438,6 +438,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
         instances_beat(s, now);
+        slow_watch_beat(s, now);
         remote_loaders_beat(s->loaders, now);
     }
     if (now >= s->start_at)
@@ -721,6 +722,7 @@ static void supervisor_fini(struct supervisor *s)
     job_socket_close(s);
     capture_fini(&s->growth);
     stop_fini(s);
+    slow_destroy(s->slow);
     free(s->instances);
     free(s->shown);
     free(s->fds);
@@ -793,7 +795,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     int status;
 
     s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
-    if (!s.instances || stop_init(&s) < 0) {
+    if (!s.instances || stop_init(&s) < 0 || slow_watch_init(&s) < 0) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
         goto out;

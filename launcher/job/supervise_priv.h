@@ -24,6 +24,7 @@
 #include "launcher/job/daemons.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
+#include "launcher/job/slow.h"
 #include "launcher/job/starter.h"
 #include "launcher/job/stop_command.h"
 #include "launcher/job/supervise.h"
@@ -70,7 +71,9 @@ struct instance {
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
     uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
-    char *tail;         /* last lines of its program's standard error */
+    bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
+    uint64_t own_ns, wait_ns;
+    char *tail; /* last lines of its program's standard error */
 };
 
 /* A connection. */
@@ -161,6 +164,7 @@ struct supervisor {
 
     struct stop stop;
     struct capture growth; /* looks for more hosts (grow.c) */
+    struct slow *slow; /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
@@ -287,6 +291,23 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
 /** 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
+
+/* ---- slow_watch.c ---- */
+
+struct json;
+
+/** 0 or -ENOMEM. The caller destroys s->slow. */
+int slow_watch_init(struct supervisor *s);
+/** Handle PACE: 0 or -EPROTO. */
+int slow_watch_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
+/** Judge the last second's steps. */
+void slow_watch_beat(struct supervisor *s, uint64_t now);
+/** Describe why the instance is slow, or why the job is (UINT32_MAX); "" if it is not. Returns the
+ * cause as one word. */
+const char *slow_watch_describe(const struct supervisor *s, uint32_t instance, char *ret,
+                                size_t size);
+/** Write what was slow, for --result. */
+void slow_watch_write(const struct supervisor *s, struct json *j);
 
 /* ---- job_socket.c ---- */
 
