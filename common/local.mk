@@ -20,6 +20,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
 	%D%/job/meeting_server.c \
+	%D%/job/pace.c %D%/job/pace.h \
 	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \
 	%D%/net/address.c %D%/net/address.h \

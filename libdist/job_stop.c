@@ -15,6 +15,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/job_priv.h"
+#include "libdist/pacing.h"
 
 /* How this process asks. Once set, this does not change, because signal handlers stay installed. */
 static struct asker {
@@ -101,7 +102,7 @@ static int prepare(const struct plenum_job *job, uint64_t step, struct plenum_er
                          "plenum_job_should_stop: the job belongs to the process that opened it: "
                          "open it again after fork()");
     if (!asker.page)
-        asker.page = stop_page_open(info->instance_index, info->num_instances);
+        asker.page = pacing_open(info);
     if (!asker.page && (info->num_instances > 1 || info->launcher == PLENUM_LAUNCHER_PLENUM))
         return refuse(info, err);
     (void)pthread_once(&asker_once, at_fork);
@@ -136,6 +137,8 @@ int plenum_job_should_stop(struct plenum_job *job, uint64_t step, struct plenum_
                          (unsigned long long)step);
     if (!asker.ready && (r = prepare(job, step, err)) < 0)
         return r;
+    if (asker.page)
+        pacing_begin_step(step, time_now_ns());
     if (atomic_load_explicit(&asker_signal, memory_order_relaxed) != 0)
         return obey(step);
     return asker.page && stop_page_ask(asker.page, step) == STOP_HALT;

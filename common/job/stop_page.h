@@ -8,7 +8,9 @@
  * program cannot begin a step at or above the limit before the shim changes it. That is a promise,
  * which the shim gives on behalf of the program at once, even in the middle of a step.
  *
- * Steps are stored as numbers from 1, because 0 means "none yet". */
+ * Steps are stored as numbers from 1, because 0 means "none yet".
+ *
+ * The page also shows the shim how the program progresses (pace.h). */
 #ifndef COMMON_STOP_PAGE_H
 #define COMMON_STOP_PAGE_H
 
@@ -16,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "common/job/pace.h"
 
 /** Names the page for the program: "/proc/PID/fd/NUMBER". */
 #define STOP_PAGE_VARIABLE "PLENUM_STOP"
@@ -43,6 +47,7 @@ struct stop_page {
     /* Twice the first step that may not begin, plus 1 if that is decided. Until it is decided, the
      * program waits there. */
     _Atomic uint64_t limit;
+    struct pace pace;
 };
 
 /** May a step begin? */

@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 15,
+    WIRE_MINOR = 16,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -95,6 +95,7 @@ enum {
     WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
     WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
     WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
+    WIRE_MINOR_REST = 16,    /* rest_ns of DONE */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -230,6 +231,8 @@ struct wire_done {
     uint64_t render_ns;   /* from decoding to stored pixels, summed over samples */
     uint64_t total_ns;    /* from RENDER's arrival to the completion of the last sample */
     char text[WIRE_TEXT_MAX];
+    /* since 1.16: within that time, what a decoder thread waited for the loader's CPU budget */
+    uint64_t rest_ns;
 };
 
 struct wire_stats {

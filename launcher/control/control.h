@@ -22,6 +22,7 @@
  *     ANSWER (does it promise?)            ->       at once
  *                                          <-       PROPOSE (a later step) ..., DECIDE
  *     HALTED (the step)                    ->       the program knows that it stops there
+ *     PACE (steps, the host; pace_report.h) ->      with a beat
  *     EXITED (status, usage)               ->       at once, though output may still be pending
  *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
@@ -91,6 +92,7 @@ enum control_type {
     CONTROL_ANSWER,
     CONTROL_DECIDE,
     CONTROL_HALTED,
+    CONTROL_PACE,
 };
 
 struct control_hello {

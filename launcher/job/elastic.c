@@ -318,16 +318,35 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
+/* A host has failed its check. */
+MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
+                                 bool blameless, const char *why)
+{
+    if (blameless)
+        roster_set_aside(host, why);
+    else if (roster_fail(roster, host, "%s", why))
+        tell_left_out(host);
+}
+
 /* Check this host, which needs no login. */
 static void check_here(const struct roster *roster, struct roster_host *host, const char *earlier)
 {
     int left = earlier ? leftover_kill(earlier, EARLIER_MS * NS_PER_MS) : 0;
 
     host->ready = left == 0;
-    if (left == 0)
-        return;
-    if (roster_fail(roster, host, "processes of the job's earlier start cannot be ended"))
-        tell_left_out(host);
+    if (left != 0)
+        note_failure(roster, host, false, "processes of the job's earlier start cannot be ended");
+}
+
+/* Take over the check of this host's health. */
+static void note_health(const struct roster *roster, const struct health_report *health)
+{
+    char why[sizeof(health->why) + 16];
+
+    (void)snprintf(why, sizeof(why), "health: %s", health->why);
+    for (size_t i = 0; i < roster->count && health->state != HEALTH_GOOD; i++)
+        if (roster->hosts[i].at.local && roster->hosts[i].ready)
+            note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
 /* Add queries for the hosts of a roster that may be used. Hosts that need none are ready, unless
@@ -342,6 +361,7 @@ static void add_probes(const struct roster *roster, const struct ready_request *
 
         if (!roster_allows(roster, host))
             continue;
+        survey->here |= host->at.local;
         if (host->at.local)
             check_here(roster, host, request->earlier);
         else if (!can_ask)
@@ -358,17 +378,19 @@ static void note_answers(struct elastic *e, const struct ready_survey *survey)
         const struct probe *p = &survey->probes[i];
         const struct roster *roster = p->loader ? &e->lenders : &e->roster;
         struct roster_host *host = container_of(p->host, struct roster_host, at);
+        char why[sizeof(p->step) + sizeof(p->what) + 2];
 
+        (void)snprintf(why, sizeof(why), "%s: %s", p->step, p->what);
         host->ready = !p->failed;
-        if (p->failed && roster_fail(roster, host, "%s: %s", p->step, p->what))
-            tell_left_out(host);
+        if (p->failed)
+            note_failure(roster, host, p->blameless, why);
     }
 }
 
 static int ask_all(struct elastic *e, const struct ready_request *request,
                    struct ready_survey *survey, uint64_t *ret_stopped_ns)
 {
-    int status = 0;
+    int status;
 
     survey->probes = calloc(e->roster.count + e->lenders.count + 1, sizeof(*survey->probes));
     if (!survey->probes) {
@@ -379,10 +401,12 @@ static int ask_all(struct elastic *e, const struct ready_request *request,
     roster_begin_check(&e->lenders);
     add_probes(&e->roster, request, false, survey);
     add_probes(&e->lenders, request, true, survey);
-    if (survey->count > 0)
-        status = ready_ask(request, true, survey, ret_stopped_ns);
-    if (status == 0)
-        note_answers(e, survey);
+    status = ready_ask(request, true, survey, ret_stopped_ns);
+    if (status != 0)
+        return status;
+    note_answers(e, survey);
+    note_health(&e->roster, &survey->health);
+    note_health(&e->lenders, &survey->health);
     return status;
 }
 
@@ -592,4 +616,74 @@ int elastic_prepare(struct elastic *elastic, const struct ready_request *request
         }
     }
     return STATUS_SIGNAL + *ret_signal;
+}
+
+/* ---- growth ---- */
+
+void elastic_pardon(struct elastic *elastic)
+{
+    roster_pardon(&elastic->roster);
+}
+
+/* Check the hosts that are not in use. Those in use answer all the time. */
+static int ask_unused(struct elastic *e, const struct ready_request *request,
+                      struct ready_survey *survey)
+{
+    struct ready_request unused = *request;
+    uint64_t stopped_ns;
+    uint32_t kept = 0;
+    int status;
+
+    survey->probes = calloc(e->roster.count + 1, sizeof(*survey->probes));
+    if (!survey->probes)
+        return -ENOMEM;
+    unused.earlier = NULL; /* a host may have several names */
+    add_probes(&e->roster, &unused, false, survey);
+    for (uint32_t i = 0; i < survey->count; i++) {
+        struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);
+
+        host->ready |= host->used;
+        if (!host->used)
+            survey->probes[kept++] = survey->probes[i];
+    }
+    survey->count = kept;
+    /* Without trying to connect back: the ports may be in use. */
+    status = ready_ask(&unused, false, survey, &stopped_ns);
+    if (status == 0)
+        note_answers(e, survey);
+    return status;
+}
+
+bool elastic_find_more(struct elastic *elastic, const struct ready_request *request, char *ret,
+                       size_t size)
+{
+    struct ready_survey survey = {0};
+    uint32_t *chosen;
+    size_t used = roster_count_used(&elastic->roster), count = 0, len;
+    struct plan plan;
+    bool more;
+
+    read_again(elastic);
+    roster_begin_check(&elastic->roster);
+    chosen = calloc(elastic->roster.count + 1, sizeof(*chosen));
+    if (!chosen || ask_unused(elastic, request, &survey) != 0) {
+        (void)snprintf(ret, size, "the hosts cannot be checked");
+        free(chosen);
+        return false;
+    }
+    more = plan_ready(elastic, chosen, &count, &plan) == 0;
+    if (more)
+        plan_fini(&plan);
+    more = more && count > used;
+    if (more) {
+        list_names(&elastic->roster, chosen, count, ret, size);
+    } else {
+        len = (size_t)snprintf(ret, size, "no host is ready in addition to those in use: ");
+        roster_describe_lack(&elastic->roster, ret + len, size - len);
+        if (!ret[len])
+            (void)snprintf(ret, size, "all hosts that the job may have are in use");
+    }
+    ready_survey_fini(&survey);
+    free(chosen);
+    return more;
 }

@@ -457,6 +457,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
     case CONTROL_ANSWER:
     case CONTROL_HALTED:
         return stop_handle(s, inst, (enum control_type)header->type, payload);
+    case CONTROL_PACE:
+        return slow_watch_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:

@@ -294,6 +294,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     .path = variables_get_path(&options->exports),
                     .host_subnet = options->host_subnet,
                     .ports = &options->ports,
+                    .health = options->health_check,
                     .allow_root = options->mpi.allow_root,
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
@@ -306,6 +307,8 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .verify = options->verify,
                 .strict_binding = options->strict_binding,
                 .elastic = elastic != NULL,
+                .hosts = elastic,
+                .request = &all->request,
                 .plan = plan,
                 .ready = &all->ready,
                 .ports = &options->ports,
@@ -518,6 +521,7 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     struct plenum_error err;
     struct attempts all;
     struct supervise_job *job = &all.job;
+    uint32_t growths = 0; /* restarts for other reasons than failures */
     int status = check_instances(options, plan);
 
     if (status != 0)
@@ -532,7 +536,13 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         int signal;
 
         status = attempt(&all);
-        if (!all.result.again || job->restart_count >= options->max_restarts)
+        if (all.result.grows) { /* it has stopped at a step, not failed */
+            (void)sigprocmask(SIG_SETMASK, &all.mask, NULL);
+            job->restart_count++;
+            growths++;
+            continue;
+        }
+        if (!all.result.again || job->restart_count - growths >= options->max_restarts)
             return status;
         made = note_progress(&all);
         if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
@@ -542,7 +552,8 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
-        log_warn("the job starts again (%u of %u times)", ++job->restart_count,
+        job->restart_count++;
+        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
                  options->max_restarts);
     }
 }

@@ -99,6 +99,7 @@ bool stop_take_signal(struct supervisor *s, int signal)
         s->stop.early |= signal == SIGUSR1;
         return false;
     }
+    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(

@@ -14,6 +14,8 @@
 #include "launcher/remote/agent.h"
 #include "launcher/remote/ready.h"
 
+struct elastic;
+
 enum { SUPERVISE_REASON_MAX = 240 };
 
 /** Borrowed. */
@@ -28,7 +30,9 @@ struct supervise_job {
     const struct texts *exports; /* NAME, NAME=value or PREFIX* */
     const char *verify;          /* percentage of batches; NULL: use the environment's */
     bool strict_binding;
-    bool elastic; /* a restart may use other hosts */
+    bool elastic;                        /* a restart may use other hosts */
+    struct elastic *hosts;               /* of an elastic job */
+    const struct ready_request *request; /* what it needs of them */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
@@ -50,6 +54,7 @@ struct supervise_job {
 
 struct supervise_result {
     bool again;    /* the job may be restarted */
+    bool grows;    /* it has stopped only to continue on more hosts */
     bool ran;      /* its programs started */
     bool asked;    /* one of them has called plenum_job_should_stop() */
     uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
  * supervise.c (the loop), instances.c, peers.c and instance_plans.c (messages between plenumrun
- * and the shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
+ * and the shims), stop.c (the agreed stop), grow.c (growth), slow_watch.c (slow hosts), and
+ * failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -12,6 +13,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
+#include "common/job/jobctl.h"
 #include "common/job/meeting.h"
 #include "common/job/stop_page.h"
 #include "common/net/frame.h"
@@ -20,11 +22,13 @@
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
+#include "launcher/host/capture.h"
 #include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
 #include "launcher/job/departures.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
+#include "launcher/job/slow.h"
 #include "launcher/job/starter.h"
 #include "launcher/job/stop_command.h"
 #include "launcher/job/supervise.h"
@@ -71,7 +75,9 @@ struct instance {
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
     uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
-    char *tail;         /* last lines of its program's standard error */
+    bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
+    uint64_t own_ns, wait_ns;
+    char *tail; /* last lines of its program's standard error */
 };
 
 /* A connection. */
@@ -112,6 +118,7 @@ struct stop {
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
     bool held;       /* plenumrun was sent SIGUSR1 before all have started */
     bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
+    bool growing;    /* only to continue on more hosts */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;     /* when they must have agreed on a step, or NEVER */
     struct stop_command command;
@@ -126,6 +133,7 @@ struct job_socket {
         struct frame_conn conn;
         uint64_t until; /* when it is dropped */
         bool answered;
+        bool growing; /* it waits for the answer to GROW */
     } clients[JOB_CLIENTS_MAX];
     size_t count;
 };
@@ -176,6 +184,8 @@ struct supervisor {
 
     struct departures departures;
     struct stop stop;
+    struct capture growth; /* looks for more hosts (grow.c) */
+    struct slow *slow; /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
@@ -326,6 +336,23 @@ uint64_t stop_next_due(const struct supervisor *s);
 /** Returns 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
+/* ---- slow_watch.c ---- */
+
+struct json;
+
+/** 0 or -ENOMEM. The caller destroys s->slow. */
+int slow_watch_init(struct supervisor *s);
+/** Handle PACE: 0 or -EPROTO. */
+int slow_watch_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
+/** Judge the last second's steps. */
+void slow_watch_beat(struct supervisor *s, uint64_t now);
+/** Describe why the instance is slow, or why the job is (UINT32_MAX); "" if it is not. Returns the
+ * cause as one word. */
+const char *slow_watch_describe(const struct supervisor *s, uint32_t instance, char *ret,
+                                size_t size);
+/** Write what was slow, for --result. */
+void slow_watch_write(const struct supervisor *s, struct json *j);
+
 /* ---- job_socket.c ---- */
 
 /** Begin to answer plenumctl job. The job also runs without the socket. */
@@ -334,6 +361,16 @@ void job_socket_close(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
+
+/** Answer the clients that have asked whether the job can grow. */
+void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m);
+
+/* ---- grow.c ---- */
+
+/** plenumctl job asks the job to continue on more hosts. */
+void grow_request(struct supervisor *s);
+/** Look whether such hosts have been found. Call this at least once a second. */
+void grow_continue(struct supervisor *s);
 
 /* ---- failure.c ---- */
 

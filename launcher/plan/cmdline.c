@@ -489,6 +489,9 @@ static const struct option_def defs[] = {
              "hosts (default: any)"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
      .help = "do not check the hosts before the job starts"},
+    {"health-check", 0, "COMMAND", OPTION_TEXT, FIELD(health_check),
+     .help = "run this shell command on each host before each start: status 0 if the host is "
+             "healthy, 1 if it is not"},
 
     {.help = "Placement"},
     {"numa-aware", 0, "0|1", OPTION_CALL, .call = set_numa_aware,

@@ -42,6 +42,7 @@ struct cmdline {
     const char *host_subnet; /* "10.1.0.0/16" */
     struct ports ports;      /* ports on which the job listens to other hosts */
     bool no_host_check;
+    const char *health_check; /* a command for sh(1); NULL: none */
 
     bool numa_aware;
     enum place_policy placement;

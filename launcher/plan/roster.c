@@ -75,6 +75,12 @@ int roster_set(struct roster *roster, const struct hostlist *list, const bool *l
     return 0;
 }
 
+void roster_pardon(struct roster *roster)
+{
+    for (size_t i = 0; i < roster->count; i++)
+        roster->hosts[i].failures = 0;
+}
+
 bool roster_allows(const struct roster *roster, const struct roster_host *host)
 {
     return host->listed && host->failures < roster->limits.max_failures;
@@ -104,6 +110,13 @@ bool roster_fail(const struct roster *roster, struct roster_host *host, const ch
     host->failed = true;
     host->failures += first;
     return first && host->failures == roster->limits.max_failures;
+}
+
+void roster_set_aside(struct roster_host *host, const char *why)
+{
+    (void)snprintf(host->why, sizeof(host->why), "%s", why);
+    host->ready = false;
+    host->failed = true;
 }
 
 bool roster_lose(struct roster *roster, const bool *lost, const char *why)
@@ -150,6 +163,15 @@ static const struct roster_host *find_best(const struct roster *roster, const bo
             best = host;
     }
     return best;
+}
+
+size_t roster_count_used(const struct roster *roster)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < roster->count; i++)
+        count += roster->hosts[i].used;
+    return count;
 }
 
 size_t roster_count_ready(const struct roster *roster)

@@ -51,6 +51,9 @@ void roster_fini(struct roster *roster);
  */
 int roster_set(struct roster *roster, const struct hostlist *list, const bool *local);
 
+/** Forget how often hosts have failed: those that were left out are checked again. */
+void roster_pardon(struct roster *roster);
+
 /** May the job use this host: is it listed, and has it not failed too often? */
 bool roster_allows(const struct roster *roster, const struct roster_host *host);
 
@@ -67,6 +70,10 @@ void roster_end_check(struct roster *roster);
  */
 MESSAGE_FORMAT(3, 4)
 bool roster_fail(const struct roster *roster, struct roster_host *host, const char *format, ...);
+
+/** Like roster_fail(), but nothing shows that the host is at fault, so its failures are not
+ * counted. */
+MESSAGE void roster_set_aside(struct roster_host *host, const char *why);
 
 /**
  * Record the hosts that were lost during a start (`lost`, one per host of the roster). If several
@@ -95,6 +102,8 @@ void roster_start(struct roster *roster, const uint32_t *chosen, size_t count);
 int roster_list(const struct roster *roster, const uint32_t *chosen, size_t count,
                 struct hostlist *ret, bool *ret_local);
 
+/** Returns the number of hosts on which the last start has instances. */
+size_t roster_count_used(const struct roster *roster);
 /** Returns the number of hosts that are ready. */
 size_t roster_count_ready(const struct roster *roster);
 /** Describe the hosts that are not ready, each with its reason: "a: Connection refused; b: ...". */

@@ -3,6 +3,7 @@
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H
 
+#include "launcher/host/health.h"
 #include "launcher/host/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
@@ -15,6 +16,7 @@ struct ready_request {
     const char *path;                /* search path for programs; NULL: the host's own */
     const char *host_subnet;         /* the network that the user named; NULL: none */
     const struct ports *ports;       /* ports on which plenumrun may listen */
+    const char *health;              /* the user's command that checks a host; NULL: none */
     const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
@@ -48,6 +50,8 @@ struct ready_survey {
     struct probe *probes;
     uint32_t count;
     unsigned port; /* the port to which they tried to connect */
+    bool here; /* programs run on this host, too, so its health is checked; the caller sets it */
+    struct health_report health; /* this host's */
     struct network own;
 };
 
@@ -55,7 +59,7 @@ struct ready_survey {
 bool ready_can_ask(const struct ready_request *request);
 
 /**
- * Query the hosts of the survey.
+ * Query the hosts of the survey, and check the health of this one if it is in use.
  *
  * @param connect  let them try to connect to this host, too
  * @param ret_stopped_ns  how long we were stopped meanwhile

@@ -89,6 +89,7 @@ struct inner {
     uint64_t step_told;        /* the last STEP that was sent; 0: none */
     bool halt_told;            /* HALTED was sent */
     bool notice_told;          /* NOTICE was sent */
+    struct inner_pace *pace;   /* inner_pace.c; or NULL */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
@@ -142,6 +143,16 @@ int inner_handle_propose(struct inner *in, struct frame_reader *payload);
 int inner_handle_decide(struct inner *in, struct frame_reader *payload);
 /** Report the program's last steps with its end. */
 void inner_end_stop(const struct inner *in, struct control_exited *exited);
+
+/* ---- inner_pace.c ---- */
+
+/** Without memory for it, nothing is reported. */
+void inner_open_pace(struct inner *in);
+void inner_close_pace(struct inner *in);
+/** The program was stopped by a signal, or continues (in->stopped). */
+void inner_note_stop(struct inner *in, uint64_t now);
+/** Report the program's steps of the last second. */
+void inner_tell_pace(struct inner *in, uint64_t now);
 
 /* ---- inner_output.c ---- */
 

@@ -68,6 +68,8 @@ static size_t later_bytes(uint16_t type, size_t n)
         return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
     case WIRE_STATUS_STREAM:
         return SHARES_BYTES;
+    case WIRE_DONE:
+        return sizeof(uint64_t); /* 1.16 */
     default:
         return SIZE_MAX / 2;
     }
@@ -148,7 +150,8 @@ Test(wire, every_message_is_read_as_written)
                              .read_ns = 2,
                              .render_ns = 3,
                              .total_ns = UINT64_MAX,
-                             .text = "x.jpg: bad"};
+                             .text = "x.jpg: bad",
+                             .rest_ns = 5};
     struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7};
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
     struct wire_ask_name ask_name = {.number = 4000000000, .of = WIRE_NAMED_CLASS};
@@ -325,6 +328,21 @@ Test(wire, an_error_without_a_reason_has_that_of_its_code)
         r = read_of(&b);
         cr_expect(eq(int, wire_get_done(&r, &got_done), -EPROTO));
     }
+    frame_buffer_fini(&b);
+}
+
+Test(wire, an_older_loader_reports_no_rest)
+{
+    struct frame_buffer b = {0};
+    struct wire_done done = {.total_ns = 7, .text = "x", .rest_ns = 5}, got;
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_done(&b, 1, &done), 0));
+    r = read_of(&b);
+    r.end -= sizeof(uint64_t);
+    cr_assert(eq(int, wire_get_done(&r, &got), 0));
+    cr_expect(eq(str, got.text, "x"));
+    cr_expect(eq(u64, got.rest_ns, 0));
     frame_buffer_fini(&b);
 }
 
