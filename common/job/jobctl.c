@@ -94,6 +94,22 @@ int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret)
     return frame_got(r);
 }
 
+int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m)
+{
+    size_t begin = frame_begin(b, JOBCTL_GROWN, 0);
+
+    frame_put_u32(b, m->grows);
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int jobctl_get_grown(struct frame_reader *r, struct jobctl_grown *ret)
+{
+    ret->grows = (uint32_t)frame_get_choice(r, 2);
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    return frame_got(r);
+}
+
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type)
 {
     return frame_end(b, frame_begin(b, (uint16_t)type, 0));

@@ -20,7 +20,7 @@
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/screen.h"
 
-enum { ANSWER_MS = 5000, INSTANCES_MAX = 1000000, JOBS_MAX = 4096 };
+enum { ANSWER_MS = 5000, GROWTH_MS = 600000, INSTANCES_MAX = 1000000, JOBS_MAX = 4096 };
 
 struct job_arguments {
     bool json, metrics;
@@ -39,13 +39,13 @@ static const struct option_def defs[] = {
 
 static const struct options_program program = {
     .name = "plenumctl job",
-    .usage = "list|status|stop|top [JOB] [options]",
-    .summary = "Show and stop your running jobs on this host, where their plenumrun runs.",
+    .usage = "list|status|stop|top|grow [JOB] [options]",
+    .summary = "Show, stop and grow your running jobs on this host, where their plenumrun runs.",
     .footer =
         "JOB: the job's id, or its beginning. It can be left out if only one job is running.\n"
         "list: your jobs. status: a job and its instances. top: the same, refreshed until q "
         "is pressed. stop: ask the programs to stop at the same step; those that cannot get "
-        "SIGTERM.",
+        "SIGTERM. grow: continue on more hosts, if any are ready, from a checkpoint at a step.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -57,6 +57,7 @@ struct job_answer {
     uint32_t got;
     bool begun;
     enum jobctl_effect effect;
+    struct jobctl_grown grown;
 };
 
 /* Returns 1 if the answer is complete, 0 if not yet. */
@@ -76,6 +77,8 @@ static int take(struct job_answer *a, const struct frame_header *h, struct frame
         return ++a->got == a->job.instances;
     case JOBCTL_STOPPED:
         return jobctl_get_stopped(payload, &a->effect) < 0 ? -EPROTO : 1;
+    case JOBCTL_GROWN:
+        return jobctl_get_grown(payload, &a->grown) < 0 ? -EPROTO : 1;
     default:
         return -EPROTO;
     }
@@ -83,7 +86,8 @@ static int take(struct job_answer *a, const struct frame_header *h, struct frame
 
 static int talk(struct frame_conn *c, enum jobctl_type request, struct job_answer *a)
 {
-    uint64_t end = time_now_ns() + ANSWER_MS * NS_PER_MS;
+    uint64_t limit_ms = request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS;
+    uint64_t end = time_now_ns() + limit_ms * NS_PER_MS;
     int r = jobctl_put_empty(&c->tx, request);
 
     while (r == 0) {
@@ -127,7 +131,7 @@ static int ask(const struct address *address, enum jobctl_type request, struct j
     frame_conn_fini(&c);
     if (r == -ETIMEDOUT)
         return error_set(err, r, "plenumrun has not answered for %d s: is it stopped?",
-                         ANSWER_MS / 1000);
+                         (request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS) / 1000);
     return r < 0 ? error_set(err, r, "plenumrun has closed the connection: has the job ended?") : r;
 }
 
@@ -138,7 +142,8 @@ struct jobs {
     unsigned count;
 };
 
-/* Abstract sockets are gone with their process, so nothing here is stale. */
+/* Find the jobs whose ids begin with `id`. An abstract socket disappears with its process, so no
+ * job found here is stale. */
 static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
 {
     char line[512], text[300] = "unix:", wanted[JOBCTL_NAME_MAX];
@@ -171,7 +176,7 @@ static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
     return r;
 }
 
-/* The only job whose id begins like this. */
+/* Find the only job whose id begins with `id`. */
 static int find_one(const char *id, struct address *ret, struct plenum_error *err)
 {
     struct jobs jobs = {0};
@@ -377,7 +382,7 @@ static void write_metrics(struct job_answer *a)
 
 /* ---- the commands ---- */
 
-/* Jobs that end meanwhile are left out. */
+/* List all jobs, without those that end meanwhile. */
 static int list_all(const struct job_arguments *arguments, struct plenum_error *err)
 {
     struct json j = {.file = stdout};
@@ -442,6 +447,22 @@ static int stop(const struct address *address, struct plenum_error *err)
     return 0;
 }
 
+/* Waits until the hosts have been checked. */
+static int grow(const struct address *address, struct plenum_error *err)
+{
+    struct job_answer a;
+    int r = ask(address, JOBCTL_GROW, &a, err);
+
+    free(a.instances);
+    if (r < 0)
+        return r;
+    text_make_plain(a.grown.text);
+    if (!a.grown.grows)
+        return error_set(err, -EAGAIN, "nothing was stopped: %s", a.grown.text);
+    (void)printf("the programs stop at the same step and continue on %s\n", a.grown.text);
+    return 0;
+}
+
 static int draw(void *arg, FILE *f, unsigned rows, struct plenum_error *err)
 {
     struct job_answer a;
@@ -469,7 +490,7 @@ MESSAGE static int refuse_usage(const char *why)
 
 static int run(int argc, char **argv)
 {
-    static const char *const words[] = {"list", "status", "stop", "top"};
+    static const char *const words[] = {"list", "status", "stop", "top", "grow"};
     struct job_arguments arguments = {.interval_ns = NS_PER_SEC};
     struct plenum_error err;
     struct address address;
@@ -481,7 +502,7 @@ static int run(int argc, char **argv)
     while (operands > 0 && word < ARRAY_LEN(words) && strcmp(argv[1], words[word]) != 0)
         word++;
     if (operands == 0 || word == ARRAY_LEN(words))
-        return refuse_usage("list, status, stop or top is needed");
+        return refuse_usage("list, status, stop, top or grow is needed");
     if (operands > (word == 0 ? 1 : 2))
         return refuse_usage("only one job can be named");
     if (arguments.metrics && word != 1)
@@ -496,6 +517,8 @@ static int run(int argc, char **argv)
         r = stop(&address, &err);
     else if (r == 0 && word == 3)
         r = top(&address, arguments.interval_ns, &err);
+    else if (r == 0 && word == 4)
+        r = grow(&address, &err);
     if (r < 0)
         return ctl_fail("job", &err);
     return fflush(stdout) == 0 ? 0 : 1;
@@ -503,6 +526,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_job = {
     .name = "job",
-    .summary = "show and stop your running jobs",
+    .summary = "show, stop and grow your running jobs",
     .run = run,
 };
