@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_health.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script replaces
+# test_health_check.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script replaces
 # ssh; it runs what plenumrun sends to other hosts on this host. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
