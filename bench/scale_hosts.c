@@ -543,6 +543,7 @@ int scale_be_mpirun(int argc, char **argv)
     record("mpirun");
     log_in(&s);
     run(&s);
+    record("over");
     for (uint32_t i = 0; i < s.ready; i++)
         (void)close(s.logins[i]);
     while (wait(NULL) > 0)
