@@ -533,6 +533,23 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "other samples, weights .* Keep each version of a weights file"):
                 stream.seek(cursor)
 
+    def test_weights_that_change_after_amend(self):
+        """a stream that can keep neither the new weights nor the old ones says which files have changed"""
+        np = self.np
+        weights = np.arange(1, 1 + len(self.labels_of("red")), dtype=np.float32)
+        for name, dataset in (("data", self.data["red"]), ("red", self.mix())):
+            path = os.path.join(self.folder.name, f"changing {name}.npy")
+            np.save(path, weights)
+            with self.open(dataset, micro_batch=4, **({"weights": {}} if name == "data" else {})) as stream:
+                stream.amend(weights={name: {1: f"file:{path}"}})
+                stream.seek_to(2)
+                np.save(path, weights[::-1].copy())
+                with self.assertRaisesRegex(OSError, "weights, have changed since the stream was opened"):
+                    stream.amend(weights={name: {5: "class"}})
+                with self.assertRaisesRegex(OSError, "weights, have changed since the stream was opened"):
+                    while True:
+                        next(stream)
+
     def test_small_classes(self):
         """a warning names a class with fewer samples than a block shows of it"""
         data = self.made("few", 2, ["cat", "dog", "eel"])
