@@ -920,6 +920,25 @@ class StreamTest(unittest.TestCase):
         with self.open(dataset, micro_batch=1, epochs=1, **more) as stream:
             return sorted((int(b.labels[0, 0, 0]), int(b.samples[0, 0, 0])) for b in stream)
 
+    def test_lines_of_names(self):
+        """a list of names has LF or CRLF at the end of its lines; other CRs belong to a name"""
+        data = self.made("lines", 2, ["a", "a\rb"])
+        with self.open(data) as stream:
+            one, two, three, four = stream.names(range(4))
+        names = os.path.join(self.folder.name, "lines.txt")
+        for text, keeps, absent in ((f"{one}\n{four}\n", [0, 3], None), (f"{one}\r\n\r\n{three}\r\n", [0, 2], None),
+                                    (f"\ufeff{two}\r\n{four}", [1, 3], None),
+                                    (f"{one}\r{two}\r", [], "no sample of 1 of the names"),
+                                    (f"{one}\n{two}\r{three}\n", [0], "no sample of 1 of the names")):
+            with open(names, "w", encoding="utf-8", newline="") as file:
+                file.write(text.replace(f"{data}/", ""))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with self.open(data, select=f"not names {names}", epochs=1) as stream:
+                    shown = sorted(int(batch.samples[0, 0, 0]) for batch in stream)
+            self.assertEqual(shown, [s for s in range(4) if s not in keeps], text)
+            self.assertRegex("".join(str(w.message) for w in caught), absent or "^$", text)
+
     def test_sizes(self):
         """selections by width and height, in folders and archives, whose sizes are kept beside the index"""
         data = self.made("sizes", 9, ["a", "b"])
