@@ -196,9 +196,12 @@ static int read_names(struct selecting *s, FILE *file, struct name_list *list)
     int r;
 
     while ((r = text_read_line(file, s->word, &line, &cap, s->err)) > 0) {
+        size_t len = strcspn(line, "\n");
         char *copy;
 
-        line[strcspn(line, "\r\n")] = '\0';
+        while (len > 0 && line[len - 1] == '\r')
+            len--;
+        line[len] = '\0';
         if (!*line)
             continue;
         copy = strdup(line);
