@@ -100,8 +100,8 @@ enum { STRANGERS_BUCKETS = 1024 };
 /* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
     struct list list; /* of peers */
-    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts in
-     * one bucket count as one. */
+    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts
+     * in one bucket count as one. */
     uint64_t seed;
     uint32_t of_host[STRANGERS_BUCKETS];
     size_t count;           /* open at the moment */
@@ -185,7 +185,7 @@ struct supervisor {
     struct departures departures;
     struct stop stop;
     struct capture growth; /* looks for more hosts (grow.c) */
-    struct slow *slow; /* which hosts are slow (slow_watch.c) */
+    struct slow *slow;     /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */

@@ -152,7 +152,8 @@ class Jobs(unittest.TestCase):
     def test_wrong(self):
         """wrong commands have status 2, and jobs that do not run 1"""
         for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop, top or grow"),
-                                   (("halt",), 2, "list, status, stop, top or grow"), (("stop", "-j"), 2, "--json is for"),
+                                   (("halt",), 2, "list, status, stop, top or grow"),
+                                   (("stop", "-j"), 2, "--json is for"),
                                    (("status", "nothing"), 1, "no running job 'nothing'"),
                                    (("stop", "nothing"), 1, "no running job 'nothing'"), (("top",), 1, "")):
             with self.subTest(words=words):
