@@ -351,7 +351,7 @@ static unsigned find_use(const struct keep *k, const struct keep_sample *sample,
     return best;
 }
 
-/* Compute the next use of an entry again. False: it had to be removed. */
+/* Compute the next use of an entry again. Returns false if it had to be removed. */
 static bool rank_again(struct keep *k, uint32_t entry, uint64_t now_ns)
 {
     struct keep_entry *e = &k->entries[entry];

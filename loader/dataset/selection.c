@@ -48,7 +48,8 @@ static void skip_spaces(struct selecting *s)
     s->at += strspn(s->at, " \t");
 }
 
-/* Read the next word into s->word; 'single quotes' protect spaces. False: there is none. */
+/* Read the next word into s->word; 'single quotes' protect spaces. Returns false if there is
+ * none. */
 static bool next_word(struct selecting *s)
 {
     bool open;
@@ -343,8 +344,8 @@ static int select_fold(struct selecting *s)
     return r;
 }
 
-/* Parse a decimal number from 0 to 1, as a number of 2^64ths; 1 becomes 2^64 - 1. False: it is not
- * such a number. */
+/* Parse a decimal number from 0 to 1, as a number of 2^64ths; 1 becomes 2^64 - 1. Returns false if
+ * it is not such a number. */
 static bool parse_share(const char **at, uint64_t *ret)
 {
     uint64_t up = 0, down = 1;

@@ -24,8 +24,8 @@ void bucket_get_endpoint(struct bucket *bucket, struct endpoint *ret);
 /** Switch to another region, and on AWS to its endpoint. Returns false if the region is invalid, or
  * already in use. */
 bool bucket_move(struct bucket *bucket, const char *region);
-/** Correct the time used in signatures by the server's clock. False: the correction would hardly
- * change. */
+/** Correct the time used in signatures by the server's clock. Returns false if the correction would
+ * hardly change. */
 bool bucket_set_clock(struct bucket *bucket, uint64_t server_s);
 
 /* ---- limits of requests ---- */
