@@ -497,6 +497,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
         return stop_handle(s, inst, (enum control_type)header->type, payload);
     case CONTROL_PACE:
         return slow_watch_handle(s, inst, payload);
+    case CONTROL_HUNG:
+        return hung_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
