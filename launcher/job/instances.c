@@ -369,8 +369,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
     tell_departed(s, inst);
-    if (inst->exited.status == 0)
-        stop_note_exit(s, inst);
+    stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              instance_index(s, inst), instance_host(s, inst)->name, status,

@@ -840,6 +840,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->ran = s.plans_sent;
+    ret->step = agree_get_latest(&s.stop.agreement);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)
