@@ -10,7 +10,7 @@ dist_doc_DATA = %D%/architecture.md %D%/datasets.md %D%/decoding.md %D%/elastic.
 # Draw operations.jpg, and the tables of states.md.
 EXTRA_DIST += %D%/operations.py %D%/states.py
 
-# Every function has a page of its name, which sources that of its family.
+# Every function has a page with its name, which includes the page of its family.
 each_function = for page in $(man3_pages); do \
 		family=`basename $$page .3`; \
 		for name in `sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' "$(srcdir)/$$page"`; do \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
+# launcher/: plenumrun. Everything except main() is in an archive, so that tests link the same code as the program.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
 	%D%/control/control.c %D%/control/control.h \
@@ -23,6 +23,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/advance.c %D%/job/advance.h \
 	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
+	%D%/job/departures.c %D%/job/departures.h \
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
 	%D%/job/grow.c \
@@ -38,6 +39,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/output.c %D%/job/output.h \
 	%D%/job/output_folder.c %D%/job/output_folder.h \
 	%D%/job/pause.c %D%/job/pause.h \
+	%D%/job/peers.c \
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \

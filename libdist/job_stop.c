@@ -17,7 +17,7 @@
 #include "libdist/job_priv.h"
 #include "libdist/pacing.h"
 
-/* This process's way to ask. It never changes back: handlers of signals stay. */
+/* How this process asks. Once set, this does not change, because signal handlers stay installed. */
 static struct asker {
     bool ready;
     struct stop_page *page; /* NULL: this process is alone */
@@ -76,7 +76,7 @@ static int refuse(const struct plenum_job_info *info, struct plenum_error *err)
                      info->num_instances, name_launcher(info->launcher));
 }
 
-/* Tell the shim of this first step, so that plenumrun knows that the program asks. */
+/* Report this first step to the shim, so that plenumrun knows that the program asks. */
 static int join(struct stop_page *page, uint64_t step, struct plenum_error *err)
 {
     pid_t owner = 0;
@@ -116,7 +116,8 @@ static int prepare(const struct plenum_job *job, uint64_t step, struct plenum_er
     return 0;
 }
 
-/* This process itself was sent a signal: by a batch system that signals all processes. */
+/* Obey a signal that this process itself received, from a batch system that signals all
+ * processes. */
 static int obey(uint64_t step)
 {
     if (!asker.page)

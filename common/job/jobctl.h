@@ -33,7 +33,7 @@ enum jobctl_type {
     JOBCTL_GROWN,
 };
 
-/** What a request to stop has caused. */
+/** The effect of a request to stop. */
 enum jobctl_effect {
     JOBCTL_AGREES,  /* the programs stop at the same step */
     JOBCTL_SIGNALS, /* the programs were sent SIGTERM */
@@ -66,7 +66,7 @@ struct jobctl_instance {
     char state[JOBCTL_WORD_MAX];
     uint64_t asked;     /* 1 + the last step that it has asked about; 0: none */
     uint64_t output_ns; /* time since its last output; UINT64_MAX: none yet */
-    uint64_t heard_ns;  /* time since its last sign of life; UINT64_MAX: it is gone */
+    uint64_t heard_ns;  /* time since it was last heard from; UINT64_MAX: it has ended */
     /* Its own time and its wait for batches in its last step; UINT64_MAX: not known. */
     uint64_t own_ns, wait_ns;
     char slow[JOBCTL_TEXT_MAX];  /* why it makes the job slow; "": it does not */
@@ -77,7 +77,8 @@ struct jobctl_instance {
  * addresses of all jobs of this user begin with. Returns `ret`. */
 char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 
-/* Each of these appends one frame: 0 or -ENOMEM. Texts that are too long are cut. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. Texts that are too long are
+ * truncated. */
 int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m);
 int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m);
 int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect);
@@ -85,7 +86,7 @@ int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m);
 /** STATUS, STOP, GROW. */
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type);
 
-/* Each of these reads one payload: 0 or -EPROTO. */
+/* Each of these reads one payload, and returns 0 or -EPROTO. */
 int jobctl_get_job(struct frame_reader *r, struct jobctl_job *ret);
 int jobctl_get_instance(struct frame_reader *r, struct jobctl_instance *ret);
 int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret);

@@ -578,7 +578,7 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
     return frame_end(b, begin);
 }
 
-/* Read a status: 0 or a negative errno value. */
+/* Read a status, which is 0 or a negative errno value. */
 static int get_code(struct frame_reader *r)
 {
     int32_t code = (int32_t)frame_get_u32(r);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* elastic.c - before each start: which hosts are there, which of them work, and which are taken.
+/* elastic.c - decides before each start which of the listed hosts work, and which of these to use.
  *
  *     lists of hosts ──> roster.c ──> check of all (ready.c) ──> choice (roster.c) ──> plan
  *            ^                                                │
  *            └────────────── a pause ── too few ──────────────┘
  *
  * A start must not begin while programs of the previous one may still run: they would write to the
- * same files. On a host that answers, the check looks for them. A host that does not answer gets
- * the time after which its shims have certainly ended them, because they hear as little of
- * plenumrun as plenumrun hears of them. */
+ * same files. On a host that answers, the check looks for them. If a host does not answer,
+ * plenumrun waits until its shims have certainly ended them, because these shims have lost contact
+ * with plenumrun no later than plenumrun with them. */
 #include "config.h"
 
 #include "launcher/job/elastic.h"
@@ -47,7 +47,7 @@ struct elastic {
     const struct cmdline *options;
     struct job_hosts hosts; /* as they were read last */
     struct roster roster;   /* of hosts for instances */
-    struct roster lenders;  /* of hosts that run only a loader */
+    struct roster lenders;  /* the hosts that run only a loader */
     bool begun;             /* there has been a start */
 };
 
@@ -145,7 +145,7 @@ static int check_on(const struct elastic *e, uint32_t count, struct plenum_error
     return r;
 }
 
-/* Refuse options that cannot be kept, whatever hosts are ready. */
+/* Reject options that cannot be met, whichever hosts are ready. */
 static int check_options(const struct elastic *e, struct plenum_error *err)
 {
     const struct cmdline *options = e->options;
@@ -328,7 +328,7 @@ MESSAGE static void note_failure(const struct roster *roster, struct roster_host
         tell_left_out(host);
 }
 
-/* This host needs no login. */
+/* Check this host, which needs no login. */
 static void check_here(const struct roster *roster, struct roster_host *host, const char *earlier)
 {
     int left = earlier ? leftover_kill(earlier, EARLIER_MS * NS_PER_MS) : 0;
@@ -371,7 +371,7 @@ static void add_probes(const struct roster *roster, const struct ready_request *
     }
 }
 
-/* Take over the answers to the check. */
+/* Store the answers to the check. */
 static void note_answers(struct elastic *e, const struct ready_survey *survey)
 {
     for (uint32_t i = 0; i < survey->count; i++) {
@@ -425,7 +425,8 @@ static void list_names(const struct roster *roster, const uint32_t *chosen, size
         (void)snprintf(ret + size - 5, 5, " ...");
 }
 
-/* Report the hosts if they are others than those of the last start, or than the user expects. */
+/* Report the hosts if they differ from those of the last start, or from those that the user
+ * expects. */
 static void tell_chosen(const struct elastic *e, const uint32_t *chosen, size_t count)
 {
     char names[NAMES_MAX];
@@ -442,7 +443,7 @@ static void tell_chosen(const struct elastic *e, const uint32_t *chosen, size_t 
 }
 
 /* Plan a start on the hosts that are ready, or on fewer if replicas do not divide evenly over their
- * instances: 0, an exit status, or STATUS_AGAIN if there are too few. */
+ * instances. Returns 0, an exit status, or STATUS_AGAIN if there are too few. */
 static int plan_ready(const struct elastic *e, uint32_t *chosen, size_t *count, struct plan *ret)
 {
     struct roster some = e->roster; /* with other limits */
@@ -480,7 +481,8 @@ static const struct roster_host *find_alive(const struct roster *roster, uint64_
     return found;
 }
 
-/* Choose hosts, plan, and choose the network. A host that cannot use it is not ready after all. */
+/* Choose hosts, plan, and choose the network. A host that cannot use the network is not ready after
+ * all. */
 static int choose(struct elastic *e, const struct ready_request *request,
                   struct elastic_choice *ret)
 {
@@ -504,7 +506,7 @@ static int choose(struct elastic *e, const struct ready_request *request,
     }
 }
 
-/* Check and choose once: 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
+/* Check and choose once. Returns 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
 static int try(struct elastic *e, const struct ready_request *request, struct plan *plan,
                struct ready *ret)
 {
@@ -541,7 +543,7 @@ static int try(struct elastic *e, const struct ready_request *request, struct pl
 
 /* ---- waiting ---- */
 
-/* Let the programs on hosts that do not answer end. 0, or a signal of the user. */
+/* Wait for the end of programs on hosts that do not answer. Returns 0, or the user's signal. */
 static int wait_for_dead(const struct elastic *e)
 {
     uint64_t now = time_now_ns();
@@ -568,7 +570,8 @@ static void describe_lack(const struct elastic *e, char *ret, size_t size)
     roster_describe_lack(&e->roster, ret + len, size - (size_t)len);
 }
 
-/* Too few hosts are ready: wait before the next check. STATUS_AGAIN, or an exit status. */
+/* Wait before the next check, because too few hosts are ready. Returns STATUS_AGAIN, or an exit
+ * status. */
 static int wait_for_hosts(const struct elastic *e, struct pause *pause, uint64_t deadline,
                           int *ret_signal)
 {

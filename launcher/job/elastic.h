@@ -36,9 +36,10 @@ int elastic_plan(const struct elastic *elastic, struct plan *ret, struct plenum_
  * until enough of them are ready, and replace the plan.
  *
  * @param end_ns  when the job must have ended (--timeout)
- * @param ret_signal  a signal of the user has ended the wait, otherwise 0
+ * @param ret_signal  the signal with which the user has ended the wait, otherwise 0
  *
- * 0, or an exit status after an error message; with a signal, without one.
+ * Returns 0, or an exit status after an error message (without a message if a signal ended the
+ * wait).
  */
 int elastic_prepare(struct elastic *elastic, const struct ready_request *request, uint64_t end_ns,
                     struct plan *plan, struct ready *ret, int *ret_signal);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* job_socket.c - answers plenumctl job, through the job's own socket (common/job/jobctl.h).
  *
- * The job never depends on it: without the socket it runs all the same. A client has a few seconds,
- * there are only a few at a time, and none can make plenumrun wait. */
+ * The job does not depend on the socket, and also runs without it. The number of clients is
+ * limited, each of them has a few seconds, and none can make plenumrun wait. */
 #include "config.h"
 
 #include <assert.h>
@@ -166,6 +166,10 @@ static bool serve(struct supervisor *s, struct job_client *client)
     int64_t n;
     int r;
 
+    if (client->growing) { /* it sends nothing more, but it may leave */
+        n = frame_conn_fill(&client->conn);
+        return n >= 0 || n == -EAGAIN;
+    }
     if (!client->answered) {
         n = frame_conn_fill(&client->conn);
         if (n < 0)

@@ -159,7 +159,7 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Tell what would start the instances on this machine. For other machines (--topology) it is
+/* Describe what would start the instances on this machine. For other machines (--topology) it is
  * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
@@ -386,7 +386,7 @@ static int end_between(const struct attempts *all, int signal)
     return status;
 }
 
-/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+/* Choose hosts and starter of the next attempt. Returns 0, or an exit status. */
 static int get_elastic_ready(struct attempts *all)
 {
     const struct limits *limits = all->job.limits;
@@ -410,7 +410,7 @@ static int get_elastic_ready(struct attempts *all)
     return status;
 }
 
-/* Check the hosts of the next attempt: 0, or an exit status. */
+/* Check the hosts of the next attempt. Returns 0, or an exit status. */
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -444,6 +444,8 @@ static int attempt(struct attempts *all)
             job->mpirun = NULL;
         status = supervise_run(job, &all->result);
         job->attempts++;
+        if (all->result.asked)
+            pause_obey_notices();
         if (all->elastic)
             elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])
@@ -454,8 +456,8 @@ static int attempt(struct attempts *all)
     }
 }
 
-/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
- * at all if it has, and otherwise by its duration. */
+/* Returns how long to wait after an attempt. If it is known to have made no progress, the wait is
+ * longer each time; if it has made progress, there is no wait; otherwise its duration decides. */
 static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
 {
     const struct supervise_job *job = &all->job;
@@ -482,8 +484,14 @@ static enum advance_made note_progress(struct attempts *all)
     made = advance_note(&all->advance, all->result.step);
     if (made == ADVANCE_UNKNOWN && !all->advance.warned) {
         all->advance.warned = true;
-        log_warn("--max-restarts-without-progress has no effect: the program does not report its "
-                 "steps, so name its checkpoint with --progress-file");
+        if (all->advance.unread < 0)
+            log_warn("--progress-file %s: its folder cannot be read, so it is unknown whether the "
+                     "job makes progress: %s",
+                     options->progress_file, strerror(-all->advance.unread));
+        else
+            log_warn(
+                "--max-restarts-without-progress has no effect: the program does not report its "
+                "steps, so name its checkpoint with --progress-file");
     }
     return made;
 }
@@ -497,7 +505,9 @@ static int give_up(const struct attempts *all)
     (void)snprintf(why, sizeof(why),
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
-    if (file)
+    if (file && all->advance.unread == -ENOENT)
+        log_error("%s: %s is in a folder that does not exist; the job is not restarted", why, file);
+    else if (file)
         log_error("%s: %s has not changed; the job is not restarted", why, file);
     else
         log_error("%s: no step was taken for the first time; the job is not restarted", why);

@@ -447,6 +447,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         time_out(s);
     stop_do_what_is_due(s, now);
     hung_do_what_is_due(s, now);
+    instances_tell_departed(s, now);
     if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);
@@ -475,7 +476,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = stop_next_due(s);
+    uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
@@ -498,6 +499,9 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
 {
     bool late = now >= s->close_at;
 
+    if (!late &&
+        s->counts[INSTANCE_PLANNED] + s->counts[INSTANCE_ALIVE] + s->counts[INSTANCE_EXITED] > 0)
+        return false;
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         const struct instance *inst = &s->instances[i];
 
@@ -555,7 +559,8 @@ enum {
     FD_PLACE,
     FD_SOCKET,
     FD_INPUT = FD_SOCKET + 1 + JOB_CLIENTS_MAX,
-    FD_PEERS = FD_INPUT + INPUT_FDS
+    FD_PEERS = FD_INPUT + INPUT_FDS,
+    FD_COUNT
 };
 
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
@@ -571,13 +576,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_LOADERS] = (struct pollfd){.fd = remote_loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
     job_socket_fill(s, &fds[FD_SOCKET]);
-    for (size_t i = 0; i < s->num_peers; i++) {
-        const struct frame_conn *conn = &s->peers[i]->conn;
-
-        fds[FD_PEERS + i] = (struct pollfd){
-            .fd = conn->fd,
-            .events = (short)(POLLIN | (frame_conn_wants_write(conn) ? POLLOUT : 0))};
-    }
+    fds[FD_PEERS] = (struct pollfd){.fd = s->peers_fd, .events = POLLIN};
 }
 
 static int time_to_wait(const struct supervisor *s, uint64_t now)
@@ -589,14 +588,10 @@ static int time_to_wait(const struct supervisor *s, uint64_t now)
 
 static int turn(struct supervisor *s)
 {
-    size_t num_peers = s->num_peers;
-    struct pollfd *fds;
+    struct pollfd fds[FD_COUNT];
 
-    if (array_reserve(&s->fds, &s->fds_cap, FD_PEERS + num_peers, sizeof(*s->fds)) < 0)
-        return -ENOMEM;
-    fds = s->fds;
     fill_fds(s, fds);
-    if (poll(fds, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
+    if (poll(fds, FD_COUNT, time_to_wait(s, time_now_ns())) < 0) {
         if (errno != EINTR)
             return -errno;
         return 0;
@@ -606,12 +601,8 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
-    /* Backwards: a peer that hangs up is replaced by the last one, which has already been
-     * handled. */
-    for (size_t i = num_peers; i-- > 0;)
-        if (i < s->num_peers && s->peers[i]->conn.fd == fds[FD_PEERS + i].fd &&
-            fds[FD_PEERS + i].revents)
-            instances_read(s, s->peers[i]);
+    if (fds[FD_PEERS].revents)
+        peers_read(s);
     if (fds[FD_LISTENER].revents)
         instances_accept(s);
     if (fds[FD_STATUS].revents)
@@ -655,7 +646,8 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing))
+    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+        stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
@@ -724,10 +716,10 @@ static void supervisor_fini(struct supervisor *s)
     job_socket_close(s);
     capture_fini(&s->growth);
     stop_fini(s);
+    departures_fini(&s->departures);
     slow_destroy(s->slow);
     free(s->instances);
     free(s->shown);
-    free(s->fds);
     lines_fini(&s->text);
     starter_fini(&s->starter);
     remote_loaders_destroy(s->loaders);
@@ -781,9 +773,11 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .job = job,
         .plan = job->plan,
         .listener = -1,
+        .peers_fd = -1,
         .signal_fd = -1,
+        .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
         .socket = {.listener = -1},
-        .starter = {.status_fd = -1, .text_fd = -1},
+        .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
         .timeout_at = SUPERVISE_NEVER,
@@ -798,7 +792,8 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     int status;
 
     s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
-    if (!s.instances || stop_init(&s) < 0 || slow_watch_init(&s) < 0) {
+    if (!s.instances || stop_init(&s) < 0 || peers_open(&s) < 0 || slow_watch_init(&s) < 0 ||
+        departures_init(&s.departures, job->plan->num_instances) < 0) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
         goto out;
@@ -839,6 +834,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     mark_hosts(&s);
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
+    ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
     ret->step = agree_get_latest(&s.stop.agreement);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;

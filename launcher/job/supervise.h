@@ -56,6 +56,7 @@ struct supervise_result {
     bool again;    /* the job may be restarted */
     bool grows;    /* it has stopped only to continue on more hosts */
     bool ran;      /* its programs started */
+    bool asked;    /* one of them has called plenum_job_should_stop() */
     uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
     char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
@@ -72,7 +73,7 @@ struct supervise_result {
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 
 /** Check that --result can be written. Removes an earlier job's file, which would otherwise be
- * taken for this one's if this job does not finish. 0, or -errno with an error. */
+ * taken for this one's if this job does not finish. Returns 0, or -errno with an error. */
 int result_prepare(const char *path, struct plenum_error *err);
 
 /** Write --result for a job that did not start, with its exit status and the reason. */

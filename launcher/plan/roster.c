@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* roster.c - hosts come and go, this file remembers them.
+/* roster.c - remembers hosts that come and go.
  *
  * A host's life in a job:
  *
@@ -142,7 +142,7 @@ bool roster_lose(struct roster *roster, const bool *lost, const char *why)
     return !shared;
 }
 
-/* The rank by which hosts are chosen; lower is better. */
+/* Returns the rank by which hosts are chosen; lower is better. */
 static uint64_t rank_of(const struct roster_host *host)
 {
     if (host->used && !host->blamed)
@@ -150,7 +150,7 @@ static uint64_t rank_of(const struct roster_host *host)
     return ((uint64_t)host->blamed << 32) + host->failures + 1;
 }
 
-/* The best host that is not taken, or NULL. */
+/* Returns the best host that is not taken, or NULL. */
 static const struct roster_host *find_best(const struct roster *roster, const bool *taken)
 {
     const struct roster_host *best = NULL;

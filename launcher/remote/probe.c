@@ -55,7 +55,7 @@ enum {
     PROMPT_MS = 3000,  /* a login counts as silent after this time */
     LEAVE_MS = 1000,   /* time for a login to end after its answer */
     POLL_MS = 1000,
-    READS = 16,          /* of one login's output, before others get their turn */
+    READS = 16,          /* from one login, before others get their turn */
     BACK_MS = 5000,      /* longest time for connecting to plenumrun */
     BACK_PART = 3,       /* connecting gets at most 1/3 of the time for the answer */
     BACK_MORE_MS = 1500, /* time for the other addresses, once one has connected */

@@ -23,7 +23,7 @@ struct probe_question {
     const char *path;      /* search path for programs; NULL: the host's own */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* the programs' working directory */
-    const char *job;       /* end processes of this job, which has failed there; NULL: of none */
+    const char *job;       /* kill the remaining processes of this job; NULL: of no job */
     const char *health;    /* the user's command that checks a host; NULL: none */
     bool healthy;          /* check the health of hosts */
     /* plenumrun's address (dial_listen()), and the descriptor on which it listens and closes

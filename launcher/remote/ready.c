@@ -39,7 +39,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host: 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -97,8 +97,8 @@ bool ready_can_ask(const struct ready_request *request)
     return !request->no_host_check && agent_is_used(request->agent);
 }
 
-/* Prepare a query to each host of the plan other than this one, if it can be queried: 0, or an exit
- * status. */
+/* Prepare a query to each host of the plan other than this one, if it can be queried. Returns 0, or
+ * an exit status. */
 static int add_probes(const struct ready_request *request, const struct plan *plan,
                       struct ready_survey *h)
 {
@@ -274,7 +274,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Mark our address by which that host reaches us: the one from which we would send to it. */
+/* Mark the address at which that host reaches us: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -308,7 +308,7 @@ static void mark_own(struct network *own, const struct network *other)
     }
 }
 
-/* The hosts that were queried may be copies of the plan's. */
+/* Is this the same host? The hosts that were queried may be copies of the plan's. */
 static bool is_same(const struct plan_host *a, const struct plan_host *b)
 {
     return a == b || plan_host_is(a, &(struct hostlist_host){

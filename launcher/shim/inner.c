@@ -53,7 +53,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* silence that is allowed until the plan sets another limit */
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
-    LOOK_MS = 10,             /* between two looks at a tree that is being killed */
+    LOOK_MS = 10,             /* between checks of a tree that is being killed */
     LOADER_GRACE_MS = 2000,
 };
 
@@ -268,10 +268,13 @@ static void handle_departed(struct inner *in, struct frame_reader *payload)
 {
     struct control_departed m;
 
-    if (control_get_departed(payload, &m) == 0)
-        departed_note(in->departed, m.instance, m.reached);
-    else
+    if (control_get_departed(payload, &m) < 0) {
         lose_control(in);
+        return;
+    }
+    for (uint32_t i = 0; i < 8 * m.len; i++)
+        if (m.bits[i / 8] & 1 << i % 8)
+            departed_note(in->departed, m.first + i, m.reached);
 }
 
 static void handle_frame(struct inner *in, const struct frame_header *header,

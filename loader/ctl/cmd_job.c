@@ -142,7 +142,8 @@ struct jobs {
     unsigned count;
 };
 
-/* Abstract sockets are gone with their process, so nothing here is stale. */
+/* Find the jobs whose ids begin with `id`. An abstract socket disappears with its process, so no
+ * job found here is stale. */
 static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
 {
     char line[512], text[300] = "unix:", wanted[JOBCTL_NAME_MAX];
@@ -175,7 +176,7 @@ static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
     return r;
 }
 
-/* The only job whose id begins like this. */
+/* Find the only job whose id begins with `id`. */
 static int find_one(const char *id, struct address *ret, struct plenum_error *err)
 {
     struct jobs jobs = {0};
@@ -381,7 +382,7 @@ static void write_metrics(struct job_answer *a)
 
 /* ---- the commands ---- */
 
-/* Jobs that end meanwhile are left out. */
+/* List all jobs, without those that end meanwhile. */
 static int list_all(const struct job_arguments *arguments, struct plenum_error *err)
 {
     struct json j = {.file = stdout};

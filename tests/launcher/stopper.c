@@ -35,7 +35,7 @@ static struct plenum_job *job;
 static uint32_t rank;
 static char **words;
 
-/* Is this instance to do this, in this step? */
+/* Returns whether this instance was asked to do this, in this step. */
 static bool is_told(const char *word, uint64_t step)
 {
     for (char **w = words; *w; w++) {

@@ -120,7 +120,7 @@ class Jobs(unittest.TestCase):
         while json.loads(ctl("status", job.id, "--json")[1])["stopped_at_step"] is None:
             pass
         self.assertEqual(json.loads(ctl("status", job.id, "--json")[1])["state"], "stopping")
-        for _ in range(2):  # the first is the same request
+        for _ in range(2):  # the first repeats the request of "job stop"; the second kills
             job.process.send_signal(signal.SIGTERM)
             while "SIGTERM" not in job.said():
                 pass

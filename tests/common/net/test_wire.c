@@ -42,17 +42,18 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .num_fields = 1,
                                       .field = {{.type = PLENUM_FIELD_TEXT, .room = 300}}};
 
-/* Bytes of OPEN that came with 1.13, with 1.10 and later, and with 1.9 and later, in `good`; and
- * those of OPENED and FIELDS that came with 1.13. */
-enum { PLAN_BYTES = 4 };
-enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
-enum { SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1 };
-/* Bytes of OPENED that came with 1.15. */
-enum { REWEIGHS_BYTES = 4 + 2 * 16 };
-enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
-/* Bytes of STATUS that came with 1.7, and with 1.14. */
-enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 3 * 4 + 13 * 8 };
-enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
+/* How many bytes newer versions have added to messages, in the tests below. */
+enum {
+    PLAN_BYTES = 4,                                                       /* OPEN, since 1.13 */
+    FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES,   /* OPEN, since 1.10 */
+    VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES,                          /* OPEN, since 1.9 */
+    SETS_BYTES = 8 + 2 * 20,                                              /* OPENED, 1.13 */
+    REWEIGHS_BYTES = 4 + 2 * 16,                                          /* OPENED, 1.15 */
+    ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1,                         /* FIELDS, 1.13 */
+    LOOPS_BYTES = 4 + sizeof("avx2") - 1,                                 /* STATUS, 1.7 */
+    CACHE_BYTES = 3 * 4 + 13 * 8,                                         /* STATUS, 1.14 */
+    SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1, /* STATUS_STREAM, 1.14 */
+};
 
 /* Returns how many bytes newer versions have added to a message in which `n` bytes are left;
  * SIZE_MAX / 2 if none. */
