@@ -17,6 +17,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/host/proctree.c %D%/host/proctree.h \
 	%D%/host/script.c %D%/host/script.h \
 	%D%/host/signals.c %D%/host/signals.h \
+	%D%/host/stacks.c %D%/host/stacks.h \
 	%D%/host/strain.c %D%/host/strain.h \
 	%D%/host/sweep.c %D%/host/sweep.h \
 	%D%/job/advance.c %D%/job/advance.h \
@@ -26,6 +27,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
 	%D%/job/grow.c \
+	%D%/job/hung.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/instance_plans.c \
 	%D%/job/instances.c \
@@ -73,6 +75,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/shim/child.c %D%/shim/child.h \
 	%D%/shim/guard.c %D%/shim/guard.h \
 	%D%/shim/inner.c \
+	%D%/shim/inner_hung.c \
 	%D%/shim/inner_output.c \
 	%D%/shim/inner_pace.c \
 	%D%/shim/inner_priv.h \

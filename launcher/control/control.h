@@ -93,6 +93,7 @@ enum control_type {
     CONTROL_DECIDE,
     CONTROL_HALTED,
     CONTROL_PACE,
+    CONTROL_HUNG,
 };
 
 struct control_hello {
@@ -110,14 +111,15 @@ struct control_hello {
 
 /** What a shim must know. Owns its strings: control_plan_fini(). */
 struct control_plan {
-    uint64_t grace_ns;   /* for ending its program if plenumrun cannot be reached */
-    uint64_t silence_ns; /* silence after which plenumrun counts as lost */
-    uint32_t instances;  /* of the job */
-    uint32_t window;     /* bytes of output in flight */
-    uint8_t input;       /* INPUT will follow */
-    uint8_t quiet;       /* output is not wanted */
-    uint8_t live;        /* streams (1 << enum control_stream) whose PROGRESS is wanted */
-    uint8_t at_once;     /* send unfinished lines, too: no other instance prints */
+    uint64_t grace_ns;    /* for ending its program if plenumrun cannot be reached */
+    uint64_t silence_ns;  /* silence after which plenumrun counts as lost */
+    uint64_t progress_ns; /* time without activity after which the program hangs; 0: any */
+    uint32_t instances;   /* of the job */
+    uint32_t window;      /* bytes of output in flight */
+    uint8_t input;        /* INPUT will follow */
+    uint8_t quiet;        /* output is not wanted */
+    uint8_t live;         /* streams (1 << enum control_stream) whose PROGRESS is wanted */
+    uint8_t at_once;      /* send unfinished lines, too: no other instance prints */
     uint8_t bind_cpus;
     uint8_t memory; /* enum numa_policy, on `nodes` */
     uint8_t strict; /* a binding failure is a failure to start */
@@ -196,6 +198,14 @@ struct control_departed {
     size_t len;          /* bytes, at least one */
 };
 
+/** HUNG: the program makes no progress. */
+struct control_hung {
+    uint64_t idle_ns; /* time since its last activity */
+    /* Its stacks; borrowed. Empty: it has never been active, so nothing is known about it. */
+    const char *text;
+    size_t len;
+};
+
 /** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
 struct control_stop {
     uint64_t proposal; /* its number */
@@ -212,6 +222,7 @@ int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
 int control_put_departed(struct frame_buffer *b, const struct control_departed *m);
 int control_put_stop(struct frame_buffer *b, enum control_type type, const struct control_stop *m);
+int control_put_hung(struct frame_buffer *b, const struct control_hung *m);
 int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                          size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
@@ -241,6 +252,7 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret);
 /** `ret->bits` borrows the payload. */
 int control_get_departed(struct frame_reader *r, struct control_departed *ret);
 int control_get_stop(struct frame_reader *r, struct control_stop *ret);
+int control_get_hung(struct frame_reader *r, struct control_hung *ret);
 /** Read OUTPUT or PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);

@@ -331,8 +331,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
     note_departed(s, inst);
-    if (inst->exited.status == 0)
-        stop_note_exit(s, inst);
+    stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              instance_index(s, inst), instance_host(s, inst)->name, status,
@@ -459,6 +458,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
         return stop_handle(s, inst, (enum control_type)header->type, payload);
     case CONTROL_PACE:
         return slow_watch_handle(s, inst, payload);
+    case CONTROL_HUNG:
+        return hung_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:

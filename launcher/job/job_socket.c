@@ -166,6 +166,10 @@ static bool serve(struct supervisor *s, struct job_client *client)
     int64_t n;
     int r;
 
+    if (client->growing) { /* it sends nothing more, but it may leave */
+        n = frame_conn_fill(&client->conn);
+        return n >= 0 || n == -EAGAIN;
+    }
     if (!client->answered) {
         n = frame_conn_fill(&client->conn);
         if (n < 0)

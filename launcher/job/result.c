@@ -94,6 +94,8 @@ static void put_instance(struct json *j, const struct supervisor *s, uint32_t in
     else
         json_null(j, "start_seconds");
     put_exit(j, s, inst);
+    if (inst->stacks)
+        json_text(j, "stacks", inst->stacks);
     json_end_object(j);
 }
 

@@ -176,6 +176,9 @@ void stop_note_exit(struct supervisor *s, struct instance *inst)
     uint64_t asked = min_u64(inst->exited.asked, STOP_STEP_MAX + 1);
 
     assert(inst->has_exited);
+    agree_note_step(&s->stop.agreement, instance_index(s, inst), asked);
+    if (inst->exited.status != 0)
+        return;
     do_action(s, agree_finish(&s->stop.agreement, instance_index(s, inst), asked));
     note_halt(s, inst, inst->exited.halted);
 }

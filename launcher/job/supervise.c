@@ -446,6 +446,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->timeout_at)
         time_out(s);
     stop_do_what_is_due(s, now);
+    hung_do_what_is_due(s, now);
     instances_tell_departed(s, now);
     if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
@@ -654,7 +655,7 @@ static bool may_start_again(const struct supervisor *s)
                                   report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
         return false;
     return kind == REPORT_EXITED || kind == REPORT_LOST || kind == REPORT_UNSTOPPED ||
-           (kind == REPORT_MPIRUN && s->plans_sent) ||
+           kind == REPORT_HUNG || (kind == REPORT_MPIRUN && s->plans_sent) ||
            ((s->job->restart_count > 0 || s->job->elastic) &&
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
@@ -709,6 +710,7 @@ static void supervisor_fini(struct supervisor *s)
     instances_close(s);
     for (uint32_t i = 0; s->instances && i < s->plan->num_instances; i++) {
         free(s->instances[i].tail);
+        free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
     job_socket_close(s);
@@ -784,6 +786,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .close_at = SUPERVISE_NEVER,
         .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
+        .hung_at = SUPERVISE_NEVER,
     };
     struct plenum_error err;
     int status;
@@ -833,6 +836,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
+    ret->step = agree_get_latest(&s.stop.agreement);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)

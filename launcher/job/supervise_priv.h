@@ -77,7 +77,9 @@ struct instance {
     uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
     bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
     uint64_t own_ns, wait_ns;
-    char *tail; /* last lines of its program's standard error */
+    uint64_t hung_ns; /* its program had made no progress for this long; 0: nothing is known */
+    char *stacks;     /* of its threads at that time, or NULL */
+    char *tail;       /* last lines of its program's standard error */
 };
 
 /* A connection. */
@@ -100,8 +102,8 @@ enum { STRANGERS_BUCKETS = 1024 };
 /* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
     struct list list; /* of peers */
-    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts in
-     * one bucket count as one. */
+    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts
+     * in one bucket count as one. */
     uint64_t seed;
     uint32_t of_host[STRANGERS_BUCKETS];
     size_t count;           /* open at the moment */
@@ -184,6 +186,7 @@ struct supervisor {
 
     struct departures departures;
     struct stop stop;
+    bool idle_warned;      /* that --progress-timeout has no effect */
     struct capture growth; /* looks for more hosts (grow.c) */
     struct slow *slow;     /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
@@ -195,7 +198,7 @@ struct supervisor {
     uint64_t turn_ns; /* when the loop last ran */
     /* Deadlines; NEVER: not set. */
     uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at,
-        abandon_at;
+        abandon_at, hung_at;
 };
 
 /* Returns the starter's name, as users know it. */
@@ -364,6 +367,12 @@ void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
 
 /** Answer the clients that have asked whether the job can grow. */
 void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m);
+
+/* ---- hung.c ---- */
+
+/** HUNG has arrived: 0 or -errno. */
+int hung_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
+void hung_do_what_is_due(struct supervisor *s, uint64_t now);
 
 /* ---- grow.c ---- */
 

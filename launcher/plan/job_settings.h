@@ -20,6 +20,7 @@ struct limits {
     uint64_t timeout_ns; /* for the whole job; 0: none */
     uint64_t start_timeout_ns;
     uint64_t heartbeat_timeout_ns;
+    uint64_t progress_timeout_ns; /* of a program without activity; 0: none */
 };
 
 /** How to stop programs that can continue later. */

@@ -184,6 +184,12 @@ static void reap(struct inner *in)
                 return; /* retried in a moment */
             continue;
         }
+        if (info.si_pid == in->stacks.pid) {
+            inner_watch_progress(in, time_now_ns());
+            if (info.si_pid == in->stacks.pid)
+                capture_fini(&in->stacks);
+            continue;
+        }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
         if (info.si_pid != in->child.pid || !inner_is_running(in)) /* its number may be reused */
@@ -498,6 +504,7 @@ static void do_what_is_due(struct inner *in, uint64_t now)
             (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
         }
     }
+    inner_watch_progress(in, now);
     sweep(in, now);
 }
 
@@ -556,6 +563,8 @@ static void forgive(struct inner *in)
 {
     uint64_t gap = time_not_run(&in->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
+    if (gap > 0)
+        inner_forgive_progress(in, time_now_ns());
     in->heard_ns += gap; /* may be slightly later than now */
     in->obey_at = time_put_off(in->obey_at, gap);
     in->kill_at = time_put_off(in->kill_at, gap);
@@ -693,6 +702,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     departed_destroy(in->departed);
     stop_keeper_destroy(in->stop);
     inner_close_pace(in);
+    capture_fini(&in->stacks);
     io_close(&in->key_fd);
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* inner_priv.h - the inner shim, shared by inner.c (the loop), inner_start.c (the start of the
- * program), inner_stop.c (its agreed end) and inner_output.c (its pipes). */
+ * program), inner_stop.c (its agreed end),
+ * inner_hung.c (its progress) and inner_output.c (its pipes). */
 #ifndef LAUNCHER_INNER_PRIV_H
 #define LAUNCHER_INNER_PRIV_H
 
@@ -12,6 +13,7 @@
 #include "common/net/frame.h"
 #include "launcher/control/control.h"
 #include "launcher/control/lines.h"
+#include "launcher/host/capture.h"
 #include "launcher/host/proctree.h"
 #include "launcher/host/signals.h"
 #include "launcher/shim/child.h"
@@ -90,6 +92,10 @@ struct inner {
     bool halt_told;            /* HALTED was sent */
     bool notice_told;          /* NOTICE was sent */
     struct inner_pace *pace;   /* inner_pace.c; or NULL */
+    struct capture stacks;     /* describes a program that hangs (inner_hung.c) */
+    uint64_t hung_active;      /* its last activity before that */
+    uint64_t progress_from;    /* time before this does not count */
+    bool hung_told;            /* HUNG was sent */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
@@ -153,6 +159,13 @@ void inner_close_pace(struct inner *in);
 void inner_note_stop(struct inner *in, uint64_t now);
 /** Report the program's steps of the last second. */
 void inner_tell_pace(struct inner *in, uint64_t now);
+
+/* ---- inner_hung.c ---- */
+
+/** Has the program made no progress for too long? Call this at least once a second. */
+void inner_watch_progress(struct inner *in, uint64_t now);
+/** Begin to measure again. */
+void inner_forgive_progress(struct inner *in, uint64_t now);
 
 /* ---- inner_output.c ---- */
 

@@ -115,6 +115,16 @@ class Stop(unittest.TestCase):
         self.addCleanup(job.close)
         return job
 
+    def test_progress(self):
+        """a job restarts while the programs reach later steps, and not for ever if they do not"""
+        job = self.start("20", "die=0:5", instances=1,
+                         options=["--max-restarts", "9", "--max-restarts-without-progress", "2"])
+        self.assertEqual(job.end(), 93, job.said())
+        # The first start has made progress, and the others have not.
+        self.assertEqual(job.lines.count("instance 0 is in step 5"), 3, job.said())
+        self.assertIn("no step was taken for the first time", job.said())
+        self.assertNotIn("has no effect", job.said())
+
     def check_stopped(self, job, instances):
         """Check that all these instances have stopped before the same step, and that none has begun a later one."""
         status = job.end()
