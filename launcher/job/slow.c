@@ -555,7 +555,7 @@ static void judge_step(struct slow *s, uint64_t step)
 
 /* ---- the log ---- */
 
-static void look_at_stops(struct slow *s, bool idle)
+static void look_at_stops(struct slow *s)
 {
     for (uint32_t i = 0; i < s->count; i++)
         s->units[i].stopped = false;
@@ -575,8 +575,8 @@ static void look_at_stops(struct slow *s, bool idle)
         if (u->verdict.cause != SLOW_STOPPED)
             u->verdict = (struct slow_verdict){
                 .cause = SLOW_STOPPED, .since = s->step + (s->judged > 0), .instance = u->instance};
-        u->seen += idle;
-        u->bad += idle;
+        u->seen++; /* it takes no steps, which the log counts otherwise */
+        u->bad++;
     }
 }
 
@@ -678,12 +678,12 @@ void slow_note_end(struct slow *slow, uint32_t instance)
 
 void slow_judge(struct slow *slow, uint64_t now_ns)
 {
-    uint64_t step, before = slow->judged;
+    uint64_t step;
 
     slow->facts_current = false;
     while (next_step(slow, &step))
         judge_step(slow, step);
-    look_at_stops(slow, slow->judged == before);
+    look_at_stops(slow);
     for (uint32_t i = 0; i <= slow->count; i++)
         update_log(&slow->units[i], now_ns);
 }

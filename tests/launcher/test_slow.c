@@ -471,6 +471,29 @@ Test(slow, a_stopped_program_takes_no_steps_and_is_named_at_once)
     slow_destroy(job.slow);
 }
 
+Test(slow, a_stopped_program_is_logged_even_if_others_continue)
+{
+    struct slow *slow = make(3, 3);
+    struct slow_report report = {.count = 1};
+    struct slow_line line = {0};
+    uint64_t lines = 0;
+
+    for (uint64_t step = 0; step < 100; step++) {
+        slow_note_stop(slow, 1, step >= 20);
+        report.steps[0] = (struct slow_step){.step = step, .own_s = 0.2};
+        for (uint32_t i = 0; i < 3; i++)
+            if (i != 1 || step < 20)
+                slow_note(slow, i, &report);
+        slow_judge(slow, step * NS_PER_SEC);
+        lines += slow_take_line(slow, &line);
+        cr_expect(eq(int, lines > 0, step >= 29), "step %llu", (unsigned long long)step);
+    }
+    cr_expect(eq(u64, lines, 1));
+    cr_expect(eq(u32, line.unit, 1));
+    cr_expect(eq(int, line.verdict.cause, SLOW_STOPPED));
+    slow_destroy(slow);
+}
+
 /* Returns after how many steps host 1 is named; 0: not within a minute. */
 static uint64_t find(double share, uint32_t hosts)
 {
