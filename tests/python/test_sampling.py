@@ -832,11 +832,11 @@ class StreamTest(unittest.TestCase):
                     stream.seek_to(0, 8)
                     cursors.append(stream.cursor)
                     shown = next(stream).samples.reshape(-1).tolist()
-            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"), dict(bad="fail", seed=6)):
+            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"), dict(seed=6)):
                 if "weights" in more and order.keys() & {"shuffle", "repeat"}:
                     continue
-                options = dict(seed=5, micro_batch=4)
-                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)", **{**options, **order, **more}) as stream:
+                options = {"seed": 5, "micro_batch": 4, **order, **more}
+                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)", **options) as stream:
                     with self.assertRaisesRegex(OSError, "cannot resume"):
                         stream.seek(cursors[0])
 
@@ -864,8 +864,8 @@ class StreamTest(unittest.TestCase):
                 self.assertEqual(stream.classes, names)
                 return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
         plain, targets = labels_of(self.data["red"])
-        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}), dict(skip=[(10**9, 10**9 + 1)]),
-                     dict(stratify="label", block=8), dict(labels="stack", weights={})):
+        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}),
+                     dict(skip=[(10**9, 10**9 + 1)]), dict(stratify="label", block=8), dict(labels="stack", weights={})):
             self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
         shown, targets = labels_of(self.mix())
         self.assertEqual({s: targets[s] for s in shown}, shown)
