@@ -865,7 +865,8 @@ class StreamTest(unittest.TestCase):
                 return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
         plain, targets = labels_of(self.data["red"])
         for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}),
-                     dict(skip=[(10**9, 10**9 + 1)]), dict(stratify="label", block=8), dict(labels="stack", weights={})):
+                     dict(skip=[(10**9, 10**9 + 1)]), dict(stratify="label", block=8),
+                     dict(labels="stack", weights={})):
             self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
         shown, targets = labels_of(self.mix())
         self.assertEqual({s: targets[s] for s in shown}, shown)
