@@ -336,8 +336,8 @@ static int set_verify(struct plenum_stream *s, const struct wanted *w, struct pl
     return 0;
 }
 
-/* The steps, in this order: a step may use what earlier ones have set, and the first error
- * counts. */
+/* The steps are run in this order: a step may use what earlier ones have set, and the first error
+ * is returned. */
 static int (*const steps[])(struct plenum_stream *s, const struct wanted *w,
                             struct plenum_error *err) = {
     set_key,      /* key for loaders over TCP */

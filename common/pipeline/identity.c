@@ -104,7 +104,7 @@ static void identity_of_plain(const struct identity_plan *of, uint8_t ret[16])
     identity_of_order(fingerprint, of->sets[0].samples, of->open, order, 0, ret);
 }
 
-/* Hash a piece's weights, those of the sets that it shows. */
+/* Hash the weights of the sets that a piece shows. */
 static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
                         const struct mixture_piece *piece)
 {
@@ -117,7 +117,7 @@ static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
     }
 }
 
-/* New weights of samples that were shown before g. */
+/* Hash the new weights of samples that were shown before g. */
 static void add_reweighs(XXH3_state_t *state, const struct identity_plan *of, uint64_t g)
 {
     for (uint32_t i = 0; i < of->plan->num_reweighs; i++) {

@@ -16,9 +16,9 @@ struct orderplan;
  * order options (shuffle, block, last, subset, repeat). How the samples are distributed (R, M, S,
  * I) and how pixels are stored do not matter.
  *
- * Options with the same effect have the same identity: a subset of all samples and none, and all
- * block sizes of which only one block fits. That requires the number of samples; pass 0 while it is
- * unknown, and options count as written.
+ * Options with the same effect have the same identity: a subset of all samples and no subset, and
+ * all block sizes of which only one block fits. To know this, the function needs the number of
+ * samples; if it is still unknown (0), options are hashed as written.
  */
 void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
                  uint8_t ret[16]);

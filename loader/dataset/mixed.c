@@ -572,15 +572,46 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
 
 /* Warn about listed names that a set lacks. This is not an error, because several sets may use one
  * list. */
-static void warn_of_absent(void *arg, const struct orderplan_set *plan,
+static void warn_of_absent(struct dataset *d, const struct orderplan_set *plan,
                            const struct selection *selection)
 {
     char text[ORDERPLAN_NAME_MAX + 100];
 
+    if (selection->absent == 0)
+        return;
     (void)snprintf(text, sizeof(text),
                    "set '%s' has no sample of %u of the names that it selects, such as ",
                    plan->name, selection->absent);
-    dataset_add_warning(arg, text, selection->absent_name);
+    dataset_add_warning(d, text, selection->absent_name);
+}
+
+/* Warn about classes, or a set, with fewer samples than 'random N' should keep. */
+static void warn_of_scarce(struct dataset *d, const struct orderplan_set *plan,
+                           const struct selection *selection)
+{
+    char text[ORDERPLAN_NAME_MAX + 160];
+
+    if (selection->scarce == 0)
+        return;
+    if (selection->scarce_class < 0)
+        (void)snprintf(text, sizeof(text), "set '%s': 'random %llu' finds only %u samples",
+                       plan->name, (unsigned long long)selection->scarce_wanted,
+                       selection->scarce_found);
+    else
+        (void)snprintf(
+            text, sizeof(text),
+            "set '%s': 'random %llu per class' finds fewer samples in %u of the classes, "
+            "such as %u in class %lld",
+            plan->name, (unsigned long long)selection->scarce_wanted, selection->scarce,
+            selection->scarce_found, (long long)selection->scarce_class);
+    dataset_add_warning(d, text, "");
+}
+
+static void warn_of_selection(void *arg, const struct orderplan_set *plan,
+                              const struct selection *selection)
+{
+    warn_of_absent(arg, plan, selection);
+    warn_of_scarce(arg, plan, selection);
 }
 
 /* Make the tables that replace a set's from a pass on. */
@@ -626,7 +657,7 @@ static int make_tables(struct dataset *d, const struct dataset_options *options,
                                           .dataset = m->set[i].dataset,
                                           .relabel = m->set[i].relabel,
                                           .options = options,
-                                          .warn = warn_of_absent,
+                                          .warn = warn_of_selection,
                                           .arg = d};
 
         r = set_table_make(&source, &m->set[i].table, err);

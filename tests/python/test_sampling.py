@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
+"""A second implementation of docs/order.md, 8 to 12, from the page alone: plenumctl and streams agree with it."""
 
 import errno
 import itertools
@@ -252,11 +252,11 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """an impossible plan is refused in one sentence"""
+        """an impossible plan is rejected in one sentence"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))
-        self.assertIn("has no samples that select leaves",
+        self.assertIn("no sample is left after select",
                       refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
         self.assertIn("fold 5/5: parts are numbered from 0 to 4",
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
@@ -566,6 +566,15 @@ class StreamTest(unittest.TestCase):
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
+            for arguments, sentence in ((dict(at=8), "mapping of positions, .*, not 8"),
+                                        (dict(at={48: [1, 2]}), r"at 48: .* must be a mapping, .*, not \[1, 2\]"),
+                                        (dict(at={"x": {"blu": 1}}), "a position must be a whole number, not 'x'"),
+                                        (dict(at={(48,): {"blu": 1}}), "a ramp is .*, not .48,."),
+                                        (dict(weights=[1]), r"mapping of epochs, .*, not \[1\]"),
+                                        (dict(weights={"red": "class"}), "weights of set 'red' must be a mapping"),
+                                        (dict(at=None), "no new weights")):
+                with self.subTest(arguments), self.assertRaisesRegex((TypeError, ValueError, OSError), sentence):
+                    stream.amend(**arguments)
             stream.amend({48: {"red": 1, "blu": 3}, 96: {"red": 1}})
             cursor = stream.cursor
             after = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
@@ -1085,7 +1094,7 @@ class StreamTest(unittest.TestCase):
         classes, targets, said = opened()
         self.assertEqual(targets, [7, 7, -1, -1, -1, -1, 2, 2])
         self.assertIn(f"set 'data' leaves out 2 of its 4 classes, not named in {path}", said[0])
-        with self.assertRaisesRegex(OSError, "no samples that select and relabel leave"):
+        with self.assertRaisesRegex(OSError, "no sample is left after select and relabel"):
             self.open(data, relabel=path, select="class dog")
         for text, sentence in (("cat\n", "line 1: a class, a tab or a comma, and its new class are needed"),
                                ("cat,1\ncow,2\n", "line 2: .* has no class 'cow'"),
@@ -1109,7 +1118,7 @@ class StreamTest(unittest.TestCase):
                          [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
 
     def test_absent_names(self):
-        """a class that does not exist is refused, and names that no sample has are counted"""
+        """a class that does not exist is rejected, and names that no sample has are counted"""
         data = self.made("absent", 2, ["cat", "dog"])
         for text in ("cat|dgo", "cat|", "|cat", "cat||dog"):
             with self.assertRaisesRegex(OSError, "has no class named '(dgo)?'"):
@@ -1134,6 +1143,21 @@ class StreamTest(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
+
+    def test_scarce(self):
+        """a random selection that finds fewer samples warns"""
+        data = self.made("scarce", 3, ["cat", "dog"])
+        for text, count, said in (
+                ("random 7", 6, "'random 7' finds only 6 samples"), ("random 6", 6, None),
+                ("class dog and random 4", 3, "'random 4' finds only 3 samples"), ("random 3 per class", 6, None),
+                ("random 4 per class", 6, "set 'data': 'random 4 per class' finds fewer samples in 2 of the classes, "
+                 "such as 3 in class 0")):
+            with self.subTest(text), warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                self.assertEqual(len(self.shown(data, select=text)), count)
+                self.assertEqual(len(found), said is not None, found)
+                for warning in found:
+                    self.assertIn(said, str(warning.message))
 
     def test_each_data_set(self):
         """plenumctl index and verify go through the data sets of a plan, each once"""
@@ -1182,7 +1206,7 @@ class StreamTest(unittest.TestCase):
             with self.open(f"list:{path}", micro_batch=1, epochs=1, select=f"column n {text}") as stream:
                 self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), shown, text)
         for select, sentence in (("column n = 16777216", "exact only below 16777216"),
-                                 ("name names and label 7", "no samples that select leaves")):
+                                 ("name names and label 7", "no sample is left after select")):
             with self.assertRaisesRegex(OSError, sentence):
                 self.open(f"list:{path}", select=select)
 
@@ -1222,11 +1246,11 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(weighted, without)
 
     def test_refused(self):
-        """impossible combinations are refused when the stream is opened"""
+        """impossible combinations are rejected when the stream is opened"""
         for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),
-                               (dict(dataset=self.data["red"], select="label 99"), "no samples that select leaves"),
+                               (dict(dataset=self.data["red"], select="label 99"), "no sample is left after select"),
                                (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used"),
                                (dict(dataset="generated:4000000000", select="label 0"), "more memory than this loader"),
                                (dict(dataset=self.pyplenum.Mix(a=(1, "generated,classes=2000000000:5"),

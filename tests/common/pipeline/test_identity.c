@@ -138,7 +138,8 @@ static struct planned planned(const char *text)
                             .positions = 128};
 }
 
-/* Up to which position do two streams have the same identity? Beyond it, they differ everywhere. */
+/* Returns the position up to which two streams have the same identity, and checks that beyond it
+ * they differ everywhere. */
 static uint64_t equal_up_to(const struct planned *a, const struct planned *b)
 {
     const struct planned *of[] = {a, b};
@@ -184,7 +185,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
     } changes[] = {
         {"set a 3 /moved/x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
-         ALWAYS}, /* names of files: the hash counts */
+         ALWAYS}, /* only the names of the files differ, and only the hash counts */
         {"set a 0.75 /x\nset b 1/4 /y\nat 128 b 7\nat 320 a 2 b 2\nskip 7 9\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
          ALWAYS},
@@ -201,7 +202,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
         {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n", 400},
         {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 3 a class\n"
          "weights 4 a class:1/2\n",
-         200}, /* the pass counts, whatever the loader says of its start */
+         200}, /* only the pass counts, whatever start the loader reports for it */
         {"set a 1 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
          0},
@@ -224,7 +225,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
     }
 }
 
-/* What lies outside of the plan's text. */
+/* A plan's identity also covers the samples and options, which are not in its text. */
 Test(identity, of_a_plan_covers_samples_and_options)
 {
     struct wire_set sets[3];
