@@ -533,6 +533,13 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "other samples, weights .* Keep each version of a weights file"):
                 stream.seek(cursor)
 
+    def test_amend_without_a_plan(self):
+        """a stream that has no plan says so, whatever should change"""
+        with self.open(self.data["red"]) as stream:
+            for change in (dict(weights={1: "class"}), dict(weights={"red": {1: "class"}}), dict(at={64: {"red": 1}})):
+                with self.assertRaisesRegex(OSError, "the stream has no plan that could change"):
+                    stream.amend(**change)
+
     def test_weights_that_change_after_amend(self):
         """a stream that can keep neither the new weights nor the old ones says which files have changed"""
         np = self.np
