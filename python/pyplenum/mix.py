@@ -155,9 +155,9 @@ def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
         raise TypeError("the weights of samples must be a mapping of epochs, "
                         f"as in {{3: 'file:w.npy'}}, not {weights!r}")
     if any(not isinstance(key, str) for key in by_set):
-        if len(names) != 1:
+        if len(names) > 1:
             raise TypeError("weights of samples belong to one set of the mixture: its name is missing")
-        by_set = {names[0]: by_set}
+        by_set = {"".join(names) or "data": by_set}  # without a plan, the library says so
     lines = list(_piece_lines(at or {}))
     for name, rules in by_set.items():
         if not isinstance(rules, Mapping):
