@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_scale.c - bench/scale: what a job of many hosts costs plenumrun, on one machine.
  *
- *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...   default: 8 5 16,64 16 64 256 1024
+ *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...
+ *
+ * The defaults are 8 instances on each host, 5 seconds, 16,64, and 16 64 256 1024 hosts.
  *
  * plenumrun is the real program, from the current folder or PATH. The other hosts are simulated
  * (scale_hosts.c): this program is also what plenumrun finds as mpirun and ssh. A second table
