@@ -33,7 +33,7 @@ static char plenumrun[4096];
 static uint32_t instances = 8, seconds = 5;
 
 /* The records of one job. */
-struct trace {
+struct scale_trace {
     struct scale_record events[EVENTS_MAX];
     size_t count;
     uint64_t begun_ns, ended_ns;
@@ -121,7 +121,7 @@ static _Noreturn void become_plenumrun(uint32_t hosts)
     _exit(127);
 }
 
-static void read_trace(const char *path, struct trace *t)
+static void read_trace(const char *path, struct scale_trace *t)
 {
     FILE *f = fopen(path, "r");
     struct scale_record r;
@@ -141,7 +141,7 @@ static void read_trace(const char *path, struct trace *t)
         (void)fclose(f);
 }
 
-static const struct scale_record *find(const struct trace *t, const char *event)
+static const struct scale_record *find(const struct scale_trace *t, const char *event)
 {
     for (size_t i = 0; i < t->count; i++)
         if (strcmp(t->events[i].event, event) == 0)
@@ -162,7 +162,7 @@ static double cpu_of(const struct rusage *u)
            (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
-static void print_job(uint32_t hosts, const struct trace *t)
+static void print_job(uint32_t hosts, const struct scale_trace *t)
 {
     const struct scale_record *mpirun = find(t, "mpirun"), *logins = find(t, "logins"),
                               *planned = find(t, "planned"), *idle = find(t, "idle"),
@@ -184,7 +184,7 @@ static void print_job(uint32_t hosts, const struct trace *t)
 
 static void simulate(uint32_t hosts)
 {
-    struct trace t = {0};
+    struct scale_trace t = {0};
     char *events = in_folder("events"), *length = str_format("%u", seconds);
     int status;
     pid_t pid;
@@ -254,7 +254,7 @@ static void let_fail(void)
     free(go);
 }
 
-static void run_real(bool mpirun, uint32_t count, struct trace *t)
+static void run_real(bool mpirun, uint32_t count, struct scale_trace *t)
 {
     char *up = in_folder("up"), *number = str_format("%u", count);
     struct scale_record *r = t->events;
@@ -293,7 +293,7 @@ struct medians {
 
 static void measure_round(bool mpirun, uint32_t count, int round, struct medians *ret)
 {
-    struct trace t = {0};
+    struct scale_trace t = {0};
 
     run_real(mpirun, count, &t);
     ret->start[round] = span(t.begun_ns, t.events[0].at_ns);

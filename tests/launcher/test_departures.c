@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every end is reported once, with what the instance had reached; and the number of messages depends
- * on time, not on the number of instances. */
+/* Every end is reported once, with what the instance had reached; and the number of messages
+ * depends on time, not on the number of instances. */
 #include "config.h"
 
 #include <criterion/criterion.h>
