@@ -3,7 +3,7 @@
  *
  *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...
  *
- * The defaults are 8 instances on each host, 5 seconds, 16,64, and 16 64 256 1024 hosts.
+ * Default: 8 instances per host, 5 seconds, real jobs of 16 and 64, and 16, 64, 256 and 1024 hosts.
  *
  * plenumrun is the real program, from the current folder or PATH. The other hosts are simulated
  * (scale_hosts.c): this program is also what plenumrun finds as mpirun and ssh. A second table

@@ -5,9 +5,9 @@
  *     bench/loops                     lists the loops for this processor: set, loop, number, unit
  *     bench/loops SET LOOP TIMES
  *
- * With arguments it prints and measures nothing itself: its caller counts. Samples and coefficients
- * are pseudo-random and always the same; in each block a quarter of the coefficients are not
- * zero. */
+ * With arguments, it prints nothing: bench/instructions counts its instructions. Samples and
+ * coefficients are pseudo-random and always the same; in each block a quarter of the coefficients
+ * are not zero. */
 #include "config.h"
 
 #include <stdio.h>
@@ -179,6 +179,6 @@ int main(int argc, char **argv)
     make_input();
     if (argc == 4 && parse_u64(argv[3], UINT32_MAX, &times) == 0 && run(argv[1], argv[2], times))
         return 0;
-    fprintf(stderr, "bench/loops SET LOOP TIMES; without arguments it says which there are\n");
+    fprintf(stderr, "bench/loops SET LOOP TIMES; without arguments, prints the available loops\n");
     return 2;
 }

@@ -2,8 +2,8 @@
 /* scale_hosts.c - see scale_hosts.h.
  *
  *     plenumrun --probe    ── ssh (here) prints what a host would print
- *     guard ── mpirun (here) ──┬── plenumrun --agent ── ssh (here)    one per host, as Open MPI's
- *                              └── a connection for each instance     as of its shim
+ *     guard ── mpirun (here) ──┬── plenumrun --agent ── ssh (here)  one per host, as with Open MPI
+ *                              └── a connection for each instance   as of its shim
  *
  * The connections speak the real protocol with the code of the real shims: TLS, HELLO, a heartbeat
  * a second. The instances start, run for a while, print lines, and then one of them fails. */

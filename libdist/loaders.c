@@ -104,8 +104,8 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     stream_fail(s, -ECONNRESET, all);
 }
 
-/* True if no named loader has answered a stream that is being opened. The job's own loader does not
- * count: its keeper answers for it (jobloader.c). */
+/* Returns whether no named loader has answered a stream that is being opened. The job's own loader
+ * does not count: its keeper answers for it (jobloader.c). */
 static bool waits_for_first_word(struct plenum_stream *s)
 {
     char own[64];
@@ -175,9 +175,11 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
 
         if (m->samples == s->num_samples && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
             return 0;
+        (void)datasum_difference(&s->sum, &m->sum, difference, sizeof(difference));
+        if (s->plan && (s->plan->num_sets > 1 || !difference[0]))
+            return amended_refuse_changed(s, err);
         return error_set(err, -ESTALE, "%s is now a different data set under the same name: %s",
-                         s->open.dataset,
-                         datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
+                         s->open.dataset, difference);
     }
     if (m->sets != (s->plan ? s->plan->num_sets : 0) ||
         m->reweighs != (s->plan ? s->plan->num_reweighs : 0))
@@ -385,8 +387,8 @@ static void alive(struct loader *l, uint64_t now_ns)
         l->stream->loaders->alone_ns = now_ns;
 }
 
-/* Try the own loader's next address, because another user has this one: 0 if there is a next
- * one. */
+/* Try the own loader's next address, because another user has this one. Returns 0 if there is a
+ * next one. */
 static int try_next_own(struct plenum_stream *s)
 {
     if (!s->loaders->own || s->loaders->own_turn + 1 >= OWNLOADER_TURNS)

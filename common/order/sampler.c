@@ -81,7 +81,8 @@ static uint32_t class_size(const struct sampler_table *t, uint32_t c)
 }
 
 /* Returns the place among the sorted members that a position of a pass shows, before classes are
- * shuffled. Whole blocks take equal strides; the rest takes what they leave out. */
+ * shuffled. Each whole block takes members at equal distances; the last, incomplete block takes the
+ * members that the others leave out. */
 static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t position)
 {
     const struct sampler_table *t = s->table;
@@ -97,7 +98,7 @@ static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t positio
     return (uint32_t)(((u128)(j * blocks + k) * t->n + cut) / whole);
 }
 
-/* A sample of a class: the class, and the sample's index among all that the class shows. */
+/* A sample of a class: the class, and the sample's index in the sequence that the class shows. */
 struct sampler_turn {
     uint32_t class;
     uint64_t number;

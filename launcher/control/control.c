@@ -140,6 +140,7 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
 
     frame_put_u64(b, m->grace_ns);
     frame_put_u64(b, m->silence_ns);
+    frame_put_u64(b, m->progress_ns);
     frame_put_u32(b, m->instances);
     frame_put_u32(b, m->window);
     frame_put_u8(b, m->input);
@@ -259,6 +260,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     };
 
     plan.silence_ns = frame_get_u64(r);
+    plan.progress_ns = frame_get_u64(r);
     plan.instances = frame_get_u32(r);
     plan.window = frame_get_u32(r);
     plan.input = frame_get_u8(r);
@@ -465,6 +467,24 @@ static int put_stream(struct frame_buffer *b, enum control_type type, enum contr
     frame_put_u32(b, (uint32_t)stream);
     frame_put_bytes(b, bytes, len);
     return frame_end(b, begin);
+}
+
+int control_put_hung(struct frame_buffer *b, const struct control_hung *m)
+{
+    size_t begin = frame_begin(b, CONTROL_HUNG, 0);
+
+    frame_put_u64(b, m->idle_ns);
+    frame_put_bytes(b, m->text, m->len);
+    return frame_end(b, begin);
+}
+
+int control_get_hung(struct frame_reader *r, struct control_hung *ret)
+{
+    ret->idle_ns = frame_get_u64(r);
+    if (r->bad)
+        return -EPROTO;
+    control_get_bytes(r, &ret->text, &ret->len);
+    return 0;
 }
 
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,

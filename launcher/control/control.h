@@ -22,6 +22,7 @@
  *     ANSWER (does it promise?)            ->       at once
  *                                          <-       PROPOSE (a later step) ..., DECIDE
  *     HALTED (the step)                    ->       the program knows that it stops there
+ *     PACE (steps, the host; pace_report.h) ->      with a beat
  *     EXITED (status, usage)               ->       at once, though output may still be pending
  *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
@@ -52,7 +53,7 @@
 
 enum {
     CONTROL_UNAUTHENTICATED_PAYLOAD = 4096, /* from a peer that has not sent the token */
-    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, TOPOLOGY an XML */
+    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, a TOPOLOGY XML */
     CONTROL_TOKEN_BYTES = 32,
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* in hexadecimal digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
@@ -91,6 +92,8 @@ enum control_type {
     CONTROL_ANSWER,
     CONTROL_DECIDE,
     CONTROL_HALTED,
+    CONTROL_PACE,
+    CONTROL_HUNG,
 };
 
 struct control_hello {
@@ -102,20 +105,21 @@ struct control_hello {
     uint16_t free_port; /* on that host; instance 0 only */
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* address of the job's loader that it keeps, or "" */
-    char loader_error[CONTROL_TEXT_MAX]; /* why it has none, if it was to keep one */
+    char loader_error[CONTROL_TEXT_MAX]; /* why it keeps none, if it was asked to */
     char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
 /** What a shim must know. Owns its strings: control_plan_fini(). */
 struct control_plan {
-    uint64_t grace_ns;   /* for ending its program if plenumrun cannot be reached */
-    uint64_t silence_ns; /* silence after which plenumrun counts as lost */
-    uint32_t instances;  /* of the job */
-    uint32_t window;     /* bytes of output in flight */
-    uint8_t input;       /* INPUT will follow */
-    uint8_t quiet;       /* output is not wanted */
-    uint8_t live;        /* streams (1 << enum control_stream) whose PROGRESS is wanted */
-    uint8_t at_once;     /* send unfinished lines, too: no other instance prints */
+    uint64_t grace_ns;    /* for ending its program if plenumrun cannot be reached */
+    uint64_t silence_ns;  /* silence after which plenumrun counts as lost */
+    uint64_t progress_ns; /* time without activity after which the program hangs; 0: any */
+    uint32_t instances;   /* of the job */
+    uint32_t window;      /* bytes of output in flight */
+    uint8_t input;        /* INPUT will follow */
+    uint8_t quiet;        /* output is not wanted */
+    uint8_t live;         /* streams (1 << enum control_stream) whose PROGRESS is wanted */
+    uint8_t at_once;      /* send unfinished lines, too: no other instance prints */
     uint8_t bind_cpus;
     uint8_t memory; /* enum numa_policy, on `nodes` */
     uint8_t strict; /* a binding failure is a failure to start */
@@ -194,6 +198,14 @@ struct control_departed {
     size_t len;          /* bytes, at least one */
 };
 
+/** HUNG: the program makes no progress. */
+struct control_hung {
+    uint64_t idle_ns; /* time since its last activity */
+    /* Its stacks; borrowed. Empty: it has never been active, so nothing is known about it. */
+    const char *text;
+    size_t len;
+};
+
 /** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
 struct control_stop {
     uint64_t proposal; /* its number */
@@ -201,7 +213,7 @@ struct control_stop {
     uint8_t promised; /* ANSWER: the program will not begin it */
 };
 
-/* Each of these appends one frame: 0 or -ENOMEM. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. */
 int control_put_hello(struct frame_buffer *b, const struct control_hello *m);
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
 int control_put_keep(struct frame_buffer *b, const struct control_keep *m);
@@ -210,6 +222,7 @@ int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
 int control_put_departed(struct frame_buffer *b, const struct control_departed *m);
 int control_put_stop(struct frame_buffer *b, enum control_type type, const struct control_stop *m);
+int control_put_hung(struct frame_buffer *b, const struct control_hung *m);
 int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                          size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
@@ -228,7 +241,8 @@ int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t 
 /** Append a frame without a payload: BEAT, LEAVE, NOTICE, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
-/* Each of these reads one payload: 0, -EPROTO (cut short, or a field out of bounds) or -ENOMEM. */
+/* Each of these reads one payload, and returns 0, -EPROTO (truncated, or a field out of bounds) or
+ * -ENOMEM. */
 int control_get_hello(struct frame_reader *r, struct control_hello *ret);
 int control_get_plan(struct frame_reader *r, struct control_plan *ret);
 int control_get_keep(struct frame_reader *r, struct control_keep *ret);
@@ -238,6 +252,7 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret);
 /** `ret->bits` borrows the payload. */
 int control_get_departed(struct frame_reader *r, struct control_departed *ret);
 int control_get_stop(struct frame_reader *r, struct control_stop *ret);
+int control_get_hung(struct frame_reader *r, struct control_hung *ret);
 /** Read OUTPUT or PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);
@@ -259,10 +274,10 @@ void control_started_fini(struct control_started *started);
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
-/** Fill in a HELLO of this build. */
+/** Fill in this build's HELLO. */
 void control_hello_init(struct control_hello *m);
 
-/** Check that the sender belongs to this job: 0, -EPROTO, -EACCES (another token) or
+/** Check that the sender belongs to this job. Returns 0, -EPROTO, -EACCES (another token) or
  * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 

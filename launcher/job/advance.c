@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,42 +44,51 @@ static bool is_checkpoint(const char *name, const char *file)
                                  name[len + 1 + strspn(name + len + 1, "0123456789")] == '\0');
 }
 
-/* Returns a sum over the checkpoints in the file's folder. It does not depend on the order in which
- * the folder lists them. */
-static uint64_t stamp_all(const char *path)
+/* Sets a sum over the checkpoints in the file's folder. It does not depend on the order in which
+ * the folder lists them. Returns 0, or -errno if the folder cannot be read. */
+static int stamp_all(const char *path, uint64_t *ret)
 {
     const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
     char *parent = slash ? str_format("%.*s", (int)(slash - path + 1), path) : str_format(".");
     DIR *dir = parent ? opendir(parent) : NULL;
     struct dirent *entry;
-    uint64_t sum = 0;
+    int r = dir ? 0 : -errno;
 
     free(parent);
+    *ret = 0;
     while (dir && (entry = readdir(dir)))
         if (is_checkpoint(entry->d_name, file))
-            sum += stamp_of(dirfd(dir), entry->d_name);
+            *ret += stamp_of(dirfd(dir), entry->d_name);
     if (dir)
         (void)closedir(dir);
-    return sum;
+    return r;
 }
 
 void advance_begin(struct advance *advance, const char *file)
 {
-    *advance = (struct advance){.file = file, .stamp = file ? stamp_all(file) : 0};
+    *advance = (struct advance){.file = file};
+    if (file)
+        (void)stamp_all(file, &advance->stamp); /* the program may create the folder */
 }
 
 enum advance_made advance_note(struct advance *advance, uint64_t step)
 {
-    uint64_t stamp = advance->file ? stamp_all(advance->file) : 0;
-    bool made = stamp != advance->stamp || step > advance->furthest;
+    uint64_t stamp = 0;
+    bool made;
 
+    advance->unread = advance->file ? stamp_all(advance->file, &stamp) : 0;
+    if (advance->unread < 0)
+        stamp = advance->stamp;
+    made = stamp != advance->stamp || step > advance->furthest;
     advance->stamp = stamp;
     advance->furthest = max_u64(advance->furthest, step);
     if (made) {
         advance->idle = 0;
         return ADVANCE_MADE;
     }
-    if (!advance->file && advance->furthest == 0)
+    /* A folder that does not exist holds no checkpoint: the program may have to create it. */
+    if ((!advance->file || (advance->unread < 0 && advance->unread != -ENOENT)) &&
+        advance->furthest == 0)
         return ADVANCE_UNKNOWN;
     advance->idle++;
     return ADVANCE_NONE;

@@ -104,6 +104,7 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
     *ret = (struct control_plan){
         .grace_ns = s->job->limits->grace_ns,
         .silence_ns = s->job->limits->heartbeat_timeout_ns,
+        .progress_ns = s->job->limits->progress_timeout_ns,
         .instances = s->plan->num_instances,
         .input = instance_wants_input(s, index),
         .quiet = !is_shown(s, index) && !s->job->output->folder,
@@ -127,7 +128,8 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
                                  &ret->environment);
 }
 
-/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame limit. */
+/* Append the plan to the send buffer. Returns 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame
+ * limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx;

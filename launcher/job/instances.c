@@ -297,7 +297,7 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* The other instances must know that this one has ended, because they may be waiting for it in a
+/* Notify the other instances that this one has ended, because they may be waiting for it in a
  * collective. Without mpirun, they see that in the shared memory. */
 static void note_departed(struct supervisor *s, const struct instance *inst)
 {
@@ -331,8 +331,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
     note_departed(s, inst);
-    if (inst->exited.status == 0)
-        stop_note_exit(s, inst);
+    stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              instance_index(s, inst), instance_host(s, inst)->name, status,
@@ -457,6 +456,10 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
     case CONTROL_ANSWER:
     case CONTROL_HALTED:
         return stop_handle(s, inst, (enum control_type)header->type, payload);
+    case CONTROL_PACE:
+        return slow_watch_handle(s, inst, payload);
+    case CONTROL_HUNG:
+        return hung_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
@@ -600,7 +603,7 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Returns whether Open MPI should see that this instance has ended. Not if it has called
+/* Returns whether Open MPI should see that this instance has ended. Returns false if it has called
  * collectives of libplenum: there, the others see its end, and a program that then skips
  * MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)

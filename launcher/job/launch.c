@@ -159,7 +159,7 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Tell what would start the instances on this machine. For other machines (--topology) it is
+/* Describe what would start the instances on this machine. For other machines (--topology) it is
  * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
@@ -294,6 +294,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     .path = variables_get_path(&options->exports),
                     .host_subnet = options->host_subnet,
                     .ports = &options->ports,
+                    .health = options->health_check,
                     .allow_root = options->mpi.allow_root,
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
@@ -306,6 +307,8 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .verify = options->verify,
                 .strict_binding = options->strict_binding,
                 .elastic = elastic != NULL,
+                .hosts = elastic,
+                .request = &all->request,
                 .plan = plan,
                 .ready = &all->ready,
                 .ports = &options->ports,
@@ -383,7 +386,7 @@ static int end_between(const struct attempts *all, int signal)
     return status;
 }
 
-/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+/* Choose hosts and starter of the next attempt. Returns 0, or an exit status. */
 static int get_elastic_ready(struct attempts *all)
 {
     const struct limits *limits = all->job.limits;
@@ -407,7 +410,7 @@ static int get_elastic_ready(struct attempts *all)
     return status;
 }
 
-/* Check the hosts of the next attempt: 0, or an exit status. */
+/* Check the hosts of the next attempt. Returns 0, or an exit status. */
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -441,6 +444,8 @@ static int attempt(struct attempts *all)
             job->mpirun = NULL;
         status = supervise_run(job, &all->result);
         job->attempts++;
+        if (all->result.asked)
+            pause_obey_notices();
         if (all->elastic)
             elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])
@@ -451,8 +456,8 @@ static int attempt(struct attempts *all)
     }
 }
 
-/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
- * at all if it has, and otherwise by its duration. */
+/* Returns how long to wait after an attempt. If it is known to have made no progress, the wait is
+ * longer each time; if it has made progress, there is no wait; otherwise its duration decides. */
 static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
 {
     const struct supervise_job *job = &all->job;
@@ -479,8 +484,14 @@ static enum advance_made note_progress(struct attempts *all)
     made = advance_note(&all->advance, all->result.step);
     if (made == ADVANCE_UNKNOWN && !all->advance.warned) {
         all->advance.warned = true;
-        log_warn("--max-restarts-without-progress has no effect: the program does not report its "
-                 "steps, so name its checkpoint with --progress-file");
+        if (all->advance.unread < 0)
+            log_warn("--progress-file %s: its folder cannot be read, so it is unknown whether the "
+                     "job makes progress: %s",
+                     options->progress_file, strerror(-all->advance.unread));
+        else
+            log_warn(
+                "--max-restarts-without-progress has no effect: the program does not report its "
+                "steps, so name its checkpoint with --progress-file");
     }
     return made;
 }
@@ -494,7 +505,9 @@ static int give_up(const struct attempts *all)
     (void)snprintf(why, sizeof(why),
                    "%u start%s in a row made no progress (--max-restarts-without-progress)",
                    all->advance.idle, all->advance.idle == 1 ? "" : "s");
-    if (file)
+    if (file && all->advance.unread == -ENOENT)
+        log_error("%s: %s is in a folder that does not exist; the job is not restarted", why, file);
+    else if (file)
         log_error("%s: %s has not changed; the job is not restarted", why, file);
     else
         log_error("%s: no step was taken for the first time; the job is not restarted", why);
@@ -508,6 +521,7 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     struct plenum_error err;
     struct attempts all;
     struct supervise_job *job = &all.job;
+    uint32_t growths = 0; /* restarts for other reasons than failures */
     int status = check_instances(options, plan);
 
     if (status != 0)
@@ -522,7 +536,13 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         int signal;
 
         status = attempt(&all);
-        if (!all.result.again || job->restart_count >= options->max_restarts)
+        if (all.result.grows) { /* it has stopped at a step, not failed */
+            (void)sigprocmask(SIG_SETMASK, &all.mask, NULL);
+            job->restart_count++;
+            growths++;
+            continue;
+        }
+        if (!all.result.again || job->restart_count - growths >= options->max_restarts)
             return status;
         made = note_progress(&all);
         if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
@@ -532,7 +552,8 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
-        log_warn("the job starts again (%u of %u times)", ++job->restart_count,
+        job->restart_count++;
+        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
                  options->max_restarts);
     }
 }

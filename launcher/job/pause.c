@@ -34,6 +34,19 @@ unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns)
     return seconds;
 }
 
+static bool obeys_notices;
+
+void pause_obey_notices(void)
+{
+    obeys_notices = true;
+}
+
+static bool ends_job(uint32_t signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT ||
+           (signal == SIGUSR1 && obeys_notices);
+}
+
 int pause_until(uint64_t end_ns)
 {
     struct signalfd_siginfo info;
@@ -46,8 +59,7 @@ int pause_until(uint64_t end_ns)
     for (uint64_t now; signal == 0 && (now = time_now_ns()) < end_ns;) {
         (void)poll(&p, 1, (int)((end_ns - now) / NS_PER_MS) + 1);
         while (signal == 0 && p.fd >= 0 && read(p.fd, &info, sizeof(info)) == sizeof(info)) {
-            if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
-                info.ssi_signo == SIGQUIT)
+            if (ends_job(info.ssi_signo))
                 signal = (int)info.ssi_signo;
             else if (info.ssi_signo == SIGTSTP)
                 (void)raise(SIGSTOP);

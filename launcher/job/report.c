@@ -50,6 +50,7 @@ int report_exit_status(const struct report *report)
     case REPORT_LOST:
     case REPORT_MPIRUN:
     case REPORT_LATE:
+    case REPORT_HUNG:
     case REPORT_OTHER:
         return report->signal ? STATUS_SIGNAL + report->signal : STATUS_LAUNCH;
     }
@@ -159,6 +160,9 @@ void report_sentence(const struct report *report, const struct plan *plan, const
         break;
     case REPORT_LOST:
         (void)snprintf(ret, size, "%s was lost: %s", who, report->text);
+        break;
+    case REPORT_HUNG:
+        (void)snprintf(ret, size, "%s %s (--progress-timeout)", who, report->text);
         break;
     case REPORT_LATE:
         (void)snprintf(ret, size, "the job did not start within %s (--start-timeout): %s",

@@ -21,6 +21,7 @@ enum report_kind {
     REPORT_MPIRUN, /* the starter (mpirun or our own) exited, was killed, or ended the job */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
+    REPORT_HUNG,      /* an instance has made no progress; `text` says for how long */
     REPORT_UNSTOPPED, /* programs did not stop at the same step in time */
     REPORT_CLOSED,    /* our output has no reader: `text` names the stream */
     REPORT_OTHER,     /* described by `text` */
@@ -28,7 +29,7 @@ enum report_kind {
 
 struct report {
     enum report_kind kind;
-    uint32_t instance;            /* EXITED, FAILED, LOST */
+    uint32_t instance;            /* EXITED, FAILED, LOST, HUNG */
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
     bool explained;               /* MPIRUN: `text` is the cause; no host needs to be queried */
@@ -36,7 +37,7 @@ struct report {
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal with which the user ended the job before; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT, UNSTOPPED */
-    /* OTHER, LOST, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: more */
+    /* OTHER, LOST, HUNG, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: details */
     char text[CONTROL_TEXT_MAX];
 };
 

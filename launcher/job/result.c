@@ -94,6 +94,8 @@ static void put_instance(struct json *j, const struct supervisor *s, uint32_t in
     else
         json_null(j, "start_seconds");
     put_exit(j, s, inst);
+    if (inst->stacks)
+        json_text(j, "stacks", inst->stacks);
     json_end_object(j);
 }
 
@@ -122,6 +124,7 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_number(j, "restarts", s->job->restart_count);
     json_text(j, "started", date);
     json_seconds(j, "elapsed_seconds", elapsed);
+    slow_watch_write(s, j);
     json_begin_array(j, "instances", JSON_LINES);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         put_instance(j, s, i);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* stop.c - stops the job's programs at the same step, so that it can continue later: when
- * plenumrun is sent SIGTERM or SIGUSR1, when the command of --stop-command says so, and when a
- * shim or a program was sent SIGUSR1.
+/* stop.c - stops the job's programs at the same step, so that it can continue later: when plenumrun
+ * receives SIGTERM or SIGUSR1, when the command of --stop-command ends with status 0, and when a
+ * shim or a program receives SIGUSR1.
  *
  * Only programs that ask (plenum_job_should_stop()) can be stopped like this. The first question of
  * any program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
- * not exist. agree.h finds the step; here are its messages and its time limit. */
+ * not exist. agree.h finds the step; this file has the messages and the time limit. */
 #include "config.h"
 
 #include <assert.h>
@@ -17,6 +17,7 @@
 
 #include "common/util/log.h"
 #include "common/util/util.h"
+#include "launcher/control/exit_status.h"
 #include "launcher/job/supervise_priv.h"
 
 int stop_init(struct supervisor *s)
@@ -89,9 +90,16 @@ bool stop_take_signal(struct supervisor *s, int signal)
 {
     bool before = s->stop.noticed;
 
+    if (signal == SIGUSR1 && s->phase == JOB_STARTING) {
+        s->stop.held = true;
+        return true;
+    }
     if ((signal != SIGTERM && signal != SIGUSR1) || (signal == SIGTERM && s->stop.terminated) ||
-        s->interrupts > 0 || !begin(s))
+        s->interrupts > 0 || !begin(s)) {
+        s->stop.early |= signal == SIGUSR1;
         return false;
+    }
+    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(
@@ -115,6 +123,14 @@ void stop_request(struct supervisor *s, const char *why)
     log_warn("%s: sending the programs SIGTERM, because none has called plenum_job_should_stop()",
              why);
     supervise_interrupt(s, SIGTERM);
+}
+
+bool stop_was_too_early(const struct supervisor *s)
+{
+    if (s->stop.held)
+        return true;
+    return s->stop.early && (agree_is_possible(&s->stop.agreement) ||
+                             report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1);
 }
 
 /* ---- messages from shims ---- */
@@ -160,6 +176,9 @@ void stop_note_exit(struct supervisor *s, struct instance *inst)
     uint64_t asked = min_u64(inst->exited.asked, STOP_STEP_MAX + 1);
 
     assert(inst->has_exited);
+    agree_note_step(&s->stop.agreement, instance_index(s, inst), asked);
+    if (inst->exited.status != 0)
+        return;
     do_action(s, agree_finish(&s->stop.agreement, instance_index(s, inst), asked));
     note_halt(s, inst, inst->exited.halted);
 }
@@ -203,6 +222,11 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
     struct report report = {
         .kind = REPORT_UNSTOPPED, .instance = UINT32_MAX, .limit_ns = s->job->stop->timeout_ns};
 
+    if (s->phase == JOB_RUNNING && s->stop.held) {
+        s->stop.held = false;
+        if (!stop_take_signal(s, SIGUSR1))
+            instances_send_number(s, CONTROL_SIGNAL, SIGUSR1);
+    }
     if (s->phase == JOB_RUNNING && s->stop.pending) {
         s->stop.pending = false;
         stop_request(s, "a program was sent SIGUSR1");

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,9 @@
 #include "common/util/log.h"
 #include "common/util/message.h"
 #include "common/util/util.h"
+#include "launcher/host/proctree.h"
+#include "launcher/host/signals.h"
+#include "launcher/shim/guard.h"
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 }; /* exit statuses of sh(1) */
 
@@ -27,47 +29,53 @@ MESSAGE static void warn(struct stop_command *command, const char *why)
     command->warned = true;
 }
 
-/* Signals are blocked here, and some are ignored. */
-static int set_signals(posix_spawnattr_t *attr)
+static void become_command(const struct stop_command *command, pid_t guard)
 {
-    sigset_t none, all;
-    int r;
+    if (proctree_follow(guard, SIGKILL) < 0)
+        _exit(NOT_EXECUTABLE);
+    signals_reset(0);
+    (void)execl("/bin/sh", "sh", "-c", command->text, (char *)NULL);
+    _exit(NOT_FOUND);
+}
 
-    (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGKILL);
-    (void)sigdelset(&all, SIGSTOP);
-    r = posix_spawnattr_setsigmask(attr, &none);
-    if (r == 0)
-        r = posix_spawnattr_setsigdefault(attr, &all);
-    if (r == 0)
-        r = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                               POSIX_SPAWN_SETPGROUP);
-    return r;
+/* Run the command, and end all that it has started when it ends or plenumrun does. */
+static void become_guard(const struct stop_command *command, pid_t parent)
+{
+    static const struct guard_step kill_it[] = {{0, SIGKILL}, {0, 0}};
+    struct guard_options options = {
+        .parent = parent, .told = kill_it, .orphaned = kill_it, .status_fd = -1};
+    int null = open("/dev/null", O_RDWR), status;
+    pid_t self = getpid();
+
+    (void)setpgid(0, 0); /* Ctrl-C is not meant for it */
+    signals_ignore_strays();
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+        proctree_adopt() < 0 || proctree_follow(parent, GUARD_PARENT_SIGNAL) < 0)
+        _exit(NOT_EXECUTABLE);
+    closefrom(STDERR_FILENO + 1);
+    options.child = fork();
+    if (options.child < 0)
+        _exit(NOT_EXECUTABLE);
+    if (options.child == 0)
+        become_command(command, self);
+    status = guard_run(&options);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
 static void start(struct stop_command *command)
 {
-    char *const argv[] = {(char *)"sh", (char *)"-c", (char *)command->text, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    int r;
+    pid_t parent = getpid();
+    sigset_t before;
 
-    if (posix_spawnattr_init(&attr) != 0 || posix_spawn_file_actions_init(&files) != 0)
-        return; /* never fails on Linux */
-    r = set_signals(&attr);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (r == 0)
-        r = posix_spawn(&command->pid, "/bin/sh", &files, &attr, argv, environ);
-    (void)posix_spawn_file_actions_destroy(&files);
-    (void)posix_spawnattr_destroy(&attr);
-    if (r == 0)
+    guard_block_signals(&before);
+    command->pid = fork();
+    if (command->pid == 0)
+        become_guard(command, parent);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    if (command->pid > 0)
         return;
     command->pid = 0;
-    warn(command, strerror(r));
+    warn(command, strerror(errno));
 }
 
 /* Returns whether the command has ended with status 0. */
@@ -107,7 +115,8 @@ void stop_command_end(struct stop_command *command)
 {
     if (command->pid <= 0)
         return;
-    (void)kill(-command->pid, SIGKILL);
+    (void)kill(command->pid, SIGTERM);
+    (void)kill(command->pid, SIGCONT);
     (void)waitpid(command->pid, NULL, 0);
     command->pid = 0;
 }

@@ -272,7 +272,7 @@ static void reap_strangers(const struct supervisor *s)
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
            info.si_pid != s->starter.guard && info.si_pid != s->stop.command.pid &&
-           !remote_loaders_own(s->loaders, info.si_pid)) {
+           info.si_pid != s->growth.pid && !remote_loaders_own(s->loaders, info.si_pid)) {
         (void)waitpid(info.si_pid, NULL, 0);
         info.si_pid = 0;
     }
@@ -438,6 +438,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
         instances_beat(s, now);
+        slow_watch_beat(s, now);
         remote_loaders_beat(s->loaders, now);
     }
     if (now >= s->start_at)
@@ -445,6 +446,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->timeout_at)
         time_out(s);
     stop_do_what_is_due(s, now);
+    hung_do_what_is_due(s, now);
     instances_tell_departed(s, now);
     if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
@@ -618,6 +620,7 @@ static int turn(struct supervisor *s)
         supervise_expect_reason(s);
     }
     reap_strangers(s);
+    grow_continue(s);
     do_what_is_due(s, time_now_ns());
     advance(s, time_now_ns());
     instances_flush(s);
@@ -643,15 +646,16 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || s->stop.noticed)
+    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+        stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
     if (kind == REPORT_EXITED && (report_exit_status(&s->report) == STATUS_NOT_FOUND ||
                                   report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
         return false;
-    return kind == REPORT_EXITED || kind == REPORT_LOST ||
-           (kind == REPORT_MPIRUN && s->plans_sent) ||
+    return kind == REPORT_EXITED || kind == REPORT_LOST || kind == REPORT_UNSTOPPED ||
+           kind == REPORT_HUNG || (kind == REPORT_MPIRUN && s->plans_sent) ||
            ((s->job->restart_count > 0 || s->job->elastic) &&
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
@@ -706,11 +710,14 @@ static void supervisor_fini(struct supervisor *s)
     instances_close(s);
     for (uint32_t i = 0; s->instances && i < s->plan->num_instances; i++) {
         free(s->instances[i].tail);
+        free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
     job_socket_close(s);
+    capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
+    slow_destroy(s->slow);
     free(s->instances);
     free(s->shown);
     lines_fini(&s->text);
@@ -748,7 +755,11 @@ static void tell_stopped(const struct supervisor *s)
 {
     uint64_t step = stop_get_step(s);
 
-    if (s->report.kind == REPORT_SUCCESS && step > 0)
+    if (s->report.kind == REPORT_SUCCESS && step > 0 && s->stop.growing)
+        log_about(LOG_LEVEL_NOTICE, NULL,
+                  "the programs have stopped before step %llu, to continue on more hosts",
+                  (unsigned long long)step - 1);
+    else if (s->report.kind == REPORT_SUCCESS && step > 0)
         log_about(
             LOG_LEVEL_NOTICE, NULL,
             "the programs have stopped before step %llu, as requested: start the job again to "
@@ -775,12 +786,13 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .close_at = SUPERVISE_NEVER,
         .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
+        .hung_at = SUPERVISE_NEVER,
     };
     struct plenum_error err;
     int status;
 
     s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
-    if (!s.instances || stop_init(&s) < 0 || peers_open(&s) < 0 ||
+    if (!s.instances || stop_init(&s) < 0 || peers_open(&s) < 0 || slow_watch_init(&s) < 0 ||
         departures_init(&s.departures, job->plan->num_instances) < 0) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
@@ -822,7 +834,10 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     mark_hosts(&s);
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
+    ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
+    ret->step = agree_get_latest(&s.stop.agreement);
+    ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);

@@ -489,6 +489,9 @@ static const struct option_def defs[] = {
              "hosts (default: any)"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
      .help = "do not check the hosts before the job starts"},
+    {"health-check", 0, "COMMAND", OPTION_TEXT, FIELD(health_check),
+     .help = "run this shell command on each host before each start: status 0 if the host is "
+             "healthy, 1 if it is not"},
 
     {.help = "Placement"},
     {"numa-aware", 0, "0|1", OPTION_CALL, .call = set_numa_aware,
@@ -563,6 +566,10 @@ static const struct option_def defs[] = {
     {"heartbeat-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.heartbeat_timeout_ns),
      NS_PER_SEC, LIMIT_MAX,
      .help = "consider a host lost after this time without a sign of life (default: 30)"},
+    {"progress-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.progress_timeout_ns), NS_PER_SEC,
+     LIMIT_MAX,
+     .help = "end an instance that takes no batch and reports no step for this time, and show its "
+             "stacks (default: never)"},
     {"max-restarts", 0, "N", OPTION_U32, FIELD(max_restarts), 0, COUNT_MAX,
      .help = "restart the job at most N times if an instance fails or a host is lost (default: "
              "0)"},
@@ -751,7 +758,7 @@ static int apply(struct cmdline *cmdline, const struct options_settings *own,
     return 0;
 }
 
-/* Check options for hosts that come and go, as far as the hosts do not matter. */
+/* Check the options for hosts that come and go, as far as possible without knowing the hosts. */
 static int check_elastic(const struct cmdline *c, struct plenum_error *err)
 {
     if (!cmdline_is_elastic(c) && (c->wait_hosts_ns != CMDLINE_NO_WAIT || c->max_host_failures > 0))
@@ -766,12 +773,26 @@ static int check_elastic(const struct cmdline *c, struct plenum_error *err)
     return 0;
 }
 
+/* An unset variable of a script must not become a command that always succeeds. */
+static int check_texts(const struct cmdline *c, struct plenum_error *err)
+{
+    const char *empty = c->stop.command && !c->stop.command[strspn(c->stop.command, " \t\n")]
+                            ? "--stop-command"
+                        : c->progress_file && !*c->progress_file ? "--progress-file"
+                                                                 : NULL;
+
+    return empty ? error_set(err, -EINVAL, "%s is empty: give it a value, or leave it out", empty)
+                 : 0;
+}
+
 /* Check combinations of options. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
     bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;
     int r = check_elastic(c, err);
 
+    if (r == 0)
+        r = check_texts(c, err);
     if (r < 0)
         return r;
 

@@ -453,7 +453,8 @@ static char *wrap_command(char **words, int count)
     return NULL;
 }
 
-/* Put the secret into our standard input, for the program that replaces us: 0, or -errno. */
+/* Put the secret into our standard input, for the program that replaces us. Returns 0, or
+ * -errno. */
 static int offer_secret(const char *secret)
 {
     int fd = memfd_create("plenum-secret", MFD_CLOEXEC);

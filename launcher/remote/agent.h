@@ -22,8 +22,8 @@ enum {
     AGENT_SIDE_BY_SIDE = 64, /* logins that are being made at once */
 };
 
-/** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read a line or
- * several, as if Enter was pressed, and must not get the secret. */
+/** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read some
+ * lines, as if Enter had been pressed, but must not read the secret. */
 #define AGENT_BLANK_LINES "\n\n\n\n"
 
 /** The start of the message that plenumrun, as an agent, prints if a login's exit status shows that
@@ -86,7 +86,7 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
-/** The command with which a host's shell starts plenumrun (its file is `self`) with these
+/** Returns the command with which a host's shell starts plenumrun (its file is `self`) with these
  * arguments. Owned by the caller; NULL if out of memory. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 

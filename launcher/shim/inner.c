@@ -53,7 +53,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* silence that is allowed until the plan sets another limit */
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
-    LOOK_MS = 10,             /* between two looks at a tree that is being killed */
+    LOOK_MS = 10,             /* between checks of a tree that is being killed */
     LOADER_GRACE_MS = 2000,
 };
 
@@ -184,6 +184,12 @@ static void reap(struct inner *in)
                 return; /* retried in a moment */
             continue;
         }
+        if (info.si_pid == in->stacks.pid) {
+            inner_watch_progress(in, time_now_ns());
+            if (info.si_pid == in->stacks.pid)
+                capture_fini(&in->stacks);
+            continue;
+        }
         if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
             return;
         if (info.si_pid != in->child.pid || !inner_is_running(in)) /* its number may be reused */
@@ -208,6 +214,7 @@ static void watch_stops(struct inner *in)
     if (info.si_code != CLD_STOPPED && !in->stopped)
         return;
     in->stopped = info.si_code == CLD_STOPPED;
+    inner_note_stop(in, time_now_ns());
     (void)control_put_number(&in->conn.tx, CONTROL_STOPPED,
                              in->stopped ? (uint64_t)info.si_status : 0);
 }
@@ -493,9 +500,11 @@ static void do_what_is_due(struct inner *in, uint64_t now)
         in->beat_at = now + BEAT_MS * NS_PER_MS;
         if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES) {
             inner_look_at_stop(in, true);
+            inner_tell_pace(in, now);
             (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
         }
     }
+    inner_watch_progress(in, now);
     sweep(in, now);
 }
 
@@ -554,6 +563,8 @@ static void forgive(struct inner *in)
 {
     uint64_t gap = time_not_run(&in->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
+    if (gap > 0)
+        inner_forgive_progress(in, time_now_ns());
     in->heard_ns += gap; /* may be slightly later than now */
     in->obey_at = time_put_off(in->obey_at, gap);
     in->kill_at = time_put_off(in->kill_at, gap);
@@ -682,6 +693,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     if (open_control(in) < 0)
         return 1;
     open_loader(in);
+    inner_open_pace(in);
     if (say_hello(in) < 0)
         return 1;
     run(in);
@@ -689,6 +701,8 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     environ_free(in->environment);
     departed_destroy(in->departed);
     stop_keeper_destroy(in->stop);
+    inner_close_pace(in);
+    capture_fini(&in->stacks);
     io_close(&in->key_fd);
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);

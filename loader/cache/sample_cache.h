@@ -40,19 +40,22 @@ struct sample_cache_counts {
  * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes. If
  * `folder` is NULL, the cache is in memory.
  *
- * Errors: those of shelf_open(); without a cache, everything else works.
+ * If another process uses the folder, the cache is empty until that process ends, and then takes
+ * its contents over; sample_cache_get_news() reports both.
+ *
+ * Errors: those of shelf_open() but -EBUSY; without a cache, everything else works.
  */
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err);
 /** Stop writing, and close the cache. All streams must be closed. */
 void sample_cache_close(void);
 void sample_cache_get_counts(struct sample_cache_counts *ret);
-/** Get a message about the disk if its state has changed since the last call. Returns whether it
+/** Get a message about the cache if its state has changed since the last call. Returns whether it
  * has. */
 bool sample_cache_get_news(struct plenum_error *ret);
 
 /** Is this range in the cache? If so, the kernel starts to read it. */
 bool sample_cache_has(const struct sample_cache_range *range);
-/** Read a range into `dst` [len]. False: it has to be fetched. */
+/** Read a range into `dst` [len]. Returns false if it has to be fetched. */
 bool sample_cache_read(const struct sample_cache_range *range, void *dst);
 /** Offer a fetched range: the cache copies it if it is needed sooner than what it would replace.
  * Does not wait for the disk. */

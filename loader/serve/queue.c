@@ -119,6 +119,7 @@ static void finish(struct queue *q, struct queue_request *r)
     assert(r->left == 0 && r->next == r->count);
     list_remove(&r->link);
     r->done.total_ns = time_now_ns() - r->arrived_ns;
+    r->done.rest_ns = (q->counters.all.rested_ns - r->rested_ns) / q->options.workers;
     if (!r->cancelled) {
         struct queue_totals *totals[] = {&r->stream->totals, &q->counters.all};
 
@@ -425,7 +426,7 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
 }
 
 /* Returns the next item for a worker, first from its own node queue, then from the others. Waits
- * until there is one. NULL: the queue is shutting down. */
+ * until there is one. Returns NULL if the queue is shutting down. */
 static struct item *next_item(struct queue *q, unsigned own)
 {
     struct node_queue *nq = &q->node_queues[own];
@@ -746,6 +747,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
         sample_cache_advance(stream->course, r->place,
                              order_place_skip(&share->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
+    r->rested_ns = q->counters.all.rested_ns;
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);
     add_waiting(q, stream, r->count);

@@ -77,8 +77,8 @@ static bool copy(const char *text, char *ret, size_t size)
     return (size_t)snprintf(ret, size, "%s", text ? text : "") < size;
 }
 
-/* Copy the string "NAME": "VALUE" of a flat JSON object. False: there is none, it does not fit, or
- * it has an escape that is not a slash, quote or backslash, which keys never have. */
+/* Copy the string "NAME": "VALUE" of a flat JSON object. Returns false if there is none, if it does
+ * not fit, or if it has an escape other than a slash, quote or backslash. Keys have no others. */
 static bool copy_member(const char *text, size_t len, const char *name, char *ret, size_t size)
 {
     const char *at, *end = text + len;
@@ -268,7 +268,8 @@ static int from_profile(const struct aws_config *config, struct credentials *ret
     return NOT_CONFIGURED;
 }
 
-/* May a container's token be sent to this URL? Only over HTTPS, or to this host and its link. */
+/* Returns whether a container's token may be sent to this URL: over HTTPS, to this host, or to a
+ * link-local address of AWS. */
 static bool is_container_endpoint(const char *url)
 {
     static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Names of checkpoint files that a process of an earlier start cannot replace.
+"""Names for checkpoint files that a late process of an earlier start cannot overwrite.
 
 Each start of a run writes to a file of its own: FILE.1, FILE.2 and so on. It takes the next number by creating
 FILE.N.claim, which fails if another process has it already, and resumes from the file with the highest number. So a
 process that was frozen or cut off, and that continues long after the job has started again, can only write to a file
-that no start reads any more. To compare times or numbers before a rename would not do, because time passes between
+that no later start reads. Comparing times or numbers before a rename would not be enough, because time passes between
 the two.
 """
 
@@ -36,13 +36,17 @@ class Checkpoint:
 
     plenumrun's variables ``PLENUM_JOB_ID`` and ``PLENUM_GENERATION`` also show whether a later start of the same job
     has begun: then the constructor and ``replace()`` raise `PlenumError` (``ESTALE``). Other launchers need no
-    variables: the order of the numbers is that in which processes were started.
+    variables: the numbers are in the order in which processes were started. ``replace()`` also raises it if a later
+    start of any job has written a checkpoint, because no start would read this one.
 
     All starts must see the same folder. Files of earlier starts are removed once this one has written its first.
     """
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"]):
-        self.path = os.path.abspath(os.fspath(path))
+    def __init__(self, path: Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]):
+        name = os.fsdecode(path)
+        if not name:
+            raise ValueError("the name of the checkpoint is empty")
+        self.path = os.path.abspath(name)
         self._job = os.environ.get("PLENUM_JOB_ID", "")
         self._generation = int(os.environ.get("PLENUM_GENERATION") or 0)
         self.number = self._claim()
@@ -59,37 +63,49 @@ class Checkpoint:
         files = self._files("")
         if files:
             return files[max(files)]
-        return self.path if os.path.exists(self.path) else None
+        folder, name = os.path.split(self.path)
+        # Not os.path.exists(), for which a broken link does not exist: the run would start from scratch.
+        return self.path if name in os.listdir(folder) else None
 
-    def _check(self) -> None:
-        """Raise an error if a later start of this job has begun."""
+    def _check_start(self) -> None:
+        """Raise an error if a later start of this job has begun. Files that are not such claims say nothing."""
         for path in self._files(".claim").values():
-            text = ""
-            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
-                text = file.read()
-            job, _, generation = text.partition(" ")
-            if self._job and job == self._job and int(generation) > self._generation:
-                raise PlenumError(errno.ESTALE, f"{self.path}: start {generation} of this job has begun, and this "
+            text = b""
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError), open(path, "rb") as file:
+                text = file.read(4096)
+            job, _, generation = text.partition(b" ")
+            if self._job and job == os.fsencode(self._job) and generation.isdigit() \
+                    and int(generation) > self._generation:
+                raise PlenumError(errno.ESTALE, f"{self.path}: start {int(generation)} of this job has begun, and this "
                                                 f"process belongs to start {self._generation}: end it")
 
+    def _check(self) -> None:
+        """Raise an error if a later start of this job has begun, or one of any job has written a checkpoint."""
+        self._check_start()
+        newest = max([0, *self._files("")])
+        if newest > self.number:
+            raise PlenumError(errno.ESTALE, f"{self.path}.{newest} was written by a later start, and this process has "
+                                            f"number {self.number}: end it; does another job write to this checkpoint?")
+
     def _claim(self) -> int:
-        """Take the next number, and record whose it is."""
+        """Take the next number, and record which start it belongs to."""
         new = f"{self.path}.claim-{os.getpid()}-{os.urandom(4).hex()}"
-        with open(new, "x", encoding="utf-8") as file:
-            file.write(f"{self._job} {self._generation}")
         try:
+            with open(new, "xb") as file:
+                file.write(os.fsencode(f"{self._job} {self._generation}"))
             while True:
-                self._check()
+                self._check_start()
                 number = 1 + max([0, *self._files(".claim"), *self._files("")])
                 with contextlib.suppress(FileExistsError):
                     os.link(new, f"{self.path}.{number}.claim")  # all of it, or not at all; also over NFS
                     return number
         finally:
-            os.unlink(new)
+            with contextlib.suppress(FileNotFoundError):  # it could not be created
+                os.unlink(new)
 
     @contextlib.contextmanager
     def replace(self) -> Iterator[str]:
-        """Yield the name of a file to write; when the block ends, it is the newest checkpoint, and on the disk."""
+        """Yield the name of a file to write. When the block ends, the file is on the disk, as the newest checkpoint."""
         new, path = f"{self.path}.{self.number}.new", f"{self.path}.{self.number}"
         try:
             yield new

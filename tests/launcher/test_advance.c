@@ -3,8 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/util/util.h"
@@ -119,4 +121,31 @@ Test(advance, pauses_grow_and_vary)
         cr_expect(eq(u64, most, want[i] * 5 / 4));
     }
     cr_expect(eq(u64, advance_pause_ms(UINT32_MAX, 25), 60000));
+}
+
+Test(advance, is_unknown_if_the_folder_cannot_be_read)
+{
+    struct advance a;
+
+    write_file("file", "a");
+    advance_begin(&a, "file/run.pt");
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_UNKNOWN));
+    cr_expect(eq(int, a.unread, -ENOTDIR));
+    cr_assert(eq(int, unlink("file"), 0));
+}
+
+Test(advance, a_lost_folder_is_no_progress)
+{
+    struct advance a;
+
+    cr_assert(eq(int, mkdir("none", 0700), 0));
+    advance_begin(&a, "none/run.pt");
+    write_file("none/run.pt", "a");
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE));
+    cr_assert(eq(int, rename("none", "away"), 0));
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
+    cr_assert(eq(int, rename("away", "none"), 0));
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "it has returned");
+    cr_assert(eq(int, unlink("none/run.pt"), 0));
+    cr_assert(eq(int, rmdir("none"), 0));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Strangers cannot keep a shim from connecting. A shim reports its program's state in a fixed
- * order: STARTED or FAILED, EXITED, DRAINED. */
+/* Tests that strangers cannot keep a shim from connecting, and that a shim must report its
+ * program's states in a fixed order: STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -29,6 +29,19 @@ NO_RANK = {name: value for name, value in os.environ.items()
            if not re.match("PLENUM_(?!CACHE|PLENUMD)|OMPI_COMM", name)}
 
 
+def is_gone(pid):
+    """Has this process ended? It may still be a zombie."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
 class Job:
     """A running job. Its lines are read one at a time, so that a test can wait for one."""
 
@@ -64,7 +77,7 @@ class Job:
         self.process.send_signal(signum)
 
     def end(self):
-        """Read the rest: the exit status."""
+        """Read the rest of the output; return the exit status."""
         self.process.stdin.close()
         self.lines += [line.rstrip() for line in self.process.stdout]
         status = self.process.wait(LIMIT_S)
@@ -102,8 +115,18 @@ class Stop(unittest.TestCase):
         self.addCleanup(job.close)
         return job
 
+    def test_progress(self):
+        """a job restarts while the programs reach later steps, and not for ever if they do not"""
+        job = self.start("20", "die=0:5", instances=1,
+                         options=["--max-restarts", "9", "--max-restarts-without-progress", "2"])
+        self.assertEqual(job.end(), 93, job.said())
+        # The first start has made progress, and the others have not.
+        self.assertEqual(job.lines.count("instance 0 is in step 5"), 3, job.said())
+        self.assertIn("no step was taken for the first time", job.said())
+        self.assertNotIn("has no effect", job.said())
+
     def check_stopped(self, job, instances):
-        """All these instances have stopped before the same step, and no other step was begun."""
+        """Check that all these instances have stopped before the same step, and that none has begun a later one."""
         status = job.end()
         self.assertEqual(status, 75, job.said())
         stops = job.stops()
@@ -214,6 +237,33 @@ class Stop(unittest.TestCase):
                 job.send(signal.SIGTERM)
             self.assertEqual(job.end(), 128 + signal.SIGTERM, job.said())
 
+    def test_between_starts(self):
+        """SIGUSR1 ends a job that waits before it starts again, if its programs ask"""
+        job = self.start(FOREVER, "die=0:0", instances=1, options=("--max-restarts", "9"))
+        self.wait_until(lambda: "trying again in 4 s" in job.said())
+        job.send(signal.SIGUSR1)
+        self.assertEqual(job.end(), 128 + signal.SIGUSR1, job.said())
+        self.assertIn("the job was ended by SIGUSR1 before it started again", job.said())
+
+    def test_before_questions(self):
+        """SIGUSR1 that ends programs before they ask does not restart them"""
+        job = self.start(FOREVER, "never", "hang=0:1", "hang=1:1", options=("--max-restarts", "9"))
+        job.wait_for_steps(i0=1, i1=1)
+        job.send(signal.SIGUSR1)
+        self.assertEqual(job.end(), 128 + signal.SIGUSR1, job.said())
+        self.assertNotIn("starts again", job.said())
+
+    def test_while_starting(self):
+        """SIGUSR1 is not lost while a job starts"""
+        for _ in range(10):
+            job = self.start(FOREVER, instances=2, options=("--max-restarts", "9"))
+            children = f"/proc/{job.process.pid}/task/{job.process.pid}/children"
+            while job.process.poll() is None and not read(children):
+                pass
+            job.send(signal.SIGUSR1)
+            self.wait_until(lambda: job.process.poll() is not None or "stopping the programs" in job.said())
+            self.assertIn(job.end(), (75, 128 + signal.SIGUSR1), job.said())
+
     def wait_until(self, holds):
         end = time.monotonic() + LIMIT_S
         while not holds():
@@ -258,6 +308,22 @@ class Stop(unittest.TestCase):
             self.check_stopped(job, (0, 1))
             with open(path, encoding="ascii") as file:
                 self.assertFalse(os.path.exists(f"/proc/{int(file.read())}"))
+
+    def test_command_leaves_nothing(self):
+        """processes that a command has started end with it, and with plenumrun, even if that is killed"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "pids")
+            for then, status in (("false", 75), ("sleep 1000", -signal.SIGKILL)):
+                with open(path, "w", encoding="ascii"):
+                    pass
+                job = self.start(FOREVER, options=("--stop-command", f"sleep 1000 & echo $! >>{path}; {then}",
+                                                   "--stop-poll", "100ms"))
+                self.wait_until(lambda: len(read(path).split()) >= (2 if then == "false" else 1))
+                job.wait_for_steps(i0=0, i1=0)
+                job.send(signal.SIGTERM if status == 75 else signal.SIGKILL)
+                self.assertEqual(job.end(), status, job.said())
+                for pid in read(path).split():
+                    self.wait_until(lambda: is_gone(pid))
 
     def test_signal_to_program(self):
         """SIGUSR1 to one program stops all: batch systems signal all processes"""

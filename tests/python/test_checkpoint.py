@@ -113,6 +113,47 @@ class CheckpointTest(unittest.TestCase):
             start(self.path, "job", 3)
         self.assertEqual(read(start(self.path, "requeued", 1)), "new", "another job comes after all of them")
 
+    def test_two_jobs(self):
+        """a job gets an error if another one has replaced its checkpoint"""
+        one, other = start(self.path, "one", 1), start(self.path, "other", 1)
+        save(one, "one")
+        save(other, "other")
+        with self.assertRaises(pyplenum.PlenumError) as caught:
+            save(one, "lost")
+        self.assertEqual(caught.exception.errno, errno.ESTALE)
+        self.assertIn("run.pt.2 was written by a later start, and this process has number 1", str(caught.exception))
+        self.assertEqual(self.names(), ["run.pt.2", "run.pt.2.claim"])
+
+    def test_foreign_claims(self):
+        """claims that are damaged, or no files, do not keep a job from starting"""
+        for number, text in enumerate((b"", b"job", b"job x", b"job -1", b"\xff\xfe", b"\0" * 9), 1):
+            with open(f"{self.path}.{number}.claim", "wb") as file:
+                file.write(text)
+        os.mkdir(f"{self.path}.7.claim")
+        checkpoint = start(self.path, "job", 1)
+        self.assertEqual(checkpoint.number, 8)
+        save(checkpoint, "x")
+        self.assertEqual(read(start(self.path, "job", 2)), "x")
+
+    def test_broken_link(self):
+        """a checkpoint that cannot be reached is not taken for a run that has none"""
+        os.symlink(os.path.join(self.folder, "unmounted", "run.pt"), self.path)
+        with self.assertRaises(FileNotFoundError):
+            read(start(self.path))
+
+    def test_full_disk(self):
+        """a start that cannot take a number leaves no file"""
+        with mock.patch("os.fsencode", side_effect=OSError(errno.ENOSPC, "full")), self.assertRaises(OSError):
+            start(self.path)
+        self.assertEqual(self.names(), [])
+
+    def test_names(self):
+        """the name may be bytes, but not empty"""
+        save(start(os.fsencode(self.path)), "x")
+        self.assertEqual(read(start(self.path)), "x")
+        with self.assertRaises(ValueError):
+            start("")
+
     def test_same_number(self):
         """processes that take a number at the same time get different ones"""
         real, taken = os.link, []

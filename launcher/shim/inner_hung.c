@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* inner_hung.c - notices when the program makes no progress (--progress-timeout): by the time of
+ * its last activity, which libplenum writes to the page that both share (common/job/pace.h).
+ *
+ * A program that waits in a collective is not hung, because it waits for another instance, and
+ * collectives have a time limit of their own. Before its first activity nothing is known about a
+ * program, so it is never ended. */
+#include "config.h"
+
+#include <string.h>
+
+#include "common/job/stop_page.h"
+#include "common/util/util.h"
+#include "launcher/host/stacks.h"
+#include "launcher/shim/inner_priv.h"
+
+/* Time for which plenumrun or this host did not run does not count. */
+void inner_forgive_progress(struct inner *in, uint64_t now)
+{
+    in->progress_from = now;
+}
+
+static void tell(struct inner *in, uint64_t idle_ns, const char *text)
+{
+    const struct control_hung m = {.idle_ns = idle_ns, .text = text, .len = strlen(text)};
+
+    (void)control_put_hung(&in->conn.tx, &m);
+    in->hung_told = true;
+}
+
+/* The description is complete, unless the program has done something meanwhile. */
+static void finish(struct inner *in, uint64_t active_ns, uint64_t now)
+{
+    if (!capture_poll(&in->stacks, now))
+        return;
+    if (active_ns == in->hung_active)
+        tell(in, now - active_ns, in->stacks.text);
+    capture_fini(&in->stacks);
+}
+
+void inner_watch_progress(struct inner *in, uint64_t now)
+{
+    uint64_t limit = in->plan.progress_ns, active, from;
+
+    if (limit == 0 || in->hung_told || !in->stop || in->state != INNER_RUNNING ||
+        in->kill_at != UINT64_MAX)
+        return;
+    active = atomic_load(&in->stop->page->pace.active_ns);
+    if (in->stacks.pid > 0) {
+        finish(in, active, now);
+        return;
+    }
+    if (active == 0 && now > in->started_ns + limit) {
+        tell(in, 0, "");
+        return;
+    }
+    if (in->suspended || (atomic_load(&in->stop->page->pace.doing) == PACE_MEETS && !in->stopped))
+        in->progress_from = now;
+    from = max_u64(active, in->progress_from);
+    if (active == 0 || now < from || now - from < limit)
+        return;
+    in->hung_active = active;
+    if (stacks_begin(&in->stacks, &in->child.pid) < 0)
+        tell(in, now - active, "  its threads cannot be shown: out of memory\n");
+}
