@@ -112,6 +112,18 @@ if [ -x "$mpi_sum" ]; then
 else
     skip "MPI" "built without MPI"
 fi
+# Without plenumrun and mpirun, Slurm's PMIx wires up MPI, and libplenum's collectives go through it.
+world=$top_builddir/tests/libdist/collectives/comm_world
+if ! [ -x "$mpi_sum" ] || ! [ -e "$top_builddir/libplenum-mpi.la" ]; then
+    skip "srun --mpi=pmix" "built without MPI"
+elif ! on v1 srun --mpi=list 2>&1 | grep -q pmix; then
+    skip "srun --mpi=pmix" "this Slurm has no plugin for PMIx"
+else
+    in_slurm srun --mpi=pmix -N3 --ntasks-per-node=2 "$mpi_sum"
+    ok "srun --mpi=pmix: MPI on three hosts" all 'same $code 0' 'same "$(grep -c "sum 6" out)" 6' 'wait_for no_step'
+    in_slurm srun --mpi=pmix -N1 -n2 "$world"
+    ok "srun --mpi=pmix: libplenum's collectives" all 'same $code 0' 'wait_for no_step'
+fi
 in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
 ok "a failing instance is reported" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
     'wait_for no_step'
