@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_scale.c - bench/scale: what a job of many hosts costs plenumrun, on one machine.
  *
- *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...   default: 8 5 16,64 16 64 256 1024
+ *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...
+ *
+ * Default: 8 instances per host, 5 seconds, real jobs of 16 and 64, and 16, 64, 256 and 1024 hosts.
  *
  * plenumrun is the real program, from the current folder or PATH. The other hosts are simulated
  * (scale_hosts.c): this program is also what plenumrun finds as mpirun and ssh. A second table
@@ -24,14 +26,14 @@
 #include "launcher/host/host.h"
 #include "launcher/host/network.h"
 
-enum { EVENTS_MAX = 16, UP_MS = 120000 };
+enum { EVENTS_MAX = 16, UP_MS = 120000, ROUNDS = 5 };
 
 static char folder[] = "/tmp/scale-XXXXXX";
 static char plenumrun[4096];
 static uint32_t instances = 8, seconds = 5;
 
 /* The records of one job. */
-struct trace {
+struct scale_trace {
     struct scale_record events[EVENTS_MAX];
     size_t count;
     uint64_t begun_ns, ended_ns;
@@ -119,7 +121,7 @@ static _Noreturn void become_plenumrun(uint32_t hosts)
     _exit(127);
 }
 
-static void read_trace(const char *path, struct trace *t)
+static void read_trace(const char *path, struct scale_trace *t)
 {
     FILE *f = fopen(path, "r");
     struct scale_record r;
@@ -139,7 +141,7 @@ static void read_trace(const char *path, struct trace *t)
         (void)fclose(f);
 }
 
-static const struct scale_record *find(const struct trace *t, const char *event)
+static const struct scale_record *find(const struct scale_trace *t, const char *event)
 {
     for (size_t i = 0; i < t->count; i++)
         if (strcmp(t->events[i].event, event) == 0)
@@ -160,28 +162,29 @@ static double cpu_of(const struct rusage *u)
            (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1e6;
 }
 
-static void print_job(uint32_t hosts, const struct trace *t)
+static void print_job(uint32_t hosts, const struct scale_trace *t)
 {
     const struct scale_record *mpirun = find(t, "mpirun"), *logins = find(t, "logins"),
                               *planned = find(t, "planned"), *idle = find(t, "idle"),
                               *print = find(t, "print"), *written = find(t, "written"),
-                              *failure = find(t, "failure");
+                              *failure = find(t, "failure"), *over = find(t, "over");
     double n = (double)hosts * instances;
 
-    printf("%5u %6.0f %7.2f %7.2f %7.2f %8.2f %8.1f %7.1f %7.2f %6llu %7.2f %7.2f\n", hosts, n,
-           span(t->begun_ns, mpirun->at_ns), span(mpirun->at_ns, logins->at_ns),
+    printf("%5u %6.0f %7.2f %7.2f %7.2f %8.2f %8.1f %7.1f %7.2f %6llu %7.2f %7.2f %7.2f %7.2f\n",
+           hosts, n, span(t->begun_ns, mpirun->at_ns), span(mpirun->at_ns, logins->at_ns),
            span(t->begun_ns, planned->at_ns), (double)planned->cpu_ns / 1e9,
            100 * span(idle->cpu_ns, print->cpu_ns) / span(idle->at_ns, print->at_ns),
            (double)failure->most / n / 1024,
            (double)(failure->rss - min_u64(failure->rss, idle->rss)) / n / 1024,
            (unsigned long long)failure->descriptors, span(print->at_ns, written->at_ns),
-           span(failure->at_ns, t->ended_ns));
+           span(failure->at_ns, over->at_ns), (double)(over->cpu_ns - failure->cpu_ns) / 1e9,
+           span(over->at_ns, t->ended_ns));
     (void)fflush(stdout);
 }
 
 static void simulate(uint32_t hosts)
 {
-    struct trace t = {0};
+    struct scale_trace t = {0};
     char *events = in_folder("events"), *length = str_format("%u", seconds);
     int status;
     pid_t pid;
@@ -251,7 +254,7 @@ static void let_fail(void)
     free(go);
 }
 
-static void run_real(bool mpirun, uint32_t count, struct trace *t)
+static void run_real(bool mpirun, uint32_t count, struct scale_trace *t)
 {
     char *up = in_folder("up"), *number = str_format("%u", count);
     struct scale_record *r = t->events;
@@ -275,16 +278,39 @@ static void run_real(bool mpirun, uint32_t count, struct trace *t)
     free(number);
 }
 
-static void print_real(const char *name, uint32_t count, const struct trace *t,
-                       const struct trace *base)
+static int compare_times(const void *a, const void *b)
 {
-    const struct scale_record *r = t->events;
+    double x = *(const double *)a, y = *(const double *)b;
 
-    printf("%-10s %6u %7.3f %7.2f %8.1f %6llu %8.2f %7.3f\n", name, count,
-           span(t->begun_ns, r->at_ns),
-           span(t->begun_ns, r->at_ns) / span(base->begun_ns, base->events[0].at_ns),
-           (double)r->most / count / 1024, (unsigned long long)r->descriptors, cpu_of(&t->usage),
-           span(r[1].at_ns, t->ended_ns));
+    return (x > y) - (x < y);
+}
+
+/* The medians of several jobs. */
+struct medians {
+    double start[ROUNDS], end[ROUNDS], cpu[ROUNDS];
+    struct scale_record used; /* by the launcher's process, in the last job */
+};
+
+static void measure_round(bool mpirun, uint32_t count, int round, struct medians *ret)
+{
+    struct scale_trace t = {0};
+
+    run_real(mpirun, count, &t);
+    ret->start[round] = span(t.begun_ns, t.events[0].at_ns);
+    ret->end[round] = span(t.events[1].at_ns, t.ended_ns);
+    ret->cpu[round] = cpu_of(&t.usage);
+    ret->used = t.events[0];
+}
+
+static void print_real(const char *name, uint32_t count, struct medians *m, double base)
+{
+    double *const lists[] = {m->start, m->end, m->cpu};
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        qsort(lists[i], ROUNDS, sizeof(double), compare_times);
+    printf("%-10s %6u %7.3f %7.2f %8.1f %6llu %8.2f %7.3f\n", name, count, m->start[ROUNDS / 2],
+           base > 0 ? m->start[ROUNDS / 2] / base : 1, (double)m->used.most / count / 1024,
+           (unsigned long long)m->used.descriptors, m->cpu[ROUNDS / 2], m->end[ROUNDS / 2]);
     (void)fflush(stdout);
 }
 
@@ -297,17 +323,20 @@ static void compare(const char *list)
         return;
     if (mkfifo(go, 0600) < 0)
         die(go);
-    printf("\nreal processes on this host\n%-10s %6s %7s %7s %8s %6s %8s %7s\n", "", "inst.",
-           "start", "ratio", "KiB/i", "fds", "CPU", "end");
+    printf("\nreal processes on this host, medians of %d rounds\n%-10s %6s %7s %7s %8s %6s %8s "
+           "%7s\n",
+           ROUNDS, "", "inst.", "start", "ratio", "KiB/i", "fds", "CPU", "end");
     for (; *list; list += *list == ',') {
-        struct trace open_mpi = {0}, own = {0};
+        struct medians open_mpi = {0}, own = {0};
 
         if (parse_next_u64(&list, 4096, &count) < 0 || count < 2)
             break;
-        run_real(true, (uint32_t)count, &open_mpi);
-        run_real(false, (uint32_t)count, &own);
-        print_real("mpirun", (uint32_t)count, &open_mpi, &open_mpi);
-        print_real("plenumrun", (uint32_t)count, &own, &open_mpi);
+        for (int i = 0; i < ROUNDS; i++) {
+            measure_round(true, (uint32_t)count, i, &open_mpi);
+            measure_round(false, (uint32_t)count, i, &own);
+        }
+        print_real("mpirun", (uint32_t)count, &open_mpi, 0);
+        print_real("plenumrun", (uint32_t)count, &own, open_mpi.start[ROUNDS / 2]);
     }
     free(go);
 }
@@ -350,9 +379,9 @@ static void simulate_all(int argc, char **argv)
     uint64_t hosts;
 
     printf("simulated hosts, %u instances on each; seconds of time and CPU, KiB per instance\n"
-           "%5s %6s %7s %7s %7s %8s %8s %7s %7s %6s %7s %7s\n",
+           "%5s %6s %7s %7s %7s %8s %8s %7s %7s %6s %7s %7s %7s %7s\n",
            instances, "hosts", "inst.", "check", "logins", "start", "startCPU", "idleCPU%", "KiB/i",
-           "growth", "fds", "output", "end");
+           "growth", "fds", "output", "end", "endCPU", "exit");
     for (int i = 0; i < argc; i++) {
         if (parse_u64(argv[i], 65536, &hosts) < 0 || hosts == 0)
             die(argv[i]);

@@ -5,9 +5,9 @@
  *     bench/loops                     lists the loops for this processor: set, loop, number, unit
  *     bench/loops SET LOOP TIMES
  *
- * With arguments it prints and measures nothing itself: its caller counts. Samples and coefficients
- * are pseudo-random and always the same; in each block a quarter of the coefficients are not
- * zero. */
+ * With arguments, it prints nothing: bench/instructions counts its instructions. Samples and
+ * coefficients are pseudo-random and always the same; in each block a quarter of the coefficients
+ * are not zero. */
 #include "config.h"
 
 #include <stdio.h>

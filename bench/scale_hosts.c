@@ -2,8 +2,8 @@
 /* scale_hosts.c - see scale_hosts.h.
  *
  *     plenumrun --probe    ── ssh (here) prints what a host would print
- *     guard ── mpirun (here) ──┬── plenumrun --agent ── ssh (here)    one per host, as with Open MPI
- *                              └── a connection for each instance     as of its shim
+ *     guard ── mpirun (here) ──┬── plenumrun --agent ── ssh (here)  one per host, as with Open MPI
+ *                              └── a connection for each instance   as of its shim
  *
  * The connections speak the real protocol with the code of the real shims: TLS, HELLO, a heartbeat
  * a second. The instances start, run for a while, print lines, and then one of them fails. */
@@ -41,7 +41,7 @@ enum {
 };
 
 /* A host: consecutive instances. */
-struct place {
+struct scale_place {
     const char *name;
     uint32_t first, count;
     bool ready; /* the login has taken the secret */
@@ -53,8 +53,8 @@ struct actor {
     bool polled; /* for output */
 };
 
-struct stage {
-    struct place *places;
+struct scale_stage {
+    struct scale_place *places;
     uint32_t num_places, ready, connected;
     struct actor *actors;
     uint32_t count, planned, exited, ended;
@@ -199,7 +199,7 @@ int scale_be_ssh(int argc, char **argv)
 
 /* ---- the shims ---- */
 
-static void watch(struct stage *s, struct actor *a)
+static void watch(struct scale_stage *s, struct actor *a)
 {
     bool wants = frame_conn_wants_write(&a->conn);
     struct epoll_event e = {.events = EPOLLIN | (wants ? EPOLLOUT : 0U), .data.ptr = a};
@@ -211,7 +211,7 @@ static void watch(struct stage *s, struct actor *a)
         die("epoll");
 }
 
-static void end_actor(struct stage *s, struct actor *a)
+static void end_actor(struct scale_stage *s, struct actor *a)
 {
     if (!a->open)
         return;
@@ -224,7 +224,7 @@ static void end_actor(struct stage *s, struct actor *a)
     frame_conn_fini(&a->conn);
 }
 
-static void flush(struct stage *s, struct actor *a)
+static void flush(struct scale_stage *s, struct actor *a)
 {
     int r = frame_conn_flush(&a->conn);
 
@@ -234,7 +234,7 @@ static void flush(struct stage *s, struct actor *a)
         watch(s, a);
 }
 
-static void say_hello(struct stage *s, uint32_t place, uint32_t index)
+static void say_hello(struct scale_stage *s, uint32_t place, uint32_t index)
 {
     struct actor *a = &s->actors[index];
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = a};
@@ -259,7 +259,7 @@ static void say_hello(struct stage *s, uint32_t place, uint32_t index)
     flush(s, a);
 }
 
-static void exit_with(struct stage *s, struct actor *a, int status, enum control_cause cause)
+static void exit_with(struct scale_stage *s, struct actor *a, int status, enum control_cause cause)
 {
     struct control_exited m = {
         .status = status, .cause = cause, .elapsed_ns = NS_PER_SEC, .traceback_ns = UINT64_MAX};
@@ -272,7 +272,7 @@ static void exit_with(struct stage *s, struct actor *a, int status, enum control
     (void)control_put_bytes(&a->conn.tx, CONTROL_DRAINED, "", 0);
 }
 
-static void start_program(struct stage *s, struct actor *a)
+static void start_program(struct scale_stage *s, struct actor *a)
 {
     struct control_started m = {
         .pid = 1000 + (uint32_t)(a - s->actors), .cpus = (char *)"0", .nodes = (char *)""};
@@ -285,7 +285,7 @@ static void start_program(struct stage *s, struct actor *a)
     }
 }
 
-static void handle(struct stage *s, struct actor *a, const struct frame_header *header,
+static void handle(struct scale_stage *s, struct actor *a, const struct frame_header *header,
                    struct frame_reader *payload)
 {
     uint64_t number;
@@ -314,7 +314,7 @@ static void handle(struct stage *s, struct actor *a, const struct frame_header *
     }
 }
 
-static void hear(struct stage *s, struct actor *a)
+static void hear(struct scale_stage *s, struct actor *a)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -331,13 +331,13 @@ static void hear(struct stage *s, struct actor *a)
 /* ---- mpirun ---- */
 
 /* Split mpirun's list of hosts, which names a host once for each of its instances. */
-static void read_hosts(struct stage *s, char *list)
+static void read_hosts(struct scale_stage *s, char *list)
 {
     char *save = NULL;
     size_t cap = 0;
 
     for (char *name = strtok_r(list, ",\n", &save); name; name = strtok_r(NULL, ",\n", &save)) {
-        struct place *last = s->num_places > 0 ? &s->places[s->num_places - 1] : NULL;
+        struct scale_place *last = s->num_places > 0 ? &s->places[s->num_places - 1] : NULL;
 
         if (last && strcmp(last->name, name) == 0) {
             last->count++;
@@ -345,7 +345,7 @@ static void read_hosts(struct stage *s, char *list)
             if (array_grow(&s->places, &cap, s->num_places, sizeof(*s->places)) < 0)
                 die("hosts");
             s->places[s->num_places++] =
-                (struct place){.name = name, .first = s->count, .count = 1};
+                (struct scale_place){.name = name, .first = s->count, .count = 1};
         }
         s->count++;
     }
@@ -363,7 +363,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-static void read_arguments(struct stage *s, int argc, char **argv)
+static void read_arguments(struct scale_stage *s, int argc, char **argv)
 {
     for (int i = 1; i + 1 < argc; i++) {
         if (strcmp(argv[i], "--host") == 0)
@@ -378,7 +378,7 @@ static void read_arguments(struct stage *s, int argc, char **argv)
 }
 
 /* Start the agent for each host, as Open MPI does. */
-static void log_in(const struct stage *s)
+static void log_in(const struct scale_stage *s)
 {
     char *agent = strdup(getenv("OMPI_MCA_plm_rsh_agent")), *words[WORDS], *save = NULL;
     char *args = strdup(getenv("OMPI_MCA_plm_rsh_args") ? getenv("OMPI_MCA_plm_rsh_args") : "");
@@ -401,7 +401,7 @@ static void log_in(const struct stage *s)
 }
 
 /* A login has taken the secret: its host's shims connect. */
-static void open_door(struct stage *s)
+static void open_door(struct scale_stage *s)
 {
     char name[256];
     int fd = accept4(s->door, NULL, NULL, SOCK_CLOEXEC);
@@ -411,7 +411,7 @@ static void open_door(struct stage *s)
         die("a login");
     name[n] = '\0';
     for (uint32_t i = 0; i < s->num_places; i++) {
-        struct place *p = &s->places[i];
+        struct scale_place *p = &s->places[i];
 
         if (p->ready || strcmp(p->name, name) != 0)
             continue;
@@ -424,7 +424,7 @@ static void open_door(struct stage *s)
 }
 
 /* Let the shims of one host connect. */
-static void connect_more(struct stage *s)
+static void connect_more(struct scale_stage *s)
 {
     if (s->connected == s->num_places || !s->places[s->connected].ready)
         return;
@@ -434,7 +434,7 @@ static void connect_more(struct stage *s)
         record("connected");
 }
 
-static void print_lines(struct stage *s)
+static void print_lines(struct scale_stage *s)
 {
     static char text[LINES * LINE_BYTES];
 
@@ -450,7 +450,7 @@ static void print_lines(struct stage *s)
     }
 }
 
-static void beat(struct stage *s)
+static void beat(struct scale_stage *s)
 {
     for (uint32_t i = s->tick++ % TICKS; i < s->count; i += TICKS) {
         if (!s->actors[i].open)
@@ -460,7 +460,7 @@ static void beat(struct stage *s)
     }
 }
 
-static void do_what_is_due(struct stage *s, uint64_t now)
+static void do_what_is_due(struct scale_stage *s, uint64_t now)
 {
     if (now >= s->tick_ns) {
         s->tick_ns = max_u64(s->tick_ns + NS_PER_SEC / TICKS, now - NS_PER_SEC / TICKS);
@@ -483,7 +483,7 @@ static void do_what_is_due(struct stage *s, uint64_t now)
     }
 }
 
-static void run(struct stage *s)
+static void run(struct scale_stage *s)
 {
     struct epoll_event events[EVENTS];
 
@@ -504,7 +504,7 @@ static void run(struct stage *s)
     }
 }
 
-static void prepare(struct stage *s)
+static void prepare(struct scale_stage *s)
 {
     const char *token = getenv(SHIM_ENV_TOKEN);
     struct epoll_event e = {.events = EPOLLIN};
@@ -531,7 +531,7 @@ static void prepare(struct stage *s)
 
 int scale_be_mpirun(int argc, char **argv)
 {
-    struct stage s = {.idle_ns = UINT64_MAX, .fail_ns = UINT64_MAX};
+    struct scale_stage s = {.idle_ns = UINT64_MAX, .fail_ns = UINT64_MAX};
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("mpirun (Open MPI) 4.1.4\n");
@@ -543,6 +543,7 @@ int scale_be_mpirun(int argc, char **argv)
     record("mpirun");
     log_in(&s);
     run(&s);
+    record("over");
     for (uint32_t i = 0; i < s.ready; i++)
         (void)close(s.logins[i]);
     while (wait(NULL) > 0)

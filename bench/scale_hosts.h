@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* scale_hosts.h - the other hosts of a job, simulated for bench/scale: programs that plenumrun takes
- * for mpirun and ssh, and the shims of all instances, in one process.
+/* scale_hosts.h - the other hosts of a job, simulated for bench/scale: programs that plenumrun
+ * takes for mpirun and ssh, and the shims of all instances, in one process.
  *
  * They leave records of what plenumrun has used, in a file: one line per event. */
 #ifndef BENCH_SCALE_HOSTS_H

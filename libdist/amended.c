@@ -16,7 +16,7 @@ uint64_t amended_position(const struct plenum_stream *s)
     return s->cursor.epoch * s->steps.n + s->cursor.position;
 }
 
-static int refuse_changed(const struct plenum_stream *s, struct plenum_error *err)
+int amended_refuse_changed(const struct plenum_stream *s, struct plenum_error *err)
 {
     return error_set(err, -ESTALE,
                      "a data set of %s, or its weights, have changed since the stream was opened: "
@@ -38,7 +38,7 @@ static int refuse_early(const struct plenum_stream *s, const struct wire_opened 
                              s->plan->reweighs[i].pass,
                              s->plan->sets[s->plan->reweighs[i].set].name,
                              (unsigned long long)m->reweigh[i].start, now);
-    return refuse_changed(s, err);
+    return amended_refuse_changed(s, err);
 }
 
 int amended_describe(struct plenum_stream *s, const struct wire_opened *m, struct plenum_error *err)
@@ -50,7 +50,7 @@ int amended_describe(struct plenum_stream *s, const struct wire_opened *m, struc
     if (m->sets != s->plan->num_sets || m->positions != s->steps.n ||
         m->reweighs != s->plan->num_reweighs || m->samples != s->num_samples ||
         memcmp(m->set, s->sets, m->sets * sizeof(m->set[0])) != 0)
-        return refuse_changed(s, err);
+        return amended_refuse_changed(s, err);
     stream_identity(s, s->cursor, before);
     memcpy(own, s->reweighs, sizeof(own));
     memcpy(s->reweighs, m->reweigh, m->reweighs * sizeof(m->reweigh[0]));

@@ -18,6 +18,10 @@ uint64_t amended_position(const struct plenum_stream *s);
 int amended_describe(struct plenum_stream *s, const struct wire_opened *m,
                      struct plenum_error *err);
 
+/** Set the error of a stream whose plan a loader has opened with other samples or weights; returns
+ * -ESTALE. */
+int amended_refuse_changed(const struct plenum_stream *s, struct plenum_error *err);
+
 /** Note that all loaders have refused an amended plan, for this reason. */
 MESSAGE void amended_refuse(struct plenum_stream *s, int code, const char *text);
 

@@ -175,9 +175,11 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
 
         if (m->samples == s->num_samples && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
             return 0;
+        (void)datasum_difference(&s->sum, &m->sum, difference, sizeof(difference));
+        if (s->plan && (s->plan->num_sets > 1 || !difference[0]))
+            return amended_refuse_changed(s, err);
         return error_set(err, -ESTALE, "%s is now a different data set under the same name: %s",
-                         s->open.dataset,
-                         datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
+                         s->open.dataset, difference);
     }
     if (m->sets != (s->plan ? s->plan->num_sets : 0) ||
         m->reweighs != (s->plan ? s->plan->num_reweighs : 0))

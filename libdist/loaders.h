@@ -13,8 +13,9 @@ struct ring;
 /** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). Returns
  * 0, or -errno with a message; call loaders_free() in either case. */
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err);
-/** Returns the number of loaders, or (the second function) whether one of them uses TCP. */
+/** Returns the number of loaders. */
 unsigned loaders_count(struct plenum_stream *s);
+/** Returns whether one of the loaders uses TCP. */
 bool loaders_has_remote(const struct plenum_stream *s);
 /** Allow contacting loaders, because the stream is complete. */
 void loaders_begin(struct plenum_stream *s);

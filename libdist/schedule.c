@@ -87,7 +87,7 @@ struct entry {
 
 struct schedule {
     struct entry *first, *last;       /* oldest first */
-    struct order_place next_place;    /* position of the next entry, settled */
+    struct order_place next_place;    /* position of the next entry, where a step begins */
     struct rtt latency;               /* time from RENDER to a batch's arrival */
     uint64_t latencies;               /* number of measurements in `latency` */
     struct plenum_stream_stats stats; /* the counters kept here */

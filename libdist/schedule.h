@@ -28,7 +28,7 @@ void schedule_free(struct plenum_stream *s);
 void schedule_pump(struct plenum_stream *s);
 /** Drop all batches. */
 void schedule_drop(struct plenum_stream *s);
-/** Drop all batches, and continue from this position, which is settled. */
+/** Drop all batches, and continue from this position, at which a step begins. */
 void schedule_seek(struct plenum_stream *s, struct order_place place);
 
 /** A rendered batch. */

@@ -43,7 +43,7 @@ static int parse_unix(const char *text, const char *path, struct address *a,
     return 0;
 }
 
-/* Find host and port in "HOST:PORT" or "[IPv6]:PORT": false if it has neither form. */
+/* Find host and port in "HOST:PORT" or "[IPv6]:PORT". Returns false if it has neither form. */
 static bool split_host(const char *text, char *host, size_t size, const char **port)
 {
     const char *colon = strrchr(text, ':'), *begin = text, *end = colon;

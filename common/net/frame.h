@@ -196,8 +196,8 @@ static inline size_t frame_conn_bulk_left(const struct frame_conn *conn)
 }
 
 /**
- * Read raw bytes that follow a frame, straight to their destination: their number > 0, or an error
- * of frame_conn_fill(). Bytes that arrived together with the frame come first.
+ * Read raw bytes that follow a frame, straight to their destination. Returns their number (> 0), or
+ * an error of frame_conn_fill(). Bytes that arrived together with the frame come first.
  */
 int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len);
 

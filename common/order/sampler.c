@@ -81,7 +81,8 @@ static uint32_t class_size(const struct sampler_table *t, uint32_t c)
 }
 
 /* Returns the place among the sorted members that a position of a pass shows, before classes are
- * shuffled. Whole blocks take equal strides; the rest takes what they leave out. */
+ * shuffled. Each whole block takes members at equal distances; the last, incomplete block takes the
+ * members that the others leave out. */
 static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t position)
 {
     const struct sampler_table *t = s->table;

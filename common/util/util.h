@@ -143,8 +143,8 @@ bool io_is_abandoned(int folder_fd, const char *name);
 /** Replace the file, using this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
-/** Read up to `len` bytes at `offset`, fewer only at the end of the file: their number, or
- *  -errno. */
+/** Read up to `len` bytes at `offset`, fewer only at the end of the file. Returns their number, or
+ * -errno. */
 int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
 /** Read exactly `len` bytes at `offset`. Returns 0, -errno, or -ENODATA if the file ends
  * earlier. */

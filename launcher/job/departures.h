@@ -38,7 +38,7 @@ void departures_note(struct departures *d, uint32_t instance, uint64_t reached, 
 /** Take the next batch: false if there is none. `ret` is valid until the next call. */
 bool departures_take(struct departures *d, struct control_departed *ret);
 
-/** The round that was due has been told. */
+/** Note that the round that was due has been sent. */
 void departures_told(struct departures *d, uint64_t now);
 
 #endif

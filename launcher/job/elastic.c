@@ -164,9 +164,9 @@ static int check_options(const struct elastic *e, struct plenum_error *err)
                          list->count == 1 ? " is" : "s are");
     if (options->num_instances > 0 && least < most)
         return error_set(err, -EINVAL,
-                         "--num-instances does not fit --min-hosts, with which the number of "
-                         "instances follows that of hosts: give the hosts slots instead (--host "
-                         "%s:2)",
+                         "--num-instances cannot be used with --min-hosts, because the number of "
+                         "instances then depends on the number of hosts: give the hosts slots "
+                         "instead (--host %s:2)",
                          list->hosts[0].name);
     for (size_t i = 1; i < list->count && options->num_replicas && !options->allow_uneven; i++)
         if (list->hosts[i].slots != list->hosts[0].slots)

@@ -3,8 +3,8 @@
  *
  * Its shim notices that, and sends the stacks of the program. If one instance hangs, others may
  * wait for it in a way that libplenum does not see, and seem to hang as well. So all reports of the
- * next seconds are shown. The program that was stopped by a signal is blamed, otherwise the one that
- * has been idle for longest. */
+ * next seconds are shown. The program that was stopped by a signal is blamed, otherwise the one
+ * that has been idle for longest. */
 #include "config.h"
 
 #include <assert.h>

@@ -26,7 +26,7 @@ enum {
     STRANGER_MS = 10000, /* time for a connection to send HELLO */
     STRANGERS_MAX = 256, /* more of them than instances that are missing */
     ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
-    READS = 256,         /* likewise */
+    READS = 256,         /* at most, per turn */
     REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
     DEAF_MS = 500,       /* pause after accept() has run out of descriptors */
 };

@@ -102,8 +102,8 @@ enum { STRANGERS_BUCKETS = 1024 };
 /* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
     struct list list; /* of peers */
-    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts in
-     * one bucket count as one. */
+    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts
+     * in one bucket count as one. */
     uint64_t seed;
     uint32_t of_host[STRANGERS_BUCKETS];
     size_t count;           /* open at the moment */

@@ -66,7 +66,7 @@ struct plan {
     const struct device_pool *pool;
 };
 
-/** A request for a plan; a number of 0 was not given. Borrowed for the plan's life. */
+/** A request for a plan. A number that the user did not give is 0. The plan borrows the request. */
 struct plan_request {
     const struct hostlist *hosts; /* empty: this host */
     const bool *local;            /* [hosts->count]: is it this machine? NULL: none is */

@@ -502,8 +502,8 @@ static int pass_gate(void)
     return fd;
 }
 
-/* Let the next login begin once this one has read our standard input, which holds the secret, or has
- * ended, or is slow. */
+/* Let the next login begin once this one has read our standard input, which holds the secret, or
+ * has ended, or is slow. */
 static void leave_gate(int *gate, pid_t login)
 {
     siginfo_t info = {.si_pid = 0};

@@ -106,8 +106,8 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
 pid_t agent_start(char *const *words, int in, int out, int err);
 
 /**
- * Create what limits the number of logins that agents make at once: mpirun starts those of all hosts
- * together. A login counts until it has taken the secret, for a few seconds at most.
+ * Create what limits the number of logins that agents make at once: mpirun starts those of all
+ * hosts together. A login counts until it has taken the secret, for a few seconds at most.
  *
  * @param path  how agents find it, while the returned descriptor (owned by the caller) is open
  *

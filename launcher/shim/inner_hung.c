@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* inner_hung.c - notices when the program makes no progress (--progress-timeout): by the time of its
- * last activity, which libplenum writes to the page that both share (common/job/pace.h).
+/* inner_hung.c - notices when the program makes no progress (--progress-timeout): by the time of
+ * its last activity, which libplenum writes to the page that both share (common/job/pace.h).
  *
  * A program that waits in a collective is not hung, because it waits for another instance, and
  * collectives have a time limit of their own. Before its first activity nothing is known about a

@@ -35,7 +35,7 @@
 #include "common/job/departed.h"
 #include "common/util/util.h"
 
-/* How long to look for marks when the time is up, for any number of instances. */
+/* After the time limit, the marks of all instances together are searched for at most this long. */
 static const uint64_t look_within_ns = 5 * NS_PER_SEC;
 
 static bool joined;

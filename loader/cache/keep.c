@@ -40,8 +40,8 @@ enum {
     ENTRIES_MAX = 1 << 26,
     TRIES = 32,     /* the most entries whose use is computed again to find one victim */
     HAND_STEPS = 2, /* entries that the hand examines with each call */
-    /* An entry without a known use that was not used for this long gives way to others without
-     * one. */
+    /* An entry without a known use that was not used for this long may be replaced by another entry
+     * without a known use. */
     FORGOTTEN_S = 86400,
 };
 
@@ -351,7 +351,7 @@ static unsigned find_use(const struct keep *k, const struct keep_sample *sample,
     return best;
 }
 
-/* Compute the next use of an entry again. False: it had to be removed. */
+/* Compute the next use of an entry again. Returns false if it had to be removed. */
 static bool rank_again(struct keep *k, uint32_t entry, uint64_t now_ns)
 {
     struct keep_entry *e = &k->entries[entry];

@@ -48,7 +48,7 @@ struct keep_counts {
     uint64_t bytes, limit;   /* in blocks */
 };
 
-/** Create an empty cache of `limit` bytes. NULL: out of memory. */
+/** Create an empty cache of `limit` bytes. Returns NULL if memory runs out. */
 struct keep *keep_create(uint64_t limit);
 void keep_destroy(struct keep *keep);
 void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
@@ -58,7 +58,7 @@ void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
 /** Returns the number of an entry, or KEEP_NONE. Numbers are small; those of removed entries are
  * reused. */
 uint32_t keep_find(const struct keep *keep, const struct keep_key *key);
-/** Get what identifies an entry's bytes. False: the entry is still new. */
+/** Get what identifies an entry's bytes. Returns false if the entry is still new. */
 bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
 
 /**
@@ -70,8 +70,8 @@ bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
 uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes, uint64_t now_ns,
                     void (*evict)(void *arg, uint32_t entry), void *arg);
 void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
-/** Add an entry that an earlier process kept, under its old number. False: there is no room or
- * memory. */
+/** Add an entry that an earlier process kept, under its old number. Returns false if there is no
+ * room or memory. */
 bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
 /** End the calls of keep_restore(): numbers that it was not called for become available. */
 void keep_restored(struct keep *keep);

@@ -11,8 +11,8 @@
  * hour.
  *
  * While another loader has the folder, the cache waits: the thread tries to lock the folder from
- * time to time. Streams are registered meanwhile, so when the folder becomes free, their future uses
- * are known. */
+ * time to time. Streams are registered meanwhile, so their future uses are known when the folder
+ * becomes free. */
 #include "config.h"
 
 #include "loader/cache/sample_cache.h"

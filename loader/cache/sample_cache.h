@@ -55,7 +55,7 @@ bool sample_cache_get_news(struct plenum_error *ret);
 
 /** Is this range in the cache? If so, the kernel starts to read it. */
 bool sample_cache_has(const struct sample_cache_range *range);
-/** Read a range into `dst` [len]. False: it has to be fetched. */
+/** Read a range into `dst` [len]. Returns false if it has to be fetched. */
 bool sample_cache_read(const struct sample_cache_range *range, void *dst);
 /** Offer a fetched range: the cache copies it if it is needed sooner than what it would replace.
  * Does not wait for the disk. */

@@ -110,6 +110,12 @@ static int talk(struct frame_conn *c, enum jobctl_type request, struct job_answe
     return r < 0 ? r : 0;
 }
 
+static int refuse_to_wait(int r, int limit_ms, struct plenum_error *err)
+{
+    return error_set(err, r, "plenumrun has not answered for %d s: is it stopped?",
+                     limit_ms / 1000);
+}
+
 /* Ask a job. The caller frees a->instances, even after an error. */
 static int ask(const struct address *address, enum jobctl_type request, struct job_answer *a,
                struct plenum_error *err)
@@ -118,8 +124,10 @@ static int ask(const struct address *address, enum jobctl_type request, struct j
     int fd = address_connect_until(address, 0, time_now_ns() + ANSWER_MS * NS_PER_MS), r;
 
     *a = (struct job_answer){.effect = JOBCTL_AGREES};
-    if (fd < 0)
+    if (fd == -ECONNREFUSED || fd == -ENOENT)
         return error_set(err, fd, "the job has ended");
+    if (fd < 0) /* too many clients wait already */
+        return refuse_to_wait(fd, ANSWER_MS, err);
     r = address_check_peer(address, fd);
     if (r < 0) {
         (void)close(fd);
@@ -129,9 +137,10 @@ static int ask(const struct address *address, enum jobctl_type request, struct j
     if (r == 0)
         r = talk(&c, request, a);
     frame_conn_fini(&c);
+    if (r == 0 && a->begun != (request == JOBCTL_STATUS))
+        r = -EPROTO;
     if (r == -ETIMEDOUT)
-        return error_set(err, r, "plenumrun has not answered for %d s: is it stopped?",
-                         (request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS) / 1000);
+        return refuse_to_wait(r, request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS, err);
     return r < 0 ? error_set(err, r, "plenumrun has closed the connection: has the job ended?") : r;
 }
 

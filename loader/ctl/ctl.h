@@ -116,8 +116,8 @@ void ctl_strip_name(struct plenum_error *err, const char *name);
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
 
-/** Copy a data set's name (malloc), with "~/" replaced by the home folder: shells replace it only at
- * the beginning of a word, not after "tar:". NULL: out of memory. */
+/** Copy a data set's name (malloc), with "~/" replaced by the home folder: shells replace it only
+ * at the beginning of a word, not after "tar:". NULL: out of memory. */
 char *ctl_with_home(const char *name);
 
 /** Like dataset_open(), but shows its progress. */

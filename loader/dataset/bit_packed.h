@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Take an unsigned integer with 7 bits per byte, the lowest first, and at most 10 bytes. False: it
- * is longer, or the input has ended. */
+/** Take an unsigned integer with 7 bits per byte, the lowest first, and at most 10 bytes. Returns
+ * false if it is longer, or the input has ended. */
 bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret);
 /** Decode a zigzag integer (0, 1, 2, 3 mean 0, -1, 1, -2) to two's complement. */
 static inline uint64_t varint_of_zigzag(uint64_t value)
@@ -30,7 +30,7 @@ struct runs {
     bool packed;
 };
 
-/** Get the next value. False: the bytes are damaged or have ended. */
+/** Get the next value. Returns false if the bytes are damaged or have ended. */
 bool runs_next(struct runs *runs, uint32_t *ret);
 
 struct deltas {
@@ -45,9 +45,9 @@ struct deltas {
     uint64_t min_delta;
 };
 
-/** Read the head, and set `left` to the number of values. False: the head is damaged. */
+/** Read the head, and set `left` to the number of values. Returns false if the head is damaged. */
 bool deltas_begin(struct deltas *deltas, const uint8_t *bytes, size_t len);
-/** Get the next value. False: the bytes are damaged or have ended. */
+/** Get the next value. Returns false if the bytes are damaged or have ended. */
 bool deltas_next(struct deltas *deltas, uint64_t *ret);
 /** Returns the address after the last value, once all values have been read. */
 const uint8_t *deltas_end(const struct deltas *deltas);

@@ -98,7 +98,8 @@ static void destroy_block(struct block *b)
     free(b);
 }
 
-/* Make room for `bytes` by removing unused blocks. False: blocks in use must be released first. */
+/* Make room for `bytes` by removing unused blocks. Returns false if blocks in use must be released
+ * first. */
 static bool make_room(struct block_cache *c, size_t bytes)
 {
     while (c->bytes + bytes > c->limit && !list_is_empty(&c->unused)) {
@@ -134,7 +135,7 @@ static void unuse(struct block_cache *c, struct block *b)
     }
 }
 
-/* Add a block, which the caller must make. NULL: out of memory. */
+/* Add a block, which the caller must make. Returns NULL if memory runs out. */
 static struct block *add(struct block_cache *c, const struct block_recipe *recipe)
 {
     struct block *b = calloc(1, sizeof(*b));

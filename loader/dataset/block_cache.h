@@ -31,7 +31,7 @@ struct block_recipe {
     void *arg;
 };
 
-/** Create an empty cache of `limit` bytes. NULL: out of memory. */
+/** Create an empty cache of `limit` bytes. Returns NULL if memory runs out. */
 struct block_cache *block_cache_create(size_t limit);
 /** Destroy a cache whose blocks have all been released. NULL is ignored. */
 void block_cache_destroy(struct block_cache *cache);
@@ -41,7 +41,8 @@ void block_cache_destroy(struct block_cache *cache);
  * threads. */
 int block_cache_get(struct block_cache *cache, const struct block_recipe *recipe,
                     struct block **ret, struct plenum_error *err);
-/** Find a block that has been made. NULL: there is none. Release it with block_cache_release(). */
+/** Find a block that has been made. Returns NULL if there is none. Release it with
+ * block_cache_release(). */
 struct block *block_cache_find(struct block_cache *cache, const struct block_recipe *recipe);
 void block_cache_release(struct block_cache *cache, struct block *block);
 /** Returns the data that `make` returned. Borrowed until the block is released. */

@@ -87,7 +87,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
 struct dataset *dataset_ref(struct dataset *dataset);
 void dataset_unref(struct dataset *dataset);
 /** Drop a reference, unless it is the last one: dropping the last one closes files and may block on
- * storage. False: the caller still holds the reference. */
+ * storage. Returns false if the caller still holds the reference. */
 bool dataset_unref_unless_last(struct dataset *dataset);
 
 /** Returns the canonical name, e.g. "folder:/data/train" with an absolute path. Borrowed. */

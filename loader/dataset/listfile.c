@@ -240,8 +240,8 @@ static int refuse_two(const struct listfile_line *header, int first, int second,
                      what, a, b, what, a, what, b);
 }
 
-/* Parse a column that is given by number. False: it is a name, which the caller looks up in the
- * header. */
+/* Parse a column that is given by number. Returns false if it is a name, which the caller looks up
+ * in the header. */
 static bool column_number(const char *text, unsigned *column)
 {
     uint64_t value;

@@ -33,7 +33,8 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
     return error_set(err, -EBADMSG, "its shard %zu has no valid '%s'", shard, what);
 }
 
-/* Returns a value that is a string (malloc). NULL: it is not a string, or contains zero bytes. */
+/* Returns a value that is a string (malloc), or NULL if it is not a string, or contains zero
+ * bytes. */
 static char *get_text(struct json_at value)
 {
     size_t len;
@@ -189,8 +190,8 @@ static bool is_below(const char *path)
     return true;
 }
 
-/* Read raw_data or zip_data. Returns the path of the file (malloc) and sets its size. NULL: there
- * is no such file. */
+/* Read raw_data or zip_data. Returns the path of the file (malloc) and sets its size, or NULL if
+ * there is no such file. */
 static char *read_file(struct json_at shard, const char *member, uint64_t *bytes)
 {
     struct json_at file, name;

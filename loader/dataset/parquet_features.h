@@ -7,7 +7,7 @@
 #include "loader/dataset/parquet_file.h"
 
 /** Write the name of the only top-level column with this type ("Image", "ClassLabel") in the
- * metadata to `ret`. False: there is none, or there are several. */
+ * metadata to `ret`. Returns false if there is none, or if there are several. */
 bool features_find(const struct parquet_file *file, const char *type, char *ret, size_t size);
 
 /** Names of classes, in order. */

@@ -48,7 +48,8 @@ static void skip_spaces(struct selecting *s)
     s->at += strspn(s->at, " \t");
 }
 
-/* Read the next word into s->word; 'single quotes' protect spaces. False: there is none. */
+/* Read the next word into s->word; 'single quotes' protect spaces. Returns false if there is
+ * none. */
 static bool next_word(struct selecting *s)
 {
     bool open;
@@ -196,9 +197,12 @@ static int read_names(struct selecting *s, FILE *file, struct name_list *list)
     int r;
 
     while ((r = text_read_line(file, s->word, &line, &cap, s->err)) > 0) {
+        size_t len = strcspn(line, "\n");
         char *copy;
 
-        line[strcspn(line, "\r\n")] = '\0';
+        while (len > 0 && line[len - 1] == '\r')
+            len--;
+        line[len] = '\0';
         if (!*line)
             continue;
         copy = strdup(line);
@@ -340,8 +344,8 @@ static int select_fold(struct selecting *s)
     return r;
 }
 
-/* Parse a decimal number from 0 to 1, as a number of 2^64ths; 1 becomes 2^64 - 1. False: it is not
- * such a number. */
+/* Parse a decimal number from 0 to 1, as a number of 2^64ths; 1 becomes 2^64 - 1. Returns false if
+ * it is not such a number. */
 static bool parse_share(const char **at, uint64_t *ret)
 {
     uint64_t up = 0, down = 1;

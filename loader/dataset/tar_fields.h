@@ -14,8 +14,8 @@ struct tar_name {
     size_t key_len;   /* length of the key, a prefix of `name` */
 };
 
-/** Split a member's name; with `by_folder` the key is the whole name. False: the member does not
- * belong to a sample. */
+/** Split a member's name; with `by_folder` the key is the whole name. Returns false if the member
+ * does not belong to a sample. */
 bool tar_split_name(const struct tar_member *m, bool by_folder, struct tar_name *ret);
 
 /** These implement struct format's find_fields and read_field. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slices.h - pixels that need no image files: used by generated data sets. */
+/* slices.h - computes pixels without image files, for generated data sets. */
 #ifndef LOADER_RENDER_SLICES_H
 #define LOADER_RENDER_SLICES_H
 

@@ -50,6 +50,7 @@ plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $
 EXTRA_DIST += %D%/page.html
 %D%/page.inc: %D%/page.html
 	$(AM_V_GEN)$(MKDIR_P) %D% && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' '$(srcdir)/%D%/page.html' >$@.tmp && mv $@.tmp $@
-%D%/libserve_la-http.lo: %D%/page.inc
+# Not the name of the object: Automake would take this for its rule.
+$(%C%_libserve_la_OBJECTS): %D%/page.inc
 CLEANFILES += %D%/page.inc
 BUILT_SOURCES += %D%/page.inc

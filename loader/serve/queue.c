@@ -426,7 +426,7 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
 }
 
 /* Returns the next item for a worker, first from its own node queue, then from the others. Waits
- * until there is one. NULL: the queue is shutting down. */
+ * until there is one. Returns NULL if the queue is shutting down. */
 static struct item *next_item(struct queue *q, unsigned own)
 {
     struct node_queue *nq = &q->node_queues[own];

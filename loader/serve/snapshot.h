@@ -22,8 +22,8 @@ struct snapshot_viewer {
     uint64_t id; /* id of the viewer's session */
 };
 
-/** Returns the latest snapshot, or a new one, with a reference for the caller. NULL: out of
- * memory. */
+/** Returns the latest snapshot, or a new one, with a reference for the caller, or NULL if memory
+ * runs out. */
 struct snapshot *snapshot_get(struct server *server);
 /** Make the next call of snapshot_get() take a new snapshot, because a stream has begun. */
 void snapshot_forget(struct server *server);

@@ -291,7 +291,7 @@ static int launch(struct ahead_block *b, const struct ahead_entry *first)
     return 0;
 }
 
-/* Start the request of a queued range. False: the range was dropped. */
+/* Start the request of a queued range. Returns false if the range was dropped. */
 static bool start(struct ahead_entry *first)
 {
     struct ahead_block *b = create_block(first);
@@ -415,7 +415,7 @@ void ahead_announce(const struct ahead_range *r)
 
 /* ---- reading ---- */
 
-/* Wait until the block of a range has arrived. False: the wait was cancelled. */
+/* Wait until the block of a range has arrived. Returns false if the wait was cancelled. */
 static bool await(struct ahead_entry *e, const atomic_bool *cancel)
 {
     bool cancelled = false;

@@ -22,8 +22,8 @@ struct ahead_range {
 void ahead_announce(const struct ahead_range *range);
 
 /**
- * Copy an announced range to `dst`, and wait for it if its request is in flight. False: the caller
- * has to fetch it. Every announcement is good for one call.
+ * Copy an announced range to `dst`, and wait for it if its request is in flight. Returns false if
+ * the caller has to fetch it. Every announcement is good for one call.
  */
 bool ahead_take(const struct ahead_range *range, uint8_t *dst, const atomic_bool *cancel);
 

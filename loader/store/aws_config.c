@@ -162,8 +162,8 @@ int aws_read_file(const char *path, char **ret, size_t *len)
     return 0;
 }
 
-/* Returns the path of a file (malloc): the variable's value, or ~/.aws/NAME. NULL: there is no home
- * folder. */
+/* Returns the path of a file (malloc): the variable's value, or ~/.aws/NAME; NULL if there is no
+ * home folder. */
 static char *path_of(const char *variable, const char *name)
 {
     const char *path = aws_variable(variable), *home = aws_variable("HOME");

@@ -21,11 +21,11 @@ int bucket_get(const struct store_place *place, struct bucket **ret, struct plen
 bool bucket_is_s3(const struct bucket *bucket);
 /** Copy its current endpoint. */
 void bucket_get_endpoint(struct bucket *bucket, struct endpoint *ret);
-/** Switch to another region, and on AWS to its endpoint. False: the region is invalid, or already
- * in use. */
+/** Switch to another region, and on AWS to its endpoint. Returns false if the region is invalid, or
+ * already in use. */
 bool bucket_move(struct bucket *bucket, const char *region);
-/** Correct the time used in signatures by the server's clock. False: the correction would hardly
- * change. */
+/** Correct the time used in signatures by the server's clock. Returns false if the correction would
+ * hardly change. */
 bool bucket_set_clock(struct bucket *bucket, uint64_t server_s);
 
 /* ---- limits of requests ---- */
@@ -45,8 +45,8 @@ void bucket_leave(struct bucket *bucket, enum bucket_outcome outcome);
 uint64_t bucket_late_ns(struct bucket *bucket, uint64_t len);
 /** Record that a request for `len` bytes has succeeded after `ns`. */
 void bucket_note_time(struct bucket *bucket, uint64_t len, uint64_t ns);
-/** May a late request be sent once more? If so, it has entered, as with bucket_try_enter(). False
- * while the server asks for fewer requests. */
+/** Returns whether a late request may be sent again now. If so, the second request is counted, as
+ * by bucket_try_enter(). Returns false while the server asks for fewer requests. */
 bool bucket_try_hedge(struct bucket *bucket);
 
 /** Returns the pause before try number `tries` + 1, and takes it from the budget for retries. When

@@ -77,8 +77,8 @@ static bool copy(const char *text, char *ret, size_t size)
     return (size_t)snprintf(ret, size, "%s", text ? text : "") < size;
 }
 
-/* Copy the string "NAME": "VALUE" of a flat JSON object. False: there is none, it does not fit, or
- * it has an escape that is not a slash, quote or backslash, which keys never have. */
+/* Copy the string "NAME": "VALUE" of a flat JSON object. Returns false if there is none, if it does
+ * not fit, or if it has an escape other than a slash, quote or backslash. Keys have no others. */
 static bool copy_member(const char *text, size_t len, const char *name, char *ret, size_t size)
 {
     const char *at, *end = text + len;

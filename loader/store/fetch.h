@@ -53,8 +53,8 @@ struct fetch {
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);
 
-/** Copy the URL to which requests for this object are redirected at present (malloc). NULL: there
- * is none. */
+/** Copy the URL to which requests for this object are redirected at present (malloc). Returns NULL
+ * if there is none. */
 char *fetch_moved_url(struct fetch_moved *moved);
 
 #endif

@@ -16,8 +16,8 @@
  */
 int hugging_face_url(const char *name, char **ret, struct plenum_error *err);
 
-/** Returns the header with the user's token (HF_TOKEN) for HTTPS requests to this host (malloc).
- * NULL: there is no token, or it is for another host. */
+/** Returns the header with the user's token (HF_TOKEN) for HTTPS requests to this host (malloc), or
+ * NULL if there is no token, or it is for another host. */
 char *hugging_face_header(const char *host);
 
 #endif

@@ -35,7 +35,7 @@ struct listing_error {
 void listing_read_error(const char *text, size_t len, struct listing_error *ret);
 
 /** Find the first element with this name, at any depth, and copy its text to `ret`, with entities
- * decoded. False: there is none, or its text does not fit. */
+ * decoded. Returns false if there is none, or if its text does not fit. */
 bool listing_find(const char *text, size_t len, const char *name, char *ret, size_t size);
 
 #endif

@@ -152,7 +152,8 @@ def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
     """Return lines of a plan that change weights of its sets at these positions, and of samples at these passes."""
     by_set = {} if weights is None else weights
     if not isinstance(by_set, Mapping):
-        raise TypeError(f"the weights of samples must be a mapping of epochs, as in {{3: 'file:w.npy'}}, not {weights!r}")
+        raise TypeError("the weights of samples must be a mapping of epochs, "
+                        f"as in {{3: 'file:w.npy'}}, not {weights!r}")
     if any(not isinstance(key, str) for key in by_set):
         if len(names) != 1:
             raise TypeError("weights of samples belong to one set of the mixture: its name is missing")

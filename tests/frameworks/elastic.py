@@ -7,6 +7,7 @@ JSON to the test: "ready" before a step, then it waits for one byte; "take" with
 
 import collections
 import contextlib
+import faulthandler
 import json
 import os
 import selectors
@@ -46,6 +47,7 @@ class Rank:
             out = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             os.dup2(out, 1)
             os.dup2(out, 2)
+            faulthandler.enable()
 
             def say(kind, **values):
                 os.write(tell, json.dumps({"kind": kind, **values}).encode() + b"\n")
@@ -82,6 +84,28 @@ class Rank:
         if self.gate is not None:
             os.close(self.gate)
         return os.waitstatus_to_exitcode(status)
+
+
+def serve(make, log):
+    """Keep the server that make() returns, with its address, in another process: this one must not have its threads
+    when it forks. Return the address, and a function that ends the server."""
+    def body(tell, may_go):
+        address, server = make()
+        tell("address", address=address)
+        may_go()  # is never given
+        del server
+
+    rank = Rank("server", body, log, ())
+
+    def end():
+        os.kill(rank.pid, signal.SIGKILL)
+        rank.end()
+
+    line = os.read(rank.told, 4096).split(b"\n")[0]
+    if not line:
+        end()
+        raise AssertionError(f"the server did not start: see {log}")
+    return json.loads(line)["address"], end
 
 
 class Run:

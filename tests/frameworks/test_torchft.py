@@ -69,15 +69,19 @@ def group(photos, lighthouse, name):
 
 class TorchftTest(FrameworkCase):
     def setUp(self):
-        self.lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=60000)
-        self.addCleanup(self.lighthouse.shutdown)
+        def make():
+            server = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=60000, heartbeat_timeout_ms=10000)
+            return server.address(), server
+
+        self.lighthouse, end = elastic.serve(make, self.path("lighthouse"))
+        self.addCleanup(end)
         self.job = elastic.Run(self.path("log"))
         self.addCleanup(lambda: self.job.kill(*self.job.ranks))
         self.begin(0, 1, 2)
 
     def begin(self, *names):
         for name in names:
-            self.job.start(name, group(self.photos, self.lighthouse.address(), name))
+            self.job.start(name, group(self.photos, self.lighthouse, name))
 
     def until_taken(self, name):
         """Follow the groups until this one is within a step of three."""

@@ -292,7 +292,7 @@ Test(control, short_messages)
     cr_expect(eq(int, memcmp(d.bits, ended, sizeof(ended)), 0));
     r = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES,
                               .end = b.bytes + FRAME_HEADER_BYTES + 12};
-    cr_expect(eq(int, control_get_departed(&r, &d), -EPROTO), "a batch of nobody");
+    cr_expect(eq(int, control_get_departed(&r, &d), -EPROTO), "an empty batch");
 
     b.len = 0;
     cr_assert(eq(int, control_put_failed(&b, &failed), 0));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every end is told once, with what the instance had reached; and the number of messages depends on
- * time, not on the number of instances. */
+/* Each end is reported once, with what the instance had reached, and the number of messages depends
+ * on time, not on the number of instances. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -11,8 +11,8 @@
 
 enum { ALL = 8192 };
 
-/* Take one round. Each instance of a batch must have ended, and not have been told before; `reached`
- * is 1 + what each had reached. Returns the number of batches. */
+/* Take one round. Each instance of a batch must have ended, and must not have been reported before;
+ * `reached` is 1 + what each had reached. Returns the number of batches. */
 static int take_round(struct departures *d, uint64_t now, uint64_t *reached)
 {
     struct control_departed m;
@@ -36,7 +36,7 @@ static int take_round(struct departures *d, uint64_t now, uint64_t *reached)
 static void expect_none(const uint64_t *reached)
 {
     for (uint32_t i = 0; i < ALL; i++)
-        cr_expect(eq(u64, reached[i], 0), "instance %u has not been told", i);
+        cr_expect(eq(u64, reached[i], 0), "instance %u has not been reported", i);
 }
 
 Test(departures, the_first_is_told_at_once_and_the_others_together)
@@ -80,7 +80,7 @@ Test(departures, any_number_of_counts_is_told_in_bounded_rounds)
             departures_note(&d, left, count, now);
         }
         now = d.due_ns;
-        cr_assert(ne(u64, now, UINT64_MAX), "something is to be told");
+        cr_assert(ne(u64, now, UINT64_MAX), "an end is to be reported");
         cr_expect(le(int, take_round(&d, now, reached), DEPARTURES_ROUND));
         cr_expect(ge(u64, d.due_ns, now + (uint64_t)ALL * DEPARTURES_PAUSE_NS));
     }

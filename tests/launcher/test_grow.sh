@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_grow.sh - jobs that continue on more hosts while they run (plenumctl job grow). A script replaces ssh, and another
-# one mpirun: all "hosts" are this one. Prints TAP.
+# test_grow.sh - jobs that continue on more hosts while they run (plenumctl job grow). A script replaces ssh, and
+# another one mpirun: all "hosts" are this one. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun ctl=$top_builddir/plenumctl stopper=$top_builddir/tests/launcher/stopper
 command -v timeout >/dev/null || skip_all "timeout is not installed"

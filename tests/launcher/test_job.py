@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -151,7 +152,8 @@ class Jobs(unittest.TestCase):
     def test_wrong(self):
         """wrong commands have status 2, and jobs that do not run 1"""
         for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop, top or grow"),
-                                   (("halt",), 2, "list, status, stop, top or grow"), (("stop", "-j"), 2, "--json is for"),
+                                   (("halt",), 2, "list, status, stop, top or grow"),
+                                   (("stop", "-j"), 2, "--json is for"),
                                    (("status", "nothing"), 1, "no running job 'nothing'"),
                                    (("stop", "nothing"), 1, "no running job 'nothing'"), (("top",), 1, "")):
             with self.subTest(words=words):
@@ -176,6 +178,30 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job.end(), 75)
         for client in silent:
             client.close()
+
+    def test_imposters(self):
+        """a socket that answers nonsense, another question or nothing is an error, and not a job"""
+        text = struct.pack("<I", 1) + b"x"
+        job = struct.pack("<IHHQ", 55, 3, 0, 0) + 3 * text + struct.pack("<4I3Q", 1, 1, 0, 0, 0, 0, 0)
+        stopped = struct.pack("<IHHQQ", 4, 5, 0, 0, 0)[:20]
+        for word, answer in (("status", b"\xff" * 64), ("status", stopped), ("stop", job)):
+            with self.subTest(word=word), socket.socket(socket.AF_UNIX) as imposter:
+                imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+                imposter.listen()
+                asked = subprocess.Popen([PLENUMCTL, "job", word, "imposter"], stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True)
+                client, _ = imposter.accept()
+                client.sendall(answer)
+                out, said = asked.communicate(timeout=LIMIT_S)
+                client.close()
+                self.assertEqual((asked.returncode, out), (1, ""))
+                self.assertIn("plenumrun has closed the connection", said)
+        with socket.socket(socket.AF_UNIX) as imposter:
+            imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+            imposter.listen(0)
+            with socket.socket(socket.AF_UNIX) as waiting:
+                waiting.connect(f"\0plenumrun-job-{os.geteuid()}-imposter")
+                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", "imposter")[2])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users(self):

@@ -27,8 +27,8 @@ MAY_KNOW = {
 MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/elastic.c", "launcher/job/job_hosts.c", "launcher/job/launch.c",
                                 "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
-    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c",
-                              "launcher/shim/shim.c"},
+    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/job/stop_command.c", "launcher/shim/inner.c",
+                              "launcher/shim/guard.c", "launcher/shim/shim.c"},
     "launcher/host/sweep.h": {"launcher/host/sweep.c", "launcher/job/starter.c", "launcher/remote/login.c",
                               "launcher/shim/shim.c"},
     "launcher/shim/inner_priv.h": {"launcher/shim/inner.c", "launcher/shim/inner_hung.c",

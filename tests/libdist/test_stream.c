@@ -2083,7 +2083,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
         cr_assert(readable(fd, 60000));
         cr_assert(eq(int, plenum_stream_next(s, 0, &held[i], NULL), 0));
     }
-    cr_expect(readable(fd, 60000), "that all slots are leased is also a result");
+    cr_expect(readable(fd, 60000), "an error because all slots are leased is also a result");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENOBUFS));
     cr_assert(child_stop(loader));
     plenum_batch_release(&held[0]);

@@ -114,7 +114,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(read(start(self.path, "requeued", 1)), "new", "another job comes after all of them")
 
     def test_two_jobs(self):
-        """a job is told that another one has replaced its checkpoint"""
+        """a job gets an error if another one has replaced its checkpoint"""
         one, other = start(self.path, "one", 1), start(self.path, "other", 1)
         save(one, "one")
         save(other, "other")

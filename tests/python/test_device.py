@@ -611,7 +611,7 @@ class StreamsTest(unittest.TestCase):
         module.Stream.return_value.synchronize.assert_called_once_with()
 
     def test_times(self):
-        """the duration of copies, and how long the program's stream waited for them, from device events"""
+        """the duration of copies, and how long the program's stream waited for them, come from device events"""
         log, events = [], []
 
         class Event:

@@ -201,7 +201,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell(plenumrun(1) + [*srun, "-n", "2"], 2, env=OWN, refused=2, why=NO_FIT)
 
     def test_children(self):
-        """a program started by rank 0, before or while it takes samples, and a process that it forks"""
+        """a program that rank 0 starts, before or while it takes samples, and a process that it forks are rejected"""
         for action in ("before", "during"):
             with self.subTest(action):
                 found = self.cell(plenumrun(2), 3, action, env=OWN, refused=1, why=CHILD)

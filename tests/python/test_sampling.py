@@ -533,6 +533,23 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, "other samples, weights .* Keep each version of a weights file"):
                 stream.seek(cursor)
 
+    def test_weights_that_change_after_amend(self):
+        """a stream that can keep neither the new weights nor the old ones says which files have changed"""
+        np = self.np
+        weights = np.arange(1, 1 + len(self.labels_of("red")), dtype=np.float32)
+        for name, dataset in (("data", self.data["red"]), ("red", self.mix())):
+            path = os.path.join(self.folder.name, f"changing {name}.npy")
+            np.save(path, weights)
+            with self.open(dataset, micro_batch=4, **({"weights": {}} if name == "data" else {})) as stream:
+                stream.amend(weights={name: {1: f"file:{path}"}})
+                stream.seek_to(2)
+                np.save(path, weights[::-1].copy())
+                with self.assertRaisesRegex(OSError, "weights, have changed since the stream was opened"):
+                    stream.amend(weights={name: {5: "class"}})
+                with self.assertRaisesRegex(OSError, "weights, have changed since the stream was opened"):
+                    while True:
+                        next(stream)
+
     def test_small_classes(self):
         """a warning names a class with fewer samples than a block shows of it"""
         data = self.made("few", 2, ["cat", "dog", "eel"])
@@ -824,11 +841,13 @@ class StreamTest(unittest.TestCase):
                     stream.seek_to(0, 8)
                     cursors.append(stream.cursor)
                     shown = next(stream).samples.reshape(-1).tolist()
-            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"), dict(bad="fail", seed=6)):
+            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"),
+                         dict(bad="fail", seed=6)):
                 if "weights" in more and order.keys() & {"shuffle", "repeat"}:
                     continue
                 options = dict(seed=5, micro_batch=4)
-                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)", **{**options, **order, **more}) as stream:
+                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)",
+                                          **{**options, **order, **more}) as stream:
                     with self.assertRaisesRegex(OSError, "cannot resume"):
                         stream.seek(cursors[0])
 
@@ -856,7 +875,8 @@ class StreamTest(unittest.TestCase):
                 self.assertEqual(stream.classes, names)
                 return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
         plain, targets = labels_of(self.data["red"])
-        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}), dict(skip=[(10**9, 10**9 + 1)]),
+        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}),
+                     dict(skip=[(10**9, 10**9 + 1)]),
                      dict(stratify="label", block=8), dict(labels="stack", weights={})):
             self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
         shown, targets = labels_of(self.mix())
@@ -911,6 +931,25 @@ class StreamTest(unittest.TestCase):
         """Return the labels and the samples of an epoch, sorted."""
         with self.open(dataset, micro_batch=1, epochs=1, **more) as stream:
             return sorted((int(b.labels[0, 0, 0]), int(b.samples[0, 0, 0])) for b in stream)
+
+    def test_lines_of_names(self):
+        """a list of names has LF or CRLF at the end of its lines; other CRs belong to a name"""
+        data = self.made("lines", 2, ["a", "a\rb"])
+        with self.open(data) as stream:
+            one, two, three, four = stream.names(range(4))
+        names = os.path.join(self.folder.name, "lines.txt")
+        for text, keeps, absent in ((f"{one}\n{four}\n", [0, 3], None), (f"{one}\r\n\r\n{three}\r\n", [0, 2], None),
+                                    (f"\ufeff{two}\r\n{four}", [1, 3], None),
+                                    (f"{one}\r{two}\r", [], "no sample of 1 of the names"),
+                                    (f"{one}\n{two}\r{three}\n", [0], "no sample of 1 of the names")):
+            with open(names, "w", encoding="utf-8", newline="") as file:
+                file.write(text.replace(f"{data}/", ""))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with self.open(data, select=f"not names {names}", epochs=1) as stream:
+                    shown = sorted(int(batch.samples[0, 0, 0]) for batch in stream)
+            self.assertEqual(shown, [s for s in range(4) if s not in keeps], text)
+            self.assertRegex("".join(str(w.message) for w in caught), absent or "^$", text)
 
     def test_sizes(self):
         """selections by width and height, in folders and archives, whose sizes are kept beside the index"""

@@ -367,7 +367,7 @@ class Caches(test_stores.Stores):
         return first
 
     def test_taken_over(self):
-        """while one loader has the cache, another one works without; it takes the cache over when the first is killed"""
+        """while one loader has the cache, another works without it, and takes it over when the first is killed"""
         self.start("1G")
         self.assertIn(self.local, self.feed())
         self.wait_written()

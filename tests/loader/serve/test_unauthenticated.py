@@ -175,8 +175,8 @@ class UnauthenticatedTest(ServiceCase):
             got = self.said_by(s)
             self.assertTrue(got == b"" or struct.unpack_from("<H", got, 4)[0] in (1, ERROR) or got[0] == 21, got)
         self.assertIn(ENDING.encode(), got)  # to the last client, which had greeted
-        # Each loader counts them, and the one without TLS also counts a client that has given its name: all are on one
-        # host.
+        # Each loader logs one line for all of these clients, because they are on one host. The line of the loader
+        # without TLS includes the client that has given its name.
         self.once(ENDING, loaders=2)
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_health.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script replaces
-# ssh; it runs what plenumrun sends to other hosts on this host. Prints TAP.
+# test_health_check.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script
+# replaces ssh; it runs what plenumrun sends to other hosts on this host. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 command -v timeout >/dev/null || skip_all "timeout is not installed"
