@@ -49,7 +49,9 @@ start() { # PROGRAM OPTION... - start a job in the background, and wait for its 
     exec 4>in
     wait_for grep -q 'is in step 0' out
     id=$("$ctl" job list --json 2>/dev/null | sed -n "s/.*\"id\": \"\([0-9a-f]*\)\", \"pid\": $job,.*/\1/p")
+    wait_for asks
 }
+asks() { "$ctl" job status "$id" --json | grep -q '"step": [0-9]'; } # plenumrun knows that the program does
 grow() { "$ctl" job grow "$id" >grown 2>&1; code=$?; }
 at_end() { kill "$job" 2>/dev/null; }
 ends() { exec 4>&-; wait $job; code=$?; }
@@ -83,9 +85,11 @@ ok "the programs stop at the same step, and start again on both hosts" all 'wait
     'has out "^instance 0 stops before "' 'has err "to continue on more hosts"' \
     'has err "this start of the job has 2 hosts: localhost, h1"' 'has_not err "error: .*instance"'
 : >well-h2
+wait_for asks
 grow
 ok "a job grows again, without counting a restart" all 'same $code 0' 'wait_for starts_again 6' \
     'has err "this start of the job has 3 hosts: localhost, h1, h2"' 'has_not err "starts again"'
+wait_for asks
 grow
 ok "... until all hosts are in use" all 'same $code 1' \
     'has grown "nothing was stopped: all hosts that the job may have are in use"'

@@ -256,7 +256,7 @@ class Stop(unittest.TestCase):
     def test_while_starting(self):
         """SIGUSR1 is not lost while a job starts"""
         for _ in range(10):
-            job = self.start(FOREVER, instances=2, options=("--max-restarts", "9"))
+            job = self.start(FOREVER, instances=2, options=("--max-restarts", "9", "--no-host-check"))
             children = f"/proc/{job.process.pid}/task/{job.process.pid}/children"
             while job.process.poll() is None and not read(children):
                 pass
