@@ -25,7 +25,7 @@ enum { EPOCHS = 6, STREAMS = 2, MICRO_BATCH = 32, PARTS = 20, STEADY = 2, BLOCK 
 enum { LATER = 37, EPOCH_S = 600 };
 
 struct cache_use {
-    uint32_t sample, next; /* next: its next use in the trace; UINT32_MAX: none */
+    uint32_t sample, next; /* next: when it is used next in the trace, or UINT32_MAX */
     uint32_t stream, epoch;
     struct order_place step; /* the step to which the use belongs */
     uint64_t time;           /* in positions */

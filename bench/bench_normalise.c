@@ -34,14 +34,14 @@ static const struct option_def defs[] = {
     {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "of an image (default 224)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL},
     {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
-     "avx2 or portable (default: what this processor gets)", NULL},
+     "avx2 or portable (default: the best for this processor)", NULL},
     {"json", 0, NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
 static const struct options_program program = {
     .name = "bench/normalise",
     .usage = "[options]",
-    .summary = "Compare making floats of pixels with copying as many bytes.",
+    .summary = "Compare the conversion of pixels to floats with copying as many bytes.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -189,7 +189,7 @@ int main(int argc, char **argv)
         rows[i].type = (enum plenum_float)(i % 3);
     }
     for (uint32_t round = 0; round < a.rounds; round++)
-        for (uint32_t i = 0; i < ROWS; i++) /* starts from another row each time */
+        for (uint32_t i = 0; i < ROWS; i++) /* start with a different row in each round */
             measure(&a, loops, &rows[(i + round * 7) % ROWS], round, &b);
     report(&a);
     free(b.floats);

@@ -293,7 +293,7 @@ static int open_all(struct bench *b, struct plenum_error *err)
     b->spec.store = (struct image_store){PLENUM_INT8, PLENUM_NHWC, 3};
     (void)snprintf(address, sizeof(address), "unix:@plenum-bench-%ld", (long)getpid());
     (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
-    /* Without a cache there are no hints, which the bare renderer does not have either. */
+    /* Without a cache, the loader has no hints; the bare renderer has none, either. */
     (void)setenv("PLENUM_CACHE_DIR", "/proc/none", 1);
     b->loader = daemon_start(address, "1", NULL, NULL);
     plenum_stream_options_init(&o);

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# bench/: benchmarks, with comparisons. Always built, so that they keep compiling; `make bench` builds only them.
+# bench/: benchmarks and comparisons. They are always built, so that they keep compiling; `make bench` builds only them.
 noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/cache %D%/index %D%/loops %D%/net %D%/normalise %D%/prepare %D%/render %D%/sampling %D%/slow_store %D%/stages %D%/stall %D%/stop %D%/stream
+bench_programs = %D%/cache %D%/index %D%/loops %D%/net %D%/normalise %D%/pace %D%/prepare %D%/render %D%/sampling %D%/scale %D%/slow_store %D%/stages %D%/stall %D%/stop %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
@@ -35,6 +35,11 @@ endif
 %C%_stages_LDADD = $(bench_libs)
 
 %C%_sampling_LDADD = common/libcommon.la
+
+%C%_scale_SOURCES = %D%/bench_scale.c %D%/scale_hosts.c %D%/scale_hosts.h
+%C%_scale_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_scale_LDADD = launcher/liblauncher.la
+
 %C%_slow_store_LDADD = common/libcommon.la
 
 %C%_cache_SOURCES = %D%/bench_cache.c
@@ -49,6 +54,9 @@ endif
 %C%_normalise_LDADD = %D%/libbench.la libdist/libdist.la loader/image/libimage.la common/libcommon.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_stall_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
+
+%C%_pace_SOURCES = %D%/bench_pace.c
+%C%_pace_LDADD = launcher/liblauncher.la libdist/libdist.la -ldl
 
 %C%_stop_SOURCES = %D%/bench_stop.c
 %C%_stop_LDADD = libdist/libdist.la common/libcommon.la -ldl

@@ -179,6 +179,6 @@ int main(int argc, char **argv)
     make_input();
     if (argc == 4 && parse_u64(argv[3], UINT32_MAX, &times) == 0 && run(argv[1], argv[2], times))
         return 0;
-    fprintf(stderr, "bench/loops SET LOOP TIMES; without arguments it says which there are\n");
+    fprintf(stderr, "bench/loops SET LOOP TIMES; without arguments, prints the available loops\n");
     return 2;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# common/: what several programs share and none owns. Position-independent: libplenum links it too.
+# common/: code that several programs share. It is position-independent, because libplenum links it, too.
 noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/data/crc32c.c %D%/data/crc32c.h \
@@ -20,6 +20,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
 	%D%/job/meeting_server.c \
+	%D%/job/pace.c %D%/job/pace.h \
 	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \
 	%D%/net/address.c %D%/net/address.h \
@@ -79,7 +80,7 @@ libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
 libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 
-# What shells complete: one file for each shell, for all programs, under the name by which the shell looks for it.
+# Completion for shells: one file per shell covers all programs. Its name is the one that the shell looks for.
 bashcompletionsdir = $(datarootdir)/bash-completion/completions
 zshcompletionsdir = $(datarootdir)/zsh/site-functions
 fishcompletionsdir = $(datarootdir)/fish/vendor_completions.d

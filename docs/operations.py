@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""operations.py PLENUMCTL OUT.jpg - draw one made-up picture after each operation of a pipeline: docs/operations.jpg.
+"""operations.py PLENUMCTL OUT.jpg - draw docs/operations.jpg: a made-up picture after each operation of a pipeline.
 
-Needs Pillow. tests/docs/test_pictures.py says when an operation has no picture here, or when the sheet is an old one.
+Needs Pillow. tests/docs/test_pictures.py fails if an operation has no picture here, or if the sheet is out of date.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 SIDE, COLUMNS, GAP, CAPTION = 96, 7, 6, 14
-LEFT, TOP = 8, 56  # of the first picture of a preview's sheet
+LEFT, TOP = 8, 56  # corner of the first picture of a preview's sheet
 PHOTOS = (("flowers", 1), ("sunset", 0))  # classes and numbers of plenumctl make-sample
 CROP = f"resize({SIDE}) center_crop({SIDE})"
 # The operations after the crop of each picture, starting at the upper left.
@@ -52,12 +52,12 @@ PICTURES = (
 
 
 def place(number):
-    """Where the picture of this number lies: left and top."""
+    """Return the left and top of the picture with this number."""
     return (GAP + number % COLUMNS * (SIDE + GAP), GAP + number // COLUMNS * (SIDE + CAPTION + GAP))
 
 
 def render(ctl, folder, operations):
-    """A picture, cut out of a preview's sheet."""
+    """Return a picture, cut out of a preview's sheet."""
     from PIL import Image
 
     path = os.path.join(folder, "sheet.jpg")
@@ -68,7 +68,7 @@ def render(ctl, folder, operations):
 
 
 def make_photos(ctl, folder):
-    """A data set of two made-up photographs: the one that is shown, and the one that is mixed in."""
+    """Make a data set of two made-up photographs: the one that is shown, and the one that is mixed in."""
     samples = os.path.join(folder, "samples")
     subprocess.run([ctl, "make-sample", samples, "--classes", "6", "--images", "2", "--size", "200"], check=True,
                    stdout=subprocess.DEVNULL)
@@ -78,7 +78,7 @@ def make_photos(ctl, folder):
 
 
 def draw(ctl):
-    """The whole sheet, as a picture of Pillow's."""
+    """Return the whole sheet as a Pillow image."""
     from PIL import Image, ImageDraw, ImageFont
 
     rows = -(-len(PICTURES) // COLUMNS)

@@ -40,7 +40,7 @@ def sources(top):
 
 
 def rows_of(body):
-    """The rows of a table of states; None if this is another kind of array."""
+    """Return the rows of a table of states, or None if this is another kind of array."""
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
     parts = re.split(r"\[([A-Z][A-Z\d_]*)\] =", body)
     states, values = parts[1::2], parts[2::2]
@@ -70,7 +70,7 @@ def tables(files):
 
 
 def meaning(files, state):
-    """The comment of an enumerator, or nothing."""
+    """Return the comment of an enumerator, or "" if it has none."""
     for text in files.values():
         match = re.search(rf"^ +{state},? +/\* (.*?) \*/$", text, re.M | re.S)
         if match:
@@ -79,7 +79,7 @@ def meaning(files, state):
 
 
 def draw(table):
-    """The states in a row. An arrow leads to the next one; below, a line for each other target."""
+    """Draw the states in a row. An arrow leads to the next one; below, each other target has a line."""
     states = list(table.next)
     lanes = []  # (target, its sources)
     for target in states:
@@ -120,7 +120,7 @@ def section(table, files):
 
 
 def drawing(name, files):
-    """The drawing in the comment at the top of a file."""
+    """Return the drawing in the comment at the top of a file."""
     path = next((path for path in files if os.path.basename(path) == name), None)
     if path is None:
         raise LookupError(f"{PAGE} names {name}, which does not exist")
@@ -133,7 +133,7 @@ def drawing(name, files):
 
 
 def renew(text, files):
-    """The page as it should be, and the prefixes of the tables that it has."""
+    """Return the page as it should be, and the prefixes of the tables that it has."""
     known, shown = tables(files), []
 
     def one(match):

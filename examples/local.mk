@@ -33,4 +33,5 @@ kubernetesdir = $(exampledir)/kubernetes
 dist_kubernetes_DATA = %D%/kubernetes/job-mpi.yaml %D%/kubernetes/job-torchrun.yaml %D%/kubernetes/loader-daemonset.yaml %D%/kubernetes/loader-service.yaml
 frameworksdir = $(exampledir)/frameworks
 dist_frameworks_DATA = %D%/frameworks/accelerate_photos.py %D%/frameworks/jax_photos.py %D%/frameworks/keras_photos.py \
-	%D%/frameworks/lightning_photos.py %D%/frameworks/log_stats.py %D%/frameworks/timm_photos.py %D%/frameworks/torchvision_photos.py
+	%D%/frameworks/lightning_photos.py %D%/frameworks/log_stats.py %D%/frameworks/nvrx_photos.py %D%/frameworks/timm_photos.py %D%/frameworks/torchft_photos.py \
+	%D%/frameworks/torchvision_photos.py

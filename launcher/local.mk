@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
+# launcher/: plenumrun. Everything except main() is in an archive, so that tests link the same code as the program.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
 	%D%/control/control.c %D%/control/control.h \
@@ -8,18 +8,24 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/control/exit_status.h \
 	%D%/control/handover.c %D%/control/handover.h \
 	%D%/control/lines.c %D%/control/lines.h \
+	%D%/control/pace_report.c %D%/control/pace_report.h \
+	%D%/host/capture.c %D%/host/capture.h \
+	%D%/host/health.c %D%/host/health.h \
 	%D%/host/host.c %D%/host/host.h \
 	%D%/host/leftover.c %D%/host/leftover.h \
 	%D%/host/network.c %D%/host/network.h \
 	%D%/host/proctree.c %D%/host/proctree.h \
 	%D%/host/script.c %D%/host/script.h \
 	%D%/host/signals.c %D%/host/signals.h \
+	%D%/host/strain.c %D%/host/strain.h \
 	%D%/host/sweep.c %D%/host/sweep.h \
 	%D%/job/advance.c %D%/job/advance.h \
 	%D%/job/agree.c %D%/job/agree.h \
 	%D%/job/daemons.c %D%/job/daemons.h \
+	%D%/job/departures.c %D%/job/departures.h \
 	%D%/job/elastic.c %D%/job/elastic.h \
 	%D%/job/failure.c \
+	%D%/job/grow.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/instance_plans.c \
 	%D%/job/instances.c \
@@ -31,9 +37,13 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/output.c %D%/job/output.h \
 	%D%/job/output_folder.c %D%/job/output_folder.h \
 	%D%/job/pause.c %D%/job/pause.h \
+	%D%/job/peers.c \
 	%D%/job/report.c %D%/job/report.h \
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
+	%D%/job/slow.c %D%/job/slow.h \
+	%D%/job/slow_cause.c %D%/job/slow_cause.h \
+	%D%/job/slow_watch.c \
 	%D%/job/stop.c \
 	%D%/job/stop_command.c %D%/job/stop_command.h \
 	%D%/job/supervise.c %D%/job/supervise.h \
@@ -64,6 +74,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/shim/guard.c %D%/shim/guard.h \
 	%D%/shim/inner.c \
 	%D%/shim/inner_output.c \
+	%D%/shim/inner_pace.c \
 	%D%/shim/inner_priv.h \
 	%D%/shim/inner_start.c \
 	%D%/shim/inner_stop.c \

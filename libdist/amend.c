@@ -22,13 +22,14 @@
 #include "libdist/schedule.h"
 #include "libdist/stream_core.h"
 
-/* What a plan is, and what loaders have said about it. */
+/* A plan, and what loaders have reported about it. */
 struct amend_state {
     struct orderplan *plan;
     struct wire_reweigh reweighs[WIRE_REWEIGHS_MAX];
 };
 
-/* Find out which new weights of samples are those of another plan. Others are not known yet. */
+/* Copy what loaders have reported about weights that both plans have. Nothing is known yet about
+ * the others. */
 static void carry_over(const struct amend_state *from, struct amend_state *to)
 {
     const struct orderplan *a = from->plan, *b = to->plan;
@@ -89,7 +90,7 @@ static int read_lines(const struct plenum_stream *s, const char *lines, struct o
                      (unsigned long long)from, (unsigned long long)now);
 }
 
-/* The names of the first plan's sets are the program's, too. */
+/* Free a plan, unless it is the first one: the program may still use the names of its sets. */
 static void discard(const struct plenum_stream *s, struct orderplan *plan)
 {
     if (plan != s->first_plan)

@@ -24,7 +24,7 @@ static int refuse_changed(const struct plenum_stream *s, struct plenum_error *er
                      s->open.dataset);
 }
 
-/* New weights that would begin before the stream's position. */
+/* Reject new weights that would begin before the stream's position. */
 static int refuse_early(const struct plenum_stream *s, const struct wire_opened *m,
                         struct plenum_error *err)
 {

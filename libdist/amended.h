@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* amended.h - what loaders say about an amended plan (amend.c). */
+/* amended.h - handles the loaders' answers about an amended plan (amend.c). */
 #ifndef LIBDIST_AMENDED_H
 #define LIBDIST_AMENDED_H
 
@@ -8,7 +8,8 @@
 #include "common/net/wire.h"
 #include "common/util/message.h"
 
-/** Returns the global position of the stream's cursor. Hold the lock, here and below. */
+/** Returns the global position of the stream's cursor. The caller holds the lock, here and
+ * below. */
 uint64_t amended_position(const struct plenum_stream *s);
 
 /** Check, in the answer of the first loader that has opened an amended plan, that what was shown

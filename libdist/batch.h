@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* batch.h - what a batch contains. Hold the stream's lock. */
+/* batch.h - what a batch contains. Callers hold the stream's lock. */
 #ifndef LIBDIST_BATCH_H
 #define LIBDIST_BATCH_H
 

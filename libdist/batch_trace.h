@@ -40,7 +40,7 @@ void trace_wait(struct trace *trace, uint64_t begin_ns, uint64_t end_ns);
 /** Record a batch that has been released, so that all its times are known. */
 void trace_batch(struct trace *trace, const struct trace_batch *batch);
 
-/** Record that something has gone wrong just now. */
+/** Record an incident that has just happened. */
 void trace_incident(struct trace *trace, const char *text);
 
 #endif

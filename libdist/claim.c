@@ -71,8 +71,8 @@ static const char *environment_get(const char *name)
     return NULL;
 }
 
-/* Read a file of /proc and append a zero byte. 0, or a negative error, for example if the process
- * is gone or belongs to another user. */
+/* Read a file of /proc and append a zero byte. Returns 0, or a negative error, for example if the
+ * process is gone or belongs to another user. */
 static int read_proc(pid_t pid, const char *file, char **ret, size_t *len)
 {
     char path[64], *text = NULL;
@@ -207,8 +207,8 @@ static socklen_t name_address(const struct plenum_job *job, struct sockaddr_un *
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Returns the process that holds the name. 0 if it belongs to another user, or has ended and only a
- * child that it forked still holds the name. */
+/* Returns the process that holds the name, or 0 if it belongs to another user, or has ended and
+ * only a child that it forked still holds the name. */
 static pid_t find_holder(const struct sockaddr_un *address, socklen_t len)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -4,6 +4,10 @@
  * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the
  * clock or io_poke() wakes it. It blocks all signals, because they belong to the program.
  *
+ * Some programs close all descriptors above 2, and may then open others, which get the same
+ * numbers. Nothing wakes a thread that sleeps in an epoll that was closed. So it looks once a
+ * second; once it knows, it fails all streams and touches no descriptor again.
+ *
  * Lock order: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so when
  * io_remove() returns, the thread is no longer inside the stream.
  *
@@ -16,12 +20,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/job/jobloader.h"
@@ -29,7 +33,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };
+enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32, LOOK_MS = 1000 };
 
 struct served {
     struct plenum_stream *stream;
@@ -55,9 +59,15 @@ static struct {
     /* Any thread, holding mu. */
     struct lock mu;
     bool stop;
+    bool cut_off; /* the program has closed the thread's descriptors */
+    pthread_cond_t stopped;
     struct served *served;
     struct keeper *keepers;
-} io = {.epoll_fd = -1, .wake_fd = -1, .life = LOCK_INITIALIZER, .mu = LOCK_INITIALIZER};
+} io = {.epoll_fd = -1,
+        .wake_fd = -1,
+        .life = LOCK_INITIALIZER,
+        .mu = LOCK_INITIALIZER,
+        .stopped = PTHREAD_COND_INITIALIZER};
 
 /* The tag of wake_fd in epoll; its address differs from every other tag. */
 static char tag_wake;
@@ -72,6 +82,7 @@ static void in_child(void)
         s->calls->leave(s->stream);
     lock_init(&io.life);
     lock_init(&io.mu); /* held since before_fork(), like the streams' locks */
+    io.stopped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     io.running = false;
     io.served = NULL;
     io.keepers = NULL;
@@ -177,11 +188,22 @@ static int timeout_until(uint64_t when_ns)
 {
     uint64_t now = time_now_ns();
 
-    if (when_ns == UINT64_MAX)
-        return -1;
     if (when_ns <= now)
         return 0;
-    return (int)min_u64((when_ns - now + NS_PER_MS - 1) / NS_PER_MS, 60000);
+    return (int)min_u64((when_ns - now - 1) / NS_PER_MS + 1, LOOK_MS);
+}
+
+static void cut_off(void)
+{
+    assert(lock_is_held(&io.mu));
+    io.cut_off = true;
+    for (struct served *s = io.served; s; s = s->next) {
+        lock_acquire(s->lock);
+        s->calls->cut_off(s->stream);
+        lock_release(s->lock);
+    }
+    while (!io.stop)
+        lock_wait(&io.mu, &io.stopped);
 }
 
 static void *io_main(void *arg)
@@ -192,12 +214,17 @@ static void *io_main(void *arg)
     (void)arg;
     lock_acquire(&io.mu);
     while (!io.stop) {
-        bool jumped;
+        bool jumped, closed;
         int n;
 
         lock_release(&io.mu);
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
+        closed = (n < 0 && errno != EINTR) || io_is_closed();
         lock_acquire(&io.mu);
+        if (closed) {
+            cut_off();
+            break;
+        }
         /* If the thread woke up long after its time, and nothing had arrived, this process was
          * stopped, and not its loaders. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
@@ -226,7 +253,7 @@ static int start(struct plenum_error *err)
     r = watch(EPOLL_CTL_ADD, io.wake_fd, &tag_wake, false);
     if (r < 0)
         goto fail;
-    io.stop = false;
+    io.stop = io.cut_off = false;
     r = thread_start(&io.thread, io_main, NULL);
     if (r < 0)
         goto fail;
@@ -251,6 +278,11 @@ int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *ca
     if (!io.running && (r = start(err)) < 0)
         goto fail;
     lock_acquire(&io.mu);
+    if (io.cut_off) {
+        lock_release(&io.mu);
+        r = error_set(err, -EIO, "%s", io_closed_sentence);
+        goto fail;
+    }
     *served = (struct served){.stream = s, .lock = lock, .calls = calls, .next = io.served};
     io.served = served;
     lock_release(&io.mu);
@@ -270,6 +302,7 @@ static void stop(void)
     assert(lock_is_held(&io.life));
     lock_acquire(&io.mu);
     io.stop = true;
+    (void)pthread_cond_signal(&io.stopped);
     lock_release(&io.mu);
     io_poke();
     (void)pthread_join(io.thread, NULL);
@@ -279,6 +312,10 @@ static void stop(void)
         free(k);
     }
     io.running = false;
+    if (io.cut_off) { /* the numbers may belong to files of the program now */
+        io.epoll_fd = io.wake_fd = -1;
+        return;
+    }
     io_close(&io.epoll_fd);
     io_close(&io.wake_fd);
 }
@@ -303,19 +340,26 @@ void io_remove(struct plenum_stream *s)
     free(gone);
 }
 
-void io_poke(void)
+/* Returns whether `fd` is what epoll and eventfd are: a file of no type. */
+static bool is_anonymous(int fd)
 {
-    io_event_set(io.wake_fd);
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == 0;
+}
+
+bool io_is_closed(void)
+{
+    return !is_anonymous(io.epoll_fd) || !is_anonymous(io.wake_fd);
 }
 
 const char io_closed_sentence[] =
     "the program has closed descriptors that libplenum had opened: close only its own";
 
-/* Have the thread's descriptors been closed? Closing one does not wake a thread that waits for
- * it. */
-bool io_is_closed(void)
+void io_poke(void)
 {
-    return fcntl(io.wake_fd, F_GETFD) < 0 && errno == EBADF;
+    if (is_anonymous(io.wake_fd)) /* not a file of the program, which would grow by 8 bytes */
+        io_event_set(io.wake_fd);
 }
 
 int io_watch(int fd, void *tag, bool write)

@@ -17,13 +17,15 @@ struct io_calls {
     uint64_t (*tick)(struct plenum_stream *s, bool jumped);
     /** A watched descriptor is ready. Returns false if `tag` does not belong to this stream. */
     bool (*ready)(struct plenum_stream *s, const void *tag);
+    /** The program has closed the thread's descriptors: nothing arrives any more. */
+    void (*cut_off)(struct plenum_stream *s);
     /** The stream is no longer served. */
     void (*end)(struct plenum_stream *s);
     /** In a forked child: close connections and unmap memory. */
     void (*leave)(struct plenum_stream *s);
 };
 
-/** Make the thread (started with the first stream) serve this stream: 0 or -errno. */
+/** Make the thread (started with the first stream) serve this stream. Returns 0 or -errno. */
 int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *calls,
            struct plenum_error *err);
 /** Make the thread stop serving a stream; after that, it no longer touches the stream. Do not hold
@@ -35,13 +37,13 @@ void io_remove(struct plenum_stream *s);
 int io_keep_loader(const char *address, bool all_cpus, struct plenum_error *err);
 /** Have tick() called soon. The stream's lock may be held. */
 void io_poke(void);
-/** Returns whether the program has closed the thread's descriptors. Hold the lock of a stream being
- * served. */
+/** Returns whether the program has closed the thread's descriptors; it may have opened others with
+ * the same numbers. The caller holds the lock of a stream being served. */
 bool io_is_closed(void);
 /** The error message for that case. */
 extern const char io_closed_sentence[];
 /** Have ready() called with `tag` when `fd` is readable or, if `write`,
- *  writable. Hold the stream's lock. 0 or -errno. */
+ *  writable. The caller holds the stream's lock. Returns 0 or -errno. */
 int io_watch(int fd, void *tag, bool write);
 /** Stop watching a descriptor that stays open, which would otherwise be reported for ever. */
 void io_unwatch(int fd);

@@ -8,7 +8,7 @@
 /** getenv(), or a replacement. */
 typedef const char *(*job_getenv)(const char *name);
 
-/** Read rank and counts: 0 or -EINVAL. `job` begins as zeros. */
+/** Read rank and counts. Returns 0 or -EINVAL. `job` begins as zeros. */
 int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
 /** Use the rank and counts that the program has chosen, and read only the rest from the
  * environment. */

@@ -15,8 +15,9 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/job_priv.h"
+#include "libdist/pacing.h"
 
-/* This process's way to ask. It never changes back: handlers of signals stay. */
+/* How this process asks. Once set, this does not change, because signal handlers stay installed. */
 static struct asker {
     bool ready;
     struct stop_page *page; /* NULL: this process is alone */
@@ -75,7 +76,7 @@ static int refuse(const struct plenum_job_info *info, struct plenum_error *err)
                      info->num_instances, name_launcher(info->launcher));
 }
 
-/* Tell the shim of this first step, so that plenumrun knows that the program asks. */
+/* Report this first step to the shim, so that plenumrun knows that the program asks. */
 static int join(struct stop_page *page, uint64_t step, struct plenum_error *err)
 {
     pid_t owner = 0;
@@ -101,7 +102,7 @@ static int prepare(const struct plenum_job *job, uint64_t step, struct plenum_er
                          "plenum_job_should_stop: the job belongs to the process that opened it: "
                          "open it again after fork()");
     if (!asker.page)
-        asker.page = stop_page_open(info->instance_index, info->num_instances);
+        asker.page = pacing_open(info);
     if (!asker.page && (info->num_instances > 1 || info->launcher == PLENUM_LAUNCHER_PLENUM))
         return refuse(info, err);
     (void)pthread_once(&asker_once, at_fork);
@@ -115,7 +116,8 @@ static int prepare(const struct plenum_job *job, uint64_t step, struct plenum_er
     return 0;
 }
 
-/* This process itself was sent a signal: by a batch system that signals all processes. */
+/* Obey a signal that this process itself received, from a batch system that signals all
+ * processes. */
 static int obey(uint64_t step)
 {
     if (!asker.page)
@@ -135,6 +137,8 @@ int plenum_job_should_stop(struct plenum_job *job, uint64_t step, struct plenum_
                          (unsigned long long)step);
     if (!asker.ready && (r = prepare(job, step, err)) < 0)
         return r;
+    if (asker.page)
+        pacing_begin_step(step, time_now_ns());
     if (atomic_load_explicit(&asker_signal, memory_order_relaxed) != 0)
         return obey(step);
     return asker.page && stop_page_ask(asker.page, step) == STOP_HALT;

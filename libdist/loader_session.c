@@ -320,7 +320,7 @@ static void fail_connection(struct loader_session *se, int r)
     session_lose(se, why_not(se, r));
 }
 
-/* Use this connection for our frames: 0 or -errno. */
+/* Use this connection for our frames. Returns 0 or -errno. */
 static int take_connection(struct loader_session *se, int fd)
 {
     int r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);

@@ -27,8 +27,8 @@ struct session_events {
     void (*unreached)(struct loader *l, int code);
     /** The peer could not be authenticated. Returns whether there is another address to try now. */
     bool (*unauthenticated)(struct loader *l);
-    /** A loader has reported the shapes of the stream's fields: 0; -ESTALE if they differ from
-     *  those of another loader; -EINVAL if a batch would be too large. */
+    /** A loader has reported the shapes of the stream's fields. Returns 0; -ESTALE if they differ
+     * from those of another loader; -EINVAL if a batch would be too large. */
     int (*fields)(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
     /** A loader has said HELLO and can serve `open`. Returns the ring that it will fill, with a
      *  reference. Errors are local ones. */
@@ -39,8 +39,8 @@ struct session_events {
     /** This process lacks memory or descriptors, and no other loader can help. Returns true if that
      * may pass; otherwise the stream has failed. */
     bool (*out_of)(struct loader *l, int code, const char *text);
-    /** The loader has described the data set: 0, or an error if the description is not
-     *  acceptable. */
+    /** The loader has described the data set. Returns 0, or an error if the description is not
+     * acceptable. */
     int (*described)(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
     /** The session is open: assign work to it. */
     void (*opened)(struct loader *l, const struct wire_opened *m);
@@ -51,7 +51,7 @@ struct session_events {
     /** The loader has answered for a slot (FILLING) and will not touch it again; NULL: it has
      *  confirmed a cancellation. */
     void (*done)(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-    /** A name has arrived: 0, or -EPROTO if it was not requested. */
+    /** A name has arrived. Returns 0, or -EPROTO if it was not requested. */
     int (*named)(struct loader *l, uint64_t request, const struct wire_name *m);
     /** Pending requests of this loader will not be answered. */
     void (*released)(struct loader *l);
@@ -94,15 +94,15 @@ void session_leave(struct loader_session *se);
 uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others);
 /** If the session is down, connect at the first tick after this moment. */
 void session_retry_at(struct loader_session *se, uint64_t when_ns);
-/** The connection is readable, writable or broken. */
+/** Handle a connection that is readable, writable or broken. */
 void session_ready(struct loader_session *se);
-/** Send the contents of its buffer. */
+/** Send buffered output. */
 int session_flush(struct loader_session *se);
 /** This process was stopped: do not count the loader's silence during that time. */
 void session_forgive(struct loader_session *se, uint64_t now_ns);
 
-/** Request a batch into a free slot of the session: 0 or -ENOMEM. `waited_ns`: how long the program
- *  has waited for batches so far. */
+/** Request a batch into a free slot of the session. Returns 0 or -ENOMEM. `waited_ns`: how long the
+ *  program has waited for batches so far. */
 int session_render(struct loader_session *se, struct order_place place, uint64_t waited_ns,
                    struct plenum_lease *slot);
 /** Cancel the request that fills a slot. The slot is free once the loader has confirmed, or at once
@@ -110,30 +110,30 @@ int session_render(struct loader_session *se, struct order_place place, uint64_t
 void session_cancel(struct plenum_lease *slot);
 /** Complete a slot that was not requested from a loader (`mute`). */
 void session_answer(struct plenum_lease *slot);
-/** Request a name: 0, -ENOTSUP with a message, or -ENOMEM. */
+/** Request a name. Returns 0, -ENOTSUP with a message, or -ENOMEM. */
 int session_ask_name(struct loader_session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err);
 
 bool session_is_down(const struct loader_session *se);
 bool session_has_greeted(const struct loader_session *se);
-/** Is its loader so old that it renders only the share of steps that OPEN named? */
+/** Is the loader so old that it renders only the share of steps that OPEN named? */
 bool session_is_bound(const struct loader_session *se);
 bool session_is_open(const struct loader_session *se);
-/** Has it been silent for so long that others should be used? */
+/** Has the loader been silent for so long that others should be used? */
 bool session_is_silent(const struct loader_session *se, uint64_t now_ns);
-/** Has it answered every request? */
+/** Has the loader answered every request? */
 bool session_is_idle(const struct loader_session *se);
-/** Returns whether it is connected or may still (re)connect. It gets as much time as a sole loader;
- *  each failed attempt is reported by lost(). */
+/** Returns whether the session is connected or may still (re)connect. It gets as much time as the
+ * session of a sole loader; each failed attempt is reported by lost(). */
 bool session_may_come(const struct loader_session *se, uint64_t now_ns, uint64_t timeout_ns);
-/** Returns a free slot that it can fill, or NULL. */
+/** Returns a free slot that the session can fill, or NULL. */
 struct plenum_lease *session_free_slot(const struct loader_session *se);
-/** Returns the number of slots that it has been requested to fill. */
+/** Returns the number of slots that the loader has been asked to fill. */
 unsigned session_filling(const struct loader_session *se);
-/** Returns the ring that it fills; NULL: not open. */
+/** Returns the ring that the loader fills; NULL if the session is not open. */
 struct slot_set *session_set(const struct loader_session *se);
 struct loader *session_loader(const struct loader_session *se);
-/** Returns the error with which it rejects the stream; 0: it does not. */
+/** Returns the error with which the loader rejects the stream, or 0. */
 int session_refusal(const struct loader_session *se);
 /** Returns the last error message, or "". */
 const char *session_error(const struct loader_session *se);

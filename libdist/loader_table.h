@@ -83,8 +83,8 @@ struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 #define FOR_LOADERS(l, s) \
     for (struct loader *l = loader_from(s, (s)->loaders->all); l; l = loader_from(s, l + 1))
 
-/** Add a loader for entry `of` of `named`. `own`: its address, or NULL for the named one. 0,
- *  -ENOSPC (the table is full) or -ENOMEM. */
+/** Add a loader for entry `of` of `named`. `own`: its address, or NULL for the named one. Returns
+ * 0, -ENOSPC (the table is full) or -ENOMEM. */
 int loader_add(struct plenum_stream *s, int of, const struct address *own, struct loader **ret);
 /** End this loader's session and remove its entry. */
 void loader_end(struct loader *l);

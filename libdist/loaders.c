@@ -104,8 +104,8 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     stream_fail(s, -ECONNRESET, all);
 }
 
-/* True if no named loader has answered a stream that is being opened. The job's own loader does not
- * count: its keeper answers for it (jobloader.c). */
+/* Returns whether no named loader has answered a stream that is being opened. The job's own loader
+ * does not count: its keeper answers for it (jobloader.c). */
 static bool waits_for_first_word(struct plenum_stream *s)
 {
     char own[64];
@@ -385,8 +385,8 @@ static void alive(struct loader *l, uint64_t now_ns)
         l->stream->loaders->alone_ns = now_ns;
 }
 
-/* Try the own loader's next address, because another user has this one: 0 if there is a next
- * one. */
+/* Try the own loader's next address, because another user has this one. Returns 0 if there is a
+ * next one. */
 static int try_next_own(struct plenum_stream *s)
 {
     if (!s->loaders->own || s->loaders->own_turn + 1 >= OWNLOADER_TURNS)

@@ -10,8 +10,8 @@
 
 struct ring;
 
-/** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). 0, or
- *  -errno with a message; call loaders_free() in either case. */
+/** Create the loaders of a new stream from `named` (addresses, or NULL for the job's own). Returns
+ * 0, or -errno with a message; call loaders_free() in either case. */
 int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err);
 /** Returns the number of loaders, or (the second function) whether one of them uses TCP. */
 unsigned loaders_count(struct plenum_stream *s);

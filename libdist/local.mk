@@ -8,7 +8,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/loader_session.c %D%/loader_session.h %D%/loader_session_core.h %D%/loader_session_input.c \
 	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \
 	%D%/names.c %D%/names.h %D%/normalise.c %D%/normalise_loops.h %D%/normalise_avx2.c \
-	%D%/ownloader.c %D%/ownloader.h %D%/rtt.h %D%/schedule.c %D%/schedule.h %D%/slot.c %D%/slot.h \
+	%D%/ownloader.c %D%/ownloader.h %D%/pacing.c %D%/pacing.h %D%/rtt.h %D%/schedule.c %D%/schedule.h %D%/slot.c %D%/slot.h \
 	%D%/stream.c %D%/stream_core.c %D%/stream_core.h %D%/stream_open.h %D%/stream_options.c %D%/stream_options.h \
 	%D%/together.c %D%/together.h
 %C%_libdist_la_LIBADD = %D%/collectives/libcollectives.la common/libcommon.la

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lookup.h - loaders behind a host name. Hold the stream's lock. */
+/* lookup.h - loaders behind a host name. Callers hold the stream's lock. */
 #ifndef LIBDIST_LOOKUP_H
 #define LIBDIST_LOOKUP_H
 
@@ -7,9 +7,9 @@
 
 #include <plenum/stream.h>
 
-/** Look up the names and create the sessions: 0, or -errno if there is not a single one. */
+/** Look up the names and create the sessions. Returns 0, or -errno if there is not a single one. */
 int lookup_first(struct plenum_stream *s, struct plenum_error *err);
-/** Look up names that are due, and end sessions with loaders that they no longer resolve to.
+/** Look up names that are due, and end the sessions with loaders to which they no longer resolve.
  *  Returns the time of the next call. */
 uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns);
 /** Look-up interval; a test shortens it. */

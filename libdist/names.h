@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* names.h - names of samples and classes, requested from one loader. Hold the stream's lock. */
+/* names.h - names of samples and classes, requested from one loader. Callers hold the stream's
+ * lock. */
 #ifndef LIBDIST_NAMES_H
 #define LIBDIST_NAMES_H
 
@@ -17,7 +18,8 @@ int names_get(struct plenum_stream *s, enum wire_named of, const uint32_t *sampl
               char ***ret, struct plenum_error *err);
 /** Send the requests that callers wait for. */
 void names_ask(struct plenum_stream *s);
-/** Store a name that has arrived from this loader: 0, or -EPROTO if it was not requested. */
+/** Store a name that has arrived from this loader. Returns 0, or -EPROTO if it was not
+ * requested. */
 int names_receive(struct loader *l, uint64_t request, const struct wire_name *m);
 /** Send the pending requests of this loader, which will answer no more, to another one. */
 void names_release(struct plenum_stream *s, const struct loader *l);

@@ -68,7 +68,8 @@ static uint16_t float16_of(float value)
         return (uint16_t)(sign | 0x7c00);
     if (size >= 0x38800000) /* 2^-14, the smallest normal half, or more */
         return (uint16_t)(sign | (size - (112U << 23) + 0xfff + (size >> 13 & 1)) >> 13);
-    /* The last bit of a float from 0.5 to 1 is 2^-24, like that of these: the addition rounds. */
+    /* The last bit of a float from 0.5 to 1 is 2^-24, and so is that of a half this small. So the
+     * addition rounds to a half. */
     memcpy(&f, &size, sizeof(f));
     f += 0.5f;
     memcpy(&size, &f, sizeof(size));

@@ -28,7 +28,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-/* Get 64 random bits that stay the same in this process: 0, or -EIO. */
+/* Get 64 random bits that stay the same in this process. Returns 0, or -EIO. */
 static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_error *err)
 {
     uint64_t fresh, before = 0;

@@ -17,11 +17,11 @@ struct ownloader_key {
     uint8_t bytes[16];
 };
 
-/** Make the key: 0, or -EIO if the kernel has no random numbers. */
+/** Make the key. Returns 0, or -EIO if the kernel has no random numbers. */
 int ownloader_key(const struct plenum_job_info *info, struct ownloader_key *ret,
                   struct plenum_error *err);
 
-/** Form the address to try in this turn, 0 ... OWNLOADER_TURNS - 1. */
+/** Write the address to try in turn number `turn`, from 0 to OWNLOADER_TURNS - 1. */
 void ownloader_address(const struct ownloader_key *key, unsigned turn, struct address *ret);
 
 #endif

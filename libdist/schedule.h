@@ -18,7 +18,7 @@ struct loader_session;
 
 /* For stream.c. */
 
-/** Create the schedule: 0 or -ENOMEM. */
+/** Create the schedule. Returns 0 or -ENOMEM. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
 /** Begin with the first step, once the stream's order is known. */
 void schedule_begin(struct plenum_stream *s);
@@ -58,8 +58,8 @@ void schedule_admit(const struct loader *l);
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
 /** Request the batches that this session has not answered from other loaders. */
 void schedule_release(struct plenum_stream *s, const struct loader_session *se);
-/** Confirm batches without a session that is lost: it will not answer for those that it was to
- * verify (batch_verify.h). */
+/** After a session is lost, confirm the batches that it was to verify (batch_verify.h), without its
+ * answers. */
 void schedule_confirm(struct plenum_stream *s);
 /** Returns the number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);

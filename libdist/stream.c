@@ -32,6 +32,7 @@
 #include "libdist/job_priv.h"
 #include "libdist/loaders.h"
 #include "libdist/names.h"
+#include "libdist/pacing.h"
 #include "libdist/schedule.h"
 #include "libdist/stream_core.h"
 #include "libdist/stream_options.h"
@@ -102,8 +103,16 @@ static void leave_child(struct plenum_stream *s)
         slot_set_leave(set);
 }
 
-static const struct io_calls io_calls = {
-    .tick = loaders_tick, .ready = loaders_ready, .end = loaders_fini, .leave = leave_child};
+static void fail_cut_off(struct plenum_stream *s)
+{
+    stream_fail(s, -EIO, io_closed_sentence);
+}
+
+static const struct io_calls io_calls = {.tick = loaders_tick,
+                                         .ready = loaders_ready,
+                                         .cut_off = fail_cut_off,
+                                         .end = loaders_fini,
+                                         .leave = leave_child};
 
 int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
                 const struct stream_trial *trial, bool held, struct plenum_stream **ret,
@@ -118,6 +127,7 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
     r = stream_create(info, options, trial ? trial : &none, &s, err);
     if (r < 0)
         return r;
+    (void)pacing_open(&s->info);
     s->held = held;
     r = io_add(s, &s->mu, &io_calls, err);
     if (r < 0) {
@@ -342,12 +352,16 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
 
     if (r < 0)
         return r;
+    if (timeout_ns > 0)
+        pacing_wait(begin);
     stream->waiting_ns = begin;
     r = wait_for_batch(stream, sum_u64(begin, timeout_ns), ret, err);
     stream->waiting_ns = 0;
     end = time_now_ns();
     stream->stats.wait_ns += end - begin;
     trace_wait(stream->trace, begin, end);
+    pacing_take(begin, end, timeout_ns > 0, r == 0 ? &ret->lease->times : NULL,
+                r == 0 ? ret->count : 0);
     stream_update_fd(stream);
     if (stream->on_ring) {
         retire_rings(stream);
@@ -522,10 +536,18 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
 /* Does the stream of a plan show the same samples before the cursor's position as the stream that
  * made the cursor? */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
-                      const uint8_t identity[16], struct plenum_error *err)
+                      struct plenum_error *err)
 {
     unsigned long long g = cursor->epoch * s->steps.n + cursor->position;
+    uint8_t identity[16];
 
+    /* without the sum, like older versions and loaders */
+    identity_of_plan(&(struct identity_plan){.plan = s->plan,
+                                             .sets = s->sets,
+                                             .reweighs = s->reweighs,
+                                             .positions = s->steps.n,
+                                             .open = &s->open},
+                     (struct order_place){cursor->epoch, cursor->position}, identity);
     if (memcmp(cursor->identity, identity, IDENTITY_WEIGHTS_AT) != 0)
         return error_set(err, -ESTALE,
                          "this stream of %s cannot resume: the cursor was made with another "
@@ -559,7 +581,7 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
     if (memcmp(cursor->identity, identity, sizeof(identity)) == 0)
         return 0;
     if (s->plan)
-        return check_plan(s, cursor, identity, err);
+        return check_plan(s, cursor, err);
     if (is_from_before_bad(s, cursor))
         return error_set(
             err, -ESTALE,

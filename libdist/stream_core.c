@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_core.c - the part of a stream that every other file may use: its life, its error, its
- * warnings, and waking the calls that wait for it.
+/* stream_core.c - the part of a stream that every other file may use: it creates and frees the
+ * stream, keeps its error and its warnings, and wakes the calls that wait for it.
  *
  * Not here: batches (schedule.c), loaders (loaders.c), and the program's calls (stream.c). */
 #include "config.h"
@@ -93,7 +93,8 @@ void stream_identity(const struct plenum_stream *s, struct order_place place, ui
                                                  .sets = s->sets,
                                                  .reweighs = s->reweighs,
                                                  .positions = s->steps.n,
-                                                 .open = &s->open},
+                                                 .open = &s->open,
+                                                 .sum = &s->sum},
                          place, ret);
     else
         memcpy(ret, s->identity, sizeof(s->identity));

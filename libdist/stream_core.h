@@ -65,7 +65,7 @@ struct plenum_stream {
     bool opened;            /* the first OPENED has arrived: the data set is known */
     struct orderplan *plan; /* what open.plan says, or NULL: first_plan, or a later one, owned */
     bool amended;           /* no loader has opened the plan since plenum_stream_amend() */
-    struct plenum_error *amend_error; /* of amend.c: set if all loaders refuse the plan, or NULL */
+    struct plenum_error *amend_error; /* amend.c's: set if all loaders refuse the plan; or NULL */
     int amend_code;
     bool held; /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
@@ -107,20 +107,23 @@ struct plenum_stream {
 
 /** Returns a stream of zeros, with one reference; NULL: out of memory. */
 struct plenum_stream *stream_new(const struct stream_calls *calls);
-/** Drop a reference; the last one frees the stream. Do not hold the stream's lock. */
+/** Drop a reference; the last one frees the stream. The caller must not hold the stream's lock. */
 void stream_unref(struct plenum_stream *s);
-/** The identity of a cursor at this place. Hold the lock, once the stream is opened. */
+/** Write the identity of a cursor at this place. The caller holds the lock, once the stream is
+ * opened. */
 void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16]);
-/** Fail the stream permanently; the first error counts. Hold the lock. */
+/** Fail the stream permanently; the first error counts. The caller holds the lock. */
 MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
 /** Returns the error with which the stream has failed or was closed, with its message. Hold the
  * lock. */
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
-/** Wake plenum_stream_next() and other waiting calls, after a change of state. Hold the lock. */
+/** Wake plenum_stream_next() and other waiting calls, after a change of state. The caller holds the
+ * lock. */
 void stream_changed(struct plenum_stream *s);
-/** Make the descriptor readable if plenum_stream_next() would not wait. Hold the lock. */
+/** Make the descriptor readable if plenum_stream_next() would not wait. The caller holds the
+ * lock. */
 void stream_update_fd(struct plenum_stream *s);
-/** Queue one message for plenum_stream_take_warning(). Hold the lock. */
+/** Queue one message for plenum_stream_take_warning(). The caller holds the lock. */
 MESSAGE_FORMAT(2, 3)
 void stream_warn(struct plenum_stream *s, const char *format, ...);
 

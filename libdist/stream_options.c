@@ -178,7 +178,6 @@ static int set_plan(struct plenum_stream *s, const struct wanted *w, const char 
  * "folder:x" -> "folder:/here/x". */
 static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
-    const char *path;
     char here[WIRE_DATASET_MAX] = "", *name;
     bool plan;
     int r = orderplan_read(w->options->dataset, &name, err);
@@ -186,9 +185,8 @@ static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct p
     if (r < 0)
         return r;
     plan = orderplan_is(name);
-    path = plan ? "" : dataname_path(name);
     /* The current folder may have been removed, which matters to relative paths only. */
-    if (path && (plan || (*path && *path != '/')) && !getcwd(here, sizeof(here)))
+    if (*name && (plan || !dataname_is_absolute(name)) && !getcwd(here, sizeof(here)))
         r = error_set(err, -errno, "cannot find the current folder: %s", strerror(errno));
     else if (plan)
         r = set_plan(s, w, name, here, err);
@@ -338,8 +336,8 @@ static int set_verify(struct plenum_stream *s, const struct wanted *w, struct pl
     return 0;
 }
 
-/* The steps, in this order: a step may use what earlier ones have set, and the first error
- * counts. */
+/* The steps are run in this order: a step may use what earlier ones have set, and the first error
+ * is returned. */
 static int (*const steps[])(struct plenum_stream *s, const struct wanted *w,
                             struct plenum_error *err) = {
     set_key,      /* key for loaders over TCP */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* daemon.h - a plenumd for a test. */
+/* daemon.h - starts and ends a plenumd for a test. */
 #ifndef TESTS_DAEMON_H
 #define TESTS_DAEMON_H
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# lib.sh - TAP for shell tests: source it, call ok and is, end with finish.
+# lib.sh - prints TAP for shell tests: source it, call ok and is, and end with finish.
 #
 #     ok "a sentence that must be true" command...
 #     is "what it must print" "a sentence" command...

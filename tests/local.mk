@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# tests/: a folder here mirrors a folder of the sources. Every test speaks TAP, through run-test. Background processes
+# tests/: a folder here mirrors a folder of the sources. Every test prints TAP and is run by run-test. Background processes
 # of a shell ignore Ctrl-C, and so would the programs under test.
 tap_driver = env --default-signal AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 AM_TESTS_ENVIRONMENT = \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* records.h - TFRecord files for tests, written from the published format. Only the CRC is shared
+/* records.h - writes TFRecord files for tests, from the published format. Only the CRC is shared
  * with the reader; it is tested against known answers. */
 #ifndef TESTS_RECORDS_H
 #define TESTS_RECORDS_H

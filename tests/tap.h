@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tap.h - TAP for programs with a plain main(), which run under ThreadSanitizer: Criterion's forks
- * would disturb it. */
+/* tap.h - prints TAP in programs with a plain main(). These run under ThreadSanitizer, which
+ * Criterion's forks would disturb. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 

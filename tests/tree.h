@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree.h - a temporary folder for a test, filled by calls and removed at the end. */
+/* tree.h - makes a temporary folder for a test, fills it, and removes it at the end. */
 #ifndef TESTS_TREE_H
 #define TESTS_TREE_H
 

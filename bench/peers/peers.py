@@ -7,8 +7,8 @@ number and the CPU seconds to count. This file runs inside the peer's own virtua
 
     peers.py NAME, with its settings in the environment
 
-and answers each line on standard input, after one pass, with a line of JSON. Only the peer that needs a library
-imports it.
+and answers each line on standard input, after one pass, with a line of JSON. Each peer imports its libraries itself,
+because the others may not be installed.
 """
 
 import functools

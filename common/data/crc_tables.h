@@ -27,7 +27,7 @@ static inline void crc_tables_make(struct crc_tables *t, uint32_t polynomial)
             t->of[k][b] = t->of[k - 1][b] >> 8 ^ t->of[0][t->of[k - 1][b] & 0xff];
 }
 
-/** Process bytes, starting from a state, the CRC's complement; returns the next state. */
+/** Process bytes. A state is the complement of the CRC so far. Returns the next state. */
 static inline uint32_t crc_tables_add(const struct crc_tables *t, uint32_t state, const void *bytes,
                                       size_t len)
 {

@@ -9,7 +9,7 @@
 
 #include <plenum/error.h>
 
-/** The schemes of names of data in object stores and on servers. */
+/** The URL schemes of data in object stores and on web servers. */
 enum dataname_scheme { DATANAME_S3, DATANAME_HTTPS, DATANAME_HTTP, DATANAME_HF };
 
 /** Returns a scheme's text: "s3://" and so on. */
@@ -36,8 +36,8 @@ struct dataname {
  */
 void dataname_split(const char *text, struct dataname *ret);
 
-/** Returns a setting's value with its escapes removed (dataname_value) or added (dataname_quote):
- *  malloc; NULL if out of memory. */
+/** Returns a setting's value with its escapes removed (dataname_value) or added (dataname_quote).
+ * The caller frees it; NULL if out of memory. */
 char *dataname_value(const char *value, size_t len);
 char *dataname_quote(const char *value);
 
@@ -49,20 +49,20 @@ bool dataname_next_setting(const char **at, const char *end, const char **key, s
  *  none (generated:N). */
 const char *dataname_path(const char *text);
 
-/** Is a name free of relative paths, its own and that of "classes="? */
+/** Does a name contain no relative path, neither its own nor that of "classes="? */
 bool dataname_is_absolute(const char *text);
 
 /**
  * Reject names whose path is a command (pipe:) or a URL other than s3://, https:// and http://,
- * which other libraries accept: -EINVAL with a message, otherwise 0.
+ * which other libraries accept. Returns 0, or -EINVAL with a message for such a name.
  */
 int dataname_refuse_url(const char *text, struct plenum_error *err);
 
 /**
- * Make the paths in a name absolute: relative ones are below `folder`; names in stores stay. This
- * includes the path in "classes=", unless it is the word "numbers".
+ * Make the paths in a name absolute: relative ones are below `folder`; names in stores do not
+ * change. This includes the path in "classes=", unless it is the word "numbers".
  *
- * Returns 0, or -EINVAL with a message: no name, a URL, or longer than `size` allows.
+ * Returns 0, or -EINVAL with a message if the name is empty, a URL, or too long for `size`.
  */
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err);
@@ -71,7 +71,8 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
  * Write the name of part number `part` of `parts` equal parts of a name's archives. Each part is a
  * separate data set. A plain path becomes "auto,part=...:path", whose format is detected as usual.
  *
- * Returns 0, or -EINVAL with a message: longer than `size` allows, or already the name of a part.
+ * Returns 0, or -EINVAL with a message if the result is too long for `size`, or `text` already
+ * names a part.
  */
 int dataname_make_part(const char *text, uint32_t part, uint32_t parts, char *ret, size_t size,
                        struct plenum_error *err);

@@ -57,7 +57,8 @@ struct fields {
     uint32_t stored[FIELDS_MAX]; /* most bytes that a loader stores per sample, once known */
 };
 
-/** Parse "NAME[:SOURCE[:AS[:VISIBLE]]], ..."; "" means no fields. -EINVAL with a message. */
+/** Parse "NAME[:SOURCE[:AS[:VISIBLE]]], ..."; "" means no fields. Returns 0, or -EINVAL with a
+ * message. */
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
 
 /** Returns the path "a.b" of a field's member in a JSON file ("json.a.b", "meta.json.a.b"); NULL if
@@ -112,7 +113,7 @@ uint32_t field_item_bytes(uint32_t type);
 /** Are type, dimensions and room of the shape valid and consistent? */
 bool field_shape_is_valid(const struct field_shape *shape);
 
-/** Is it a shape of the requested kind? */
+/** Does the shape match the requested kind? */
 bool field_shape_is_as(const struct field_shape *shape, enum field_as as);
 
 #endif

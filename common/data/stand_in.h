@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stand_in.h - recognises small texts that are stored under the name of a file in its place: the
- * pointers of git-lfs, and the error pages of servers. */
+/* stand_in.h - recognises small texts that were stored under a file's name instead of the file:
+ * git-lfs's pointers, and servers' error pages. */
 #ifndef COMMON_STAND_IN_H
 #define COMMON_STAND_IN_H
 
@@ -8,7 +8,7 @@
 
 #include <plenum/error.h>
 
-enum { STAND_IN_HEAD = 256 }; /* bytes at the beginning of a file that show it */
+enum { STAND_IN_HEAD = 256 }; /* bytes at the beginning of a file that are checked */
 
 /**
  * Returns `code`, with a message, if the file is a stand-in, otherwise 0. Bytes after the first

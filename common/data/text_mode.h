@@ -16,8 +16,8 @@
  *
  * In a PNG, the signature is designed to show it. Other files show it if each LF follows a CR,
  * which happens randomly in fewer than one of 2^40 files. Lines of text in an image (comments of a
- * JPEG, a PPM's header, XMP) do not count. A file also shows it if it has at least 16 KiB, and all
- * values of a byte except CR.
+ * JPEG, a PPM's header, XMP) do not count. A file of at least 16 KiB also shows it if it contains
+ * every byte value except CR.
  */
 const char *text_mode_change(const uint8_t *bytes, size_t len);
 

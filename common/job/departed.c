@@ -58,7 +58,7 @@ int departed_create(uint32_t instances, struct departed **ret, char path[DEPARTE
     fd = memfd_create("plenum-departed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
-    r = -posix_fallocate(fd, 0, (off_t)bytes_for(instances)); /* a hole could become SIGBUS */
+    r = -posix_fallocate(fd, 0, (off_t)bytes_for(instances)); /* a hole could raise SIGBUS */
     if (r < 0) {
         (void)close(fd);
         return r;

@@ -26,6 +26,7 @@ int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m)
     frame_put_u64(b, m->elapsed_ns);
     frame_put_u64(b, m->asked);
     frame_put_u64(b, m->halted);
+    frame_put_text(b, m->slow);
     return frame_end(b, begin);
 }
 
@@ -41,6 +42,7 @@ int jobctl_get_job(struct frame_reader *r, struct jobctl_job *ret)
     ret->elapsed_ns = frame_get_u64(r);
     ret->asked = frame_get_u64(r);
     ret->halted = frame_get_u64(r);
+    frame_get_text(r, ret->slow, sizeof(ret->slow));
     return frame_got(r);
 }
 
@@ -55,6 +57,10 @@ int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m)
     frame_put_u64(b, m->asked);
     frame_put_u64(b, m->output_ns);
     frame_put_u64(b, m->heard_ns);
+    frame_put_u64(b, m->own_ns);
+    frame_put_u64(b, m->wait_ns);
+    frame_put_text(b, m->slow);
+    frame_put_text(b, m->cause);
     return frame_end(b, begin);
 }
 
@@ -67,6 +73,10 @@ int jobctl_get_instance(struct frame_reader *r, struct jobctl_instance *ret)
     ret->asked = frame_get_u64(r);
     ret->output_ns = frame_get_u64(r);
     ret->heard_ns = frame_get_u64(r);
+    ret->own_ns = frame_get_u64(r);
+    ret->wait_ns = frame_get_u64(r);
+    frame_get_text(r, ret->slow, sizeof(ret->slow));
+    frame_get_text(r, ret->cause, sizeof(ret->cause));
     return frame_got(r);
 }
 
@@ -81,6 +91,22 @@ int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect)
 int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret)
 {
     *ret = (enum jobctl_effect)frame_get_choice(r, JOBCTL_EFFECTS);
+    return frame_got(r);
+}
+
+int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m)
+{
+    size_t begin = frame_begin(b, JOBCTL_GROWN, 0);
+
+    frame_put_u32(b, m->grows);
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int jobctl_get_grown(struct frame_reader *r, struct jobctl_grown *ret)
+{
+    ret->grows = (uint32_t)frame_get_choice(r, 2);
+    frame_get_text(r, ret->text, sizeof(ret->text));
     return frame_got(r);
 }
 

@@ -4,6 +4,7 @@
  *
  *     STATUS  ->  JOB, then one INSTANCE each
  *     STOP    ->  STOPPED
+ *     GROW    ->  GROWN, once the hosts have been checked
  *
  * Both sides check that the other one is a process of the same user, or of root: abstract names
  * have no permissions. */
@@ -28,15 +29,23 @@ enum jobctl_type {
     JOBCTL_JOB,
     JOBCTL_INSTANCE,
     JOBCTL_STOPPED,
+    JOBCTL_GROW,
+    JOBCTL_GROWN,
 };
 
-/** What a request to stop has caused. */
+/** The effect of a request to stop. */
 enum jobctl_effect {
     JOBCTL_AGREES,  /* the programs stop at the same step */
     JOBCTL_SIGNALS, /* the programs were sent SIGTERM */
     JOBCTL_ALREADY, /* the job is stopping or ending already */
     JOBCTL_EARLY,   /* not all programs have started yet: nothing was done */
     JOBCTL_EFFECTS
+};
+
+/** The answer to a request to grow. */
+struct jobctl_grown {
+    uint32_t grows;             /* 1: the job continues on more hosts; 0: nothing was stopped */
+    char text[JOBCTL_TEXT_MAX]; /* the hosts, or why it cannot grow */
 };
 
 struct jobctl_job {
@@ -46,8 +55,9 @@ struct jobctl_job {
     uint32_t pid;                /* plenumrun's */
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;
-    uint64_t asked;  /* 1 + the latest step that a program has asked about; 0: none */
-    uint64_t halted; /* 1 + the step before which programs stop; 0: none */
+    uint64_t asked;             /* 1 + the latest step that a program has asked about; 0: none */
+    uint64_t halted;            /* 1 + the step before which programs stop; 0: none */
+    char slow[JOBCTL_TEXT_MAX]; /* why the whole job is slow; "": it is not */
 };
 
 struct jobctl_instance {
@@ -56,23 +66,30 @@ struct jobctl_instance {
     char state[JOBCTL_WORD_MAX];
     uint64_t asked;     /* 1 + the last step that it has asked about; 0: none */
     uint64_t output_ns; /* time since its last output; UINT64_MAX: none yet */
-    uint64_t heard_ns;  /* time since its last sign of life; UINT64_MAX: it is gone */
+    uint64_t heard_ns;  /* time since it was last heard from; UINT64_MAX: it has ended */
+    /* Its own time and its wait for batches in its last step; UINT64_MAX: not known. */
+    uint64_t own_ns, wait_ns;
+    char slow[JOBCTL_TEXT_MAX];  /* why it makes the job slow; "": it does not */
+    char cause[JOBCTL_WORD_MAX]; /* the same as one word */
 };
 
 /** Writes the address of a job's socket, "unix:@plenumrun-job-1000-ID"; "" as the id: what the
  * addresses of all jobs of this user begin with. Returns `ret`. */
 char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 
-/* Each of these appends one frame: 0 or -ENOMEM. Texts that are too long are cut. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. Texts that are too long are
+ * truncated. */
 int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m);
 int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m);
 int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect);
-/** STATUS, STOP. */
+int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m);
+/** STATUS, STOP, GROW. */
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type);
 
-/* Each of these reads one payload: 0 or -EPROTO. */
+/* Each of these reads one payload, and returns 0 or -EPROTO. */
 int jobctl_get_job(struct frame_reader *r, struct jobctl_job *ret);
 int jobctl_get_instance(struct frame_reader *r, struct jobctl_instance *ret);
 int jobctl_get_stopped(struct frame_reader *r, enum jobctl_effect *ret);
+int jobctl_get_grown(struct frame_reader *r, struct jobctl_grown *ret);
 
 #endif

@@ -68,7 +68,7 @@ enum {
     SILENT_MAX = 10,
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
     KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
-    EVENTS = 8,       /* at most, per epoll_wait(); enough for all descriptors */
+    EVENTS = 8,       /* events per epoll_wait(); enough for all descriptors */
     /* Points for early deaths in a row after which clients get an error: see strikes_for(). */
     STRIKES_MAX = 5,
 };
@@ -654,7 +654,7 @@ static unsigned strikes_for(const struct jobloader *l, const int *wait_status)
     return wait_status ? 3 : 2;
 }
 
-/* Read the loader's progress and heartbeats: 0, or -EPIPE if there will be no more. */
+/* Read the loader's progress and heartbeats. Returns 0, or -EPIPE if there will be no more. */
 static int hear_bytes(struct jobloader *l)
 {
     char bytes[64];

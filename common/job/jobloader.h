@@ -41,7 +41,7 @@ struct jobloader_options {
     const char *const *args;  /* additional arguments for plenumd, ended by NULL; may be NULL */
     /* The loader's key, borrowed, to answer TCP clients. NULL: their connections are closed. */
     struct tls *tls;
-    const char *host; /* this host's name, for messages that are read on another one; or NULL */
+    const char *host; /* this host's name, for messages that are read on other hosts; or NULL */
     /* NULL: report only to clients */
     jobloader_report *report;
     void *report_arg;
@@ -72,8 +72,8 @@ char *jobloader_get_address(const struct jobloader *loader, char *text, size_t s
 char *jobloader_get_page(const struct jobloader *loader, char *text, size_t size);
 
 /** From now on, start the loader with these variables ("NAME=VALUE" ... NULL) instead of this
- * process's own. PLENUM_PLENUMD among them names the program. Borrowed. NULL: this process's own
- * variables. */
+ * process's own. If PLENUM_PLENUMD is among them, it names the program. Borrowed. NULL: this
+ * process's own variables. */
 void jobloader_set_environment(struct jobloader *loader, char *const *environment);
 
 /** Returns the process id of the running loader, or 0 if there is none. For callers that kill all

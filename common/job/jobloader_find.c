@@ -5,6 +5,7 @@
 #include "common/job/jobloader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/module.h"
+#include "common/util/util.h"
 
 /* Find the program in this folder, whose name has `len` characters. */
 static bool find_in(const char *folder, size_t len, char *ret, size_t size)
@@ -20,6 +22,19 @@ static bool find_in(const char *folder, size_t len, char *ret, size_t size)
     int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
 
     return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
+}
+
+/* Does the first line of a script end with a carriage return, which would become part of the name of
+ * its interpreter? */
+static bool has_return(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char line[256];
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line));
+    const char *end = n > 2 ? memchr(line, '\n', (size_t)n) : NULL;
+
+    io_close(&fd);
+    return end && line[0] == '#' && line[1] == '!' && end[-1] == '\r';
 }
 
 int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
@@ -33,6 +48,12 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
     if (named && *named) {
         if (access(named, X_OK) < 0)
             return error_set(err, -ENOENT, "PLENUM_PLENUMD names '%s': %s", named, strerror(errno));
+        if (has_return(named))
+            return error_set(
+                err, -ENOEXEC,
+                "PLENUM_PLENUMD names '%s', a script whose first line ends with CR LF, "
+                "as on Windows: save it with LF",
+                named);
         return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
     }
     /* Look beside the library before the program: a system Python knows nothing about the Plenum of

@@ -35,10 +35,10 @@ struct jobloader {
     int spare_fd;    /* closed briefly to answer a client when no descriptor is left */
     int lifeline;    /* our end, while a loader runs; otherwise -1 */
     int leash;       /* our end, while a loader starts: closing it kills the loader; otherwise -1 */
-    pid_t pid;       /* the running loader's; 0 if there is none */
-    int pidfd;       /* the running loader's; -1 if there is none, or no pidfd */
+    pid_t pid;       /* process ID of the running loader; 0 if there is none */
+    int pidfd;       /* pidfd of the running loader; -1 if there is none, or no pidfd */
     int dying;       /* pidfd of a killed loader that is not gone yet; or -1 */
-    pid_t gone;      /* that loader's pid, if we are process 1 without pidfds; or 0 */
+    pid_t gone;      /* its process ID, if we are process 1 without pidfds; or 0 */
     bool beats;      /* the loader is serving */
     bool hung;       /* it is being killed because it hangs */
     unsigned silent; /* seconds of our own time without a heartbeat, or since the start */

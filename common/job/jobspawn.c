@@ -140,8 +140,8 @@ static int spawn_by_fork(struct spawn *b)
     return b->r;
 }
 
-/* Run the intermediate process, and wait for its end: 0 or -errno. It sends no signal when it ends,
- * and only __WCLONE waits for it, so the program does not see it. */
+/* Run the intermediate process, and wait for its end. Returns 0 or -errno. It sends no signal when
+ * it ends, and only __WCLONE waits for it, so the program does not see it. */
 static int clone_between(int (*run)(void *), struct spawn *b)
 {
     char *stack = malloc(BETWEEN_STACK);
@@ -217,7 +217,7 @@ static void close_moved(struct jobspawn_request *moved)
     io_close(&moved->stderr_fd);
 }
 
-/* Copy descriptors to numbers above those that the loader uses: 0 or -EMFILE. */
+/* Copy descriptors to numbers above those that the loader uses. Returns 0 or -EMFILE. */
 static int move_all(const struct jobspawn_request *request, struct jobspawn_request *ret)
 {
     bool complete = true;

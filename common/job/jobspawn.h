@@ -55,7 +55,7 @@ int jobspawn_observe(const struct jobspawn_request *request, struct jobspawn_pro
 /** Returns a descriptor that becomes readable when the process has ended. Borrowed. */
 int jobspawn_observer_fd(const struct jobspawn_observer *observer);
 
-/** Get the process's wait status, as from waitpid(2): 0, -EAGAIN (still running), or -EIO
+/** Get the process's wait status, as from waitpid(2). Returns 0, -EAGAIN (still running), or -EIO
  * (unknown). */
 int jobspawn_get_status(struct jobspawn_observer *observer, int *ret_wait_status);
 

@@ -119,7 +119,7 @@ static int await(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-/* Send one question and receive one answer with the memory: its descriptor, or -errno. */
+/* Send one question and receive one answer with the memory. Returns its descriptor, or -errno. */
 static int ask(int fd, const struct meeting_question *question, uint64_t deadline_ns,
                struct meeting_answer *answer)
 {

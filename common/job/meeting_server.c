@@ -166,7 +166,7 @@ static int set_size(int fd, size_t bytes, size_t slots)
     most = (struct rlimit){limit.rlim_max, limit.rlim_max};
     raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
     r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
-    if (r == 0) /* a hole could become SIGBUS; instances pay for their rooms */
+    if (r == 0) /* a hole could raise SIGBUS; instances pay for their rooms */
         r = -posix_fallocate(fd, 0, (off_t)slots);
     if (raised)
         (void)setrlimit(RLIMIT_FSIZE, &limit);
@@ -228,7 +228,7 @@ static void look_at(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared);
 }
 
-/* Make this process the instance's: 0, or -ESRCH if it is gone. */
+/* Make this process the instance's. Returns 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
     struct watched *w = &server->watched[instance];
@@ -247,8 +247,8 @@ static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* Decide whether this process may have the memory: 1 or 0; negative if the process has ended and
- * expects no answer. */
+/* Decide whether this process may have the memory. Returns 1 or 0; negative if the process has
+ * ended and expects no answer. */
 static int consider(struct meeting_server *server, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {

@@ -39,7 +39,7 @@ static int make_memory(struct stop_keeper *keeper)
     keeper->fd = memfd_create("plenum-stop", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (keeper->fd < 0)
         return -errno;
-    r = -posix_fallocate(keeper->fd, 0, sizeof(struct stop_page)); /* a hole could be a SIGBUS */
+    r = -posix_fallocate(keeper->fd, 0, sizeof(struct stop_page)); /* a hole could raise SIGBUS */
     if (r < 0)
         return r;
     if (fchmod(keeper->fd, 0600) < 0 ||

@@ -8,7 +8,9 @@
  * program cannot begin a step at or above the limit before the shim changes it. That is a promise,
  * which the shim gives on behalf of the program at once, even in the middle of a step.
  *
- * Steps are stored as numbers from 1, because 0 means "none yet". */
+ * Steps are stored as numbers from 1, because 0 means "none yet".
+ *
+ * The page also shows the shim how the program progresses (pace.h). */
 #ifndef COMMON_STOP_PAGE_H
 #define COMMON_STOP_PAGE_H
 
@@ -16,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "common/job/pace.h"
 
 /** Names the page for the program: "/proc/PID/fd/NUMBER". */
 #define STOP_PAGE_VARIABLE "PLENUM_STOP"
@@ -40,9 +44,10 @@ struct stop_page {
     _Atomic uint32_t noticed; /* it has received a signal that asks it to stop */
     /* Written by the shim. */
     _Atomic uint32_t changes; /* futex: counts changes of the limit */
-    /* The first step that may not begin, twice; plus 1 if that is decided, otherwise the program
-     * waits there. */
+    /* Twice the first step that may not begin, plus 1 if that is decided. Until it is decided, the
+     * program waits there. */
     _Atomic uint64_t limit;
+    struct pace pace;
 };
 
 /** May a step begin? */
@@ -72,7 +77,7 @@ int stop_keeper_create(uint32_t instance, uint32_t instances, struct stop_keeper
 void stop_keeper_destroy(struct stop_keeper *keeper);
 /** Returns a descriptor that is readable when the program has rung; -1 if `keeper` is NULL. */
 int stop_keeper_get_fd(const struct stop_keeper *keeper);
-/** Read what the bell holds, after the program has rung. */
+/** Empty the bell's pipe, after the program has rung. */
 void stop_keeper_clear(const struct stop_keeper *keeper);
 
 /** Forbid steps from `step` on until further notice, or allow all (STOP_NO_LIMIT), and wake the
@@ -81,8 +86,8 @@ void stop_page_set_limit(struct stop_page *page, uint64_t step);
 /** 1 + the step that the program last asked about; 0: it has never asked. */
 uint64_t stop_page_get_asked(const struct stop_page *page);
 /**
- * Promise that the program does not begin `step` or a later one: returns whether it does. If it has
- * asked about such a step already, no step is forbidden.
+ * Promise that the program does not begin `step` or a later one, and return true. If it has already
+ * asked about such a step, forbid no step, and return false.
  *
  * @param asked  receives stop_page_get_asked()
  */
@@ -96,8 +101,8 @@ void stop_page_decide(struct stop_page *page, uint64_t step);
 
 /** This instance's page, valid until the process ends; NULL if there is no usable one. */
 struct stop_page *stop_page_open(uint32_t instance, uint32_t instances);
-/** Make this process the one that asks: 0, or -EBUSY if another running process already is, whose
- * number is stored in `owner`. */
+/** Register this process as the one that asks. Returns 0, or -EBUSY if another running process has
+ * registered, whose ID is stored in `owner`. */
 int stop_page_claim(struct stop_page *page, pid_t *owner);
 /** Wake the shim, so that it looks at the page. */
 void stop_page_ring(const struct stop_page *page);
@@ -122,8 +127,8 @@ static inline enum stop_answer stop_page_check(const struct stop_page *page, uin
 /** Wait until it is known whether `step` may begin. */
 enum stop_answer stop_page_wait(struct stop_page *page, uint64_t step);
 
-/** Ask whether `step` may begin: STOP_GO or STOP_HALT. Waits only if a step to stop at is proposed,
- * and this is it. */
+/** Ask whether `step` may begin: STOP_GO or STOP_HALT. Waits only if it has been proposed, but not
+ * decided, to stop before this step. */
 static inline enum stop_answer stop_page_ask(struct stop_page *page, uint64_t step)
 {
     enum stop_answer answer;

@@ -39,17 +39,17 @@ struct address {
 };
 
 /**
- * Parse one address: 0 or -EINVAL. A plain path that begins with '/' means unix:PATH. The host in
- * tcp:HOST:PORT is an IP address (IPv6 in brackets) or a name, which is not looked up yet.
+ * Parse one address. Returns 0 or -EINVAL. A plain path that begins with '/' means unix:PATH. The
+ * host in tcp:HOST:PORT is an IP address (IPv6 in brackets) or a name, which is not looked up yet.
  */
 int address_parse(const char *text, struct address *ret, struct plenum_error *err);
 
-/** Parse HOST:PORT or PORT (on 127.0.0.1 only) for plenumd to listen on: 0 or -EINVAL. With port 0
- *  the kernel chooses one. */
+/** Parse HOST:PORT or PORT (on 127.0.0.1 only) for plenumd to listen on. Returns 0 or -EINVAL. With
+ *  port 0 the kernel chooses one. */
 int address_parse_listen(const char *text, struct address *ret, struct plenum_error *err);
 
-/** Look up the host's name, if it is one: 0, or -ENOENT or -EAGAIN (it may resolve later) with a
- *  message. May take seconds. */
+/** Look up the host's name, if it is one. Returns 0, or -ENOENT or -EAGAIN (it may resolve later)
+ * with a message. May take seconds. */
 int address_resolve(struct address *address, struct plenum_error *err);
 
 /**
@@ -88,8 +88,8 @@ int address_connect_until(const struct address *address, unsigned turn, uint64_t
 
 /**
  * Check that the peer of a connected unix socket can be trusted, because any process can bind an
- * abstract name: 0, or -EPERM if its listener was neither root, nor this user, nor the owner of the
- * socket file.
+ * abstract name. Returns 0, or -EPERM if its listener was neither root, nor this user, nor the
+ * owner of the socket file.
  */
 int address_check_peer(const struct address *address, int fd);
 

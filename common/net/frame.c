@@ -99,6 +99,8 @@ int frame_end(struct frame_buffer *b, size_t begin)
     uint32_t len;
 
     assert(begin <= b->len && b->len <= b->cap);
+    if (b->ended)
+        b->ended(b->ended_arg);
     if (b->failed) {
         b->failed = false;
         b->lost = true;
@@ -484,6 +486,31 @@ int frame_conn_flush(struct frame_conn *conn)
     }
     conn->tx.len = conn->tx_at = 0;
     return 0;
+}
+
+/* Free a buffer, unless it is small. */
+static void trim(struct frame_buffer *b)
+{
+    enum { KEPT_MAX = 256 };
+
+    b->len = 0;
+    if (b->cap <= KEPT_MAX)
+        return;
+    free(b->bytes);
+    b->bytes = NULL;
+    b->cap = 0;
+}
+
+void frame_conn_trim(struct frame_conn *conn)
+{
+    if (conn->rx_at == conn->rx.len) {
+        conn->rx_at = 0;
+        trim(&conn->rx);
+    }
+    if (conn->tx_at == conn->tx.len && conn->tx_fd < 0 && !conn->bulk) {
+        conn->tx_at = 0;
+        trim(&conn->tx);
+    }
 }
 
 int frame_conn_attach_bulk(struct frame_conn *conn, const void *bytes, size_t len)

@@ -25,6 +25,9 @@ struct frame_buffer {
     size_t len, cap;
     bool failed; /* an allocation failed in the frame that is being written */
     bool lost;   /* a frame was dropped: its recipient would wait for ever */
+    /* Called after each frame, even if it was dropped. NULL: nothing is called. */
+    void (*ended)(void *arg);
+    void *ended_arg;
 };
 
 void frame_buffer_fini(struct frame_buffer *buffer);
@@ -38,8 +41,8 @@ void frame_put_u64(struct frame_buffer *b, uint64_t v);
 void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len);
 /** Append a string: u32 length and its bytes, without NUL. */
 void frame_put_text(struct frame_buffer *b, const char *text);
-/** Complete a frame by writing its length: 0, or -ENOMEM if any write since frame_begin() failed
- *  (the frame is dropped). */
+/** Complete a frame by writing its length. Returns 0, or -ENOMEM if any write since frame_begin()
+ * failed (the frame is dropped). */
 int frame_end(struct frame_buffer *b, size_t begin);
 
 struct frame_header {
@@ -65,7 +68,8 @@ void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
 /** Read the number of one of `count` choices, or return 0 and set `bad`. */
 uint32_t frame_get_choice(struct frame_reader *r, uint32_t count);
-/** Check that everything read so far was present and could be copied: 0, -EPROTO or -ENOMEM. */
+/** Check that everything read so far was present and could be copied. Returns 0, -EPROTO or
+ * -ENOMEM. */
 static inline int frame_got(const struct frame_reader *r)
 {
     return r->short_of_memory ? -ENOMEM : r->bad ? -EPROTO : 0;
@@ -137,23 +141,28 @@ void frame_conn_fini(struct frame_conn *conn);
 /** Close the socket. The other side sees this at once; all memory stays until frame_conn_fini(). */
 void frame_conn_hang_up(struct frame_conn *conn);
 
-/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO if
- *  it carries a descriptor that must stay in the socket, or another -errno. poll() reports whatever
- *  is left; callers that also use frame_conn_read_bulk() must check frame_conn_has_read(). */
+/** Read what has arrived. Returns the number of bytes (> 0), -EAGAIN, -ECONNRESET at the end of the
+ *  stream, -EPROTO if it carries a descriptor that must stay in the socket, or another -errno.
+ *  poll() reports whatever is left; callers that also use frame_conn_read_bulk() must check
+ *  frame_conn_has_read(). */
 int64_t frame_conn_fill(struct frame_conn *conn);
 
 /**
- * Get the next complete frame: 1, 0 if there is none yet, or -EPROTO.
+ * Get the next complete frame. Returns 1, 0 if there is none yet, or -EPROTO.
  *
  * `*payload` borrows the connection's buffer until the next frame_conn_fill().
  */
 int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
                     struct frame_reader *payload);
 
-/** Send pending output: 0 if everything is sent; -EAGAIN if the socket is full or much has been
- *  sent at once; -ENOMEM, permanently, if a frame was lost for lack of memory; or another -errno,
- *  after which the connection is unusable. */
+/** Send pending output. Returns 0 if everything is sent; -EAGAIN if the socket is full or much has
+ * been sent at once; -ENOMEM, permanently, if a frame was lost for lack of memory; or another
+ * -errno, after which the connection is unusable. */
 int frame_conn_flush(struct frame_conn *conn);
+
+/** Free the buffers that are empty: a connection that is quiet needs none. Payloads of
+ * frame_conn_next() are no longer valid. */
+void frame_conn_trim(struct frame_conn *conn);
 
 /** Returns the number of bytes that wait to be sent in frames. */
 static inline size_t frame_conn_pending(const struct frame_conn *conn)
@@ -176,8 +185,8 @@ static inline bool frame_conn_has_read(const struct frame_conn *conn)
 }
 
 /**
- * Send these bytes after the frames written so far, without a copy: 0, or -EBUSY if earlier bulk
- * bytes are still in flight. They are borrowed until frame_conn_bulk_left() is 0.
+ * Send these bytes after the frames written so far, without a copy. Returns 0, or -EBUSY if earlier
+ * bulk bytes are still in flight. They are borrowed until frame_conn_bulk_left() is 0.
  */
 int frame_conn_attach_bulk(struct frame_conn *conn, const void *bytes, size_t len);
 
@@ -192,8 +201,8 @@ static inline size_t frame_conn_bulk_left(const struct frame_conn *conn)
  */
 int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len);
 
-/** Attach a descriptor (taken) to the frame that begins next at the end of tx: 0, or -EBUSY if one
- *  is already waiting. */
+/** Attach a descriptor (taken) to the frame that begins next at the end of tx. Returns 0, or -EBUSY
+ * if one is already waiting. */
 int frame_conn_attach_fd(struct frame_conn *conn, int fd);
 
 /** Take the received descriptor, or return -1. The connection no longer owns it. */

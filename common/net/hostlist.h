@@ -58,15 +58,15 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_error *err);
 
 /**
- * Append one host by its plain name, or add slots to it (0: not specified): -EINVAL if it is not a
- * valid name.
+ * Append one host by its plain name, or add slots to it (0: not specified). Returns -EINVAL if it
+ * is not a valid name.
  */
 int hostlist_add_name(struct hostlist *list, const char *name, uint32_t slots,
                       struct plenum_error *err);
 
 /** Remove the hosts in `text`, whatever their slots, and, unless `text` names them, whatever their
- *  users and ports: 0, or -EINVAL as in hostlist_add_text(). Names that are not in the list are
- *  ignored. */
+ *  users and ports. Returns 0, or -EINVAL as in hostlist_add_text(). Names that are not in the list
+ *  are ignored. */
 int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_error *err);
 
 #endif

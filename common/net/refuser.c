@@ -73,8 +73,8 @@ int refuser_get_fd(const struct refuser *refuser)
     return refuser->epoll_fd;
 }
 
-/* Read and discard what has arrived, which advances the handshake: -EAGAIN, 0 if there may be more
- * to read, or an error. */
+/* Read and discard what has arrived, which advances the handshake. Returns -EAGAIN, 0 if there may
+ * be more to read, or an error. */
 static int discard_input(struct refused *c)
 {
     for (int i = 0; i < READS; i++) {

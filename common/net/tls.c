@@ -111,7 +111,7 @@ static bool is_kept(int folder, const char *entry, const char *name)
     return strcmp(link, want) == 0;
 }
 
-/* Reopen a kept key that this process has inherited: its descriptor, or -ENOENT. */
+/* Reopen a kept key that this process has inherited. Returns its descriptor, or -ENOENT. */
 static int open_inherited(const char *name)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -126,9 +126,9 @@ static int open_inherited(const char *name)
     return fd < 0 ? -ENOENT : fd;
 }
 
-/* Open the key that tls_keep_key() has named: a descriptor, or -errno with a message. Programs with
- * their own PID namespace need the inherited descriptor. Their children may not have it (Python
- * closes unknown descriptors), but see the same /proc. */
+/* Open the key that tls_keep_key() has named. Returns a descriptor, or -errno with a message.
+ * Programs with their own PID namespace need the inherited descriptor. Their children may not have
+ * it (Python closes unknown descriptors), but see the same /proc. */
 static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 {
     char name[KEPT_MAX];
@@ -172,7 +172,7 @@ static int open_key(const char *path, struct plenum_error *err)
     return fd < 0 ? error_set(err, -errno, "key file %s: %s", path, strerror(errno)) : fd;
 }
 
-/* Read a file, up to FILE_MAX bytes: their number, or -errno. */
+/* Read a file, up to FILE_MAX bytes. Returns their number, or -errno. */
 static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_error *err)
 {
     int fd = open_key(path, err);

@@ -34,15 +34,15 @@ struct tls_key {
  */
 int tls_key_read(const char *path, struct tls_key *ret, struct plenum_error *err);
 
-/** Derive the key of a loader's client: 0, -EINVAL (invalid `name`), -ENOTSUP (the module is not
- *  installed), with a message. */
+/** Derive the key of a loader's client. Returns 0, -EINVAL (invalid `name`), -ENOTSUP (the module
+ * is not installed), with a message. */
 int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls_key *ret,
                       struct plenum_error *err);
 
 /** Write the key as it is stored in a file, without a newline. */
 void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX]);
 
-/** Parse the output of tls_key_format(): 0, or -EINVAL. */
+/** Parse the output of tls_key_format(). Returns 0, or -EINVAL. */
 int tls_key_parse(const char *text, struct tls_key *ret);
 
 /**
@@ -54,11 +54,11 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  * caller must pass to the programs that it starts.
  *
  * @param key   the key as text
- * @param path  where tls_key_read() finds the key until then, "/proc/1234/fd/5"
+ * @param path where tls_key_read() finds the key meanwhile, "/proc/1234/fd/5"
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 
-/** Check that the module for TLS is installed: 0, or -ENOTSUP with a message. */
+/** Check that the module for TLS is installed. Returns 0, or -ENOTSUP with a message. */
 int tls_is_installed(struct plenum_error *err);
 
 /** A key in use. Opaque. Threads: any, once it has been created. */
@@ -75,8 +75,9 @@ int tls_create_client(const char *path, struct tls **ret, struct plenum_error *e
 /** Free a key. All its connections must have ended. NULL is ignored. */
 void tls_destroy(struct tls *tls);
 
-/** Create the carrier of a connection whose descriptor is `fd` (borrowed): 0 or -ENOMEM. If reading
- *  or writing returns -EACCES, the other side does not have the key, or does not use TLS. */
+/** Create the carrier of a connection whose descriptor is `fd` (borrowed). Returns 0 or -ENOMEM. If
+ *  reading or writing returns -EACCES, the other side does not have the key, or does not use
+ *  TLS. */
 int tls_carry(struct tls *tls, int fd, struct frame_carrier **ret);
 
 /* The interface between tls.c and the module. */

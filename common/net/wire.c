@@ -17,7 +17,6 @@ _Static_assert(WIRE_PLAN_MAX == (int)ORDERPLAN_TEXT_MAX && WIRE_SETS_MAX == (int
                "a plan fits into its message");
 
 static const char wire_magic[8] = "plenum";
-
 enum { SLOT_ALIGN = 4096, CACHE_COUNTERS = 13 };
 
 uint32_t wire_get_views(const struct wire_open *open, struct wire_view ret[VIEWS_MAX])
@@ -575,10 +574,11 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
     frame_put_u64(b, m->render_ns);
     frame_put_u64(b, m->total_ns);
     frame_put_text(b, m->text);
+    frame_put_u64(b, m->rest_ns);
     return frame_end(b, begin);
 }
 
-/* Read a status: 0 or a negative errno value. */
+/* Read a status, which is 0 or a negative errno value. */
 static int get_code(struct frame_reader *r)
 {
     int32_t code = (int32_t)frame_get_u32(r);
@@ -604,6 +604,7 @@ int wire_get_done(struct frame_reader *r, struct wire_done *ret)
     ret->render_ns = frame_get_u64(r);
     ret->total_ns = frame_get_u64(r);
     get_reason(r, ret->status, ret->text, sizeof(ret->text));
+    ret->rest_ns = !r->bad && r->at < r->end ? frame_get_u64(r) : 0;
     return frame_got(r);
 }
 
@@ -646,8 +647,7 @@ int wire_get_error(struct frame_reader *r, struct wire_error *ret)
 {
     ret->code = get_code(r);
     get_reason(r, ret->code, ret->text, sizeof(ret->text));
-    if (ret->code == 0)
-        r->bad = true;
+    r->bad |= ret->code == 0;
     return frame_got(r);
 }
 

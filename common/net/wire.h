@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 15,
+    WIRE_MINOR = 16,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -95,6 +95,7 @@ enum {
     WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
     WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
     WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
+    WIRE_MINOR_REST = 16,    /* rest_ns of DONE */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -179,19 +180,19 @@ struct wire_ask_fields {
 struct wire_fields {
     uint32_t count;
     struct field_shape field[FIELDS_MAX];
-    uint8_t hash[16]; /* of all fields of all samples: equal from every loader */
+    uint8_t hash[16]; /* hash of all fields of all samples; the same from every loader */
 };
 
 /** A data set of a plan. */
 struct wire_set {
     uint32_t samples;
-    uint8_t hash[16]; /* of its fingerprint and everything that its order depends on */
+    uint8_t hash[16]; /* hash of its fingerprint and of all that determines its order */
 };
 
 /** New weights of the samples of a plan's set. */
 struct wire_reweigh {
     uint64_t start; /* the global position from which on they may be shown; UINT64_MAX: never */
-    uint64_t hash;  /* of the order that follows from them */
+    uint64_t hash;  /* hash of the resulting order */
 };
 
 struct wire_opened {
@@ -230,6 +231,8 @@ struct wire_done {
     uint64_t render_ns;   /* from decoding to stored pixels, summed over samples */
     uint64_t total_ns;    /* from RENDER's arrival to the completion of the last sample */
     char text[WIRE_TEXT_MAX];
+    /* since 1.16: within that time, what a decoder thread waited for the loader's CPU budget */
+    uint64_t rest_ns;
 };
 
 struct wire_stats {
@@ -260,7 +263,7 @@ enum { WIRE_LANES_MAX = 64, WIRE_SET_NAME_MAX = 64 };
 struct wire_cache {
     bool open, in_memory, paused; /* paused: its disk or memory is full, fails or is slow */
     uint64_t samples, known;      /* ranges now; of these, samples whose next use is known */
-    uint64_t bytes, limit;        /* used by the ranges, and at most used */
+    uint64_t bytes, limit;        /* bytes used by the ranges, and their limit */
     uint64_t hits, hit_bytes;     /* since the start: ranges read from the cache */
     uint64_t misses, miss_bytes;  /* ranges fetched from their store */
     uint64_t writes, write_bytes;
@@ -319,7 +322,7 @@ struct wire_status_stream {
     uint64_t read_ns, render_ns, cpu_ns; /* mean per sample */
     uint64_t queue_ns;                   /* mean wait of a batch for its turn */
     enum wire_bound bound;
-    uint64_t cores; /* enough that the program never waits, in thousandths, or WIRE_UNKNOWN */
+    uint64_t cores; /* thousandths of cores that are enough for it never to wait; or WIRE_UNKNOWN */
     /* Since 1.13; 0 without a plan, or if all sets have one order. */
     uint32_t num_sets;
     struct wire_status_set sets[WIRE_SETS_MAX];
@@ -350,7 +353,8 @@ struct wire_progress {
     char text[WIRE_TEXT_MAX];
 };
 
-/** Compute the layout of a slot for this stream: 0, or -EOVERFLOW if a batch exceeds 2^40 bytes. */
+/** Compute the layout of a slot for this stream. Returns 0, or -EOVERFLOW if a batch exceeds 2^40
+ * bytes. */
 int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
 
 /** Get the views of a sample (one if the pipeline has none) and return their number. */
@@ -395,8 +399,9 @@ static inline uint64_t wire_step_position(const struct wire_open *open,
     return order_step_position(steps, place, wire_step_distance(open, i));
 }
 
-/** Get the order and the steps of a stream, for a data set with this many samples: 0 or -EINVAL.
- *  With a plan, `samples` are the positions of an epoch, and the order lacks its mixture. */
+/** Get the order and the steps of a stream, for a data set with this many samples. Returns 0 or
+ *  -EINVAL. With a plan, `samples` are the positions of an epoch, and the order lacks its
+ *  mixture. */
 int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
                struct order_steps *steps, struct plenum_error *err);
 
@@ -407,13 +412,13 @@ static inline const char *wire_dataset(const char *dataset, const char *plan)
     return plan[0] ? plan : dataset;
 }
 
-/** Check that a client may take `open->local` indices from `offset` on of steps of this size. */
+/** Check that steps of this size have `open->local` indices from `offset` on, for this client. */
 int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
                           struct plenum_error *err);
 /** Check that every field is within its bounds. The message names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);
 
-/* Each function appends one frame: 0 or -ENOMEM. */
+/* Each function appends one frame, and returns 0 or -ENOMEM. */
 int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m);
 int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m);
 int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_opened *m);
@@ -432,7 +437,8 @@ int wire_put_fields(struct frame_buffer *b, uint64_t request, const struct wire_
 /** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
-/* Each function reads one payload: 0 or -EPROTO (truncated, or a field out of bounds). */
+/* Each function reads one payload, and returns 0 or -EPROTO (truncated, or a field out of
+ * bounds). */
 int wire_get_hello(struct frame_reader *r, struct wire_hello *ret);
 int wire_get_open(struct frame_reader *r, struct wire_open *ret);
 int wire_get_opened(struct frame_reader *r, struct wire_opened *ret);
@@ -448,10 +454,11 @@ int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *re
 int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret);
 int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 
-/** Fill a HELLO of this build. */
+/** Fill in this build's HELLO. */
 void wire_hello_init(struct wire_hello *m, const char *name);
 
-/** Check that we can talk to the sender of this HELLO: 0, or -EPROTONOSUPPORT with a message. */
+/** Check that we can talk to the sender of this HELLO. Returns 0, or -EPROTONOSUPPORT with a
+ * message. */
 int wire_hello_check(const struct wire_hello *m, struct plenum_error *err);
 
 /** Does the list of pixel versions in a loader's HELLO contain `version`? */

@@ -27,10 +27,10 @@ struct option_def {
     const char *arg;  /* name of the value in --help; NULL for flags */
     enum option_type type;
     size_t offset;     /* the offset of the field in the target struct */
-    uint64_t min, max; /* bounds of numbers; max 0: only the type's */
+    uint64_t min, max; /* bounds of numbers; max 0: only the type's bounds */
     const char *help;  /* one line or more; NULL hides the option from --help */
-    /** OPTION_CALL, OPTION_OPTIONAL: handle `value` (NULL for a flag): 0, or -EINVAL with a
-     *  message. */
+    /** For OPTION_CALL and OPTION_OPTIONAL. Handles `value` (NULL for a flag). Returns 0, or
+     * -EINVAL with a message. */
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
@@ -70,7 +70,7 @@ struct options_settings {
 };
 
 void options_settings_fini(struct options_settings *settings);
-/** Append an option: 0 or -ENOMEM. */
+/** Append an option. Returns 0 or -ENOMEM. */
 int options_settings_add(struct options_settings *settings, const struct option_def *def,
                          const char *value);
 
@@ -89,8 +89,8 @@ bool options_is_long(const struct options_program *program, const char *word);
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);
-/** Second half of options_parse(), for one option (`value` is NULL for a flag): 0, or -EINVAL with
- *  a message that begins with "--name". */
+/** Second half of options_parse(), for one option (`value` is NULL for a flag). Returns 0, or
+ * -EINVAL with a message that begins with "--name". */
 int options_apply(const struct option_def *def, void *target, const char *value,
                   struct plenum_error *err);
 

@@ -17,7 +17,7 @@
 struct piece {
     uint64_t start;
     struct shares shares;
-    const uint64_t *told; /* [sets]: what each set has shown in the pieces before */
+    const uint64_t *told; /* [sets]: samples that each set has shown in earlier pieces */
 };
 
 struct mixture {

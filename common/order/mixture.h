@@ -3,8 +3,8 @@
  *
  * Several sets share blocks of K positions by quota (shares.h), counted from the beginning of the
  * run: global position g = epoch * N + position. The run consists of pieces; each begins at a
- * position and has its own weights. Each set runs through its own order (sampler.h) pass after
- * pass, whatever the epoch. With a single set, each pass is an epoch. */
+ * position and has its own weights. Each set has an order (sampler.h) and passes of its own, which
+ * do not depend on epochs. With a single set, each pass is an epoch. */
 #ifndef COMMON_MIXTURE_H
 #define COMMON_MIXTURE_H
 
@@ -46,7 +46,7 @@ struct mixture_parts {
 /** Opaque and constant. Threads: any. */
 struct mixture;
 
-/** Create a mixture: 0 or -ENOMEM. */
+/** Create a mixture. Returns 0 or -ENOMEM. */
 int mixture_create(const struct mixture_parts *parts, uint64_t seed, struct mixture **ret);
 /** Destroy a mixture. NULL is ignored. */
 void mixture_destroy(struct mixture *mixture);
@@ -62,8 +62,8 @@ struct mixture_turn mixture_locate(const struct mixture *mixture, uint64_t g);
 /** Find the global position that shows this turn. Returns UINT64_MAX if none does, because the
  * set's weight stays 0. */
 uint64_t mixture_find(const struct mixture *mixture, const struct mixture_turn *turn);
-/** Returns the first global position at which a pass of a set may be shown: where a block begins.
- *  UINT64_MAX: it is never shown. */
+/** Returns the start of the first block that may show a pass of a set; UINT64_MAX if the pass is
+ * never shown. */
 uint64_t mixture_pass_start(const struct mixture *mixture, uint32_t set, uint64_t pass);
 /** Count the samples of a set that positions below g show; g is a multiple of the block. */
 uint64_t mixture_before(const struct mixture *mixture, uint32_t set, uint64_t g);
@@ -90,8 +90,9 @@ void mixture_find_sample(const struct mixture *mixture, uint64_t epoch, uint32_t
 
 /**
  * Returns how many positions an epoch needs to show all samples of set `named` with the first
- * piece's weights. If `named` is UINT32_MAX: all samples of each set that has a weight in that
- * piece. Returns 0 if that is more than 2^32 - 2; `ret_set` is then the set that needs them.
+ * piece's weights. If `named` is UINT32_MAX, it is the number of positions that show all samples of
+ * every set with a weight in that piece. Returns 0 if that is more than 2^32 - 2; `ret_set` is then
+ * the set that needs them.
  */
 uint32_t mixture_epoch(const struct mixture_parts *parts, uint32_t named, uint64_t seed,
                        uint32_t *ret_set);

@@ -430,7 +430,7 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
     uint64_t span = span_of(steps), left;
     bool at_gap;
 
-    if (place.position >= span) /* nothing left: equal for every step size */
+    if (place.position >= span) /* nothing is left, whatever the step size */
         return (struct order_place){.epoch = place.epoch + 1, .position = 0};
     left = run_of(steps, place, &at_gap);
     if (!at_gap && left <= steps->per_step)
@@ -489,7 +489,7 @@ uint64_t order_steps_whole(const struct order_steps *steps)
     return steps_in(steps, span_of(steps));
 }
 
-/* Whole epochs from `epoch` on until a gap begins, at most `most`. */
+/* Returns the number of whole epochs from `epoch` on until a gap begins, at most `most`. */
 static uint64_t epochs_to_gap(const struct order_steps *steps, uint64_t epoch, uint64_t most)
 {
     const struct order_gap *gap = gap_after(steps, epoch * steps->n);
@@ -506,7 +506,7 @@ uint64_t order_steps_total(const struct order_steps *steps, uint64_t epochs)
         struct order_place place = leave_gap(steps, (struct order_place){epoch, 0});
         uint64_t count = epochs_to_gap(steps, epoch, epochs - epoch);
 
-        if (place.epoch > epoch) { /* all of it is skipped, maybe like others after it */
+        if (place.epoch > epoch) { /* the whole epoch is skipped, and perhaps others after it */
             epoch = place.epoch;
         } else if (count > 0) {
             total += count * order_steps_whole(steps);

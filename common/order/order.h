@@ -89,7 +89,7 @@ struct order_subset {
     uint32_t first, end;
 };
 
-/** Parse "a:b", where a or b may be missing: 0, or -EINVAL with a message. */
+/** Parse "a:b", where a or b may be missing. Returns 0, or -EINVAL with a message. */
 int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err);
 
 /**
@@ -101,7 +101,7 @@ int order_parse_subset(const char *text, struct order_subset *ret, struct plenum
 int order_init(struct order *order, uint32_t samples, const struct order_subset *subset,
                uint32_t repeat, struct plenum_error *err);
 
-/** Parse "global", "none" or "block:B": 0 or -EINVAL. */
+/** Parse "global", "none" or "block:B". Returns 0 or -EINVAL. */
 int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
                         struct plenum_error *err);
 
@@ -168,17 +168,19 @@ bool order_place_has_step(const struct order_steps *steps, struct order_place pl
 /**
  * Returns the place where the next step begins: `place` itself, or the start of the next epoch.
  *
- * A cursor is stored as the run left it and settled when it is used: with last=drop, samples that
- * are too few for a step of one size may suffice for another run's.
+ * A cursor is stored as the run left it and settled when it is used: with last=drop, the samples
+ * that are left may be too few for a step of this run, but enough for a smaller step of another
+ * run.
  */
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place);
 
-/** order_step_position() and order_step_counts() where samples are skipped. */
+/** These do the work of order_step_position() and order_step_counts() if there are gaps. */
 uint64_t order_gap_position(const struct order_steps *steps, struct order_place place, uint32_t at);
 bool order_gap_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
 
 /** Returns the position of the i-th index of the step at `place`, whose distance from the first is
- *  `at` (order_deal()): beyond the beginning of a gap, one that the step has shown already. */
+ *  `at` (order_deal()). For an index after the beginning of a gap, that is a position that the step
+ *  has already shown. */
 static inline uint64_t order_step_position(const struct order_steps *steps,
                                            struct order_place place, uint32_t at)
 {

@@ -23,6 +23,15 @@ bool orderplan_is(const char *text)
     return strchr(text, '\n') != NULL && strcspn(text, "/:") >= word;
 }
 
+/* Remove a byte order mark, which editors of Windows put before the first line. */
+static void skip_mark(char *text, int64_t *n)
+{
+    if (*n < 3 || memcmp(text, "\xef\xbb\xbf", 3) != 0)
+        return;
+    *n -= 3;
+    memmove(text, text + 3, (size_t)*n);
+}
+
 static int read_plan_file(const char *path, char **ret, struct plenum_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -31,6 +40,7 @@ static int read_plan_file(const char *path, char **ret, struct plenum_error *err
 
     io_close(&fd);
     if (n >= 0 && n < ORDERPLAN_TEXT_MAX - 1) {
+        skip_mark(text, &n);
         if (n == 0 || text[n - 1] != '\n')
             text[n++] = '\n';
         text[n] = '\0';
@@ -331,7 +341,7 @@ static int put_plan(struct plan_parser *p)
 
     for (uint32_t i = 0; i < plan->num_sets; i++)
         put_set(p, &plan->sets[i], plan->weights[i]);
-    if (plan->block != MIXTURE_BLOCK)
+    if (plan->block != MIXTURE_BLOCK || (plan->block_given && plan->order != ORDERPLAN_MIX))
         put(p, "block %u\n", plan->block);
     if (plan->epoch_set != UINT32_MAX)
         put(p, "epoch %s\n", plan->sets[plan->epoch_set].name);

@@ -112,9 +112,9 @@ void orderplan_free(struct orderplan *plan);
 
 /**
  * Change a plan by `lines` that begin with "at", "ramp" or "weights". Those of the first two kinds
- * replace all changes from the first of their positions on, and `ret_from` is that position;
- * UINT64_MAX: there are none. Those of the third kind replace the weights of their set's samples
- * from the first of its passes on. `folder` is that of orderplan_parse(), and so are the errors.
+ * replace all changes from the first of their positions on, and `ret_from` is that position, or
+ * UINT64_MAX if there are no such lines. Those of the third kind replace the weights of their set's
+ * samples from the first of its passes on. For `folder` and errors, see orderplan_parse().
  */
 int orderplan_amend(const struct orderplan *plan, const char *lines, const char *folder,
                     struct orderplan **ret, uint64_t *ret_from, struct plenum_error *err);
@@ -135,9 +135,9 @@ static inline unsigned long long orderplan_last_start(const struct orderplan *pl
     return start;
 }
 
-/** Read the next word of a selection, in which 'single quotes' protect blanks, into `ret`, which is
- * as large as the text. Returns what follows the word and its blanks; `open` says whether a closing
- * quote is missing. */
+/** Read the next word of a selection into `ret`, which is as large as the text. Blanks in 'single
+ * quotes' are part of a word. Returns the text after the word and any blanks; `open` says whether a
+ * closing quote is missing. */
 const char *orderplan_select_word(const char *at, char *ret, bool *open);
 
 /** Returns how often the samples of a set get new weights. */

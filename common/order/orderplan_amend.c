@@ -13,8 +13,8 @@
 
 /* Where new lines begin to change a plan. */
 struct plan_changes {
-    uint64_t from;                   /* of the weights of sets; UINT64_MAX: nowhere */
-    uint64_t pass[MIXTURE_SETS_MAX]; /* of the weights of samples; UINT64_MAX: nowhere */
+    uint64_t from;                   /* for weights of sets; UINT64_MAX: nowhere */
+    uint64_t pass[MIXTURE_SETS_MAX]; /* for weights of samples; UINT64_MAX: nowhere */
 };
 
 /* Read "weights PASS NAME", after the first word. The parser reports names that no set has. */
@@ -49,7 +49,7 @@ static int note_piece(const char *line, struct plan_changes *changes)
     return 0;
 }
 
-/* Find what lines change; -EINVAL: there are other lines, or none. */
+/* Find what `lines` change. Returns -EINVAL if there are other lines, or none. */
 static int find_changes(const struct orderplan *plan, const char *lines,
                         struct plan_changes *changes, struct plenum_error *err)
 {

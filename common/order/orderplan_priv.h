@@ -24,7 +24,7 @@ struct plan_parser {
     const char *end; /* end of the line */
     unsigned line;
     bool labels_given;
-    struct plan_fraction weights[MIXTURE_SETS_MAX]; /* those in the lines of the sets */
+    struct plan_fraction weights[MIXTURE_SETS_MAX]; /* weights in the lines of the sets */
     size_t len;                                     /* length of the canonical text */
     struct plenum_error *err;
 };

@@ -111,7 +111,7 @@ static int set_select(struct plan_parser *p, struct orderplan_set *set, const ch
     return set->select ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }
 
-/* Copy a rule of weights, whose path becomes absolute. */
+/* Copy a weights rule, and make its path absolute. */
 static int make_rule(struct plan_parser *p, const char *value, char **ret)
 {
     const char *repeat = str_after(value, "repeat:"), *rule = repeat ? repeat : value,
@@ -170,8 +170,8 @@ static const struct {
     {"relabel", set_relabel},
 };
 
-/* Returns the length of the key at the parser's place, KEY=; 0: there is the data set. A path of
- * this form can be written as ./PATH. */
+/* Returns the length of the key in KEY= at the parser's place; 0 if the data set begins there. A
+ * path of this form can be written as ./PATH. */
 static size_t key_length(const struct plan_parser *p)
 {
     size_t room = (size_t)(p->end - p->at), len = 0;
@@ -228,7 +228,7 @@ static int parse_keys(struct plan_parser *p, struct orderplan_set *set)
     }
 }
 
-/* The rest of the line is the data set's name. */
+/* Parse the rest of the line, which is the data set's name. */
 static int parse_dataset(struct plan_parser *p, struct orderplan_set *set)
 {
     char text[PLAN_WORD_MAX], made[PLAN_WORD_MAX];
@@ -278,7 +278,7 @@ int plan_parse_set(struct plan_parser *p)
     return r;
 }
 
-/* Insert new weights behind those of the same set, which have smaller passes. */
+/* Insert new weights after those of the same set, which have smaller passes. */
 static int add_reweigh(struct plan_parser *p, uint32_t set, uint64_t pass, char *rule)
 {
     struct orderplan *plan = p->plan;

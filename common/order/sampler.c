@@ -97,7 +97,7 @@ static uint32_t stratum(const struct sampler *s, uint32_t pass, uint32_t positio
     return (uint32_t)(((u128)(j * blocks + k) * t->n + cut) / whole);
 }
 
-/* A sample of a class: the class, and the sample's index among all that the class shows. */
+/* A sample of a class: the class, and the sample's index in the sequence that the class shows. */
 struct sampler_turn {
     uint32_t class;
     uint64_t number;

@@ -15,7 +15,7 @@ enum sampler_kind {
     SAMPLER_QUOTA,    /* by weight: the expected number per pass, rounded down or up */
     SAMPLER_DRAWN,    /* by weight: an independent draw for each position */
     SAMPLER_STRATA,   /* each member once per pass; each class has its share of each block */
-    SAMPLER_BALANCED, /* equal classes in each block of at least as many positions as classes */
+    SAMPLER_BALANCED, /* equal classes in each block, which has a position for each class */
     SAMPLER_CLASSES,  /* blocks of `per_block` different classes with `each` samples */
 };
 
@@ -30,7 +30,7 @@ struct sampler_table;
 /** The table that is used from a pass on. */
 struct sampler_reweigh {
     uint64_t pass;
-    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN, with as many positions */
+    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN; as many positions as before */
 };
 
 /** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are
@@ -61,7 +61,7 @@ struct sampler {
     uint64_t *edges; /* BALANCED [classes + 1]; owned */
 };
 
-/** Initialise a sampler: 0 or -ENOMEM. */
+/** Initialise a sampler. Returns 0 or -ENOMEM. */
 int sampler_init(struct sampler *sampler, const struct sampler_table *table, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
 
@@ -84,8 +84,8 @@ typedef void sampler_found(void *arg, uint32_t position);
 void sampler_find(const struct sampler *sampler, uint64_t pass, uint32_t sample,
                   sampler_found *found, void *arg);
 
-/** Build the guide that finds a member among many sums in a few steps: malloc, or NULL. Sets the
- *  table's guide and shift. */
+/** Build the guide that finds a member among many sums in a few steps. Returns it (malloc), or
+ *  NULL. Sets the table's guide and shift. */
 uint32_t *sampler_make_guide(struct sampler_table *table);
 
 /** Returns the number of the guide's entries, for a table with sums and a shift. */

@@ -9,20 +9,19 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/data/datasum.h"
 #include "common/order/orderplan.h"
 
-/* Normalise options that give the same order for this number of samples. With 0 (unknown), leave
- * them as requested. */
-static void canonical(const struct wire_open *open, uint32_t samples, struct order *order,
-                      uint32_t *end)
+/* Normalise an order of samples up to `end`, so that options with the same effect are equal. With 0
+ * samples (unknown), leave them as requested. */
+static void canonical(uint32_t samples, struct order *order, uint32_t *end)
 {
     uint32_t n;
 
-    *order = (struct order){.shuffle = open->shuffle,
-                            .block = open->shuffle == ORDER_BLOCK ? open->block : 0,
-                            .first = open->subset.first,
-                            .repeat = open->repeat ? open->repeat : 1};
-    *end = open->subset.end;
+    if (order->shuffle != ORDER_BLOCK)
+        order->block = 0;
+    if (order->repeat == 0)
+        order->repeat = 1;
     if (samples == 0)
         return;
     n = (*end ? *end : samples) - order->first;
@@ -36,16 +35,17 @@ static void canonical(const struct wire_open *open, uint32_t samples, struct ord
     }
 }
 
-void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
-                 uint8_t ret[16])
+/* Compute the identity of an order of a data set's samples up to `end`. */
+static void identity_of_order(const uint8_t fingerprint[16], uint32_t samples,
+                              const struct wire_open *open, struct order order, uint32_t end,
+                              uint8_t ret[16])
 {
     uint8_t text[96 + WIRE_PIPELINE_MAX];
-    uint32_t some[3], words[3], end;
+    uint32_t some[3], words[3];
     size_t n = 0, len = strlen(open->pipeline);
     XXH128_canonical_t hash;
-    struct order order;
 
-    canonical(open, samples, &order, &end);
+    canonical(samples, &order, &end);
     words[0] = (uint32_t)order.shuffle;
     words[1] = order.block;
     words[2] = (uint32_t)open->last;
@@ -68,7 +68,43 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
     memcpy(ret, hash.digest, 16);
 }
 
-/* Hash a piece's weights, those of the sets that it shows. */
+void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
+                 uint8_t ret[16])
+{
+    struct order order = {.shuffle = open->shuffle,
+                          .block = open->block,
+                          .first = open->subset.first,
+                          .repeat = open->repeat};
+
+    identity_of_order(fingerprint, samples, open, order, open->subset.end, ret);
+}
+
+/* Does the plan show the same before g as its data set without a plan? */
+static bool is_plain(const struct identity_plan *of, uint64_t g)
+{
+    const struct orderplan *plan = of->plan;
+    const struct orderplan_set *set = &plan->sets[0];
+
+    if (!of->sum || of->sum->heads == 0 || plan->num_sets != 1 || plan->order != ORDERPLAN_MIX ||
+        plan->labels != ORDERPLAN_NAMES || set->select || set->weights || set->relabel)
+        return false;
+    for (uint32_t i = 0; i < plan->num_reweighs; i++)
+        if (of->reweighs[i].start < g)
+            return false;
+    return of->positions == (uint64_t)of->sets[0].samples * set->repeat;
+}
+
+static void identity_of_plain(const struct identity_plan *of, uint8_t ret[16])
+{
+    const struct orderplan_set *set = &of->plan->sets[0];
+    struct order order = {.shuffle = set->shuffle, .block = set->block, .repeat = set->repeat};
+    uint8_t fingerprint[16];
+
+    datasum_fingerprint(of->sum, fingerprint);
+    identity_of_order(fingerprint, of->sets[0].samples, of->open, order, 0, ret);
+}
+
+/* Hash the weights of the sets that a piece shows. */
 static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
                         const struct mixture_piece *piece)
 {
@@ -81,7 +117,7 @@ static void add_weights(XXH3_state_t *state, const struct orderplan *plan,
     }
 }
 
-/* New weights of samples that were shown before g. */
+/* Hash the new weights of samples that were shown before g. */
 static void add_reweighs(XXH3_state_t *state, const struct identity_plan *of, uint64_t g)
 {
     for (uint32_t i = 0; i < of->plan->num_reweighs; i++) {
@@ -110,6 +146,10 @@ void identity_of_plan(const struct identity_plan *of, struct order_place place, 
     bool shown[MIXTURE_SETS_MAX] = {false};
     XXH3_state_t base, weights, sets;
 
+    if (is_plain(of, g)) {
+        identity_of_plain(of, ret);
+        return;
+    }
     (void)XXH3_64bits_reset(&base);
     (void)XXH3_64bits_reset(&weights);
     (void)XXH3_64bits_reset(&sets);

@@ -113,7 +113,7 @@ static int parse_filter(struct parser *p, const char *takes, enum pipeline_filte
                            "(bilinear or bicubic, chosen for each sample)");
 }
 
-/* Parse "fill=LEVEL": 0, -ENOENT if it is another word, -EINVAL. */
+/* Parse "fill=LEVEL". Returns 0, -ENOENT if it is another word, or -EINVAL. */
 static int parse_fill(struct parser *p, uint32_t *ret)
 {
     struct rational value;
@@ -223,7 +223,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     return parser_close(p, takes);
 }
 
-/* After another stage: does this one come next? */
+/* Does this stage come next, after another one? */
 static bool begin_stage(struct parser *p, const char *word)
 {
     const char *start;

@@ -49,15 +49,16 @@ int parser_levels(struct parser *p, uint8_t ret[3]);
 /** Parse "low:high". */
 int parser_range(struct parser *p, struct rational *low, struct rational *high);
 
-/** Parse "scale=low:high" or "ratio=low:high" of a rectangle: 0, -ENOENT if it is neither,
- *  -EINVAL. */
+/** Parse "scale=low:high" or "ratio=low:high" of a rectangle. Returns 0, -ENOENT if it is neither,
+ * or -EINVAL. */
 int parser_shape(struct parser *p, struct pipeline_shape *ret);
-/** Check that both lie within their bounds: 0 or -EINVAL. */
+/** Check that both lie within their bounds. Returns 0 or -EINVAL. */
 int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 
-/** Returns the nearest fraction whose terms are small enough for the text, as for decimals. */
+/** Returns the nearest fraction whose terms are small enough for the canonical text, as it is found
+ * for decimals. */
 struct rational rational_nearest(uint64_t num, uint64_t den);
-/** Reduce to lowest terms: 0, or -ERANGE. */
+/** Reduce to lowest terms. Returns 0, or -ERANGE. */
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
 bool rational_less(struct rational a, struct rational b);
 void rational_write(FILE *f, struct rational v);
@@ -70,15 +71,15 @@ void rational_write_range(FILE *f, struct rational low, struct rational high);
 /** Parse the digits of a number between two bounds; `takes` is the message for anything else. */
 int parser_number(struct parser *p, uint32_t min, uint32_t max, const char *takes, uint32_t *ret);
 
-/** Parse the first stage, the crop: 0 or -EINVAL. */
+/** Parse the first stage, the crop. Returns 0 or -EINVAL. */
 int pipeline_parse_crop(struct parser *p, struct pipeline *ret);
 /** Write the crop's canonical text, preceded by a space. */
 void pipeline_write_crop(FILE *f, const struct pipeline *p);
 
-/** Parse one operation: 0, -ENOENT if the next word is not an operation, -EINVAL. */
+/** Parse one operation. Returns 0, -ENOENT if the next word is not an operation, -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 
-/** Parse a policy's parameters, without ")": 0, or -EINVAL. */
+/** Parse a policy's parameters, without ")". Returns 0, or -EINVAL. */
 int pipeline_parse_policy(struct parser *p, struct pipeline_op *op);
 /** Parse the word after interpolation=: nearest or bilinear. */
 int parser_map_interpolation(struct parser *p, bool *bilinear);
@@ -89,12 +90,13 @@ bool pipeline_policy_is_bare(enum pipeline_op_kind kind);
 bool pipeline_policy_is_empty(const struct pipeline_op *op);
 void pipeline_write_policy(FILE *f, const struct pipeline_op *op);
 
-/** Parse "one_of(...)" or "three_augment", and add it and its members to `ret`: 0, -ENOENT if it is
- *  neither, -EINVAL. */
+/** Parse "one_of(...)" or "three_augment", and add it and its members to `ret`. Returns 0, -ENOENT
+ * if it is neither, or -EINVAL. */
 int pipeline_parse_one_of(struct parser *p, struct pipeline *ret);
-/** Add an operation: 0, or -EINVAL if there are too many. */
+/** Add an operation. Returns 0, or -EINVAL if there are too many. */
 int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op);
-/** Report that no operation begins here: -EINVAL, with the allowed words and a similar one. */
+/** Report that no operation begins here. Returns -EINVAL, with the allowed words and a similar
+ * one. */
 int pipeline_refuse_op(struct parser *p);
 /** Parse the parameters of an operation that moves pixels. */
 int pipeline_parse_map(struct parser *p, struct pipeline_op *op);
@@ -103,7 +105,7 @@ void pipeline_write_map(FILE *f, const struct pipeline_op *op);
 void pipeline_try_name(struct str_nearest *near, const char *name);
 /** Try all words that may follow the crop. */
 void pipeline_try_ops(struct str_nearest *near);
-/** Parse mixup, cutmix or mix: 0, -ENOENT if it is another word, -EINVAL. */
+/** Parse mixup, cutmix or mix. Returns 0, -ENOENT if it is another word, -EINVAL. */
 int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);
 /** Write the canonical text of mixing, preceded by a space. */
 void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);

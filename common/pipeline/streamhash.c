@@ -20,7 +20,7 @@ static void add_bytes(XXH3_state_t *state, const uint8_t *pixels, size_t len, ui
 
     for (size_t at = 0, n; at < len; at += n) {
         n = min_u64(len - at, CHUNK);
-        chunk[(n - 1) / sizeof(mask)] = 0; /* which may not be filled */
+        chunk[(n - 1) / sizeof(mask)] = 0; /* may be filled only in part */
         memcpy(chunk, pixels + at, n);
         for (size_t i = 0; i < (n + sizeof(mask) - 1) / sizeof(mask); i++)
             chunk[i] ^= mask;

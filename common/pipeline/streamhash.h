@@ -3,7 +3,6 @@
  *
  * The hash of a sample is XXH3-64 over u64 epoch, u64 position and i64 label (little-endian); i64
  * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
- * second label and f32 weight if the pipeline mixes; the pixels of all images as u8 RGB NHWC; and
  * u64 length and bytes of each field. The hash of a stream is the sum of the hashes of its valid
  * samples, modulo 2^64. It does not depend on which instance received a sample, or when, and the
  * hashes of parts of a stream add up. */

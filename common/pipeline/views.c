@@ -17,7 +17,7 @@ static const char takes[] = "write view(NAME, COUNT, STAGES), as in view(local, 
 static const char takes_count[] =
     "the number of images, 1 to 32, must follow the name, as in view(local, 8, rrc(96))";
 
-/* Find the parenthesis that closes a view's stages. NULL if there is none. */
+/* Returns the parenthesis that closes a view's stages, or NULL if there is none. */
 static const char *find_end(const char *at)
 {
     for (unsigned open = 1; *at; at++) {

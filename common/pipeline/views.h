@@ -44,8 +44,8 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** Check that masks and boxes can follow the pixels: 0; -EINVAL with a message if pixels move other
- *  than by crop and flips, or if samples are mixed. */
+/** Check that masks and boxes can follow the pixels. Returns 0; -EINVAL with a message if pixels
+ * move other than by crop and flips, or if samples are mixed. */
 int views_check_followers(const struct views *views, struct plenum_error *err);
 
 /** Returns whether bytes in a JPEG's header that belong to no segment are accepted. All views agree

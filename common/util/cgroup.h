@@ -21,7 +21,7 @@ void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *gro
                   void *arg);
 
 /** Read the number after `key` in a group's file of "key number" lines, or the whole file's if
- *  `key` is NULL: 0, or -ENOENT (no such file, or no number: "max"). */
+ * `key` is NULL. Returns 0, or -ENOENT (no such file, or no number but "max"). */
 int cgroup_read(const struct cgroup *group, const char *file, const char *key, uint64_t *ret);
 
 /** Returns the CPU time that may be used, in thousandths of a CPU; 0: no limit. */

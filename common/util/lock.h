@@ -77,7 +77,7 @@ static inline void lock_release(struct lock *lock)
 }
 
 /** Release the lock and wait until `cond` is signalled or `deadline_ns` is reached (UINT64_MAX:
- *  never): 0 or -ETIMEDOUT, holding the lock again. */
+ *  never). Returns 0 or -ETIMEDOUT, holding the lock again. */
 static inline int lock_wait_until(struct lock *lock, pthread_cond_t *cond, uint64_t deadline_ns)
 {
     int r;

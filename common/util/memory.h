@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.h - how much memory can be allocated before the out-of-memory killer strikes. */
+/* memory.h - how much memory can be allocated before the out-of-memory killer acts. */
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H
 
 #include <stdint.h>
 
-/** Read a line like "VmRSS:  1234 kB" from a file in /proc, in bytes: 0, or -errno if there is
- *  none. */
+/** Read a line like "VmRSS: 1234 kB" from a file in /proc, in bytes. Returns 0, or -errno if there
+ * is none. */
 int memory_read(const char *path, const char *key, uint64_t *ret);
 
 /** The tightest limit on memory, for messages. */

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/** One iteration: 0, or a negative errno that ends the loop early. `thread` is below the number of
- *  threads. */
+/** Does one iteration. Returns 0, or a negative errno that ends the loop early. `thread` is below
+ *  the number of threads. */
 typedef int (*parallel_turn)(void *arg, uint64_t index, unsigned thread);
 
 /** Called about every 100 ms in the calling thread. */
@@ -23,7 +23,7 @@ struct parallel {
     void *arg;
 };
 
-/** Run the loop: 0, or the error of the failed iteration with the lowest index. */
+/** Run the loop. Returns 0, or the error of the failed iteration with the lowest index. */
 int parallel_run(const struct parallel *p);
 
 /** Returns the number of CPUs that this process may use (its affinity mask), at least 1. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* progress.h - how far a task is, how fast it advances, and how long it will take. */
+/* progress.h - how far a task has come, how fast it advances, and how long it will take. */
 #ifndef COMMON_PROGRESS_H
 #define COMMON_PROGRESS_H
 

@@ -38,7 +38,7 @@ struct text_lines {
     char bytes[1024];
 };
 
-/** Open a file for reading: 0 or -errno. */
+/** Open a file for reading. Returns 0 or -errno. */
 int text_lines_open(struct text_lines *lines, const char *path);
 /** Get the next line, without its newline. Returns false at the end, or if the file cannot be read.
  *  A line of `size` bytes or more is truncated. */

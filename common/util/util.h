@@ -44,16 +44,16 @@ static inline uint64_t time_cpu_ns(void)
 }
 
 /** Like pthread_cond_wait(3), but only until time_now_ns() reaches `deadline_ns` (UINT64_MAX: for
- * ever), whatever happens to the time of day: 0, or -ETIMEDOUT. */
+ * ever), even if the time of day is changed. Returns 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
 /** Stack size of each thread, regardless of RLIMIT_STACK: decoders need some 100 KiB, and
  *  sanitizers several times that. Only used pages take memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
-/** Like pthread_create(3), but the thread has such a stack and receives no signals except its own
- * faults; other signals go to the threads that wait for them. `ret` is for pthread_join(3); NULL:
- * the thread is detached. Returns 0 or -errno. */
+/** Like pthread_create(3), but the thread has a stack of THREAD_STACK_BYTES and receives no signals
+ * except its own faults; other signals go to the threads that wait for them. `ret` is for
+ * pthread_join(3); NULL: the thread is detached. Returns 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
@@ -82,7 +82,7 @@ static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t
     return gap > 2 * beat_ns ? gap : 0;
 }
 
-/** Returns a time postponed by such a gap; UINT64_MAX (never) stays. */
+/** Returns a time postponed by a gap from time_not_run(); UINT64_MAX (never) stays. */
 static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
 {
     return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
@@ -100,11 +100,11 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) & ~(unit - 1);
 }
 
-/** Fill `ret` with up to 256 unpredictable bytes: 0, or -EIO if the kernel has none. */
+/** Fill `ret` with up to 256 unpredictable bytes. Returns 0, or -EIO if the kernel has none. */
 int random_bytes(void *ret, size_t bytes);
 
-/** Fill `ret` with 2 * bytes unpredictable hexadecimal digits and a NUL: 0, or -EIO if the kernel
- *  has no random numbers. */
+/** Fill `ret` with 2 * bytes unpredictable hexadecimal digits and a NUL. Returns 0, or -EIO if the
+ * kernel has no random numbers. */
 int random_hex(char *ret, size_t bytes);
 
 /** Is this signal ignored, as by nohup(1) or by shells with background jobs? */
@@ -114,12 +114,13 @@ bool signal_is_ignored(int signal);
  *  signalfd_siginfo), or -errno. SIGPIPE is ignored. */
 int io_open_signals(const int *signals, size_t count);
 
-/** Write everything, despite EINTR and short writes: 0 or -errno. */
+/** Write everything, despite EINTR and short writes. Returns 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/** Write a file: 0 or -errno. If it exists, readers see the old or the complete new file. */
+/** Write a file. Returns 0 or -errno. If it exists, readers see the old or the complete new
+ * file. */
 int io_write_file(const char *path, const void *bytes, size_t len);
-/** Write a file that does not exist: 0 or -errno (-EEXIST). */
+/** Write a file that does not exist. Returns 0 or -errno (-EEXIST). */
 int io_write_new_file(const char *path, const void *bytes, size_t len);
 /** Returns the last part of a path: what follows its last slash, or all of it if nothing does. */
 static inline const char *io_base_name(const char *path)
@@ -128,26 +129,27 @@ static inline const char *io_base_name(const char *path)
 
     return slash && slash[1] ? slash + 1 : path;
 }
-/** Returns the folder of a file's path, "FOLDER/", or "./" if the path has none: malloc, or
+/** Returns the folder of a file's path, "FOLDER/", or "./" if the path has none (malloc), or
  * NULL. */
 char *io_folder_of(const char *path);
-/** Make a unique name for the replacement of a file, "PATH.RANDOM.tmp" (malloc): 0 or -errno. Also
- * removes abandoned files with such names. */
+/** Make a unique name for the replacement of a file, "PATH.RANDOM.tmp" (malloc). Returns 0 or
+ * -errno. Also removes abandoned files with such names. */
 int io_name_temporary(const char *path, char **ret);
 /** Is this the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is this a regular file that this user owns and that has not been written to for an hour? Then
- * the writer of a temporary file was killed. */
+/** Is this a regular file that this user owns and that has not been written to for an hour? If it
+ * is a temporary file, its writer was then killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
-/** Replace the file by way of this temporary file, which a killed run may have left behind. */
+/** Replace the file, using this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
 /** Read up to `len` bytes at `offset`, fewer only at the end of the file: their number, or
  *  -errno. */
 int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
-/** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA if the file ends before. */
+/** Read exactly `len` bytes at `offset`. Returns 0, -errno, or -ENODATA if the file ends
+ * earlier. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
-/** Write `len` bytes at `offset`: 0 or -errno. After an error, some of them may have been
+/** Write `len` bytes at `offset`. Returns 0 or -errno. After an error, some of them may have been
  * written. */
 int io_pwrite_all(int fd, const void *bytes, size_t len, uint64_t offset);
 
@@ -165,7 +167,7 @@ void io_event_clear(int fd);
  *  @param mode  O_RDWR: writes are silently discarded. O_RDONLY: writes fail */
 void io_fill_standard(int mode);
 
-/** Set O_NONBLOCK on an open descriptor: 0 or -errno. */
+/** Set O_NONBLOCK on an open descriptor. Returns 0 or -errno. */
 int io_set_nonblock(int fd);
 /** Raise the soft limit on open files to `wanted` plus a reserve for what every program opens, but
  *  not above the hard limit. Returns the resulting limit. */
@@ -184,7 +186,7 @@ union io_descriptor_room {
 /** Make sendmsg(2) also send this descriptor. */
 void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd);
 
-/** Let a program that is executed not inherit this descriptor: 0 or -errno. */
+/** Keep executed programs from inheriting this descriptor. Returns 0 or -errno. */
 int io_set_cloexec(int fd);
 
 /** Does `text` end with `end`, after at least one other character? */
@@ -204,8 +206,8 @@ static inline const char *str_after(const char *text, const char *beginning)
 }
 
 /**
- * Parse an integer in base 10, with nothing before or after it, at most `max`: 0, -EINVAL (not a
- * number), or -ERANGE.
+ * Parse an integer in base 10, with nothing before or after it, at most `max`. Returns 0, -EINVAL
+ * (not a number), or -ERANGE.
  */
 int parse_u64(const char *text, uint64_t max, uint64_t *ret);
 /** Like parse_u64(), for the digits at `*text`, which is then advanced past them. */
@@ -215,19 +217,19 @@ int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
  * or to `text` if there is none. */
 double parse_real(const char *text, char **end);
 
-/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale: 0, with the share (0
- * to 1), or -EINVAL. */
+/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale, as a share (0 to 1).
+ * Returns 0 or -EINVAL. */
 int parse_percent(const char *text, double *ret_share);
 
-/** Parse exactly 2 * `bytes` hexadecimal digits: 0 or -EINVAL. */
+/** Parse exactly 2 * `bytes` hexadecimal digits. Returns 0 or -EINVAL. */
 int parse_hex(const char *text, unsigned char *ret, size_t bytes);
 
-/** Parse a number of bytes with an optional K, M, G or T (powers of 1024): 0, -EINVAL or
- *  -ERANGE. */
+/** Parse a number of bytes with an optional K, M, G or T (powers of 1024). Returns 0, -EINVAL or
+ * -ERANGE. */
 int parse_bytes(const char *text, uint64_t *ret);
 
-/** Parse a length of time, "90", "90s", "500ms", "5m", "2h" or "7d" (seconds by default), into ns:
- * 0, -EINVAL or -ERANGE. */
+/** Parse a length of time, "90", "90s", "500ms", "5m", "2h" or "7d" (seconds by default), into ns.
+ * Returns 0, -EINVAL or -ERANGE. */
 int parse_duration(const char *text, uint64_t *ret);
 
 /** Write a number of bytes for parse_bytes(), in the largest unit that divides it: "64M", "1000".

@@ -14,7 +14,8 @@ import sys
 # (caption of the table of contents, pages)
 CONTENTS = (
     ("Begin", ("README", "docs/install", "docs/guide", "docs/glossary")),
-    ("Train", ("docs/training", "docs/elastic", "docs/pipelines", "docs/recipes", "docs/popdist", "examples/index")),
+    ("Train", ("docs/training", "docs/elastic", "docs/slow", "docs/pipelines", "docs/recipes", "docs/popdist",
+               "examples/index")),
     ("Data sets", ("docs/datasets", "docs/stores", "docs/sampling", "docs/preparing", "docs/packed")),
     ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/failures", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
@@ -53,7 +54,7 @@ class Manual:
                 self.man[f"{word}({section})"] = f"man/{name}"
 
     def target(self, page, link):
-        """Where this link of a page leads here: relative to the page; None where there is no such page."""
+        """Return where a link of this page leads in the manual, relative to the page; None if nowhere."""
         path, _, anchor = link.partition("#")
         if not path or "://" in link:
             return link
@@ -72,7 +73,7 @@ class Manual:
         return os.path.relpath(path, here or ".") + ("#" + anchor if anchor else "")
 
     def links(self, page, text):
-        """The text of a page, with its links as they are here; plenumrun(1) is one, too."""
+        """Return a page's text with links that fit the manual; references such as plenumrun(1) become links."""
 
         def link(match):
             target = self.target(page, match.group(2))
@@ -90,7 +91,7 @@ class Manual:
         return "".join(parts)
 
     def page(self, path, text=None):
-        # A language that is only ours is none for Sphinx.
+        # Sphinx does not know languages that only we use.
         text = re.sub(r"^```(pipeline|refused|sbatch)$", "```text", text or read(self.source, path), flags=re.M)
         write(self.links(path, text), self.out, path if path.endswith(".md") else path + ".md")
 
@@ -101,8 +102,7 @@ class Manual:
               path + ".md")
 
     def manual_page(self, name):
-        """The HTML that mandoc writes, with a heading for each section, so that they appear in the table of contents
-        and the search."""
+        """Return mandoc's HTML with a heading for each section, for the table of contents and the search."""
         html = subprocess.run(["mandoc", "-Wfatal", "-T", "html", "-O", "fragment,man=man:%N(%S)",
                                os.path.join(self.source, "docs", "man", name)],
                               check=True, capture_output=True, text=True).stdout

@@ -17,7 +17,7 @@
  *
  * Errors of all collectives:
  *   -ENOTSUP          the job has several instances, but MPI is not available, MPI's world is not
- *                     the job (under torchrun every process is MPI's "rank 0 of 1": use
+ *                     this job (under torchrun every process is MPI's "rank 0 of 1": use
  *                     torch.distributed there, or start the job with plenumrun), or the program
  *                     initialised MPI with too low a thread level; or the memory that
  *                     PLENUM_COLLECTIVES names does not exist, belongs to another user or job, or

@@ -118,8 +118,8 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  * to stop the job: by SIGTERM or SIGUSR1, by its --stop-command, or by plenumctl job stop. The
  * first call changes what these mean: until then, plenumrun passes both signals on to the programs.
  * All instances must therefore call this function, for the same steps in the same order, but not
- * after their last step. Steps may be left out, by all instances alike. When all programs have
- * ended with status 0, plenumrun exits with status 75.
+ * after their last step. Steps may be skipped if all instances skip the same ones. When all
+ * programs have ended with status 0, plenumrun exits with status 75.
  *
  * A process without plenumrun that is the only instance of its job stops at its next call after it
  * has received SIGTERM or SIGUSR1.
@@ -128,9 +128,9 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  * handled nor ignored it. A handler that the program installs itself remains, and this function
  * then does not learn of that signal.
  *
- * Cost: some nanoseconds: it writes the step to memory shared with plenumrun's process on this
- * host, and reads a word. It waits only while a stop is being agreed on, and only before the step
- * at which the program may have to stop: for a message to each host and back, at most for
+ * Cost: a few nanoseconds, to write the step to memory shared with plenumrun's process on this
+ * host, and to read a word from it. It waits only while a stop is being agreed on, and only before
+ * the step at which the program may have to stop: for a message to each host and back, at most for
  * plenumrun's --stop-timeout.
  *
  * @param step  0 ... 2^62 - 1. The step that is about to begin.

@@ -144,8 +144,8 @@ struct plenum_stream_options {
     /** Time without any loader before the stream fails with -ECONNRESET; also how long to wait for
      *  an absent loader when the others cannot render a batch. Default 60 s. */
     uint64_t loader_timeout_ns;
-    /** If a loader has a pending request and sends nothing for this long, the stream gives it
-     *  up. Other loaders, if there are any, get its batches much earlier. Default 5 s. */
+    /** If a loader has a pending request and sends nothing for this long, the stream abandons it.
+     * Other loaders, if there are any, get its batches much earlier. Default 5 s. */
     uint64_t silence_ns;
     /** "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
     const char *subset;
@@ -168,7 +168,7 @@ struct plenum_stream_options {
 struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
     uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
-    uint64_t steps_per_epoch; /**< The same in all instances; if nothing is skipped. */
+    uint64_t steps_per_epoch; /**< The same in all instances, if nothing is skipped. */
     uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
     uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */
     /** Size of one image; with several views, the first view's. */
@@ -177,7 +177,7 @@ struct plenum_stream_info {
     uint32_t slots;          /**< Slots of a ring; each batch that is not yet released takes one. */
     uint64_t batch_bytes;    /**< Size of one batch's pixels, including all its views. */
     uint8_t fingerprint[16]; /**< Identifies the data set. */
-    uint8_t identity[16];    /**< Hash of all that decides the samples: see plenum_cursor. */
+    uint8_t identity[16];    /**< Hash of all that determines the samples: see plenum_cursor. */
 };
 
 /**
@@ -509,8 +509,8 @@ struct plenum_box {
     int64_t id;       /**< The object's id, or its index in the data set's list. */
 };
 
-/** The boxes of one image: this header, followed by a fixed number of struct plenum_box. All after
- *  the first `count` are zeros. */
+/** The boxes of one image: this header, followed by a fixed number of struct plenum_box. Those
+ * after the first `count` are zeros. */
 struct plenum_boxes {
     uint64_t count; /**< Number of boxes. */
 };
@@ -689,9 +689,9 @@ PLENUM_API int plenum_stream_tag(struct plenum_stream *stream, uint64_t previous
 /**
  * Change the weights of the stream's plan, for weights that the program computes: those of sets,
  * from a position on that has not been shown yet, and those of a set's samples, from a pass on that
- * has not begun. Changes that the plan has at or after the first of these positions, or in the same
- * set at or after the first of these passes, are dropped. Prefetched batches are dropped, too;
- * leased ones stay valid.
+ * has not begun. They replace changes that the plan already has at or after the first of these
+ * positions, or in the same set at or after the first of these passes. Prefetched batches are
+ * dropped; leased ones stay valid.
  *
  * Returns once a loader has opened the changed plan. If all loaders refuse it, the stream continues
  * with the old plan. All instances must make the same call between the same two batches. Cursors

@@ -422,15 +422,19 @@ int control_put_departed(struct frame_buffer *b, const struct control_departed *
 {
     size_t begin = frame_begin(b, CONTROL_DEPARTED, 0);
 
-    frame_put_u32(b, m->instance);
     frame_put_u64(b, m->reached);
+    frame_put_u32(b, m->first);
+    frame_put_bytes(b, m->bits, m->len);
     return frame_end(b, begin);
 }
 
 int control_get_departed(struct frame_reader *r, struct control_departed *ret)
 {
-    ret->instance = frame_get_u32(r);
     ret->reached = frame_get_u64(r);
+    ret->first = frame_get_u32(r);
+    ret->len = (size_t)(r->end - r->at);
+    ret->bits = frame_get_view(r, ret->len);
+    r->bad |= ret->len == 0 || ret->len > (UINT32_MAX - ret->first) / 8;
     return frame_got(r);
 }
 

@@ -22,8 +22,9 @@
  *     ANSWER (does it promise?)            ->       at once
  *                                          <-       PROPOSE (a later step) ..., DECIDE
  *     HALTED (the step)                    ->       the program knows that it stops there
+ *     PACE (steps, the host; pace_report.h) ->      with a beat
  *     EXITED (status, usage)               ->       at once, though output may still be pending
- *                                          <-       DEPARTED (of another instance)
+ *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
  *                                          <-       LEAVE               others are still running
  *                                          <-       END                 all instances are done
@@ -52,7 +53,7 @@
 
 enum {
     CONTROL_UNAUTHENTICATED_PAYLOAD = 4096, /* from a peer that has not sent the token */
-    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, TOPOLOGY an XML */
+    CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN contains an environment, a TOPOLOGY XML */
     CONTROL_TOKEN_BYTES = 32,
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* in hexadecimal digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
@@ -91,6 +92,7 @@ enum control_type {
     CONTROL_ANSWER,
     CONTROL_DECIDE,
     CONTROL_HALTED,
+    CONTROL_PACE,
 };
 
 struct control_hello {
@@ -102,7 +104,7 @@ struct control_hello {
     uint16_t free_port; /* on that host; instance 0 only */
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* address of the job's loader that it keeps, or "" */
-    char loader_error[CONTROL_TEXT_MAX]; /* why it has none, if it was to keep one */
+    char loader_error[CONTROL_TEXT_MAX]; /* why it keeps none, if it was asked to */
     char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
@@ -186,10 +188,12 @@ struct control_exited {
     uint64_t asked, halted;
 };
 
-/** DEPARTED: an instance has ended, which others may be waiting for. */
+/** DEPARTED: instances have ended, which others may be waiting for. All had reached the same. */
 struct control_departed {
-    uint32_t instance;
     uint64_t reached;
+    uint32_t first;      /* an instance */
+    const uint8_t *bits; /* bit i % 8 of byte i / 8: has instance first + i ended? Borrowed */
+    size_t len;          /* bytes, at least one */
 };
 
 /** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
@@ -199,7 +203,7 @@ struct control_stop {
     uint8_t promised; /* ANSWER: the program will not begin it */
 };
 
-/* Each of these appends one frame: 0 or -ENOMEM. */
+/* Each of these appends one frame, and returns 0 or -ENOMEM. */
 int control_put_hello(struct frame_buffer *b, const struct control_hello *m);
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
 int control_put_keep(struct frame_buffer *b, const struct control_keep *m);
@@ -226,13 +230,15 @@ int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t 
 /** Append a frame without a payload: BEAT, LEAVE, NOTICE, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
-/* Each of these reads one payload: 0, -EPROTO (cut short, or a field out of bounds) or -ENOMEM. */
+/* Each of these reads one payload, and returns 0, -EPROTO (truncated, or a field out of bounds) or
+ * -ENOMEM. */
 int control_get_hello(struct frame_reader *r, struct control_hello *ret);
 int control_get_plan(struct frame_reader *r, struct control_plan *ret);
 int control_get_keep(struct frame_reader *r, struct control_keep *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
+/** `ret->bits` borrows the payload. */
 int control_get_departed(struct frame_reader *r, struct control_departed *ret);
 int control_get_stop(struct frame_reader *r, struct control_stop *ret);
 /** Read OUTPUT or PROGRESS. */
@@ -256,10 +262,10 @@ void control_started_fini(struct control_started *started);
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
-/** Fill in a HELLO of this build. */
+/** Fill in this build's HELLO. */
 void control_hello_init(struct control_hello *m);
 
-/** Check that the sender belongs to this job: 0, -EPROTO, -EACCES (another token) or
+/** Check that the sender belongs to this job. Returns 0, -EPROTO, -EACCES (another token) or
  * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 

@@ -75,7 +75,8 @@ fail:
     return error_set(err, r, "cannot listen for the instances: %s", strerror(-r));
 }
 
-/* Append the addresses of one kind of interface, virtual or not, to `ret`: 0, or -ENAMETOOLONG. */
+/* Append the addresses of one kind of interface, virtual or not, to `ret`. Returns 0, or
+ * -ENAMETOOLONG. */
 static int write_addresses(const struct ifaddrs *list, bool virtual, bool v6, uint16_t port,
                            char *ret, size_t size)
 {

@@ -52,15 +52,15 @@ bool dial_find_own(const char *network, char ret[INET6_ADDRSTRLEN]);
 /** Returns the port in dial_listen()'s text; 0: it has none. */
 uint16_t dial_get_port(const char *addresses);
 
-/** Accept one connection: a descriptor (owned), -EAGAIN, -EPERM for another user's local
+/** Accept one connection. Returns a descriptor (owned), -EAGAIN, -EPERM for another user's local
  * process, or another -errno. `ret` is set unless accept(2) itself failed. */
 int dial_accept(int listener, struct dial_peer *ret);
 
 /** Format as "10.1.2.3" or "fd00::1". Returns `text`. */
 char *dial_format_host(const struct dial_peer *peer, char *text, size_t size);
 
-/** Try all addresses at once, for at most `timeout_ms`: a descriptor (owned), or -errno with a
- * message. Until then, a unix socket whose backlog is full is retried. */
+/** Try all addresses at once, for at most `timeout_ms`. Returns a descriptor (owned), or -errno
+ * with a message. Until then, a unix socket whose backlog is full is retried. */
 int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err);
 
 /** Receives the result of an attempt: 0 or -errno. `address` is "10.1.2.3" or "fd00::1". */

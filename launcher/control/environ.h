@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.h - changes to an environment, for a process that another host starts. */
+/* environ.h - changes to an environment, for a process that is started on another host. */
 #ifndef LAUNCHER_ENVIRON_H
 #define LAUNCHER_ENVIRON_H
 
@@ -11,7 +11,7 @@
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 
 enum environ_how {
-    ENVIRON_SET,    /* set it in any case */
+    ENVIRON_SET,    /* set it, even if it is set */
     ENVIRON_SET_IF, /* set it only if it is not set */
     ENVIRON_UNSET,
     ENVIRON_HOWS
@@ -29,7 +29,7 @@ struct environ_list {
 };
 
 void environ_list_fini(struct environ_list *list);
-/** Add a change, replacing an earlier one of that name: 0 or -ENOMEM. */
+/** Add a change, replacing an earlier one of that name. Returns 0 or -ENOMEM. */
 int environ_list_put(struct environ_list *list, enum environ_how how, const char *name,
                      const char *value);
 
@@ -39,7 +39,7 @@ bool environ_list_has(const struct environ_list *list, const char *name);
  * contents (environ_free()); NULL if out of memory. */
 char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
-/** Apply the changes to our own environment: 0 or -ENOMEM. */
+/** Apply the changes to our own environment. Returns 0 or -ENOMEM. */
 int environ_adopt(const struct environ_list *list);
 
 /** If mpirun or an MPI program started us, remove the variables that it set for us, and those that

@@ -17,6 +17,7 @@ void handover_clear_agent(void)
     char variable[HANDOVER_LIST_MAX];
 
     (void)unsetenv(AGENT_ENV_WORDS);
+    (void)unsetenv(AGENT_ENV_GATE);
     for (unsigned i = 0; getenv(handover_name_list(i, variable)); i++)
         (void)unsetenv(variable);
 }

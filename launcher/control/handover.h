@@ -33,6 +33,7 @@
 /** What plenumrun as an agent reads from its environment. */
 #define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
 #define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* plus a number from 0: agent_list_hosts() */
+#define AGENT_ENV_GATE "PLENUM_SHIM_AGENT_GATE"   /* a file that limits logins: agent_make_gate() */
 
 enum { HANDOVER_LIST_MAX = 48 }; /* size of the name of a list of hosts */
 

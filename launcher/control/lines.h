@@ -25,7 +25,8 @@ void lines_fini(struct lines *lines);
  * waits.) */
 bool lines_has_room(const struct lines *lines);
 
-/** Reserve room for at least 64 KiB; `*ret_size` is the actual size. NULL if out of memory. */
+/** Reserve room for at least 64 KiB; `*ret_size` is the actual size. Returns NULL if out of
+ * memory. */
 char *lines_reserve(struct lines *lines, size_t *ret_size);
 /** Add `len` bytes that were written there. */
 void lines_added(struct lines *lines, size_t len);

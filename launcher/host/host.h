@@ -30,8 +30,8 @@ bool host_is_this(const char *name);
 void host_find_this(const struct hostlist *list, bool *ret);
 
 /**
- * Find the program that execvp(3) would run for `name`: 0, -ENOENT if there is none, -EACCES if the
- * file `ret` exists but cannot be executed, -ENAMETOOLONG.
+ * Find the program that execvp(3) would run for `name`. Returns 0, -ENOENT if there is none,
+ * -EACCES if the file `ret` exists but cannot be executed, -ENAMETOOLONG.
  */
 int host_find_program(const char *name, char *ret, size_t size);
 /** Like host_find_program(), but searches these folders, "DIR:DIR"; NULL: the default without
@@ -45,7 +45,8 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 uint16_t host_find_free_port(void);
 
 /** Check that /proc belongs to this process's PID namespace, because processes are found and killed
- * by number; and that a process can adopt orphans. 0, or -ESRCH or -ENOSYS with a message. */
+ * by number; and that a process can adopt orphans. Returns 0, or -ESRCH or -ENOSYS with a
+ * message. */
 int host_check_proc(struct plenum_error *err);
 
 /** Get the working directory, under the name that the user entered (symbolic links kept). */

@@ -24,7 +24,7 @@ enum {
     LOOK_MS = 10,
 };
 
-/* Read as much of the file as fits: its length, or -errno. */
+/* Read as much of the file as fits. Returns the length read, or -errno. */
 static ssize_t read_file(int proc, const char *path, char *bytes, size_t size)
 {
     int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
@@ -57,7 +57,7 @@ static bool has_variable(int proc, const char *pid, const char *variable, char *
     return false;
 }
 
-/* Kill once: the number found, or -errno. */
+/* Kill the processes once. Returns the number found, or -errno. */
 static int kill_all(const char *variable, char *bytes)
 {
     DIR *dir = opendir("/proc");

@@ -33,9 +33,9 @@ struct network {
 };
 
 void network_fini(struct network *network);
-/** Add an address: 0 or -ENOMEM. */
+/** Add an address. Returns 0 or -ENOMEM. */
 int network_add(struct network *network, const struct network_address *address);
-/** Read this host's addresses: 0 or -errno. */
+/** Read this host's addresses. Returns 0 or -errno. */
 int network_read(struct network *ret);
 
 /** Is this a name that container engines and hypervisors give to interfaces? */

@@ -46,7 +46,7 @@ struct tree {
 
 bool proctree_walks_proc; /* for tests: behave as on a kernel without lists of children */
 
-/* Read the state and parent of a process: 0, or -ESRCH if it is gone. */
+/* Read the state and parent of a process. Returns 0, or -ESRCH if it is gone. */
 static int read_stat(int proc, pid_t pid, struct tree_process *ret)
 {
     char path[32], text[512], *after;
@@ -162,7 +162,8 @@ out:
     return r;
 }
 
-/* Add the children of one thread: 0, -ESRCH if it is gone or the kernel has no such list. */
+/* Add the children of one thread. Returns 0, -ESRCH if it is gone or the kernel has no such
+ * list. */
 static int read_children(struct tree *tree, int proc, const char *list, pid_t spare)
 {
     int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;

@@ -33,12 +33,12 @@ struct proctree_end {
 /** Call proctree_kill() again. True when no process is left, or none that can be killed. */
 bool proctree_end(struct proctree_end *end, pid_t spare, uint64_t now_ns);
 
-/** Make this process adopt its orphaned descendants: 0 or -errno. */
+/** Make this process adopt its orphaned descendants. Returns 0 or -errno. */
 int proctree_adopt(void);
 
 /**
  * Ask the kernel to send `signal` when the parent ends. `parent` is its number from before fork()
- * (or getppid()): 0, or -ESRCH if it has already ended.
+ * (or getppid()). Returns 0, or -ESRCH if it has already ended.
  *
  * The kernel refers to the thread that forked: check getppid() before believing the signal.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* advance.h - does a job that starts again and again make progress? */
+/* advance.h - decides whether a job that starts again and again makes progress. */
 #ifndef LAUNCHER_ADVANCE_H
 #define LAUNCHER_ADVANCE_H
 
@@ -11,7 +11,7 @@ enum advance_made { ADVANCE_UNKNOWN, ADVANCE_NONE, ADVANCE_MADE };
 /** Zero-initialised, then advance_begin(). */
 struct advance {
     const char *file;  /* the program's checkpoint; borrowed; NULL: not named */
-    uint64_t stamp;    /* of the file, and of those that pyplenum.Checkpoint names after it */
+    uint64_t stamp;    /* of the file, and of those that pyplenum.Checkpoint derives from it */
     uint64_t furthest; /* 1 + the furthest step that was reported; 0: none was */
     uint32_t idle;     /* starts in a row without progress */
     int unread;        /* -errno if the file's folder cannot be read */
@@ -31,8 +31,8 @@ void advance_begin(struct advance *advance, const char *file);
 enum advance_made advance_note(struct advance *advance, uint64_t step);
 
 /** Milliseconds to wait after `idle` starts in a row without progress: 1, 2, 4 ... 60 seconds, each
- * 25 % more or less, so that jobs that fail for the same reason do not return together. `draw` is a
- * random number. */
+ * varied by up to 25 %, so that jobs that fail for the same reason do not restart at the same time.
+ * `draw` is a random number. */
 uint64_t advance_pause_ms(uint32_t idle, uint64_t draw);
 
 #endif

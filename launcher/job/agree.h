@@ -7,13 +7,13 @@
  * before there is a decision, or it refuses, because the program has begun such a step. When all
  * have promised, the step is decided. If one has refused, a later step is proposed.
  *
- *   One step. A decision needs the promise of every instance, and a program stops only at a decided
- *   step. Proposals are numbered, and an answer counts only for the proposal that it names.
- *   No deadlock. A program waits only at the proposed step. All others can still reach it, because
- *   the steps below need only programs that have not passed it. A refusal frees the waiting ones
- *   with the next proposal.
- *   It ends. The distance to the proposed step doubles with each refusal, so it soon exceeds what
- *   programs do within a round trip. */
+ *   Agreement: a decision needs the promise of every instance, and a program stops only at a
+ *   decided step. Proposals are numbered, and an answer counts only for the proposal that it names.
+ *   No deadlock: a program waits only at the proposed step. All others can still reach it, because
+ *   the steps below need only programs that have not passed it. After a refusal, the next proposal
+ *   frees the programs that wait.
+ *   Termination: the distance to the proposed step doubles with each refusal, so it soon exceeds
+ *   what programs do within a round trip. */
 #ifndef LAUNCHER_AGREE_H
 #define LAUNCHER_AGREE_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* elastic.c - before each start: which hosts are there, which of them work, and which are taken.
+/* elastic.c - decides before each start which of the listed hosts work, and which of these to use.
  *
  *     lists of hosts ──> roster.c ──> check of all (ready.c) ──> choice (roster.c) ──> plan
  *            ^                                                │
  *            └────────────── a pause ── too few ──────────────┘
  *
  * A start must not begin while programs of the previous one may still run: they would write to the
- * same files. On a host that answers, the check looks for them. A host that does not answer gets
- * the time after which its shims have certainly ended them, because they hear as little of
- * plenumrun as plenumrun hears of them. */
+ * same files. On a host that answers, the check looks for them. If a host does not answer,
+ * plenumrun waits until its shims have certainly ended them, because these shims have lost contact
+ * with plenumrun no later than plenumrun with them. */
 #include "config.h"
 
 #include "launcher/job/elastic.h"
@@ -47,7 +47,7 @@ struct elastic {
     const struct cmdline *options;
     struct job_hosts hosts; /* as they were read last */
     struct roster roster;   /* of hosts for instances */
-    struct roster lenders;  /* of hosts that run only a loader */
+    struct roster lenders;  /* the hosts that run only a loader */
     bool begun;             /* there has been a start */
 };
 
@@ -145,7 +145,7 @@ static int check_on(const struct elastic *e, uint32_t count, struct plenum_error
     return r;
 }
 
-/* Refuse options that cannot be kept, whatever hosts are ready. */
+/* Reject options that cannot be met, whichever hosts are ready. */
 static int check_options(const struct elastic *e, struct plenum_error *err)
 {
     const struct cmdline *options = e->options;
@@ -318,16 +318,35 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
-/* This host needs no login. */
+/* A host has failed its check. */
+MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
+                                 bool blameless, const char *why)
+{
+    if (blameless)
+        roster_set_aside(host, why);
+    else if (roster_fail(roster, host, "%s", why))
+        tell_left_out(host);
+}
+
+/* Check this host, which needs no login. */
 static void check_here(const struct roster *roster, struct roster_host *host, const char *earlier)
 {
     int left = earlier ? leftover_kill(earlier, EARLIER_MS * NS_PER_MS) : 0;
 
     host->ready = left == 0;
-    if (left == 0)
-        return;
-    if (roster_fail(roster, host, "processes of the job's earlier start cannot be ended"))
-        tell_left_out(host);
+    if (left != 0)
+        note_failure(roster, host, false, "processes of the job's earlier start cannot be ended");
+}
+
+/* Take over the check of this host's health. */
+static void note_health(const struct roster *roster, const struct health_report *health)
+{
+    char why[sizeof(health->why) + 16];
+
+    (void)snprintf(why, sizeof(why), "health: %s", health->why);
+    for (size_t i = 0; i < roster->count && health->state != HEALTH_GOOD; i++)
+        if (roster->hosts[i].at.local && roster->hosts[i].ready)
+            note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
 /* Add queries for the hosts of a roster that may be used. Hosts that need none are ready, unless
@@ -342,6 +361,7 @@ static void add_probes(const struct roster *roster, const struct ready_request *
 
         if (!roster_allows(roster, host))
             continue;
+        survey->here |= host->at.local;
         if (host->at.local)
             check_here(roster, host, request->earlier);
         else if (!can_ask)
@@ -351,24 +371,26 @@ static void add_probes(const struct roster *roster, const struct ready_request *
     }
 }
 
-/* Take over the answers to the check. */
+/* Store the answers to the check. */
 static void note_answers(struct elastic *e, const struct ready_survey *survey)
 {
     for (uint32_t i = 0; i < survey->count; i++) {
         const struct probe *p = &survey->probes[i];
         const struct roster *roster = p->loader ? &e->lenders : &e->roster;
         struct roster_host *host = container_of(p->host, struct roster_host, at);
+        char why[sizeof(p->step) + sizeof(p->what) + 2];
 
+        (void)snprintf(why, sizeof(why), "%s: %s", p->step, p->what);
         host->ready = !p->failed;
-        if (p->failed && roster_fail(roster, host, "%s: %s", p->step, p->what))
-            tell_left_out(host);
+        if (p->failed)
+            note_failure(roster, host, p->blameless, why);
     }
 }
 
 static int ask_all(struct elastic *e, const struct ready_request *request,
                    struct ready_survey *survey, uint64_t *ret_stopped_ns)
 {
-    int status = 0;
+    int status;
 
     survey->probes = calloc(e->roster.count + e->lenders.count + 1, sizeof(*survey->probes));
     if (!survey->probes) {
@@ -379,10 +401,12 @@ static int ask_all(struct elastic *e, const struct ready_request *request,
     roster_begin_check(&e->lenders);
     add_probes(&e->roster, request, false, survey);
     add_probes(&e->lenders, request, true, survey);
-    if (survey->count > 0)
-        status = ready_ask(request, true, survey, ret_stopped_ns);
-    if (status == 0)
-        note_answers(e, survey);
+    status = ready_ask(request, true, survey, ret_stopped_ns);
+    if (status != 0)
+        return status;
+    note_answers(e, survey);
+    note_health(&e->roster, &survey->health);
+    note_health(&e->lenders, &survey->health);
     return status;
 }
 
@@ -401,7 +425,8 @@ static void list_names(const struct roster *roster, const uint32_t *chosen, size
         (void)snprintf(ret + size - 5, 5, " ...");
 }
 
-/* Report the hosts if they are others than those of the last start, or than the user expects. */
+/* Report the hosts if they differ from those of the last start, or from those that the user
+ * expects. */
 static void tell_chosen(const struct elastic *e, const uint32_t *chosen, size_t count)
 {
     char names[NAMES_MAX];
@@ -418,7 +443,7 @@ static void tell_chosen(const struct elastic *e, const uint32_t *chosen, size_t 
 }
 
 /* Plan a start on the hosts that are ready, or on fewer if replicas do not divide evenly over their
- * instances: 0, an exit status, or STATUS_AGAIN if there are too few. */
+ * instances. Returns 0, an exit status, or STATUS_AGAIN if there are too few. */
 static int plan_ready(const struct elastic *e, uint32_t *chosen, size_t *count, struct plan *ret)
 {
     struct roster some = e->roster; /* with other limits */
@@ -456,7 +481,8 @@ static const struct roster_host *find_alive(const struct roster *roster, uint64_
     return found;
 }
 
-/* Choose hosts, plan, and choose the network. A host that cannot use it is not ready after all. */
+/* Choose hosts, plan, and choose the network. A host that cannot use the network is not ready after
+ * all. */
 static int choose(struct elastic *e, const struct ready_request *request,
                   struct elastic_choice *ret)
 {
@@ -480,7 +506,7 @@ static int choose(struct elastic *e, const struct ready_request *request,
     }
 }
 
-/* Check and choose once: 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
+/* Check and choose once. Returns 0, an exit status, STATUS_AGAIN or STATUS_ALIVE. */
 static int try(struct elastic *e, const struct ready_request *request, struct plan *plan,
                struct ready *ret)
 {
@@ -517,7 +543,7 @@ static int try(struct elastic *e, const struct ready_request *request, struct pl
 
 /* ---- waiting ---- */
 
-/* Let the programs on hosts that do not answer end. 0, or a signal of the user. */
+/* Wait for the end of programs on hosts that do not answer. Returns 0, or the user's signal. */
 static int wait_for_dead(const struct elastic *e)
 {
     uint64_t now = time_now_ns();
@@ -544,7 +570,8 @@ static void describe_lack(const struct elastic *e, char *ret, size_t size)
     roster_describe_lack(&e->roster, ret + len, size - (size_t)len);
 }
 
-/* Too few hosts are ready: wait before the next check. STATUS_AGAIN, or an exit status. */
+/* Wait before the next check, because too few hosts are ready. Returns STATUS_AGAIN, or an exit
+ * status. */
 static int wait_for_hosts(const struct elastic *e, struct pause *pause, uint64_t deadline,
                           int *ret_signal)
 {
@@ -589,4 +616,74 @@ int elastic_prepare(struct elastic *elastic, const struct ready_request *request
         }
     }
     return STATUS_SIGNAL + *ret_signal;
+}
+
+/* ---- growth ---- */
+
+void elastic_pardon(struct elastic *elastic)
+{
+    roster_pardon(&elastic->roster);
+}
+
+/* Check the hosts that are not in use. Those in use answer all the time. */
+static int ask_unused(struct elastic *e, const struct ready_request *request,
+                      struct ready_survey *survey)
+{
+    struct ready_request unused = *request;
+    uint64_t stopped_ns;
+    uint32_t kept = 0;
+    int status;
+
+    survey->probes = calloc(e->roster.count + 1, sizeof(*survey->probes));
+    if (!survey->probes)
+        return -ENOMEM;
+    unused.earlier = NULL; /* a host may have several names */
+    add_probes(&e->roster, &unused, false, survey);
+    for (uint32_t i = 0; i < survey->count; i++) {
+        struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);
+
+        host->ready |= host->used;
+        if (!host->used)
+            survey->probes[kept++] = survey->probes[i];
+    }
+    survey->count = kept;
+    /* Without trying to connect back: the ports may be in use. */
+    status = ready_ask(&unused, false, survey, &stopped_ns);
+    if (status == 0)
+        note_answers(e, survey);
+    return status;
+}
+
+bool elastic_find_more(struct elastic *elastic, const struct ready_request *request, char *ret,
+                       size_t size)
+{
+    struct ready_survey survey = {0};
+    uint32_t *chosen;
+    size_t used = roster_count_used(&elastic->roster), count = 0, len;
+    struct plan plan;
+    bool more;
+
+    read_again(elastic);
+    roster_begin_check(&elastic->roster);
+    chosen = calloc(elastic->roster.count + 1, sizeof(*chosen));
+    if (!chosen || ask_unused(elastic, request, &survey) != 0) {
+        (void)snprintf(ret, size, "the hosts cannot be checked");
+        free(chosen);
+        return false;
+    }
+    more = plan_ready(elastic, chosen, &count, &plan) == 0;
+    if (more)
+        plan_fini(&plan);
+    more = more && count > used;
+    if (more) {
+        list_names(&elastic->roster, chosen, count, ret, size);
+    } else {
+        len = (size_t)snprintf(ret, size, "no host is ready in addition to those in use: ");
+        roster_describe_lack(&elastic->roster, ret + len, size - len);
+        if (!ret[len])
+            (void)snprintf(ret, size, "all hosts that the job may have are in use");
+    }
+    ready_survey_fini(&survey);
+    free(chosen);
+    return more;
 }

@@ -3,6 +3,8 @@
 #ifndef LAUNCHER_ELASTIC_H
 #define LAUNCHER_ELASTIC_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
@@ -34,12 +36,26 @@ int elastic_plan(const struct elastic *elastic, struct plan *ret, struct plenum_
  * until enough of them are ready, and replace the plan.
  *
  * @param end_ns  when the job must have ended (--timeout)
- * @param ret_signal  a signal of the user has ended the wait, otherwise 0
+ * @param ret_signal  the signal with which the user has ended the wait, otherwise 0
  *
- * 0, or an exit status after an error message; with a signal, without one.
+ * Returns 0, or an exit status after an error message (without a message if a signal ended the
+ * wait).
  */
 int elastic_prepare(struct elastic *elastic, const struct ready_request *request, uint64_t end_ns,
                     struct plan *plan, struct ready *ret, int *ret_signal);
+
+/** Let hosts that were left out be checked again. */
+void elastic_pardon(struct elastic *elastic);
+
+/**
+ * While a start runs: read the lists of hosts again, check those that are not in use, and look
+ * whether the next start would have more hosts than this one. Changes what the check finds out, so
+ * call it in a process of its own. Log lines go to standard error.
+ *
+ * Returns whether there are more, and in `ret` the hosts of that start, or why there are none.
+ */
+bool elastic_find_more(struct elastic *elastic, const struct ready_request *request, char *ret,
+                       size_t size);
 
 /** After a start: remember the hosts that have failed (struct plan_host). `why`: the reason. */
 void elastic_note_end(struct elastic *elastic, const struct plan *plan, const char *why);

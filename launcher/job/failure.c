@@ -23,7 +23,7 @@
 
 enum {
     PROBE_MS = 5000,
-    MPIRUN_LINES = 40, /* at most, that are searched and shown; mpirun prints the reason first */
+    MPIRUN_LINES = 40, /* lines to search and show; mpirun prints the reason first */
     /* an exception this much earlier really came first, even on busy hosts */
     ORDER_MS = 200,
     TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */

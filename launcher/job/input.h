@@ -10,11 +10,12 @@
 
 enum { INPUT_FDS = 2 };
 
-/** Tell what poll(2) must watch if up to `most` bytes are wanted. With 0, it watches nothing. */
+/** Fill in what poll(2) must watch if up to `most` bytes are wanted; nothing if that is 0. */
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**
- * Read after poll(2): the number of bytes, 0 at the end, -EAGAIN if nothing has arrived yet.
+ * Read after poll(2). Returns the number of bytes, 0 at the end, -EAGAIN if nothing has arrived
+ * yet.
  *
  * Threads: the first call starts one, which stays.
  */

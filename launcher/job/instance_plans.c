@@ -21,7 +21,7 @@
 
 enum {
     WINDOW_TOTAL = 32 * 1024 * 1024, /* unacknowledged output of all instances together */
-    WINDOW_LEAST = 64 * 1024,
+    WINDOW_LEAST = 16 * 1024,
     WINDOW_MOST = 1024 * 1024,
 };
 
@@ -127,7 +127,8 @@ static int make_plan(struct supervisor *s, struct instance *inst, struct control
                                  &ret->environment);
 }
 
-/* Append the plan to the send buffer: 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame limit. */
+/* Append the plan to the send buffer. Returns 0, -ENOMEM, or -E2BIG if it exceeds a shim's frame
+ * limit. */
 static int put_plan(struct supervisor *s, struct instance *inst)
 {
     struct frame_buffer *tx;

@@ -24,13 +24,10 @@
 #include "launcher/values/topology.h"
 
 enum {
-    STRANGER_MS = 10000, /* time for a connection to send HELLO */
-    STRANGERS_MAX = 256, /* connections without a HELLO */
-    ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
-    REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
-    DEAF_MS = 500,       /* pause after accept() has run out of descriptors */
-    SILENT_MS = 4000,    /* several missed heartbeats: more than a busy host misses */
-    LEAVE_MS = 1000,     /* time for others to notice by themselves that an instance has ended */
+    SILENT_MS = 4000, /* several missed heartbeats: more than a busy host misses */
+    /* bytes to a shim; its plan may be as large as the first */
+    QUEUE_MAX = CONTROL_MAX_PAYLOAD + SUPERVISE_INPUT_BYTES,
+    LEAVE_MS = 1000, /* time for others to notice by themselves that an instance has ended */
 };
 
 /* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
@@ -64,15 +61,18 @@ void instance_move(struct supervisor *s, struct instance *inst, enum instance_st
     enum instance_state from = inst->state;
 
     inst->state = to;
+    s->counts[from]--;
+    s->counts[to]++;
     state_moved(&instance_machine, inst, instance_index(s, inst), from, to);
 }
 
 bool instances_are(const struct supervisor *s, enum instance_state state)
 {
-    for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->instances[i].state < state)
-            return false;
-    return true;
+    uint32_t earlier = 0;
+
+    for (int i = 0; i < (int)state; i++)
+        earlier += s->counts[i];
+    return earlier == 0;
 }
 
 void instances_list_missing(const struct supervisor *s, enum instance_state state,
@@ -119,59 +119,11 @@ MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char
 
 /* ---- messages from shims ---- */
 
-static bool is_mate(const struct shim_peer *a, const struct shim_peer *b)
-{
-    return a != b && !a->instance && !b->instance &&
-           memcmp(a->from.host, b->from.host, sizeof(a->from.host)) == 0;
-}
-
-/* Count a new stranger. */
-static void count_stranger(struct supervisor *s, struct shim_peer *peer)
-{
-    assert(!peer->instance);
-    s->strangers.count++;
-    peer->mates = 0;
-    for (size_t i = 0; i < s->num_peers; i++) {
-        if (!is_mate(s->peers[i], peer))
-            continue;
-        s->peers[i]->mates++;
-        peer->mates++;
-    }
-}
-
-/* Stop counting a stranger that has left or has identified itself. */
-static void discount_stranger(struct supervisor *s, const struct shim_peer *peer)
-{
-    assert(!peer->instance && s->strangers.count > 0);
-    s->strangers.count--;
-    for (size_t i = 0; i < s->num_peers; i++)
-        if (is_mate(s->peers[i], peer))
-            s->peers[i]->mates--;
-}
-
-static void drop_peer(struct supervisor *s, struct shim_peer *peer)
-{
-    if (!peer->instance)
-        discount_stranger(s, peer);
-    assert(s->num_peers > 0);
-    for (size_t i = 0; i < s->num_peers; i++) {
-        if (s->peers[i] == peer) {
-            s->peers[i] = s->peers[--s->num_peers];
-            break;
-        }
-    }
-    if (peer->instance)
-        peer->instance->peer = NULL;
-    frame_conn_fini(&peer->conn);
-    free(peer);
-}
-
-/* Close a connection that broke, or that delivered a malformed frame. */
-static void hang_up(struct supervisor *s, struct shim_peer *peer)
+void peers_hang_up(struct supervisor *s, struct shim_peer *peer)
 {
     struct instance *inst = peer->instance;
 
-    drop_peer(s, peer);
+    peers_drop(s, peer);
     if (inst && s->phase != JOB_CLOSING)
         lose(s, inst,
              "the connection to its shim was lost; was the shim killed, or did the host go down?");
@@ -273,7 +225,7 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
         return -EPROTO;
     assert(!peer->instance && !s->instances[hello.instance].peer);
     inst = &s->instances[hello.instance];
-    discount_stranger(s, peer);
+    peers_discount(s, peer);
     inst->peer = peer;
     instance_move(s, inst, INSTANCE_PRESENT);
     inst->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
@@ -345,17 +297,27 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
     return 0;
 }
 
-/* Tell the other instances that this one has ended, because they may be waiting for it in a
+/* Notify the other instances that this one has ended, because they may be waiting for it in a
  * collective. Without mpirun, they see that in the shared memory. */
-static void tell_departed(struct supervisor *s, const struct instance *inst)
+static void note_departed(struct supervisor *s, const struct instance *inst)
 {
-    const struct control_departed m = {.instance = instance_index(s, inst),
-                                       .reached = inst->exited.reached};
+    meeting_server_note_end(s->place, instance_index(s, inst));
+    if (s->job->mpirun)
+        departures_note(&s->departures, instance_index(s, inst), inst->exited.reached,
+                        time_now_ns());
+}
 
-    meeting_server_note_end(s->place, m.instance);
-    for (uint32_t i = 0; s->job->mpirun && i < s->plan->num_instances; i++)
-        if (i != m.instance && s->instances[i].peer)
-            (void)control_put_departed(&s->instances[i].peer->conn.tx, &m);
+void instances_tell_departed(struct supervisor *s, uint64_t now)
+{
+    struct control_departed m;
+
+    if (now < s->departures.due_ns)
+        return;
+    for (int k = 0; k < DEPARTURES_ROUND && departures_take(&s->departures, &m); k++)
+        for (uint32_t i = 0; i < s->plan->num_instances; i++)
+            if (s->instances[i].peer && s->instances[i].state < INSTANCE_EXITED)
+                (void)control_put_departed(&s->instances[i].peer->conn.tx, &m);
+    departures_told(&s->departures, now);
 }
 
 static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
@@ -368,7 +330,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
     inst->has_exited = true;
     instance_move(s, inst, INSTANCE_EXITED);
     inst->exited_ns = time_now_ns();
-    tell_departed(s, inst);
+    note_departed(s, inst);
     if (inst->exited.status == 0)
         stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
@@ -495,6 +457,8 @@ static int handle_frame(struct supervisor *s, struct shim_peer *peer,
     case CONTROL_ANSWER:
     case CONTROL_HALTED:
         return stop_handle(s, inst, (enum control_type)header->type, payload);
+    case CONTROL_PACE:
+        return slow_watch_handle(s, inst, payload);
     case CONTROL_EXITED:
         return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
@@ -533,121 +497,9 @@ void instances_read(struct supervisor *s, struct shim_peer *peer)
     if (peer->instance)
         peer->instance->heard_ns = time_now_ns();
     if (n < 0 || r < 0)
-        hang_up(s, peer);
-}
-
-/* Has a peer had a turn without sending anything? A shim sends its first bytes as soon as it
- * connects. */
-static bool is_silent(const struct supervisor *s, const struct shim_peer *peer)
-{
-    return peer->moved_ns == 0 && peer->round != s->strangers.round;
-}
-
-/* Returns whether `a` should be dropped rather than `b`. Silent strangers go first, then those of
- * the host with the most, then the one that has been idle for longest: a shim's handshake takes
- * several turns, and makes progress in each. */
-static bool is_rather_dropped(const struct supervisor *s, const struct shim_peer *a,
-                              const struct shim_peer *b)
-{
-    assert(!a->instance && !b->instance);
-    if (is_silent(s, a) != is_silent(s, b))
-        return is_silent(s, a);
-    if (a->mates != b->mates)
-        return a->mates > b->mates;
-    return max_u64(a->moved_ns, a->since_ns) < max_u64(b->moved_ns, b->since_ns);
-}
-
-/* Drop a stranger; false if there is none. */
-static bool drop_stranger(struct supervisor *s)
-{
-    struct shim_peer *found = NULL;
-    char host[64];
-
-    for (size_t i = 0; i < s->num_peers; i++)
-        if (!s->peers[i]->instance && (!found || is_rather_dropped(s, s->peers[i], found)))
-            found = s->peers[i];
-    if (!found)
-        return false;
-    if (s->strangers.dropped++ == 0 && found->from.uid == (uid_t)-1)
-        log_warn("%zu connections from host %s have not identified themselves: the oldest are "
-                 "closed to make room for those of the job",
-                 found->mates + 1, dial_format_host(&found->from, host, sizeof(host)));
-    s->strangers.worst = found->from;
-    assert(!found->instance);
-    drop_peer(s, found);
-    return true;
-}
-
-static void note_refused(struct supervisor *s, const struct dial_peer *from)
-{
-    s->strangers.worst = *from;
-    if (++s->strangers.refused == REFUSED_TOLD)
-        log_warn("processes of user %u keep connecting to this job, and are refused",
-                 (unsigned)from->uid);
-}
-
-void instances_describe_strangers(const struct supervisor *s, char *ret, size_t size)
-{
-    const struct strangers *n = &s->strangers;
-    char host[64];
-
-    *ret = '\0';
-    if (n->refused >= REFUSED_TOLD)
-        (void)snprintf(ret, size,
-                       "; meanwhile %llu connections of other users of this host were refused, the "
-                       "last from user %u",
-                       (unsigned long long)n->refused, (unsigned)n->worst.uid);
-    else if (n->dropped > 0)
-        (void)snprintf(ret, size,
-                       "; meanwhile %llu connections that did not identify themselves were closed, "
-                       "the last from %s",
-                       (unsigned long long)n->dropped,
-                       n->worst.uid == (uid_t)-1 ? dial_format_host(&n->worst, host, sizeof(host))
-                                                 : "this host");
-}
-
-static int add_peer(struct supervisor *s, int fd, const struct dial_peer *from)
-{
-    struct shim_peer *peer;
-
-    if (s->strangers.count >= STRANGERS_MAX)
-        (void)drop_stranger(s);
-    if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct shim_peer *)) < 0)
-        return -ENOMEM;
-    peer = calloc(1, sizeof(*peer));
-    if (!peer)
-        return -ENOMEM;
-    (void)frame_conn_init(&peer->conn, fd, CONTROL_UNAUTHENTICATED_PAYLOAD);
-    peer->since_ns = time_now_ns();
-    peer->from = *from;
-    peer->round = s->strangers.round;
-    assert(s->num_peers < s->peers_cap);
-    s->peers[s->num_peers++] = peer;
-    count_stranger(s, peer);
-    return 0;
-}
-
-void instances_accept(struct supervisor *s)
-{
-    struct dial_peer from;
-    int fd = 0;
-
-    s->strangers.round++;
-    for (int i = 0; i < ACCEPTS && fd >= 0; i++) {
-        fd = dial_accept(s->listener, &from);
-        if (fd == -EPERM)
-            note_refused(s, &from);
-        if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR ||
-            ((fd == -EMFILE || fd == -ENFILE) && drop_stranger(s)))
-            fd = 0; /* continue with the next */
-        else if (fd >= 0 && add_peer(s, fd, &from) < 0)
-            (void)close(fd);
-    }
-    if (fd >= 0 || fd == -EAGAIN)
-        return;
-    if (s->deaf_until == 0)
-        log_warn("no instance can connect at the moment: %s", strerror(-fd));
-    s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
+        peers_hang_up(s, peer);
+    else
+        frame_conn_trim(&peer->conn);
 }
 
 /* ---- messages to shims ---- */
@@ -669,17 +521,15 @@ void instances_send_empty(struct supervisor *s, enum control_type type)
 void instances_send_credit(struct supervisor *s)
 {
     char why[OUTPUT_FAILURE_MAX];
-    uint32_t files;
+    uint32_t files, instance;
     const char *stream;
+    uint64_t bytes;
     int r;
 
     output_acknowledge(s->output);
-    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        uint64_t bytes = output_collect_credit(s->output, i);
-
-        if (bytes > 0 && s->instances[i].peer)
-            (void)control_put_number(&s->instances[i].peer->conn.tx, CONTROL_CREDIT, bytes);
-    }
+    while ((bytes = output_collect_credit(s->output, &instance)) > 0)
+        if (s->instances[instance].peer)
+            (void)control_put_number(&s->instances[instance].peer->conn.tx, CONTROL_CREDIT, bytes);
     files = output_take_file_failures(s->output, why);
     if (files > 0)
         log_warn("--output-dir: %s; further output is lost", why);
@@ -710,17 +560,6 @@ void instances_send_input(struct supervisor *s, const char *bytes, size_t len)
         (void)control_put_bytes(&s->instances[0].peer->conn.tx, CONTROL_INPUT, bytes, len);
 }
 
-void instances_flush(struct supervisor *s)
-{
-    for (size_t i = s->num_peers; i-- > 0;) {
-        struct shim_peer *peer = s->peers[i];
-        int r = frame_conn_flush(&peer->conn);
-
-        if (r < 0 && r != -EAGAIN)
-            hang_up(s, peer);
-    }
-}
-
 /* ---- liveness ---- */
 
 /* Does the instance's shim send heartbeats at the moment? */
@@ -742,9 +581,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
         inst->silent = true;
         lose(s, inst, why);
     }
-    for (size_t i = s->num_peers; i-- > 0;)
-        if (!s->peers[i]->instance && now > s->peers[i]->since_ns + STRANGER_MS * NS_PER_MS)
-            drop_peer(s, s->peers[i]);
+    peers_drop_late(s, now);
 }
 
 const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
@@ -765,7 +602,7 @@ const struct instance *instances_find_silent(const struct supervisor *s, uint64_
     return found;
 }
 
-/* Returns whether Open MPI should see that this instance has ended. Not if it has called
+/* Returns whether Open MPI should see that this instance has ended. Returns false if it has called
  * collectives of libplenum: there, the others see its end, and a program that then skips
  * MPI_Finalize() has a reason. */
 static bool should_leave(const struct instance *inst, uint64_t now)
@@ -795,19 +632,30 @@ static void send_leave(struct supervisor *s, uint64_t now)
     }
 }
 
-void instances_beat(struct supervisor *s, uint64_t now)
+/* The messages to a shim are few, so only one that does not read lets them pile up. */
+static void lose_deaf(struct supervisor *s, struct shim_peer *peer)
 {
-    for (size_t i = 0; i < s->num_peers; i++)
-        if (s->peers[i]->instance && frame_conn_pending(&s->peers[i]->conn) < SUPERVISE_INPUT_BYTES)
-            (void)control_put_empty(&s->peers[i]->conn.tx, CONTROL_BEAT);
-    check_silence(s, now);
-    send_leave(s, now);
+    struct instance *inst = peer->instance;
+    char why[128];
+
+    (void)snprintf(why, sizeof(why),
+                   "its shim does not read what plenumrun sends: %zu MiB are waiting",
+                   frame_conn_pending(&peer->conn) >> 20);
+    peers_drop(s, peer);
+    lose(s, inst, why);
 }
 
-void instances_close(struct supervisor *s)
+void instances_beat(struct supervisor *s, uint64_t now)
 {
-    while (s->num_peers > 0)
-        drop_peer(s, s->peers[0]);
-    free(s->peers);
-    s->peers = NULL;
+    for (size_t i = s->num_peers; i-- > 0;) {
+        struct shim_peer *peer = s->peers[i];
+        size_t pending = frame_conn_pending(&peer->conn);
+
+        if (peer->instance && pending < SUPERVISE_INPUT_BYTES)
+            (void)control_put_empty(&peer->conn.tx, CONTROL_BEAT);
+        else if (peer->instance && pending > QUEUE_MAX)
+            lose_deaf(s, peer);
+    }
+    check_silence(s, now);
+    send_leave(s, now);
 }

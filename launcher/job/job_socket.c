@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* job_socket.c - answers plenumctl job, through the job's own socket (common/job/jobctl.h).
  *
- * The job never depends on it: without the socket it runs all the same. A client has a few seconds,
- * there are only a few at a time, and none can make plenumrun wait. */
+ * The job does not depend on the socket, and also runs without it. The number of clients is
+ * limited, each of them has a few seconds, and none can make plenumrun wait. */
 #include "config.h"
 
 #include <assert.h>
@@ -70,6 +70,7 @@ static int put_job(struct supervisor *s, struct frame_buffer *b)
     (void)snprintf(m.phase, sizeof(m.phase), "%s", phase_of(s));
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         m.asked = max_u64(m.asked, s->stop.agreement.ranks[i].asked);
+    (void)slow_watch_describe(s, UINT32_MAX, m.slow, sizeof(m.slow));
     return jobctl_put_job(b, &m);
 }
 
@@ -87,12 +88,16 @@ static int put_instance(struct supervisor *s, uint32_t index, struct frame_buffe
     struct jobctl_instance m = {.index = index,
                                 .pid = inst->pid,
                                 .asked = s->stop.agreement.ranks[index].asked,
+                                .own_ns = inst->paced ? inst->own_ns : UINT64_MAX,
+                                .wait_ns = inst->paced ? inst->wait_ns : UINT64_MAX,
                                 .output_ns = ago(now, inst->output_ns),
                                 .heard_ns =
                                     ago(now, inst->state == INSTANCE_DONE ? 0 : inst->heard_ns)};
 
     (void)snprintf(m.host, sizeof(m.host), "%s", instance_host(s, inst)->name);
     (void)snprintf(m.state, sizeof(m.state), "%s", result_state(inst));
+    (void)snprintf(m.cause, sizeof(m.cause), "%s",
+                   slow_watch_describe(s, index, m.slow, sizeof(m.slow)));
     return jobctl_put_instance(b, &m);
 }
 
@@ -111,6 +116,8 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
 
     if (s->phase == JOB_STARTING) {
         effect = JOBCTL_EARLY;
+    } else if (s->phase == JOB_RUNNING && s->stop.growing && s->interrupts == 0) {
+        s->stop.growing = false; /* and do not continue */
     } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
         effect = JOBCTL_ALREADY;
     } else {
@@ -119,6 +126,36 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
             effect = JOBCTL_SIGNALS;
     }
     return jobctl_put_stopped(b, effect);
+}
+
+void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m)
+{
+    for (size_t i = 0; i < s->socket.count; i++) {
+        struct job_client *client = &s->socket.clients[i];
+
+        if (!client->growing)
+            continue;
+        client->growing = false;
+        client->until = time_now_ns() + CLIENT_MS * NS_PER_MS;
+        (void)jobctl_put_grown(&client->conn.tx, m);
+    }
+}
+
+static int answer(struct supervisor *s, struct job_client *client, unsigned type)
+{
+    switch (type) {
+    case JOBCTL_STATUS:
+        return answer_status(s, &client->conn.tx);
+    case JOBCTL_STOP:
+        return answer_stop(s, &client->conn.tx);
+    case JOBCTL_GROW: /* the answer follows when hosts have been checked */
+        client->growing = true;
+        client->until = UINT64_MAX;
+        grow_request(s);
+        return 0;
+    default:
+        return -EPROTO;
+    }
 }
 
 /* Returns whether the client stays. */
@@ -137,13 +174,11 @@ static bool serve(struct supervisor *s, struct job_client *client)
         if (r <= 0)
             return r == 0;
         client->answered = true;
-        r = header.type == JOBCTL_STATUS ? answer_status(s, &client->conn.tx)
-            : header.type == JOBCTL_STOP ? answer_stop(s, &client->conn.tx)
-                                         : -EPROTO;
+        r = answer(s, client, header.type);
         if (r < 0)
             return false;
     }
-    return frame_conn_flush(&client->conn) == -EAGAIN;
+    return frame_conn_flush(&client->conn) == -EAGAIN || client->growing;
 }
 
 static void accept_client(struct supervisor *s)
@@ -170,8 +205,9 @@ void job_socket_fill(const struct supervisor *s, struct pollfd *fds)
         const struct job_client *client = &s->socket.clients[i];
         bool used = i < s->socket.count;
 
-        fds[1 + i] = (struct pollfd){.fd = used ? client->conn.fd : -1,
-                                     .events = used && client->answered ? POLLOUT : POLLIN};
+        fds[1 + i] = (struct pollfd){
+            .fd = used ? client->conn.fd : -1,
+            .events = used && client->answered && !client->growing ? POLLOUT : POLLIN};
     }
 }
 

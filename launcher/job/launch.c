@@ -159,7 +159,7 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Tell what would start the instances on this machine. For other machines (--topology) it is
+/* Describe what would start the instances on this machine. For other machines (--topology) it is
  * unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
@@ -294,6 +294,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     .path = variables_get_path(&options->exports),
                     .host_subnet = options->host_subnet,
                     .ports = &options->ports,
+                    .health = options->health_check,
                     .allow_root = options->mpi.allow_root,
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
@@ -306,6 +307,8 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .verify = options->verify,
                 .strict_binding = options->strict_binding,
                 .elastic = elastic != NULL,
+                .hosts = elastic,
+                .request = &all->request,
                 .plan = plan,
                 .ready = &all->ready,
                 .ports = &options->ports,
@@ -383,7 +386,7 @@ static int end_between(const struct attempts *all, int signal)
     return status;
 }
 
-/* Choose hosts and starter of the next attempt: 0, or an exit status. */
+/* Choose hosts and starter of the next attempt. Returns 0, or an exit status. */
 static int get_elastic_ready(struct attempts *all)
 {
     const struct limits *limits = all->job.limits;
@@ -407,7 +410,7 @@ static int get_elastic_ready(struct attempts *all)
     return status;
 }
 
-/* Check the hosts of the next attempt: 0, or an exit status. */
+/* Check the hosts of the next attempt. Returns 0, or an exit status. */
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
@@ -453,8 +456,8 @@ static int attempt(struct attempts *all)
     }
 }
 
-/* How long to wait after an attempt: longer each time if it is known to have made no progress, not
- * at all if it has, and otherwise by its duration. */
+/* Returns how long to wait after an attempt. If it is known to have made no progress, the wait is
+ * longer each time; if it has made progress, there is no wait; otherwise its duration decides. */
 static uint64_t get_pause_ms(struct attempts *all, enum advance_made made)
 {
     const struct supervise_job *job = &all->job;
@@ -518,6 +521,7 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     struct plenum_error err;
     struct attempts all;
     struct supervise_job *job = &all.job;
+    uint32_t growths = 0; /* restarts for other reasons than failures */
     int status = check_instances(options, plan);
 
     if (status != 0)
@@ -532,7 +536,13 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         int signal;
 
         status = attempt(&all);
-        if (!all.result.again || job->restart_count >= options->max_restarts)
+        if (all.result.grows) { /* it has stopped at a step, not failed */
+            (void)sigprocmask(SIG_SETMASK, &all.mask, NULL);
+            job->restart_count++;
+            growths++;
+            continue;
+        }
+        if (!all.result.again || job->restart_count - growths >= options->max_restarts)
             return status;
         made = note_progress(&all);
         if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
@@ -542,7 +552,8 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         if (signal != 0)
             return end_between(&all, signal);
         (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
-        log_warn("the job starts again (%u of %u times)", ++job->restart_count,
+        job->restart_count++;
+        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
                  options->max_restarts);
     }
 }

@@ -15,9 +15,9 @@ struct mpirun_program {
     unsigned major; /* Open MPI's version, at least 4 */
 };
 
-/** Search PATH for mpirun and ask for its version. 0, or a negative errno with the beginning of a
- * sentence: mpirun does not exist, cannot be executed (-EACCES), does not answer, or belongs to
- * another MPI (-ENOTSUP). */
+/** Search PATH for mpirun and ask for its version. Returns 0, or a negative errno with the
+ * beginning of a sentence: mpirun does not exist, cannot be executed (-EACCES), does not answer, or
+ * belongs to another MPI (-ENOTSUP). */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 
 /** Build mpirun's command line, which starts `self` as the shim of each instance. */

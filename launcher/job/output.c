@@ -108,7 +108,9 @@ struct output {
     int file_failure;
     uint32_t file_failures; /* number of files that the text covers */
     char file_failure_text[OUTPUT_FAILURE_MAX];
-    uint64_t *credit;    /* [count] */
+    uint64_t *credit;   /* [count] */
+    uint32_t *credited; /* [count]: the instances whose credit is not 0 */
+    uint32_t num_credited;
     uint8_t *progresses; /* [count]: bit 1 << stream: a progress line is queued */
 };
 
@@ -393,13 +395,22 @@ static void handle_chunk(struct output *o, const struct output_chunk *c)
         write_chunk(o, c);
 }
 
+static void add_credit(struct output *o, uint32_t instance, uint64_t bytes)
+{
+    if (bytes > 0 && o->credit[instance] == 0) {
+        assert(o->num_credited < o->count);
+        o->credited[o->num_credited++] = instance;
+    }
+    o->credit[instance] += bytes;
+}
+
 static void give_credit(struct output *o, const struct output_chunk *c)
 {
     lock_acquire(&o->lock);
     if (c->progress)
         o->progresses[c->instance] &= (uint8_t) ~(1 << c->stream);
     else if (c->instance != OWN)
-        o->credit[c->instance] += c->len;
+        add_credit(o, (uint32_t)c->instance, c->len);
     else if (c->message)
         o->messages -= sizeof(*c) + c->len;
     lock_release(&o->lock);
@@ -518,9 +529,10 @@ int output_create(const struct output_options *options, struct output **ret,
     o->sink_of[0] = &o->sinks[0];
     o->sink_of[1] = same_file(options->stdout_fd, options->stderr_fd) ? &o->sinks[0] : &o->sinks[1];
     o->credit = calloc(options->count + 1, sizeof(*o->credit));
+    o->credited = calloc(options->count + 1, sizeof(*o->credited));
     o->progresses = calloc(options->count + 1, sizeof(*o->progresses));
     o->instances = calloc(options->count + 1, sizeof(*o->instances));
-    if (!o->credit || !o->progresses || !o->instances)
+    if (!o->credit || !o->credited || !o->progresses || !o->instances)
         goto fail;
     if (options->count > 0)
         memcpy(o->instances, options->instances, options->count * sizeof(*o->instances));
@@ -648,14 +660,16 @@ void output_acknowledge(struct output *output)
     io_event_clear(output->event_fd);
 }
 
-uint64_t output_collect_credit(struct output *output, uint32_t instance)
+uint64_t output_collect_credit(struct output *output, uint32_t *ret_instance)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
 
-    assert(instance < output->count);
     lock_acquire(&output->lock);
-    bytes = output->credit[instance];
-    output->credit[instance] = 0;
+    if (output->num_credited > 0) {
+        *ret_instance = output->credited[--output->num_credited];
+        bytes = output->credit[*ret_instance];
+        output->credit[*ret_instance] = 0;
+    }
     lock_release(&output->lock);
     return bytes;
 }
@@ -741,5 +755,6 @@ void output_destroy(struct output *output)
     free(output->instances);
     free(output->progresses);
     free(output->credit);
+    free(output->credited);
     free(output);
 }

@@ -38,7 +38,7 @@ int output_create(const struct output_options *options, struct output **ret,
                   struct plenum_error *err);
 
 /**
- * Queue bytes of an instance (copied): 0 or -ENOMEM.
+ * Queue bytes of an instance (copied). Returns 0 or -ENOMEM.
  *
  * They are written in the order of these calls. Lines stay whole; if bytes end within a line and
  * another instance's follow, a newline is inserted.
@@ -69,8 +69,9 @@ void output_set_pid(struct output *output, uint32_t instance, pid_t pid);
  * Borrowed. */
 int output_get_fd(const struct output *output);
 
-/** Returns the number of an instance's bytes written (or discarded) since the last call. */
-uint64_t output_collect_credit(struct output *output, uint32_t instance);
+/** Take the credit of an instance: the number of its bytes that were written (or discarded) since
+ * the last call; 0: no instance has any. */
+uint64_t output_collect_credit(struct output *output, uint32_t *ret_instance);
 /** Reset output_get_fd(). Call this before a round of output_collect_credit(). */
 void output_acknowledge(struct output *output);
 
@@ -85,7 +86,8 @@ bool output_lost_files(struct output *output);
  * with its reason. */
 uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILURE_MAX]);
 
-/** Wait until everything is written, at most `timeout_ms` (-1: no limit): 0 or -ETIMEDOUT. */
+/** Wait until everything is written, at most `timeout_ms` (-1: no limit). Returns 0 or
+ * -ETIMEDOUT. */
 int output_flush(struct output *output, int timeout_ms);
 
 /** End the thread. Unwritten output is lost, so flush first. If the reader is blocked, the thread

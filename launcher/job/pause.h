@@ -24,8 +24,8 @@ unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns);
 /** From now on, SIGUSR1 ends the job, too: its programs would stop after it. */
 void pause_obey_notices(void);
 
-/** Wait until this time: 0, or the signal with which the user ends the job. Other signals are
- * ignored, because there is no program to pass them to. */
+/** Wait until this time. Returns 0, or the signal with which the user ends the job. Other signals
+ * are ignored, because there is no program to pass them to. */
 int pause_until(uint64_t end_ns);
 
 #endif

@@ -36,7 +36,7 @@ struct report {
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal with which the user ended the job before; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT, UNSTOPPED */
-    /* OTHER, LOST, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: more */
+    /* OTHER, LOST, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: details */
     char text[CONTROL_TEXT_MAX];
 };
 

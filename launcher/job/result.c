@@ -122,6 +122,7 @@ static void put_all(struct json *j, const struct supervisor *s)
     json_number(j, "restarts", s->job->restart_count);
     json_text(j, "started", date);
     json_seconds(j, "elapsed_seconds", elapsed);
+    slow_watch_write(s, j);
     json_begin_array(j, "instances", JSON_LINES);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         put_instance(j, s, i);

@@ -175,6 +175,21 @@ static void become_guard(const struct guard_start *s)
     _exit(0);
 }
 
+/* Limit the number of logins that are made at once. */
+static int add_gate(const struct plan *plan, const struct starter_job *job, int *gate,
+                    struct starter_words *environment)
+{
+    char path[64];
+
+    if (!job->mpirun || !agent_gives_secret(job->agent, plan))
+        return 0;
+    *gate = agent_make_gate(path, sizeof(path));
+    if (*gate < 0)
+        return *gate;
+    starter_words_take(environment, str_format(AGENT_ENV_GATE "=%s", path));
+    return environment->failed ? -ENOMEM : 0;
+}
+
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err)
 {
@@ -185,7 +200,7 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
                             .grace_ns = job->grace_ns};
     char self[4096];
     pid_t guard;
-    int r;
+    int r, gate = -1;
 
     r = host_get_self(self, sizeof(self), err);
     if (r < 0)
@@ -196,6 +211,8 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
     if (r == 0)
         r = job->mpirun ? mpirun_environment(plan, job, environ, &s.environment)
                         : local_environment(plan, job, environ, &s.environment);
+    if (r == 0)
+        r = add_gate(plan, job, &gate, &s.environment);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");
         goto out;
@@ -217,7 +234,9 @@ int starter_start(const struct plan *plan, const struct starter_job *job, struct
         goto out;
     }
     assert(guard > 0);
-    *ret = (struct starter){.guard = guard, .status_fd = s.status[0], .text_fd = s.text[0]};
+    *ret = (struct starter){
+        .guard = guard, .gate = gate, .status_fd = s.status[0], .text_fd = s.text[0]};
+    gate = -1;
     (void)io_set_nonblock(ret->status_fd);
     (void)io_set_nonblock(ret->text_fd);
     s.status[0] = s.text[0] = -1;
@@ -227,6 +246,7 @@ out:
         io_close(&s.text[i]);
     }
     io_close(&s.null);
+    io_close(&gate);
     starter_words_fini(&s.arguments);
     starter_words_fini(&s.environment);
     return r;
@@ -300,4 +320,5 @@ void starter_fini(struct starter *starter)
     }
     io_close(&starter->status_fd);
     io_close(&starter->text_fd);
+    io_close(&starter->gate);
 }

@@ -41,6 +41,7 @@ struct starter {
     pid_t pid;     /* the starter's process id; 0: not known yet */
     bool orphaned; /* the guard was killed and could not clean up */
     int status_fd; /* read by starter_read_status(); owned; -1: finished */
+    int gate;      /* limits the logins (agent.h), open while they are made; owned; -1: none */
     int text_fd;   /* output of the starter, and of shims without a connection; owned */
 };
 
@@ -61,12 +62,12 @@ void starter_words_fini(struct starter_words *words);
 /** Add `word`, which is owned from now on; NULL means that allocating it failed. */
 void starter_words_take(struct starter_words *words, char *word);
 void starter_words_add(struct starter_words *words, const char *word);
-/** Move the words to `ret`: 0, or -ENOMEM with everything freed. */
+/** Move the words to `ret`. Returns 0, or -ENOMEM with everything freed. */
 int starter_words_finish(struct starter_words *words, struct starter_words *ret);
 /** Add what shims read from their environment. */
 void starter_add_shim(struct starter_words *words, const struct starter_job *job);
 
-/** Start the starter under its guard: 0 or -errno with a message. */
+/** Start the starter under its guard. Returns 0 or -errno with a message. */
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err);
 

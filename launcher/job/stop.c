@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* stop.c - stops the job's programs at the same step, so that it can continue later: when
- * plenumrun is sent SIGTERM or SIGUSR1, when the command of --stop-command says so, and when a
- * shim or a program was sent SIGUSR1.
+/* stop.c - stops the job's programs at the same step, so that it can continue later: when plenumrun
+ * receives SIGTERM or SIGUSR1, when the command of --stop-command ends with status 0, and when a
+ * shim or a program receives SIGUSR1.
  *
  * Only programs that ask (plenum_job_should_stop()) can be stopped like this. The first question of
  * any program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
- * not exist. agree.h finds the step; here are its messages and its time limit. */
+ * not exist. agree.h finds the step; this file has the messages and the time limit. */
 #include "config.h"
 
 #include <assert.h>
@@ -99,6 +99,7 @@ bool stop_take_signal(struct supervisor *s, int signal)
         s->stop.early |= signal == SIGUSR1;
         return false;
     }
+    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(

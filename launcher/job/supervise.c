@@ -272,7 +272,7 @@ static void reap_strangers(const struct supervisor *s)
 
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
            info.si_pid != s->starter.guard && info.si_pid != s->stop.command.pid &&
-           !remote_loaders_own(s->loaders, info.si_pid)) {
+           info.si_pid != s->growth.pid && !remote_loaders_own(s->loaders, info.si_pid)) {
         (void)waitpid(info.si_pid, NULL, 0);
         info.si_pid = 0;
     }
@@ -438,6 +438,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + SUPERVISE_BEAT_MS * NS_PER_MS;
         instances_beat(s, now);
+        slow_watch_beat(s, now);
         remote_loaders_beat(s->loaders, now);
     }
     if (now >= s->start_at)
@@ -445,6 +446,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->timeout_at)
         time_out(s);
     stop_do_what_is_due(s, now);
+    instances_tell_departed(s, now);
     if (now >= s->kill_at) { /* they were sent a signal and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);
@@ -473,7 +475,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = stop_next_due(s);
+    uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
@@ -496,6 +498,9 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
 {
     bool late = now >= s->close_at;
 
+    if (!late &&
+        s->counts[INSTANCE_PLANNED] + s->counts[INSTANCE_ALIVE] + s->counts[INSTANCE_EXITED] > 0)
+        return false;
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         const struct instance *inst = &s->instances[i];
 
@@ -553,7 +558,8 @@ enum {
     FD_PLACE,
     FD_SOCKET,
     FD_INPUT = FD_SOCKET + 1 + JOB_CLIENTS_MAX,
-    FD_PEERS = FD_INPUT + INPUT_FDS
+    FD_PEERS = FD_INPUT + INPUT_FDS,
+    FD_COUNT
 };
 
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
@@ -569,13 +575,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_LOADERS] = (struct pollfd){.fd = remote_loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
     job_socket_fill(s, &fds[FD_SOCKET]);
-    for (size_t i = 0; i < s->num_peers; i++) {
-        const struct frame_conn *conn = &s->peers[i]->conn;
-
-        fds[FD_PEERS + i] = (struct pollfd){
-            .fd = conn->fd,
-            .events = (short)(POLLIN | (frame_conn_wants_write(conn) ? POLLOUT : 0))};
-    }
+    fds[FD_PEERS] = (struct pollfd){.fd = s->peers_fd, .events = POLLIN};
 }
 
 static int time_to_wait(const struct supervisor *s, uint64_t now)
@@ -587,14 +587,10 @@ static int time_to_wait(const struct supervisor *s, uint64_t now)
 
 static int turn(struct supervisor *s)
 {
-    size_t num_peers = s->num_peers;
-    struct pollfd *fds;
+    struct pollfd fds[FD_COUNT];
 
-    if (array_reserve(&s->fds, &s->fds_cap, FD_PEERS + num_peers, sizeof(*s->fds)) < 0)
-        return -ENOMEM;
-    fds = s->fds;
     fill_fds(s, fds);
-    if (poll(fds, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
+    if (poll(fds, FD_COUNT, time_to_wait(s, time_now_ns())) < 0) {
         if (errno != EINTR)
             return -errno;
         return 0;
@@ -604,12 +600,8 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
-    /* Backwards: a peer that hangs up is replaced by the last one, which has already been
-     * handled. */
-    for (size_t i = num_peers; i-- > 0;)
-        if (i < s->num_peers && s->peers[i]->conn.fd == fds[FD_PEERS + i].fd &&
-            fds[FD_PEERS + i].revents)
-            instances_read(s, s->peers[i]);
+    if (fds[FD_PEERS].revents)
+        peers_read(s);
     if (fds[FD_LISTENER].revents)
         instances_accept(s);
     if (fds[FD_STATUS].revents)
@@ -627,6 +619,7 @@ static int turn(struct supervisor *s)
         supervise_expect_reason(s);
     }
     reap_strangers(s);
+    grow_continue(s);
     do_what_is_due(s, time_now_ns());
     advance(s, time_now_ns());
     instances_flush(s);
@@ -652,14 +645,15 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || s->stop.noticed || stop_was_too_early(s))
+    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+        stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
     if (kind == REPORT_EXITED && (report_exit_status(&s->report) == STATUS_NOT_FOUND ||
                                   report_exit_status(&s->report) == STATUS_NOT_EXECUTABLE))
         return false;
-    return kind == REPORT_EXITED || kind == REPORT_LOST ||
+    return kind == REPORT_EXITED || kind == REPORT_LOST || kind == REPORT_UNSTOPPED ||
            (kind == REPORT_MPIRUN && s->plans_sent) ||
            ((s->job->restart_count > 0 || s->job->elastic) &&
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
@@ -718,10 +712,12 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].loader);
     }
     job_socket_close(s);
+    capture_fini(&s->growth);
     stop_fini(s);
+    departures_fini(&s->departures);
+    slow_destroy(s->slow);
     free(s->instances);
     free(s->shown);
-    free(s->fds);
     lines_fini(&s->text);
     starter_fini(&s->starter);
     remote_loaders_destroy(s->loaders);
@@ -757,7 +753,11 @@ static void tell_stopped(const struct supervisor *s)
 {
     uint64_t step = stop_get_step(s);
 
-    if (s->report.kind == REPORT_SUCCESS && step > 0)
+    if (s->report.kind == REPORT_SUCCESS && step > 0 && s->stop.growing)
+        log_about(LOG_LEVEL_NOTICE, NULL,
+                  "the programs have stopped before step %llu, to continue on more hosts",
+                  (unsigned long long)step - 1);
+    else if (s->report.kind == REPORT_SUCCESS && step > 0)
         log_about(
             LOG_LEVEL_NOTICE, NULL,
             "the programs have stopped before step %llu, as requested: start the job again to "
@@ -771,9 +771,11 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .job = job,
         .plan = job->plan,
         .listener = -1,
+        .peers_fd = -1,
         .signal_fd = -1,
+        .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
         .socket = {.listener = -1},
-        .starter = {.status_fd = -1, .text_fd = -1},
+        .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
         .timeout_at = SUPERVISE_NEVER,
@@ -787,7 +789,8 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     int status;
 
     s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
-    if (!s.instances || stop_init(&s) < 0) {
+    if (!s.instances || stop_init(&s) < 0 || peers_open(&s) < 0 || slow_watch_init(&s) < 0 ||
+        departures_init(&s.departures, job->plan->num_instances) < 0) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
         goto out;
@@ -830,6 +833,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
+    ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);

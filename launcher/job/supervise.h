@@ -14,6 +14,8 @@
 #include "launcher/remote/agent.h"
 #include "launcher/remote/ready.h"
 
+struct elastic;
+
 enum { SUPERVISE_REASON_MAX = 240 };
 
 /** Borrowed. */
@@ -28,7 +30,9 @@ struct supervise_job {
     const struct texts *exports; /* NAME, NAME=value or PREFIX* */
     const char *verify;          /* percentage of batches; NULL: use the environment's */
     bool strict_binding;
-    bool elastic; /* a restart may use other hosts */
+    bool elastic;                        /* a restart may use other hosts */
+    struct elastic *hosts;               /* of an elastic job */
+    const struct ready_request *request; /* what it needs of them */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
@@ -50,6 +54,7 @@ struct supervise_job {
 
 struct supervise_result {
     bool again;    /* the job may be restarted */
+    bool grows;    /* it has stopped only to continue on more hosts */
     bool ran;      /* its programs started */
     bool asked;    /* one of them has called plenum_job_should_stop() */
     uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
@@ -68,7 +73,7 @@ struct supervise_result {
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 
 /** Check that --result can be written. Removes an earlier job's file, which would otherwise be
- * taken for this one's if this job does not finish. 0, or -errno with an error. */
+ * taken for this one's if this job does not finish. Returns 0, or -errno with an error. */
 int result_prepare(const char *path, struct plenum_error *err);
 
 /** Write --result for a job that did not start, with its exit status and the reason. */

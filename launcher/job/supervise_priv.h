@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
- * supervise.c (the loop), instances.c and instance_plans.c (messages between plenumrun and the
- * shims), stop.c (the agreed stop), and failure.c and result.c (the reports at the end). */
+ * supervise.c (the loop), instances.c, peers.c and instance_plans.c (messages between plenumrun
+ * and the shims), stop.c (the agreed stop), grow.c (growth), slow_watch.c (slow hosts), and
+ * failure.c and result.c (the reports at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -10,18 +11,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 
+#include "common/job/jobctl.h"
 #include "common/job/meeting.h"
 #include "common/job/stop_page.h"
 #include "common/net/frame.h"
+#include "common/util/list.h"
 #include "common/util/message.h"
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 #include "launcher/control/lines.h"
+#include "launcher/host/capture.h"
 #include "launcher/job/agree.h"
 #include "launcher/job/daemons.h"
+#include "launcher/job/departures.h"
 #include "launcher/job/output.h"
 #include "launcher/job/report.h"
+#include "launcher/job/slow.h"
 #include "launcher/job/starter.h"
 #include "launcher/job/stop_command.h"
 #include "launcher/job/supervise.h"
@@ -55,7 +62,7 @@ struct instance {
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
     char *loader;       /* address of its host's loader, if its shim keeps one; otherwise NULL */
-    uint32_t pid;       /* its program's; 0: not started */
+    uint32_t pid;       /* process ID of its program; 0: not started */
     uint64_t started_ns;
     bool lost;
     bool silent;    /* lost because its shim was silent for too long */
@@ -68,7 +75,9 @@ struct instance {
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
     uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
-    char *tail;         /* last lines of its program's standard error */
+    bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
+    uint64_t own_ns, wait_ns;
+    char *tail; /* last lines of its program's standard error */
 };
 
 /* A connection. */
@@ -78,12 +87,23 @@ struct shim_peer {
     uint64_t since_ns;
     uint64_t moved_ns; /* when a stranger last sent something; 0: never */
     struct dial_peer from;
-    uint64_t round; /* the round of instances_accept() that accepted it */
-    size_t mates;   /* number of other strangers from its host */
+    uint64_t round;           /* the round of instances_accept() that accepted it */
+    size_t at;                /* its index in `peers` */
+    struct list link;         /* in the list of strangers */
+    struct list unsent;       /* in the list of those to be flushed, ... */
+    struct list *unsent_list; /* ... which is this one */
+    bool watched;             /* the kernel reports when it can be written to, too */
 };
+
+enum { STRANGERS_BUCKETS = 1024 };
 
 /* Connections that do not belong to a shim of this job, or not yet. */
 struct strangers {
+    struct list list; /* of peers */
+    /* How many there are of each host, by a hash of its address that others cannot predict. Hosts in
+     * one bucket count as one. */
+    uint64_t seed;
+    uint32_t of_host[STRANGERS_BUCKETS];
     size_t count;           /* open at the moment */
     uint64_t round;         /* of instances_accept() */
     uint64_t dropped;       /* dropped because there were too many */
@@ -98,8 +118,9 @@ struct stop {
     bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
     bool held;       /* plenumrun was sent SIGUSR1 before all have started */
     bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
+    bool growing;    /* only to continue on more hosts */
     bool terminated; /* SIGTERM was such a request: the next one ends the job */
-    uint64_t by;     /* when they must know at which step; NEVER: they do, or were not asked */
+    uint64_t by;     /* when they must have agreed on a step, or NEVER */
     struct stop_command command;
 };
 
@@ -112,6 +133,7 @@ struct job_socket {
         struct frame_conn conn;
         uint64_t until; /* when it is dropped */
         bool answered;
+        bool growing; /* it waits for the answer to GROW */
     } clients[JOB_CLIENTS_MAX];
     size_t count;
 };
@@ -122,11 +144,14 @@ struct supervisor {
     char id[32], token[CONTROL_TOKEN_MAX];
 
     enum phase phase;
-    struct instance *instances; /* [num_instances] */
+    struct instance *instances;       /* [num_instances] */
+    uint32_t counts[INSTANCE_STATES]; /* how many instances are in each state */
     struct shim_peer **peers;
     size_t num_peers, peers_cap;
-    struct pollfd *fds; /* for one turn of the loop */
-    size_t fds_cap;
+    int peers_fd;              /* an epoll set of all peers */
+    struct list unsent;        /* of peers: those to be flushed in this turn */
+    struct epoll_event *ready; /* peers that are being read; NULL: dropped meanwhile */
+    int num_ready;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
@@ -137,14 +162,14 @@ struct supervisor {
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];            /* the listener's address */
-    uint64_t deaf_until;                    /* no accepting until then: we are out of descriptors */
-    struct remote_loaders *loaders;         /* or NULL */
+    char control[DIAL_TEXT_MAX];    /* the listener's address */
+    uint64_t deaf_until;            /* accept no connection until then: we are out of descriptors */
+    struct remote_loaders *loaders; /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */
     int starter_status;
-    struct instance *orphan; /* the first whose Open MPI process is gone */
+    struct instance *orphan; /* the first instance whose Open MPI process is gone */
     bool starter_gone;       /* its guard is gone, too, with the whole process tree */
     uint64_t starter_gone_ns;
     struct lines text; /* what the starter prints */
@@ -157,7 +182,10 @@ struct supervisor {
     bool input_ended;
     uint64_t input_in_flight;
 
+    struct departures departures;
     struct stop stop;
+    struct capture growth; /* looks for more hosts (grow.c) */
+    struct slow *slow; /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
@@ -170,7 +198,7 @@ struct supervisor {
         abandon_at;
 };
 
-/* The starter's name, as users know it. */
+/* Returns the starter's name, as users know it. */
 static inline const char *starter_name(const struct supervisor *s)
 {
     return s->job->mpirun ? "mpirun" : "the starter";
@@ -195,12 +223,12 @@ static inline bool instance_wants_input(const struct supervisor *s, uint32_t ins
 
 /* ---- supervise_start.c ---- */
 
-/** Parse --only-output-from-instance: 0, or -errno with an error about the option. */
+/** Parse --only-output-from-instance. Returns 0, or -errno with an error about the option. */
 int supervise_read_shown(struct supervisor *s, struct plenum_error *err);
-/** Open everything that the job needs, and start the starter: 0, or -errno with an error. From here
- * on, log lines go through the job's output. */
+/** Open everything that the job needs, and start the starter. Returns 0, or -errno with an error.
+ * From here on, log lines go through the job's output. */
 int supervise_start(struct supervisor *s, struct plenum_error *err);
-/** Write the log lines that follow without the limit on the output's messages. */
+/** Exempt the log lines that follow from the limit on queued messages. */
 void supervise_log_last_words(void);
 
 /* ---- supervise.c ---- */
@@ -212,10 +240,11 @@ MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
-/** The user wants the job to end: the first time, the programs get this signal. */
+/** Handle the user's request to end the job: the first time, pass this signal to the programs. */
 void supervise_interrupt(struct supervisor *s, int signal);
 
-/** The starter has ended or wants to end: blame it unless a better reason arrives very soon. */
+/** Note that the starter has ended or is about to. It is the cause unless a better one arrives very
+ * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- instances.c ---- */
@@ -242,6 +271,9 @@ void instances_flush(struct supervisor *s);
 /** Drop all connections. */
 void instances_close(struct supervisor *s);
 
+/** Tell the instances that are running which others have ended, if that is due. */
+void instances_tell_departed(struct supervisor *s, uint64_t now);
+
 /** Complete the plan from this host's topology, or another host's. */
 void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                      bool real);
@@ -250,9 +282,10 @@ MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
 
-/** Send heartbeats, and lose the instances whose own have been missing for too long. */
+/** Send heartbeats, and count instances as lost whose heartbeats have been missing for too long. */
 void instances_beat(struct supervisor *s, uint64_t now);
-/** The instance that has been silent for longest, if that exceeds a few heartbeats; or NULL. */
+/** Returns the instance that has been silent for longest, if that exceeds a few heartbeats; or
+ * NULL. */
 const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
                                              uint64_t *ret_silence_ns);
 
@@ -261,6 +294,20 @@ bool instances_want_input(const struct supervisor *s);
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
 /** Grant credit for output that was written. */
 void instances_send_credit(struct supervisor *s);
+
+/* ---- peers.c ---- */
+
+/** Prepare for connections: 0 or -errno. */
+int peers_open(struct supervisor *s);
+/** Read the peers that have sent something. May drop peers. */
+void peers_read(struct supervisor *s);
+/** A stranger has identified itself: no longer count it. */
+void peers_discount(struct supervisor *s, struct shim_peer *peer);
+void peers_drop(struct supervisor *s, struct shim_peer *peer);
+/** Drop strangers that have not identified themselves in time. */
+void peers_drop_late(struct supervisor *s, uint64_t now);
+/** Close a connection that broke, or that delivered a malformed frame; its instance is lost. */
+void peers_hang_up(struct supervisor *s, struct shim_peer *peer);
 
 /* ---- instance_plans.c ---- */
 
@@ -271,31 +318,59 @@ void instances_send_plans(struct supervisor *s);
 
 int stop_init(struct supervisor *s);
 void stop_fini(struct supervisor *s);
-/** plenumrun was sent a signal: returns whether it asks programs to stop that can do so. */
+/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
+ * programs support this. */
 bool stop_take_signal(struct supervisor *s, int signal);
 /** Was plenumrun sent SIGUSR1 when it could not ask the programs to stop? It does not restart them:
  * a batch system gives notice only once. */
 bool stop_was_too_early(const struct supervisor *s);
-/** Ask the programs to stop; those that cannot get SIGTERM. */
+/** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
-/** Handle STEP, NOTICE, ANSWER or HALTED: 0 or -EPROTO. */
+/** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */
 int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
                 struct frame_reader *payload);
-/** The instance's program has ended. */
+/** Note that the instance's program has ended. */
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
-/** 1 + the step before which programs stop; 0: none. */
+/** Returns 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
+
+/* ---- slow_watch.c ---- */
+
+struct json;
+
+/** 0 or -ENOMEM. The caller destroys s->slow. */
+int slow_watch_init(struct supervisor *s);
+/** Handle PACE: 0 or -EPROTO. */
+int slow_watch_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
+/** Judge the last second's steps. */
+void slow_watch_beat(struct supervisor *s, uint64_t now);
+/** Describe why the instance is slow, or why the job is (UINT32_MAX); "" if it is not. Returns the
+ * cause as one word. */
+const char *slow_watch_describe(const struct supervisor *s, uint32_t instance, char *ret,
+                                size_t size);
+/** Write what was slow, for --result. */
+void slow_watch_write(const struct supervisor *s, struct json *j);
 
 /* ---- job_socket.c ---- */
 
-/** Begin to answer plenumctl job. Without the socket, the job runs all the same. */
+/** Begin to answer plenumctl job. The job also runs without the socket. */
 void job_socket_open(struct supervisor *s);
 void job_socket_close(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
+
+/** Answer the clients that have asked whether the job can grow. */
+void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m);
+
+/* ---- grow.c ---- */
+
+/** plenumctl job asks the job to continue on more hosts. */
+void grow_request(struct supervisor *s);
+/** Look whether such hosts have been found. Call this at least once a second. */
+void grow_continue(struct supervisor *s);
 
 /* ---- failure.c ---- */
 
@@ -309,7 +384,7 @@ void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
-/** Write --result: 0, or -errno, which it reports. */
+/** Write --result. Returns 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
 /** Returns an instance's state, as one word. */
 const char *result_state(const struct instance *inst);

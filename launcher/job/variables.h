@@ -40,7 +40,7 @@ const char *variables_get_path(const struct texts *exports);
 int variables_of_loader(const struct texts *exports, struct environ_list *ret);
 
 /** Warn if a process of another job, such as one of mpirun's, has started this one. Call it before
- * environ_leave_outer(), which removes what shows it. */
+ * environ_leave_outer(), which removes the signs of it. */
 void variables_warn_of_job_around(void);
 
 /** Warn of variables in our own environment that the instances will see with another value, and of

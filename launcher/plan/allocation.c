@@ -22,7 +22,7 @@
 
 enum { HET_PARTS_MAX = 128 };
 
-/* Parse a number at *p and advance *p: 0 or -EINVAL. */
+/* Parse a number at *p and advance *p. Returns 0 or -EINVAL. */
 static int get_number(const char **p, uint32_t *ret)
 {
     size_t len = strspn(*p, "0123456789");
@@ -159,7 +159,7 @@ out:
                                  : 0;
 }
 
-/* The variable's value, or NULL if it is unset or empty. */
+/* Returns the variable's value, or NULL if it is unset or empty. */
 static const char *told(const char *name)
 {
     const char *value = getenv(name);

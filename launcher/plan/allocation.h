@@ -26,8 +26,8 @@ struct allocation {
  * Errors: -EINVAL with a message that names the variable; -errno from reading a file.
  */
 int allocation_read(struct allocation *ret, struct plenum_error *err);
-/** Read the file of PBS, SGE, OAR or Cobalt again, which may have changed: 0, or -errno; -ENODATA
- * without a message if there is no such file. */
+/** Read the file of PBS, SGE, OAR or Cobalt again, which may have changed. Returns 0, or -errno;
+ * -ENODATA without a message if there is no such file. */
 int allocation_read_again(struct allocation *ret, struct plenum_error *err);
 void allocation_fini(struct allocation *allocation);
 

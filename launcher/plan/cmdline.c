@@ -489,6 +489,9 @@ static const struct option_def defs[] = {
              "hosts (default: any)"},
     {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
      .help = "do not check the hosts before the job starts"},
+    {"health-check", 0, "COMMAND", OPTION_TEXT, FIELD(health_check),
+     .help = "run this shell command on each host before each start: status 0 if the host is "
+             "healthy, 1 if it is not"},
 
     {.help = "Placement"},
     {"numa-aware", 0, "0|1", OPTION_CALL, .call = set_numa_aware,
@@ -751,7 +754,7 @@ static int apply(struct cmdline *cmdline, const struct options_settings *own,
     return 0;
 }
 
-/* Check options for hosts that come and go, as far as the hosts do not matter. */
+/* Check the options for hosts that come and go, as far as possible without knowing the hosts. */
 static int check_elastic(const struct cmdline *c, struct plenum_error *err)
 {
     if (!cmdline_is_elastic(c) && (c->wait_hosts_ns != CMDLINE_NO_WAIT || c->max_host_failures > 0))

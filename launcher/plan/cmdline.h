@@ -42,6 +42,7 @@ struct cmdline {
     const char *host_subnet; /* "10.1.0.0/16" */
     struct ports ports;      /* ports on which the job listens to other hosts */
     bool no_host_check;
+    const char *health_check; /* a command for sh(1); NULL: none */
 
     bool numa_aware;
     enum place_policy placement;
@@ -110,11 +111,11 @@ bool cmdline_is_elastic(const struct cmdline *cmdline);
 int cmdline_read_hosts(const struct cmdline *cmdline, struct hostlist *ret,
                        struct plenum_error *err);
 
-/** Remove the quotes from the value of NAME="value" or NAME='value', in place: 0, or -EINVAL if it
- * is not NAME=value. */
+/** Remove the quotes from the value of NAME="value" or NAME='value', in place. Returns 0, or
+ * -EINVAL if it is not NAME=value. */
 int cmdline_unquote(char *text);
 
-/** Parse yes, no; on, off; true, false; 1, 0: 0 or -EINVAL. */
+/** Parse yes, no; on, off; true, false; 1, 0. Returns 0 or -EINVAL. */
 int cmdline_parse_truth(const char *text, bool *ret);
 
 #endif

@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 #include "launcher/plan/cmdline.h"
 
-/* The option's row in --help, if this is another name of it. */
+/* Returns the option's row in --help, of which this row may be only another name. */
 static const struct option_def *principal(const struct option_def *def)
 {
     if (def->help)

@@ -25,7 +25,8 @@ struct device_pool {
  * and so does one that begins with a negative number, Slurm's NoDevFiles, none or void. */
 bool devices_hides_all(const char *list);
 
-/** -EINVAL with a message if one of the known variables hides all devices from this process. */
+/** Returns 0, or -EINVAL with a message if one of the known variables hides all devices from this
+ * process. */
 int devices_check_visible(struct plenum_error *err);
 
 /**
@@ -44,12 +45,12 @@ static inline bool device_pool_suffices(const struct device_pool *pool, uint64_t
     return pool->count == 0 || count <= pool->count;
 }
 
-/** Devices first ... first + count - 1 as a list, "2,3". Owned by the caller; NULL if out of
- * memory. */
+/** Returns devices first ... first + count - 1 as a list, "2,3". Owned by the caller; NULL if out
+ * of memory. */
 char *device_pool_format(const struct device_pool *pool, uint32_t first, uint32_t count);
 
-/** The number of the nth device among the host's accelerators: the pool's item, if that is a
- * number. */
+/** Returns the number of the nth device among the host's accelerators: the pool's item, if that is
+ * a number. */
 uint32_t device_pool_number(const struct device_pool *pool, uint32_t nth);
 
 #endif

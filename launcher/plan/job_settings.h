@@ -17,7 +17,7 @@
 /** Time limits of a job. */
 struct limits {
     uint64_t grace_ns;   /* from SIGTERM to SIGKILL */
-    uint64_t timeout_ns; /* of the whole job; 0: none */
+    uint64_t timeout_ns; /* for the whole job; 0: none */
     uint64_t start_timeout_ns;
     uint64_t heartbeat_timeout_ns;
 };
@@ -26,7 +26,7 @@ struct limits {
 struct stop_settings {
     const char *command; /* ends with status 0 when they must stop; NULL: none */
     uint64_t poll_ns;    /* how often to run it */
-    uint64_t timeout_ns; /* until all know that they stop */
+    uint64_t timeout_ns; /* to agree on a step */
 };
 
 /** What starts the instances. */

@@ -89,7 +89,7 @@ int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_e
                      name);
 }
 
-/* Cores, or hardware threads if the topology does not contain cores. */
+/* Returns the type of cores, or of hardware threads if the topology does not contain cores. */
 static hwloc_obj_type_t unit_of(hwloc_topology_t topology)
 {
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
@@ -140,7 +140,7 @@ static int find_usable(struct placement *s, struct plenum_error *err)
     return r;
 }
 
-/* Small sets of CPUs first, so that memory near to many CPUs does not hide the nodes inside. */
+/* Sort small sets of CPUs first, so that memory near many CPUs does not hide the nodes inside. */
 static int by_weight(const void *a, const void *b)
 {
     const hwloc_obj_t x = *(const hwloc_obj_t *)a, y = *(const hwloc_obj_t *)b;
@@ -438,7 +438,8 @@ static uint64_t pci_address(hwloc_obj_t obj)
            pci->func;
 }
 
-/* Find accelerator number `wanted`, in the order of bus addresses; NULL: there are fewer. */
+/* Returns accelerator number `wanted`, in the order of bus addresses, or NULL if there are
+ * fewer. */
 static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
 {
     hwloc_obj_t obj = NULL, other;

@@ -77,9 +77,9 @@ void places_fini(struct places *places);
 
 void place_describe_host(hwloc_topology_t topology, struct place_host *ret);
 
-/** The policy's name on the command line. */
+/** Returns the policy's name on the command line. */
 const char *place_policy_name(enum place_policy policy);
-/** 0, or -EINVAL with a message that lists the names. */
+/** Parse a policy's name. Returns 0, or -EINVAL with a message that lists the names. */
 int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_error *err);
 
 #endif

@@ -270,7 +270,7 @@ static int split_devices(struct plan *plan, const struct plan_request *request,
     return 0;
 }
 
-/* Hosts without instances are not part of the job. */
+/* Remove hosts without instances, which are not part of the job. */
 static void drop_idle_hosts(struct plan *plan)
 {
     uint32_t kept = 0;
@@ -344,7 +344,7 @@ static char *format_set(hwloc_const_bitmap_t set)
     return text;
 }
 
-/* The numbers of the accelerators of a host's instances, in one allocation; NULL if out of
+/* Returns the numbers of the accelerators of a host's instances, in one allocation; NULL if out of
  * memory. */
 static struct place_devices *list_devices(const struct plan *plan, const struct plan_host *h)
 {

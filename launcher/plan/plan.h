@@ -16,9 +16,9 @@
 struct plan_host {
     char *name;              /* as the user wrote it, without user and port */
     char *user;              /* to log in as; NULL: ssh's default */
-    uint16_t port;           /* its ssh server's; 0: ssh's default */
+    uint16_t port;           /* port of its ssh server; 0: ssh's default */
     bool local;              /* it is this machine */
-    char *interface;         /* that the job uses, "eth0 10.1.2.3"; NULL: not known */
+    char *interface;         /* the one that the job uses, "eth0 10.1.2.3"; NULL: not known */
     uint32_t first, count;   /* its instances are first ... first + count - 1 */
     bool known;              /* plan_place_host() has filled in the rest */
     bool real;               /* the topology is the machine's own, so binding is possible */
@@ -26,14 +26,14 @@ struct plan_host {
     char *loader_cpus;       /* the loader's CPUs; "" or NULL: any */
     uint32_t loader_cores;   /* reserved for the loader */
     bool blind;              /* accelerator locality was requested but is unknown */
-    bool lost;               /* the job lost it, which is its own fault */
-    uint64_t dead_ns;        /* its programs have ended by then, even if it is cut off */
+    bool lost;               /* the job lost it, and the host is to blame */
+    uint64_t dead_ns;        /* by then its programs have ended, even if it is unreachable */
 };
 
-/** Copy a host from a list: 0 or -ENOMEM. plan_host_fini() follows in any case. */
+/** Copy a host from a list. Returns 0 or -ENOMEM. Call plan_host_fini() in either case. */
 int plan_host_init(struct plan_host *host, const struct hostlist_host *named, bool local);
 void plan_host_fini(struct plan_host *host);
-/** Is it the host that the list names, with the same user and port? */
+/** Is this the host that the list names, with the same user and port? */
 bool plan_host_is(const struct plan_host *host, const struct hostlist_host *named);
 
 struct plan_instance {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* roster.c - hosts come and go, this file remembers them.
+/* roster.c - remembers hosts that come and go.
  *
  * A host's life in a job:
  *
@@ -75,6 +75,12 @@ int roster_set(struct roster *roster, const struct hostlist *list, const bool *l
     return 0;
 }
 
+void roster_pardon(struct roster *roster)
+{
+    for (size_t i = 0; i < roster->count; i++)
+        roster->hosts[i].failures = 0;
+}
+
 bool roster_allows(const struct roster *roster, const struct roster_host *host)
 {
     return host->listed && host->failures < roster->limits.max_failures;
@@ -106,6 +112,13 @@ bool roster_fail(const struct roster *roster, struct roster_host *host, const ch
     return first && host->failures == roster->limits.max_failures;
 }
 
+void roster_set_aside(struct roster_host *host, const char *why)
+{
+    (void)snprintf(host->why, sizeof(host->why), "%s", why);
+    host->ready = false;
+    host->failed = true;
+}
+
 bool roster_lose(struct roster *roster, const bool *lost, const char *why)
 {
     size_t used = 0, count = 0;
@@ -129,7 +142,7 @@ bool roster_lose(struct roster *roster, const bool *lost, const char *why)
     return !shared;
 }
 
-/* The rank by which hosts are chosen; lower is better. */
+/* Returns the rank by which hosts are chosen; lower is better. */
 static uint64_t rank_of(const struct roster_host *host)
 {
     if (host->used && !host->blamed)
@@ -137,7 +150,7 @@ static uint64_t rank_of(const struct roster_host *host)
     return ((uint64_t)host->blamed << 32) + host->failures + 1;
 }
 
-/* The best host that is not taken, or NULL. */
+/* Returns the best host that is not taken, or NULL. */
 static const struct roster_host *find_best(const struct roster *roster, const bool *taken)
 {
     const struct roster_host *best = NULL;
@@ -150,6 +163,15 @@ static const struct roster_host *find_best(const struct roster *roster, const bo
             best = host;
     }
     return best;
+}
+
+size_t roster_count_used(const struct roster *roster)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < roster->count; i++)
+        count += roster->hosts[i].used;
+    return count;
 }
 
 size_t roster_count_ready(const struct roster *roster)

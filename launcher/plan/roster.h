@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* roster.h - the hosts that a job may use, and which of them its next start takes. */
+/* roster.h - the hosts that a job may use, and the choice of those for its next start. */
 #ifndef LAUNCHER_ROSTER_H
 #define LAUNCHER_ROSTER_H
 
@@ -24,14 +24,14 @@ struct roster_host {
     bool blamed;              /* it failed during the last start */
     bool failed;              /* it has failed, and has not passed a check since */
     bool ready;               /* it has passed the check before the next start */
-    uint64_t dead_ns;         /* when programs of a start there have ended, even if it is cut off */
+    uint64_t dead_ns;         /* by then its programs have ended, even if it is unreachable */
     char why[ROSTER_WHY_MAX]; /* its last failure; "": none */
 };
 
 struct roster_limits {
-    uint32_t num_hosts;    /* hosts that a start takes at most; 0: all */
-    uint32_t min_hosts;    /* hosts that it needs; at least 1 */
-    uint32_t max_failures; /* a host with this many is left out; at least 1 */
+    uint32_t num_hosts;    /* maximum number of hosts for a start; 0: all */
+    uint32_t min_hosts;    /* minimum number of hosts; at least 1 */
+    uint32_t max_failures; /* a host with this many failures is excluded; at least 1 */
 };
 
 /** Zero-initialised, except for the limits: empty. */
@@ -51,26 +51,34 @@ void roster_fini(struct roster *roster);
  */
 int roster_set(struct roster *roster, const struct hostlist *list, const bool *local);
 
+/** Forget how often hosts have failed: those that were left out are checked again. */
+void roster_pardon(struct roster *roster);
+
 /** May the job use this host: is it listed, and has it not failed too often? */
 bool roster_allows(const struct roster *roster, const struct roster_host *host);
 
 /** Begin a check, whose results are `ready` of each host, and roster_fail(): no host is ready. */
 void roster_begin_check(struct roster *roster);
-/** All parts of the check have been made: hosts that are ready have recovered. */
+/** End a check: hosts that are ready have recovered. */
 void roster_end_check(struct roster *roster);
 /**
- * The host has failed a check, or during a start. A host that has already failed and has not passed
- * a check since does not fail a second time, so one that stays away for long is not left out.
+ * Record that a host has failed a check, or has failed during a start. A host that has failed and
+ * has not passed a check since does not fail a second time, so a host that is away for long is not
+ * excluded.
  *
- * Returns whether it is left out from now on.
+ * Returns whether it is excluded from now on.
  */
 MESSAGE_FORMAT(3, 4)
 bool roster_fail(const struct roster *roster, struct roster_host *host, const char *format, ...);
 
+/** Like roster_fail(), but nothing shows that the host is at fault, so its failures are not
+ * counted. */
+MESSAGE void roster_set_aside(struct roster_host *host, const char *why);
+
 /**
- * Record the hosts that were lost during a start (`lost`, one per host of the roster). If these are
- * several and more than half of those in use, the network or something else that they share is at
- * fault: they are checked, but no failure is counted.
+ * Record the hosts that were lost during a start (`lost`, one per host of the roster). If several
+ * were lost, and more than half of those in use, something that they share (such as the network) is
+ * at fault: they are checked, but no failure is counted.
  *
  * Returns whether failures were counted.
  */
@@ -87,14 +95,16 @@ bool roster_lose(struct roster *roster, const bool *lost, const char *why);
  * room for all hosts, in the order of the list. Returns their number, or 0 if they are too few.
  */
 size_t roster_choose(const struct roster *roster, uint32_t *ret);
-/** A start begins on the hosts that were chosen. */
+/** Record that a start begins on the chosen hosts. */
 void roster_start(struct roster *roster, const uint32_t *chosen, size_t count);
 
 /** Get the plan request's list of the hosts chosen. Names are borrowed: free only `hosts`. */
 int roster_list(const struct roster *roster, const uint32_t *chosen, size_t count,
                 struct hostlist *ret, bool *ret_local);
 
-/** Number of hosts that are ready. */
+/** Returns the number of hosts on which the last start has instances. */
+size_t roster_count_used(const struct roster *roster);
+/** Returns the number of hosts that are ready. */
 size_t roster_count_ready(const struct roster *roster);
 /** Describe the hosts that are not ready, each with its reason: "a: Connection refused; b: ...". */
 void roster_describe_lack(const struct roster *roster, char *ret, size_t size);

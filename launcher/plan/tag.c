@@ -10,7 +10,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-/* Format the template's field after a '%': snprintf()'s result, or -1. */
+/* Format the template's field after a '%'. Returns snprintf()'s result, or -1. */
 static int format_field(const struct tag_fields *fields, char field, char *ret, size_t size)
 {
     struct tm tm;

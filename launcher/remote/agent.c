@@ -15,12 +15,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +39,8 @@ enum {
     CONNECT_SECONDS_LEAST = 2,
     KEEPALIVE_SECONDS_LEAST = 5,
     KEEPALIVE_SECONDS_MOST = 32767, /* TCP's maximum */
+    SLOW_MS = 3000,                 /* a login that takes longer does not keep others waiting */
+    LOOK_MS = 10,
 };
 
 /* Begins the line that holds the secret; the lines before it are for logins that read input. */
@@ -449,7 +453,8 @@ static char *wrap_command(char **words, int count)
     return NULL;
 }
 
-/* Put the secret into our standard input, for the program that replaces us: 0, or -errno. */
+/* Put the secret into our standard input, for the program that replaces us. Returns 0, or
+ * -errno. */
 static int offer_secret(const char *secret)
 {
     int fd = memfd_create("plenum-secret", MFD_CLOEXEC);
@@ -468,9 +473,55 @@ out:
     return r;
 }
 
+int agent_make_gate(char *path, size_t size)
+{
+    pid_t pid = proc_self();
+    int fd = pid < 0 ? (int)pid : memfd_create("plenum-gate", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return pid < 0 ? (int)pid : -errno;
+    (void)snprintf(path, size, "/proc/%d/fd/%d", (int)pid, fd);
+    return fd;
+}
+
+/* Wait until this login may be made. Each of the places is a byte of the gate that one agent has
+ * locked, and the kernel frees it when that agent ends. Returns the gate's descriptor; -1: there is
+ * no limit. */
+static int pass_gate(void)
+{
+    const char *path = getenv(AGENT_ENV_GATE);
+    struct flock place = {.l_type = F_WRLCK,
+                          .l_whence = SEEK_SET,
+                          .l_start = getpid() % AGENT_SIDE_BY_SIDE,
+                          .l_len = 1};
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+
+    while (fd >= 0 && fcntl(fd, F_OFD_SETLKW, &place) < 0)
+        if (errno != EINTR)
+            io_close(&fd);
+    return fd;
+}
+
+/* Let the next login begin once this one has read our standard input, which holds the secret, or has
+ * ended, or is slow. */
+static void leave_gate(int *gate, pid_t login)
+{
+    siginfo_t info = {.si_pid = 0};
+    struct stat st;
+
+    if (*gate < 0 || fstat(STDIN_FILENO, &st) < 0)
+        return;
+    for (int ms = 0; ms < SLOW_MS && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size; ms += LOOK_MS) {
+        if (waitid(P_PID, (id_t)login, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid > 0)
+            break;
+        (void)usleep(LOOK_MS * 1000);
+    }
+    io_close(gate);
+}
+
 /* Run the agent, and exit with its status. This process is between mpirun and ssh: if it dies, ssh
  * must die, too. `host` is used in a message. */
-static int run_agent(char *const *words, const char *host)
+static int run_agent(char *const *words, const char *host, int gate)
 {
     pid_t parent = getpid(), pid = fork();
     int status;
@@ -486,6 +537,7 @@ static int run_agent(char *const *words, const char *host)
         fprintf(stderr, "plenumrun: cannot execute %s: %s\n", words[0], strerror(errno));
         return 255;
     }
+    leave_gate(&gate, pid);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (!WIFEXITED(status))
@@ -508,7 +560,7 @@ int agent_main(int argc, char **argv)
     char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all, *list = NULL;
     char *wrapped = NULL;
     size_t count = 0;
-    int at, status;
+    int at, status, gate;
 
     if (!program) {
         fprintf(stderr, "plenumrun: %s is for mpirun's use\n", AGENT_ARGUMENT);
@@ -543,8 +595,9 @@ int agent_main(int argc, char **argv)
         for (int i = at + 1; i < argc; i++)
             all[count++] = argv[i];
     }
+    gate = secret ? pass_gate() : -1;
     handover_clear_agent();
-    status = run_agent(all, fields[0]);
+    status = run_agent(all, fields[0], gate);
     free(wrapped);
     free(list);
     free(text);

@@ -19,10 +19,11 @@ enum {
     AGENT_LIST_BYTES = 100000, /* size of a list of hosts; the kernel's limit is 128 KiB */
     AGENT_NO_SELF = 101,       /* exit status of a script: plenumrun was not found */
     AGENT_KEEPALIVE_PROBES = 3,
+    AGENT_SIDE_BY_SIDE = 64, /* logins that are being made at once */
 };
 
-/** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read a line or
- * several, as if Enter was pressed, and must not get the secret. */
+/** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read some
+ * lines, as if Enter had been pressed, but must not read the secret. */
 #define AGENT_BLANK_LINES "\n\n\n\n"
 
 /** The start of the message that plenumrun, as an agent, prints if a login's exit status shows that
@@ -85,7 +86,7 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
-/** The command with which a host's shell starts plenumrun (its file is `self`) with these
+/** Returns the command with which a host's shell starts plenumrun (its file is `self`) with these
  * arguments. Owned by the caller; NULL if out of memory. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
@@ -103,6 +104,16 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
 /** Start a command line with these standard descriptors, in a separate session. Returns its
  * process, which ends when we do, or -errno. */
 pid_t agent_start(char *const *words, int in, int out, int err);
+
+/**
+ * Create what limits the number of logins that agents make at once: mpirun starts those of all hosts
+ * together. A login counts until it has taken the secret, for a few seconds at most.
+ *
+ * @param path  how agents find it, while the returned descriptor (owned by the caller) is open
+ *
+ * Returns the descriptor or -errno.
+ */
+int agent_make_gate(char *path, size_t size);
 
 /** Run plenumrun as an agent, which runs the real agent. Returns an exit status. */
 int agent_main(int argc, char **argv);

@@ -52,7 +52,7 @@ static void report_loader(void *arg, const char *text)
     log_warn("%s", text);
 }
 
-/* Find errors now, so that the job does not start, and not only when the first client connects. */
+/* Find errors before the job starts, and not only when the first client connects. */
 static int begin(struct remote_keeper *keeper, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
@@ -106,8 +106,8 @@ static void drop_input(struct remote_keeper *keeper, size_t len)
     keeper->in.len -= len;
 }
 
-/* Remove the greeting and the empty lines before it from the input: 0, or -EPROTO. Sets `greeted`
- * once all of it has arrived. */
+/* Remove the greeting and the empty lines before it from the input. Returns 0, or -EPROTO. Sets
+ * `greeted` once all of it has arrived. */
 static int read_greeting(struct remote_keeper *keeper)
 {
     size_t blank = 0, len = strlen(KEEPER_GREETING), n;

@@ -30,7 +30,7 @@
 enum {
     ALONE_MS = 3000, /* time for a connected daemon to end by itself and remove its files */
     KILL_MS = 5000,  /* time between SIGTERM and SIGKILL */
-    LOOK_MS = 20,    /* between two looks at processes that the shell has left behind */
+    LOOK_MS = 20,    /* between checks of processes that the shell has left behind */
 };
 
 static _Noreturn void become_command(char **argv, pid_t parent, const sigset_t *before)

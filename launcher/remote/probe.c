@@ -16,6 +16,7 @@
  *     back 10.1.2.254 0               0, or why plenumrun's port cannot be reached at that address
  *     address eth0 10.1.2.3/16 reached
  *     earlier 0                       processes of the job's earlier start that cannot be killed
+ *     health 0                        0, "bad REASON" or "unknown REASON"
  *     end
  *
  * The login may print any amount of text before the first line. Unknown lines are ignored, so that
@@ -42,6 +43,7 @@
 #include "common/util/memory.h"
 #include "common/util/util.h"
 #include "launcher/control/dial.h"
+#include "launcher/host/health.h"
 #include "launcher/host/host.h"
 #include "launcher/host/leftover.h"
 #include "launcher/host/script.h"
@@ -53,10 +55,11 @@ enum {
     PROMPT_MS = 3000,  /* a login counts as silent after this time */
     LEAVE_MS = 1000,   /* time for a login to end after its answer */
     POLL_MS = 1000,
-    READS = 16,          /* of one login's output, before others get their turn */
+    READS = 16,          /* from one login, before others get their turn */
     BACK_MS = 5000,      /* longest time for connecting to plenumrun */
     BACK_PART = 3,       /* connecting gets at most 1/3 of the time for the answer */
     BACK_MORE_MS = 1500, /* time for the other addresses, once one has connected */
+    HEALTH_PARTS = 2,    /* checks of the host's health get at most 2/3 of it */
     ACCEPTS = 64,
     EARLIER_MS = 3000, /* for processes of an earlier start to end */
 };
@@ -101,10 +104,15 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
 
 /* ---- the query ---- */
 
+uint64_t probe_get_health_ms(int limit_ms)
+{
+    return min_u64((uint64_t)limit_ms * HEALTH_PARTS / BACK_PART, HEALTH_LIMIT_MS);
+}
+
 static char *make_script(const struct probe_question *q, bool loader)
 {
     bool back = q->back && !loader;
-    char limit[16];
+    char limit[16], health[16];
     const char *const words[] = {PROBE_ARGUMENT,
                                  PACKAGE_VERSION,
                                  loader ? "/" : q->directory,
@@ -112,8 +120,12 @@ static char *make_script(const struct probe_question *q, bool loader)
                                  q->path ? q->path : "",
                                  back ? q->back : "",
                                  limit,
-                                 q->job ? q->job : ""};
+                                 q->job ? q->job : "",
+                                 health,
+                                 q->health ? q->health : ""};
 
+    (void)snprintf(health, sizeof(health), "%u",
+                   q->healthy ? (unsigned)probe_get_health_ms(q->limit_ms) : 0);
     (void)snprintf(limit, sizeof(limit), "%u",
                    (unsigned)min_u64((uint64_t)q->limit_ms / BACK_PART, BACK_MS));
     return agent_make_script(q->self, words, ARRAY_LEN(words));
@@ -198,6 +210,17 @@ static void read_memory(const char *value, struct probe *p)
     p->memory_total = all;
 }
 
+static void read_health(const char *value, struct probe *p)
+{
+    const char *unknown = str_after(value, "unknown ");
+
+    if (strcmp(value, "0") == 0 || p->failed)
+        return;
+    p->blameless = unknown != NULL;
+    value = unknown ? unknown : str_after(value, "bad ");
+    probe_fail(p, "health", "%s", value ? value : "its answer cannot be read");
+}
+
 static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
                         struct probe *p)
 {
@@ -221,6 +244,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
     else if (strcmp(key, "earlier") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "earlier start",
                    "processes of the job's earlier start cannot be ended there (%s)", value);
+    else if (strcmp(key, "health") == 0)
+        read_health(value, p);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0)
@@ -549,8 +574,37 @@ static void answer_addresses(void)
     network_fini(&network);
 }
 
+/* Begin to check this host: NULL if that was not requested, or, after a line, if it fails. */
+static struct health *begin_health(const char *limit, const char *command)
+{
+    struct health_request request = {.command = command, .root = ""};
+    struct health *health = NULL;
+    uint64_t ms;
+    int r;
+
+    if (parse_u64(limit, HEALTH_LIMIT_MS, &ms) < 0 || ms == 0)
+        return NULL;
+    request.limit_ns = ms * NS_PER_MS;
+    r = health_begin(&request, &health);
+    if (r < 0)
+        printf("health unknown its checks cannot be started: %s\n", strerror(-r));
+    return health;
+}
+
+static void answer_health(struct health *health)
+{
+    struct health_report report;
+
+    health_finish(health, &report);
+    if (report.state == HEALTH_GOOD)
+        printf("health 0\n");
+    else
+        printf("health %s %s\n", report.state == HEALTH_BAD ? "bad" : "unknown", report.why);
+}
+
 int probe_answer(int argc, char **argv)
 {
+    struct health *health = NULL;
     struct memory_limit memory;
     struct plenum_error err;
     uint64_t limit_ms;
@@ -578,10 +632,15 @@ int probe_answer(int argc, char **argv)
     answer_folder();
     printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
+    if (argc > 8 && *argv[8])
+        answer_earlier(argv[8]); /* first, because these processes use memory and accelerators */
+    (void)fflush(stdout);
+    if (argc > 10)
+        health = begin_health(argv[9], argv[10]);
     if (argc > 7 && *argv[6] && parse_u64(argv[7], BACK_MS, &limit_ms) == 0)
         dial_try_all(argv[6], (int)limit_ms, BACK_MORE_MS, answer_back, NULL);
-    if (argc > 8 && *argv[8])
-        answer_earlier(argv[8]);
+    if (health)
+        answer_health(health);
     printf("end\n");
     return fflush(stdout) == 0 ? 0 : 1;
 }

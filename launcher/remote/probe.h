@@ -23,7 +23,9 @@ struct probe_question {
     const char *path;      /* search path for programs; NULL: the host's own */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* the programs' working directory */
-    const char *job;       /* end processes of this job, which has failed there; NULL: of none */
+    const char *job;       /* kill the remaining processes of this job; NULL: of no job */
+    const char *health;    /* the user's command that checks a host; NULL: none */
+    bool healthy;          /* check the health of hosts */
     /* plenumrun's address (dial_listen()), and the descriptor on which it listens and closes
      * incoming connections at once; NULL: hosts do not try to connect */
     const char *back;
@@ -40,6 +42,7 @@ struct probe {
     char step[32];       /* the step that failed: "log in" */
     char what[512];      /* the reason */
     bool not_executable; /* the program is there, but cannot be executed */
+    bool blameless;      /* nothing shows that the failure is the host's fault */
     /* Set if the host has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not reported */
     int64_t clock_ns;                   /* the host's clock is at least this far ahead of ours */
@@ -60,6 +63,9 @@ int probe_hosts(const struct probe_question *question, struct probe *probes, uin
                 uint64_t *ret_stopped_ns);
 void probe_fini(struct probe *probe);
 
+/** The time for checks of a host's health if all answers may take `limit_ms`. */
+uint64_t probe_get_health_ms(int limit_ms);
+
 /** Record a failure, unless there is one already. */
 MESSAGE_FORMAT(3, 4)
 void probe_fail(struct probe *probe, const char *step, const char *format, ...);
@@ -76,8 +82,8 @@ char *probe_table(const struct probe *probes, uint32_t count, char *title, size_
 /** Parse as much of one host's output as possible into `ret` (for the tests). */
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
 
-/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS [JOB]]" on the other host,
- * which prints the answer. */
+/** Run "plenumrun --probe VERSION DIRECTORY PROGRAM PATH [ADDRESSES MS [JOB [MS COMMAND]]]" on the
+ * other host, which prints the answer. */
 int probe_answer(int argc, char **argv);
 
 #endif

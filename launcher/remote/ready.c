@@ -24,6 +24,7 @@
 #include "launcher/control/exit_status.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* largest difference without a warning */
+#define CLOCK_WRONG (300 * NS_PER_SEC)  /* and largest one with which a host may be used */
 #define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes, or 1/MEMORY_PART: a warning */
 enum { MEMORY_PART = 20 };
 
@@ -38,7 +39,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host: 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -91,43 +92,66 @@ static void warn_of(const struct probe *p)
              format_bytes(p->memory_total, all, sizeof(all)));
 }
 
-/* Prepare a query to each host of the plan other than this one: 0, or an exit status. */
-static int add_probes(const struct plan *plan, struct ready_survey *h)
+bool ready_can_ask(const struct ready_request *request)
+{
+    return !request->no_host_check && agent_is_used(request->agent);
+}
+
+/* Prepare a query to each host of the plan other than this one, if it can be queried. Returns 0, or
+ * an exit status. */
+static int add_probes(const struct ready_request *request, const struct plan *plan,
+                      struct ready_survey *h)
 {
     h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
     if (!h->probes) {
         log_error("out of memory");
         return STATUS_LAUNCH;
     }
-    for (uint32_t i = 0; i < plan->num_hosts; i++)
-        if (!plan->hosts[i].local)
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        h->here |= plan->hosts[i].local;
+        if (!plan->hosts[i].local && ready_can_ask(request))
             h->probes[h->count++].host = &plan->hosts[i];
+    }
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
-        if (!plan->loader_hosts[i].local)
+        if (!plan->loader_hosts[i].local && ready_can_ask(request))
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
     return 0;
 }
 
-bool ready_can_ask(const struct ready_request *request)
+/* The time for all answers. */
+static int get_limit_ms(const struct ready_request *request)
 {
-    return !request->no_host_check && agent_is_used(request->agent);
+    return (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX);
 }
 
-int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *h,
-              uint64_t *ret_stopped_ns)
+/* Certificates, build tools and checkpoints compared by their times rely on clocks. */
+static void check_clocks(const struct ready_survey *h)
+{
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct probe *p = &h->probes[i];
+        uint64_t apart = (uint64_t)(p->clock_ns < 0 ? -p->clock_ns : p->clock_ns);
+
+        if (apart > CLOCK_WRONG)
+            probe_fail(p, "health", "its clock is %.0f s %s ours: set one of them",
+                       (double)apart / 1e9, p->clock_ns > 0 ? "ahead of" : "behind");
+    }
+}
+
+static int query(const struct ready_request *request, bool connect, struct ready_survey *h,
+                 uint64_t *ret_stopped_ns)
 {
     char self[4096], back[DIAL_TEXT_MAX];
     struct plenum_error err;
-    struct probe_question question = {
-        .agent = request->agent,
-        .program = request->program,
-        .path = request->path,
-        .self = self,
-        .directory = request->directory,
-        .job = request->earlier,
-        .listener = -1,
-        .limit_ms = (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
-
+    struct probe_question question = {.agent = request->agent,
+                                      .program = request->program,
+                                      .path = request->path,
+                                      .self = self,
+                                      .directory = request->directory,
+                                      .job = request->earlier,
+                                      .health = request->health,
+                                      .healthy = true,
+                                      .listener = -1,
+                                      .limit_ms = get_limit_ms(request)};
     int r;
 
     if (host_get_self(self, sizeof(self), &err) < 0) {
@@ -149,7 +173,30 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
         log_error("the hosts cannot be queried: out of memory");
         return STATUS_LAUNCH;
     }
+    check_clocks(h);
     return 0;
+}
+
+int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *h,
+              uint64_t *ret_stopped_ns)
+{
+    const struct health_request own = {.command = request->health,
+                                       .root = "",
+                                       .limit_ns =
+                                           probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};
+    struct health *health = NULL;
+    int r = h->here && !request->no_host_check ? health_begin(&own, &health) : 0;
+    int status = 0;
+
+    if (r < 0) {
+        log_error("this host cannot be checked: %s", strerror(-r));
+        return STATUS_LAUNCH;
+    }
+    if (h->count > 0)
+        status = query(request, connect, h, ret_stopped_ns);
+    if (health)
+        health_finish(health, &h->health);
+    return status;
 }
 
 /* If this host can encrypt, check that each of the others can, too. */
@@ -198,7 +245,7 @@ static void check_back(const struct ready_survey *h, const char *network)
 
 int ready_report(const struct ready_survey *h)
 {
-    bool failed = false, programs = true, missing = false;
+    bool failed = false, programs = true, missing = false, here = h->health.state == HEALTH_GOOD;
     char *table, title[64];
 
     for (uint32_t i = 0; i < h->count; i++) {
@@ -211,21 +258,23 @@ int ready_report(const struct ready_survey *h)
     for (uint32_t i = 0; i < h->count; i++)
         if (!h->probes[i].failed)
             warn_of(&h->probes[i]);
+    if (!here)
+        log_error("this host is not ready: health: %s", h->health.why);
     if (!failed)
-        return 0;
+        return here ? 0 : STATUS_LAUNCH;
     table = probe_table(h->probes, h->count, title, sizeof(title));
     log_error("%s:", title);
     if (table)
         (void)io_write_all(STDERR_FILENO, table, strlen(table));
     free(table);
-    if (!programs)
+    if (!programs || !here)
         return STATUS_LAUNCH;
     return missing ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
 /* ---- the network ---- */
 
-/* Mark our address by which that host reaches us: the one from which we would send to it. */
+/* Mark the address at which that host reaches us: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -259,7 +308,7 @@ static void mark_own(struct network *own, const struct network *other)
     }
 }
 
-/* The hosts that were queried may be copies of the plan's. */
+/* Is this the same host? The hosts that were queried may be copies of the plan's. */
 static bool is_same(const struct plan_host *a, const struct plan_host *b)
 {
     return a == b || plan_host_is(a, &(struct hostlist_host){
@@ -431,6 +480,22 @@ static int choose_networks(struct plan *plan, struct ready_survey *h, const stru
     return 0;
 }
 
+/* A check that the user has asked for must not be left out without a word. */
+static int check_command(const struct ready_request *request, const struct plan *plan)
+{
+    if (!request->health || (!request->no_host_check && plan_is_local(plan)) ||
+        ready_can_ask(request))
+        return 0;
+    if (request->no_host_check)
+        log_error("--health-check and --no-host-check contradict each other: leave one of them "
+                  "out");
+    else
+        log_error("--health-check cannot be run on the other hosts, because srun starts processes "
+                  "there instead of a login: let Slurm check its nodes (HealthCheckProgram), or "
+                  "leave it out");
+    return STATUS_USAGE;
+}
+
 int ready_settle(const struct ready_request *request, struct plan *plan, struct ready_survey *h,
                  struct ready *ret)
 {
@@ -440,6 +505,8 @@ int ready_settle(const struct ready_request *request, struct plan *plan, struct 
 
     *ret = (struct ready){.stopped_ns = ret->stopped_ns};
     status = check_here(request, plan);
+    if (status == 0)
+        status = check_command(request, plan);
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
     if (request->host_subnet)
@@ -470,9 +537,9 @@ int ready_check(const struct ready_request *request, struct plan *plan, struct r
 
     *ret = (struct ready){0};
     status = check_here(request, plan);
-    if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
-        return status;
-    if (ready_can_ask(request) && (status = add_probes(plan, &h)) == 0)
+    if (status == 0)
+        status = add_probes(request, plan, &h);
+    if (status == 0)
         status = ready_ask(request, !plan_is_local(plan), &h, &ret->stopped_ns);
     if (status == 0)
         status = ready_settle(request, plan, &h, ret);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* ready.h - checks before a job starts: this host, the others, the network between them. */
+/* ready.h - checks this host, the other hosts and their network before a job starts. */
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H
 
+#include "launcher/host/health.h"
 #include "launcher/host/network.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
@@ -15,7 +16,8 @@ struct ready_request {
     const char *path;                /* search path for programs; NULL: the host's own */
     const char *host_subnet;         /* the network that the user named; NULL: none */
     const struct ports *ports;       /* ports on which plenumrun may listen */
-    const char *earlier;             /* end processes of this job's earlier starts; NULL: of none */
+    const char *health;              /* the user's command that checks a host; NULL: none */
+    const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };
@@ -48,6 +50,8 @@ struct ready_survey {
     struct probe *probes;
     uint32_t count;
     unsigned port; /* the port to which they tried to connect */
+    bool here; /* programs run on this host, too, so its health is checked; the caller sets it */
+    struct health_report health; /* this host's */
     struct network own;
 };
 
@@ -55,7 +59,7 @@ struct ready_survey {
 bool ready_can_ask(const struct ready_request *request);
 
 /**
- * Query the hosts of the survey.
+ * Query the hosts of the survey, and check the health of this one if it is in use.
  *
  * @param connect  let them try to connect to this host, too
  * @param ret_stopped_ns  how long we were stopped meanwhile
@@ -65,12 +69,12 @@ bool ready_can_ask(const struct ready_request *request);
 int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *survey,
               uint64_t *ret_stopped_ns);
 /** Check this host, choose the network of the plan's hosts, and mark the hosts of the survey that
- * cannot use it as failed: 0, or an exit status, after an error message. Call it again with another
- * plan after hosts have failed. */
+ * cannot use it as failed. Returns 0, or an exit status, after an error message. Call it again with
+ * another plan after hosts have failed. */
 int ready_settle(const struct ready_request *request, struct plan *plan,
                  struct ready_survey *survey, struct ready *ret);
-/** Print warnings about hosts, and a table of those that failed: 0, or the exit status for a job
- * that needs all of them. */
+/** Print warnings about hosts, and a table of those that failed. Returns 0, or the exit status for
+ * a job that needs all of them. */
 int ready_report(const struct ready_survey *survey);
 /** Log the network that was chosen. */
 void ready_tell(const struct ready *ready);

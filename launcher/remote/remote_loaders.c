@@ -41,8 +41,8 @@ enum {
     SETTLED_MS = 60000, /* a login that lasted this long did not fail */
     CLOSED_MS = 1000,   /* time for a login to exit after it has closed its output */
     SLOW_MS = 10000,    /* a login that takes longer to start the loader again is reported */
-    READS = 16,         /* of one login's output, before others get their turn */
-    EVENTS = 16,        /* at most, of all logins, per turn */
+    READS = 16,         /* from one login, before others get their turn */
+    EVENTS = 16,        /* of all logins, per turn */
 };
 
 struct remote_loader {

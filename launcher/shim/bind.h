@@ -29,7 +29,7 @@ struct bind_result {
     struct bind_sets sets;
 };
 
-/** Make a request from the plan's texts: 0, -EINVAL or -ERANGE. */
+/** Make a request from the plan's texts. Returns 0, -EINVAL or -ERANGE. */
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err);
 
@@ -40,8 +40,8 @@ int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum
  */
 void bind_apply(const struct bind_request *request, struct bind_result *ret);
 
-/** Check that the result matches the request: 0, the -errno of the step that failed, or -EXDEV if
- * the kernel reported success but did something else. */
+/** Check that the result matches the request. Returns 0, the -errno of the step that failed, or
+ * -EXDEV if the kernel reported success but did something else. */
 int bind_check(const struct bind_request *request, const struct bind_result *result);
 /** Like bind_check(), but checks only CPUs. */
 int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);

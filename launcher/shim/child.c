@@ -67,8 +67,8 @@ static const char *find_path(char *const *environment)
     return NULL;
 }
 
-/* Find out why the program cannot be executed: 0 if that is not known, or -errno with a message.
- * execvp() itself would say little, and let a shell run files that are not programs. */
+/* Find out why the program cannot be executed. Returns 0 if that is not known, or -errno with a
+ * message. execvp() itself would say little, and let a shell run files that are not programs. */
 static int check_program(const struct child_options *o, char text[CONTROL_TEXT_MAX])
 {
     struct plenum_error err;

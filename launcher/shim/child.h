@@ -40,13 +40,13 @@ struct child {
     size_t coming_len;
 };
 
-/** Start the program: 0, or -errno with nothing started. */
+/** Start the program. Returns 0, or -errno with nothing started. */
 int child_start(const struct child_options *options, struct child *ret);
 
 /**
- * Read what has arrived on report_fd: 1 if child->report is complete (the program is running, or
- * has failed to start), 0 if more will follow, -ESRCH if the child died without a report, or the
- * -errno from reading it.
+ * Read what has arrived on report_fd. Returns 1 if child->report is complete (the program is
+ * running, or has failed to start), 0 if more will follow, -ESRCH if the child died without a
+ * report, or the -errno from reading it.
  */
 int child_read_report(struct child *child);
 

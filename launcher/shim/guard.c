@@ -31,7 +31,7 @@
 #include "launcher/host/signals.h"
 
 enum {
-    LOOK_MS = 20,         /* between two looks at a tree that is being killed */
+    LOOK_MS = 20,         /* between checks of a tree that is being killed */
     UNKILLABLE_MS = 5000, /* after this time, the rest of the tree is left behind */
 };
 

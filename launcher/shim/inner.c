@@ -53,7 +53,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* silence that is allowed until the plan sets another limit */
     TOLD_MS = 1000,           /* time for plenumrun to decide how to treat mpirun's request */
-    LOOK_MS = 10,             /* between two looks at a tree that is being killed */
+    LOOK_MS = 10,             /* between checks of a tree that is being killed */
     LOADER_GRACE_MS = 2000,
 };
 
@@ -208,6 +208,7 @@ static void watch_stops(struct inner *in)
     if (info.si_code != CLD_STOPPED && !in->stopped)
         return;
     in->stopped = info.si_code == CLD_STOPPED;
+    inner_note_stop(in, time_now_ns());
     (void)control_put_number(&in->conn.tx, CONTROL_STOPPED,
                              in->stopped ? (uint64_t)info.si_status : 0);
 }
@@ -261,10 +262,13 @@ static void handle_departed(struct inner *in, struct frame_reader *payload)
 {
     struct control_departed m;
 
-    if (control_get_departed(payload, &m) == 0)
-        departed_note(in->departed, m.instance, m.reached);
-    else
+    if (control_get_departed(payload, &m) < 0) {
         lose_control(in);
+        return;
+    }
+    for (uint32_t i = 0; i < 8 * m.len; i++)
+        if (m.bits[i / 8] & 1 << i % 8)
+            departed_note(in->departed, m.first + i, m.reached);
 }
 
 static void handle_frame(struct inner *in, const struct frame_header *header,
@@ -490,6 +494,7 @@ static void do_what_is_due(struct inner *in, uint64_t now)
         in->beat_at = now + BEAT_MS * NS_PER_MS;
         if (frame_conn_pending(&in->conn) < INNER_FRAME_BYTES) {
             inner_look_at_stop(in, true);
+            inner_tell_pace(in, now);
             (void)control_put_empty(&in->conn.tx, CONTROL_BEAT);
         }
     }
@@ -679,6 +684,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     if (open_control(in) < 0)
         return 1;
     open_loader(in);
+    inner_open_pace(in);
     if (say_hello(in) < 0)
         return 1;
     run(in);
@@ -686,6 +692,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
     environ_free(in->environment);
     departed_destroy(in->departed);
     stop_keeper_destroy(in->stop);
+    inner_close_pace(in);
     io_close(&in->key_fd);
     frame_conn_fini(&in->conn);
     tls_destroy(in->tls);

@@ -88,11 +88,10 @@ void inner_send_lines(struct inner *in, int stream)
 {
     struct lines *lines = &in->lines[stream];
     bool flush = *inner_pipe(in, stream) < 0 || (in->plan.at_once && stream != CONTROL_LOADER);
+    size_t most = min_u64(max_u64(in->plan.window, 1), INNER_FRAME_BYTES), len;
     const char *bytes;
-    size_t len;
 
-    while (inner_is_connected(in) &&
-           (len = lines_peek(lines, INNER_FRAME_BYTES, flush, &bytes)) > 0) {
+    while (inner_is_connected(in) && (len = lines_peek(lines, most, flush, &bytes)) > 0) {
         if (in->in_flight > 0 && in->in_flight + len > in->plan.window)
             return;
         if (control_put_output(&in->conn.tx, (enum control_stream)stream, bytes, len) < 0)

@@ -17,7 +17,9 @@
 #include "launcher/shim/child.h"
 #include "launcher/shim/shim.h"
 
-enum { INNER_FRAME_BYTES = 64 * 1024 }; /* bytes of output per frame, unless a line is longer */
+enum {
+    INNER_FRAME_BYTES = 64 * 1024
+}; /* bytes of output per frame at most, unless a line is longer */
 
 /* The program's states. The allowed transitions are a table in inner.c. */
 enum inner_state {
@@ -87,6 +89,7 @@ struct inner {
     uint64_t step_told;        /* the last STEP that was sent; 0: none */
     bool halt_told;            /* HALTED was sent */
     bool notice_told;          /* NOTICE was sent */
+    struct inner_pace *pace;   /* inner_pace.c; or NULL */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
@@ -119,25 +122,37 @@ void inner_move(struct inner *in, enum inner_state to);
 void inner_handle_plan(struct inner *in, struct frame_reader *payload);
 /** Read the child's report, and send STARTED or FAILED once it is complete. */
 void inner_read_report(struct inner *in);
-/** Send this host's topology; empty if it is not available: then nothing is bound here. */
+/** Send this host's topology. If it is not available, send an empty one: nothing is then bound
+ * here. */
 void inner_send_topology(struct inner *in, bool devices);
 
 /* ---- inner_stop.c ---- */
 
-/** Create the page, and name it for the program. Without it, the program only stops by signals. */
+/** Create the stop page, and pass its name to the program. Without it, only signals stop the
+ * program. */
 void inner_make_stop_page(struct inner *in);
 /** Has the program asked whether to stop? Then requests to stop do not reach it as signals. */
 bool inner_asks_to_stop(const struct inner *in);
-/** Report what the program has written to the page. */
+/** Report the step that the program has written to its stop page. */
 void inner_look_at_stop(struct inner *in, bool beat);
 /** Handle a signal to the shim that asks the program to stop. */
 void inner_notice_stop(struct inner *in);
-/** PROPOSE has arrived: 0 or -errno. */
+/** Handle PROPOSE. Returns 0 or -errno. */
 int inner_handle_propose(struct inner *in, struct frame_reader *payload);
-/** DECIDE has arrived: 0 or -errno. */
+/** Handle DECIDE. Returns 0 or -errno. */
 int inner_handle_decide(struct inner *in, struct frame_reader *payload);
 /** Report the program's last steps with its end. */
 void inner_end_stop(const struct inner *in, struct control_exited *exited);
+
+/* ---- inner_pace.c ---- */
+
+/** Without memory for it, nothing is reported. */
+void inner_open_pace(struct inner *in);
+void inner_close_pace(struct inner *in);
+/** The program was stopped by a signal, or continues (in->stopped). */
+void inner_note_stop(struct inner *in, uint64_t now);
+/** Report the program's steps of the last second. */
+void inner_tell_pace(struct inner *in, uint64_t now);
 
 /* ---- inner_output.c ---- */
 
@@ -147,7 +162,7 @@ int *inner_pipe(struct inner *in, int stream);
 void inner_read_pipe(struct inner *in, int stream);
 /** Send lines as far as credit allows. */
 void inner_send_lines(struct inner *in, int stream);
-/** Report the state of a progress bar, if it has changed and it is time. */
+/** Report the state of a progress bar, if it has changed and a report is due. */
 void inner_send_progress(struct inner *in, int stream, uint64_t now);
 /** Send the program's last words once all of its output has been sent. */
 void inner_finish_output(struct inner *in);

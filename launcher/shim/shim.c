@@ -35,7 +35,7 @@
 #include "launcher/host/signals.h"
 
 enum {
-    LOOK_MS = 50,     /* between two looks at a daemon that was asked to end */
+    LOOK_MS = 50,     /* between checks of a daemon that was asked to end */
     DAEMON_MS = 2000, /* time until the daemon is killed */
 };
 
@@ -123,7 +123,7 @@ struct shim_process {
     char name[32];
 };
 
-/* Read a process: 0, or -1 if it is gone. */
+/* Read a process. Returns 0, or -1 if it is gone. */
 static int read_process(pid_t pid, struct shim_process *ret)
 {
     char path[32], text[256], *after;

@@ -15,15 +15,15 @@ enum numa_policy {
     NUMA_BIND,       /* only the nodes of the instance's CPUs */
     NUMA_PREFERRED,  /* these nodes as long as they have free memory */
     NUMA_INTERLEAVE, /* these nodes in turn */
-    NUMA_LOCAL,      /* the node of the requesting thread, whatever was inherited */
+    NUMA_LOCAL,      /* the node of the requesting thread, regardless of what was inherited */
     NUMA_DEFAULT,    /* nothing is set */
     NUMA_POLICIES
 };
 
 /** Returns the policy's name on the command line; "default" for NUMA_DEFAULT. */
 const char *numa_policy_name(enum numa_policy policy);
-/** Parse a policy's name: 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT has no
- * name. */
+/** Parse a policy's name. Returns 0, or -EINVAL with an error that lists the names. NUMA_DEFAULT
+ * has no name. */
 int numa_policy_parse(const char *name, enum numa_policy *ret, struct plenum_error *err);
 
 #endif

@@ -23,7 +23,7 @@ struct ports {
     uint16_t first, last;
 };
 
-/** Parse "20000-20999": 0, or -EINVAL with a message. */
+/** Parse "20000-20999". Returns 0, or -EINVAL with a message. */
 int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
 
 /** Returns the number of blocks in the lower half; 0 if any port may be used. */

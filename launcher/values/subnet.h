@@ -18,13 +18,13 @@ struct subnet {
     unsigned bits;
 };
 
-/** Parse "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a message. Host bits are cleared. */
+/** Parse "10.1.0.0/16" or "fd00::/64" and clear host bits. Returns 0, or -EINVAL with a message. */
 int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err);
 void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX]);
 /** Does the network contain the address? */
 bool subnet_has(const struct subnet *subnet, const struct subnet *address);
 
-/** Parse "10.1.2.3/16", keeping all bits: 0 or -EINVAL. */
+/** Parse "10.1.2.3/16", keeping all bits. Returns 0 or -EINVAL. */
 int subnet_parse_address(const char *text, struct subnet *ret);
 /** Returns the network of an address, with all other bits cleared. */
 struct subnet subnet_of(const struct subnet *address);

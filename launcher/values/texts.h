@@ -11,7 +11,7 @@ struct texts {
     size_t count, cap;
 };
 
-/** Append `len` bytes of a string (copied): 0 or -ENOMEM. */
+/** Append `len` bytes of a string (copied). Returns 0 or -ENOMEM. */
 int texts_add(struct texts *texts, const char *text, size_t len);
 void texts_fini(struct texts *texts);
 

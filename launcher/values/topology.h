@@ -19,7 +19,7 @@
  */
 int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err);
 
-/** Import the text that topology_export() wrote: 0, -EINVAL or -ENOMEM. */
+/** Import the text that topology_export() wrote. Returns 0, -EINVAL or -ENOMEM. */
 int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct plenum_error *err);
 
 /**

@@ -35,6 +35,7 @@
 #include "libdist/collectives/comm_header.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/job_priv.h"
+#include "libdist/pacing.h"
 
 /* The name that plenum_job_describe() gave to the thread's next collective. */
 static _Thread_local struct {
@@ -134,6 +135,7 @@ static bool is_unfinished(int r)
 
 static int leave(struct plenum_job *job, int r)
 {
+    pacing_depart(time_now_ns());
     (void)pthread_mutex_unlock(&world.mu);
     plenum_job_close(job);
     return r;
@@ -313,6 +315,8 @@ static int run(struct call *c)
 
     if (!c->err)
         c->err = &ignored;
+    (void)pacing_open(&job->info);
+    pacing_arrive(time_now_ns());
     r = begin(job, c->err);
     if (r < 0)
         return r;

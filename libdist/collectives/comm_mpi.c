@@ -2,14 +2,14 @@
 /* comm_mpi.c - carries collectives over MPI. This is libplenum-mpi.so, the only file that uses MPI.
  *
  * Every collective is non-blocking and is tested in a loop that sleeps, because a rank inside
- * MPI_Barrier burns a core that the loader needs. The pauses grow from zero to two milliseconds, so
- * that short collectives are not slowed down and long waits cost nothing.
+ * MPI_Barrier keeps a core busy that the loader needs. The pauses grow from zero to two
+ * milliseconds, so that short collectives are not slowed down and long waits cost nothing.
  *
  * MPI moves bytes only while it is called, so a loop that sleeps would slow down a large transfer.
  * Waiting and moving are therefore separate: every collective first waits, sleeping, until all
- * instances have arrived (backend_meet()). Data that did not fit into that exchange then moves
- * without sleeping, but yields the core to any thread that wants it. If an instance is stopped
- * meanwhile, the others begin to sleep after a while.
+ * instances have arrived (backend_meet()). Data that did not fit into the exchange of
+ * backend_meet() then moves in a loop that does not sleep, but yields the core to any thread that
+ * wants it. If an instance is stopped meanwhile, the others begin to sleep after a while.
  *
  * MPI itself never matches calls that differ: all exchanges that begin a collective have the same
  * size, and data moves only after comm.c has found that all instances make the same call.
@@ -456,8 +456,8 @@ static void exchange_notices(struct wait *w, uint64_t now)
     read_notices();
 }
 
-/* Check a wait: 0 to keep waiting, or -EIO or -ETIMEDOUT. While data moves, the end of other
- * instances does not matter. */
+/* Check a wait. Returns 0 to keep waiting, or -EIO or -ETIMEDOUT. While data moves, the end of
+ * other instances does not matter. */
 static int check_wait(const struct wait *w, uint64_t now)
 {
     uint32_t ended = w->moving ? UINT32_MAX : find_ended();

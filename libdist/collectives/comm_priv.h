@@ -15,8 +15,8 @@ enum { COMM_BACKEND_VERSION = 5 };
 
 struct comm_backend {
     uint32_t version;
-    /** Wait for all instances, join the world and compare it with the job: -ENOTSUP if it
-     *  differs. */
+    /** Wait for all instances, join the world and compare it with the job. Returns -ENOTSUP if it
+     * differs. */
     int (*open)(uint32_t instances, uint32_t index, uint64_t timeout_ns, struct plenum_error *err);
     /** Leave the world. `broken`: a collective never finished, so do not wait for the others. */
     void (*close)(bool broken);

@@ -60,8 +60,8 @@ static void on_fence(pmix_status_t status, void *arg)
     (void)pthread_mutex_unlock(&fence.mu);
 }
 
-/* Wait for the end of the fence: 0; -ETIMEDOUT if it did not end in time; -EPIPE if it never
- * will. */
+/* Wait for the end of the fence. Returns 0; -ETIMEDOUT if it did not end in time; -EPIPE if it
+ * never will. */
 static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
                           bool (*is_one_gone)(uint32_t instances))
 {
@@ -117,7 +117,7 @@ void rendezvous_look(uint32_t instances, bool *came)
     }
 }
 
-/* Does this server know our job, with this size and rank? */
+/* Returns whether this server knows our job, with this size and our rank. */
 static bool knows_us(uint32_t instances, uint32_t index)
 {
     pmix_proc_t all;

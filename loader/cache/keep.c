@@ -32,7 +32,7 @@
 #include "common/util/util.h"
 
 enum {
-    HEAPS = 16, /* those of courses, after the first one for entries without a known use */
+    HEAPS = 16, /* one for entries without a known use, and those of courses */
     UNKNOWN = 0,
     NO_HEAP = HEAPS, /* the entry is new */
     FREE = HEAPS + 1,

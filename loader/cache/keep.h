@@ -15,7 +15,7 @@ struct keep;
 
 #define KEEP_NONE UINT32_MAX
 
-/** Room is counted in blocks of this size, as on a disk. */
+/** Space is counted in blocks of this size, as on a disk. */
 enum { KEEP_BLOCK = 4096 };
 
 /** A hash that identifies bytes in a store. */

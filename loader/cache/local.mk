@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# loader/cache/: samples from stores on the local disk, and which of them stay there.
+# loader/cache/: keeps samples from object stores on the local disk, and decides which of them stay there.
 noinst_LTLIBRARIES += %D%/libcache.la
 %C%_libcache_la_SOURCES = \
 	%D%/course.c %D%/course.h \

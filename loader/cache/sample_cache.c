@@ -8,7 +8,11 @@
  * is written again. If the disk cannot keep up, ranges are not added.
  *
  * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
- * hour. */
+ * hour.
+ *
+ * While another loader has the folder, the cache waits: the thread tries to lock the folder from
+ * time to time. Streams are registered meanwhile, so when the folder becomes free, their future uses
+ * are known. */
 #include "config.h"
 
 #include "loader/cache/sample_cache.h"
@@ -32,9 +36,17 @@ enum {
     PAUSE_MAX_S = 3600,
     SLOW_MS = 500, /* mean time of a read */
     READS_MEAN = 32,
+    LOCK_TRIED_MS = 500, /* between two tries to lock a folder that another loader has */
 };
 
-/* A record to write; or, without bytes, one to erase. */
+/* CLOSED -> (WAITING ->) OPEN -> CLOSED */
+enum sample_cache_state {
+    CLOSED,
+    WAITING, /* another loader has the folder */
+    OPEN,
+};
+
+/* A record to write or, if it has no bytes, to erase. */
 struct shelf_job {
     struct list link;
     uint32_t entry;
@@ -43,10 +55,10 @@ struct shelf_job {
 };
 
 static struct {
-    atomic_bool open;
+    _Atomic(enum sample_cache_state) state;
     /* Constant while it is open. */
-    struct shelf *shelf;
-    char *folder; /* or NULL */
+    struct shelf *shelf; /* NULL while it waits */
+    char *folder;        /* or NULL */
     pthread_t writer;
     /* Protected by mu, the innermost lock. */
     struct lock mu;
@@ -193,8 +205,69 @@ static void note_written(const struct shelf_job *job, int r)
     keep_settle(cache.keep, job->entry, job->bytes.hash, time_now_ns());
 }
 
+static bool restore(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    bool kept;
+
+    (void)arg;
+    lock_acquire(&cache.mu);
+    kept = keep_restore(cache.keep, number, bytes);
+    lock_release(&cache.mu);
+    return kept;
+}
+
+/* Open the files, and begin to use them. Call it without mu. */
+static int open_shelf(struct plenum_error *err)
+{
+    int r = shelf_open(cache.folder, restore, NULL, &cache.shelf, err);
+
+    if (r < 0)
+        return r;
+    lock_acquire(&cache.mu);
+    keep_restored(cache.keep);
+    lock_release(&cache.mu);
+    atomic_store(&cache.state, OPEN);
+    return 0;
+}
+
+/* Report the end of the wait. */
+static void report_taken(int code, const struct plenum_error *why)
+{
+    assert(lock_is_held(&cache.mu));
+    if (code < 0)
+        (void)error_set(&cache.news, code, "samples are not cached: %s", why->text);
+    else
+        (void)error_set(&cache.news, 0, "%s: the other loader has ended; this one uses its cache",
+                        where());
+    cache.has_news = true;
+}
+
+/* Wait until no other loader has the folder. Returns 0; -ECANCELED if the cache was closed; or the
+ * -errno of a folder that cannot be used. */
+static int wait_for_folder(void)
+{
+    struct plenum_error err = {""};
+    int r = -EBUSY;
+
+    lock_acquire(&cache.mu);
+    while (r == -EBUSY) {
+        (void)lock_wait_until(&cache.mu, &cache.work, time_now_ns() + LOCK_TRIED_MS * NS_PER_MS);
+        if (cache.stop)
+            break;
+        lock_release(&cache.mu);
+        r = open_shelf(&err);
+        lock_acquire(&cache.mu);
+        if (r != -EBUSY)
+            report_taken(r, &err);
+    }
+    lock_release(&cache.mu);
+    return r == -EBUSY ? -ECANCELED : r;
+}
+
 static void *writer_main(void *arg)
 {
+    if (!cache.shelf && wait_for_folder() < 0)
+        return arg;
     lock_acquire(&cache.mu);
     while (!cache.stop) {
         struct list *next = list_pop_first(&cache.jobs);
@@ -228,7 +301,7 @@ static struct keep_key key_of(const struct sample_cache_range *r)
 static bool is_cacheable(const struct sample_cache_range *r)
 {
     return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
-           atomic_load(&cache.open);
+           atomic_load(&cache.state) == OPEN;
 }
 
 /* Find an entry that can be read. Returns KEEP_NONE if there is none. */
@@ -360,7 +433,7 @@ struct course_stream *sample_cache_open_stream(const struct course_order *order,
 {
     struct course_stream *stream;
 
-    if (order->set == KEEP_NO_SET || order->order.mixture || !atomic_load(&cache.open))
+    if (order->set == KEEP_NO_SET || order->order.mixture || atomic_load(&cache.state) == CLOSED)
         return NULL;
     lock_acquire(&cache.mu);
     stream = keep_open_stream(cache.keep, order, offset, local, time_now_ns());
@@ -389,16 +462,12 @@ void sample_cache_close_stream(struct course_stream *stream)
 
 /* ---- opening and closing ---- */
 
-static bool restore(void *arg, uint32_t number, const struct keep_bytes *bytes)
-{
-    return keep_restore(arg, number, bytes);
-}
-
 /* Free everything; the writer has ended. */
 static void free_all(void)
 {
     struct list *next;
 
+    atomic_store(&cache.state, CLOSED);
     while ((next = list_pop_first(&cache.jobs)))
         free(container_of(next, struct shelf_job, link));
     keep_destroy(cache.keep);
@@ -409,38 +478,40 @@ static void free_all(void)
     cache.folder = NULL;
     cache.queued = cache.paused_until_ns = cache.pause_s = cache.read_ns = cache.reads = 0;
     cache.counts = (struct sample_cache_counts){0};
+    cache.has_news = false;
 }
 
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err)
 {
     int r;
 
-    assert(!atomic_load(&cache.open) && !cache.keep);
+    assert(atomic_load(&cache.state) == CLOSED && !cache.keep);
     list_init(&cache.jobs);
     cache.stop = false;
     cache.folder = folder ? strdup(folder) : NULL;
     cache.keep = keep_create(limit);
-    r = cache.keep && (cache.folder || !folder)
-            ? shelf_open(folder, restore, cache.keep, &cache.shelf, err)
-            : error_set(err, -ENOMEM, "out of memory");
-    if (r == 0) {
-        keep_restored(cache.keep);
+    r = cache.keep && (cache.folder || !folder) ? open_shelf(err)
+                                                : error_set(err, -ENOMEM, "out of memory");
+    if (r == -EBUSY) {
+        atomic_store(&cache.state, WAITING);
+        cache.has_news = true;
+        (void)error_set(&cache.news, 0,
+                        "%s; samples are read from their store until that loader ends", err->text);
+    }
+    if (r == 0 || r == -EBUSY) {
         r = thread_start(&cache.writer, writer_main, NULL);
         if (r < 0)
             (void)error_set(err, r, "%s: cannot start a thread: %s", where(), strerror(-r));
     }
     if (r < 0)
         free_all();
-    else
-        atomic_store(&cache.open, true);
     return r;
 }
 
 void sample_cache_close(void)
 {
-    if (!atomic_load(&cache.open))
+    if (atomic_load(&cache.state) == CLOSED)
         return;
-    atomic_store(&cache.open, false);
     lock_acquire(&cache.mu);
     cache.stop = true;
     (void)pthread_cond_signal(&cache.work);
@@ -452,7 +523,7 @@ void sample_cache_close(void)
 void sample_cache_get_counts(struct sample_cache_counts *ret)
 {
     *ret = (struct sample_cache_counts){0};
-    if (!atomic_load(&cache.open))
+    if (atomic_load(&cache.state) != OPEN)
         return;
     lock_acquire(&cache.mu);
     *ret = cache.counts;

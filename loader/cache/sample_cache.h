@@ -40,13 +40,16 @@ struct sample_cache_counts {
  * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes. If
  * `folder` is NULL, the cache is in memory.
  *
- * Errors: those of shelf_open(); without a cache, everything else works.
+ * If another process uses the folder, the cache is empty until that process ends, and then takes
+ * its contents over; sample_cache_get_news() reports both.
+ *
+ * Errors: those of shelf_open() but -EBUSY; without a cache, everything else works.
  */
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err);
 /** Stop writing, and close the cache. All streams must be closed. */
 void sample_cache_close(void);
 void sample_cache_get_counts(struct sample_cache_counts *ret);
-/** Get a message about the disk if its state has changed since the last call. Returns whether it
+/** Get a message about the cache if its state has changed since the last call. Returns whether it
  * has. */
 bool sample_cache_get_news(struct plenum_error *ret);
 

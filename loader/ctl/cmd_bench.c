@@ -167,6 +167,22 @@ static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t 
     return 0;
 }
 
+/* Open a stream that renders from one of the sources. */
+static int open_stream(const struct plenum_job_info *info, struct plenum_stream_options *o,
+                       unsigned source, struct plenum_stream **ret, struct plenum_error *err)
+{
+    char *name = ctl_with_home(o->dataset);
+    int r = -ENOMEM;
+
+    if (!name)
+        return error_set(err, r, "out of memory");
+    o->dataset = name;
+    r = stream_open(info, o, &(struct stream_trial){.source = source_names[source]}, false, ret,
+                    err);
+    free(name);
+    return r;
+}
+
 static int measure_once(const char *dataset, const struct bench_arguments *a, unsigned source,
                         struct measure *m, struct plenum_error *err)
 {
@@ -195,8 +211,7 @@ static int measure_once(const char *dataset, const struct bench_arguments *a, un
     if (strcmp(a->stream.bad, "substitute") != 0 && strcmp(a->stream.bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad must be substitute or fail, not '%s'", a->stream.bad);
     o.bad = strcmp(a->stream.bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
-    r = stream_open(&info, &o, &(struct stream_trial){.source = source_names[source]}, false,
-                    &stream, err);
+    r = open_stream(&info, &o, source, &stream, err);
     if (r < 0)
         return r;
     /* Only the real source pauses for the accelerators: the others measure limits of stages. */

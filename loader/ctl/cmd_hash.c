@@ -126,7 +126,7 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
         const struct order_gap *gap = &steps->gaps[i];
 
         if (gap->begin < end && gap->end > begin)
-            begin = gap->end; /* begin of the last run of positions in the epoch */
+            begin = gap->end; /* beginning of the last run of positions in the epoch */
     }
     return steps->last == ORDER_DROP && g >= begin && g >= end - (end - begin) % steps->per_step;
 }

@@ -20,10 +20,10 @@
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/screen.h"
 
-enum { ANSWER_MS = 5000, INSTANCES_MAX = 1000000, JOBS_MAX = 4096 };
+enum { ANSWER_MS = 5000, GROWTH_MS = 600000, INSTANCES_MAX = 1000000, JOBS_MAX = 4096 };
 
 struct job_arguments {
-    bool json;
+    bool json, metrics;
     uint64_t interval_ns;
 };
 
@@ -31,19 +31,21 @@ struct job_arguments {
 
 static const struct option_def defs[] = {
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "list, status: print JSON"},
+    {"metrics", 'm', NULL, OPTION_FLAG, AT(metrics),
+     .help = "status: print metrics for Prometheus"},
     {"interval", 'i', "TIME", OPTION_DURATION, AT(interval_ns), NS_PER_MS * 100, 0,
      .help = "top: refresh interval (default 1s)"},
 };
 
 static const struct options_program program = {
     .name = "plenumctl job",
-    .usage = "list|status|stop|top [JOB] [options]",
-    .summary = "Show and stop your running jobs on this host, where their plenumrun runs.",
+    .usage = "list|status|stop|top|grow [JOB] [options]",
+    .summary = "Show, stop and grow your running jobs on this host, where their plenumrun runs.",
     .footer =
         "JOB: the job's id, or its beginning. It can be left out if only one job is running.\n"
         "list: your jobs. status: a job and its instances. top: the same, refreshed until q "
         "is pressed. stop: ask the programs to stop at the same step; those that cannot get "
-        "SIGTERM.",
+        "SIGTERM. grow: continue on more hosts, if any are ready, from a checkpoint at a step.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -55,6 +57,7 @@ struct job_answer {
     uint32_t got;
     bool begun;
     enum jobctl_effect effect;
+    struct jobctl_grown grown;
 };
 
 /* Returns 1 if the answer is complete, 0 if not yet. */
@@ -74,6 +77,8 @@ static int take(struct job_answer *a, const struct frame_header *h, struct frame
         return ++a->got == a->job.instances;
     case JOBCTL_STOPPED:
         return jobctl_get_stopped(payload, &a->effect) < 0 ? -EPROTO : 1;
+    case JOBCTL_GROWN:
+        return jobctl_get_grown(payload, &a->grown) < 0 ? -EPROTO : 1;
     default:
         return -EPROTO;
     }
@@ -81,7 +86,8 @@ static int take(struct job_answer *a, const struct frame_header *h, struct frame
 
 static int talk(struct frame_conn *c, enum jobctl_type request, struct job_answer *a)
 {
-    uint64_t end = time_now_ns() + ANSWER_MS * NS_PER_MS;
+    uint64_t limit_ms = request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS;
+    uint64_t end = time_now_ns() + limit_ms * NS_PER_MS;
     int r = jobctl_put_empty(&c->tx, request);
 
     while (r == 0) {
@@ -104,10 +110,10 @@ static int talk(struct frame_conn *c, enum jobctl_type request, struct job_answe
     return r < 0 ? r : 0;
 }
 
-static int refuse_to_wait(int r, struct plenum_error *err)
+static int refuse_to_wait(int r, int waited_ms, struct plenum_error *err)
 {
     return error_set(err, r, "plenumrun has not answered for %d s: is it stopped?",
-                     ANSWER_MS / 1000);
+                     waited_ms / 1000);
 }
 
 /* Ask a job. The caller frees a->instances, even after an error. */
@@ -121,7 +127,7 @@ static int ask(const struct address *address, enum jobctl_type request, struct j
     if (fd == -ECONNREFUSED || fd == -ENOENT)
         return error_set(err, fd, "the job has ended");
     if (fd < 0) /* too many clients wait already */
-        return refuse_to_wait(fd, err);
+        return refuse_to_wait(fd, ANSWER_MS, err);
     r = address_check_peer(address, fd);
     if (r < 0) {
         (void)close(fd);
@@ -134,7 +140,7 @@ static int ask(const struct address *address, enum jobctl_type request, struct j
     if (r == 0 && a->begun != (request == JOBCTL_STATUS))
         r = -EPROTO;
     if (r == -ETIMEDOUT)
-        return refuse_to_wait(r, err);
+        return refuse_to_wait(r, request == JOBCTL_GROW ? GROWTH_MS : ANSWER_MS, err);
     return r < 0 ? error_set(err, r, "plenumrun has closed the connection: has the job ended?") : r;
 }
 
@@ -145,7 +151,8 @@ struct jobs {
     unsigned count;
 };
 
-/* Abstract sockets are gone with their process, so nothing here is stale. */
+/* Find the jobs whose ids begin with `id`. An abstract socket disappears with its process, so no
+ * job found here is stale. */
 static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
 {
     char line[512], text[300] = "unix:", wanted[JOBCTL_NAME_MAX];
@@ -178,7 +185,7 @@ static int find_jobs(const char *id, struct jobs *ret, struct plenum_error *err)
     return r;
 }
 
-/* The only job whose id begins like this. */
+/* Find the only job whose id begins with `id`. */
 static int find_one(const char *id, struct address *ret, struct plenum_error *err)
 {
     struct jobs jobs = {0};
@@ -229,6 +236,7 @@ static void write_json(struct json *j, const struct job_answer *a, bool instance
     json_seconds(j, "elapsed_seconds", m->elapsed_ns);
     put_step(j, "step", m->asked);
     put_step(j, "stopped_at_step", m->halted);
+    json_text(j, "slow", *m->slow ? m->slow : NULL);
     if (instances)
         json_begin_array(j, "instances", JSON_LINES);
     for (uint32_t i = 0; instances && i < a->got; i++) {
@@ -242,6 +250,10 @@ static void write_json(struct json *j, const struct job_answer *a, bool instance
         put_step(j, "step", inst->asked);
         put_age(j, "output_seconds_ago", inst->output_ns);
         put_age(j, "heard_seconds_ago", inst->heard_ns);
+        put_age(j, "own_seconds", inst->own_ns);
+        put_age(j, "wait_seconds", inst->wait_ns);
+        json_text(j, "slow", *inst->slow ? inst->slow : NULL);
+        json_text(j, "slow_cause", *inst->cause ? inst->cause : NULL);
         json_end_object(j);
     }
     if (instances)
@@ -265,6 +277,14 @@ static const char *format_age(uint64_t ns, char text[24])
     return text;
 }
 
+static const char *format_ms(uint64_t ns, char text[24])
+{
+    (void)snprintf(text, 24, "-");
+    if (ns != UINT64_MAX)
+        (void)snprintf(text, 24, "%.3g ms", (double)ns / 1e6);
+    return text;
+}
+
 static const char list_row[] = "%-16s  %-9s %9s %10s %10s  %s%s\n";
 
 static void write_row(FILE *f, struct job_answer *a, const char *end)
@@ -282,35 +302,96 @@ static void write_list_head(FILE *f, const char *end)
     (void)fprintf(f, list_row, "Job", "State", "Instances", "Step", "Time", "Program", end);
 }
 
+/* Write who is slow, and why; returns the number of lines. */
+static unsigned write_slow(FILE *f, struct job_answer *a, unsigned rows, const char *end)
+{
+    unsigned lines = 0;
+
+    if (*a->job.slow && lines < rows) {
+        (void)fprintf(f, "The whole job is slow: %s%s\n", text_make_plain(a->job.slow), end);
+        lines++;
+    }
+    for (uint32_t i = 0; i < a->got && lines < rows; i++) {
+        struct jobctl_instance *inst = &a->instances[i];
+
+        if (!*inst->slow)
+            continue;
+        (void)fprintf(f, "Host %s is slow (instance %u): %s%s\n", text_make_plain(inst->host),
+                      inst->index, text_make_plain(inst->slow), end);
+        lines++;
+    }
+    return lines;
+}
+
 /* At most `rows` lines. */
 static void write_text(FILE *f, struct job_answer *a, unsigned rows, const char *end)
 {
-    static const char row[] = "  %8s  %-20s %9s  %-9s %10s %12s %14s%s\n";
+    static const char row[] = "  %8s  %-20s %9s  %-9s %10s %10s %10s %12s %14s%s\n";
+    unsigned slow;
 
     write_list_head(f, end);
     write_row(f, a, end);
+    slow = write_slow(f, a, rows > 6 ? rows - 6 : 0, end);
     (void)fprintf(f, "%s\n", end);
-    (void)fprintf(f, row, "Instance", "Host", "Process", "State", "Step", "Last output",
-                  "Last heard of", end);
+    (void)fprintf(f, row, "Instance", "Host", "Process", "State", "Step", "Own time", "Wait",
+                  "Last output", "Last heard of", end);
     for (uint32_t i = 0; i < a->got; i++) {
         struct jobctl_instance *inst = &a->instances[i];
-        char index[24], pid[24], step[24], output[24], heard[24];
+        char index[24], pid[24], step[24], own[24], wait[24], output[24], heard[24];
 
-        if (i + 5 >= rows && i + 1 < a->got) {
+        if (i + 5 + slow >= rows && i + 1 < a->got) {
             (void)fprintf(f, "  and %u more%s\n", a->got - i, end);
             break;
         }
         (void)snprintf(index, sizeof(index), "%u", inst->index);
         (void)snprintf(pid, sizeof(pid), inst->pid ? "%u" : "-", inst->pid);
         (void)fprintf(f, row, index, text_make_plain(inst->host), pid, text_make_plain(inst->state),
-                      format_step(inst->asked, step), format_age(inst->output_ns, output),
+                      format_step(inst->asked, step), format_ms(inst->own_ns, own),
+                      format_ms(inst->wait_ns, wait), format_age(inst->output_ns, output),
                       format_age(inst->heard_ns, heard), end);
     }
 }
 
+/* Write one metric of all instances that have it, in Prometheus's text format. */
+static void write_metric(const struct job_answer *a, const char *name, const char *help,
+                         size_t offset)
+{
+    printf("# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+    for (uint32_t i = 0; i < a->got; i++) {
+        const struct jobctl_instance *inst = &a->instances[i];
+        uint64_t ns = *(const uint64_t *)(const void *)((const char *)inst + offset);
+
+        if (ns != UINT64_MAX)
+            printf("%s{job=\"%s\",host=\"%s\",instance=\"%u\"} %.9g\n", name, a->job.id, inst->host,
+                   inst->index, (double)ns / 1e9);
+    }
+}
+
+static void write_metrics(struct job_answer *a)
+{
+    static const char name[] = "plenum_job_slow";
+
+    (void)text_make_plain(a->job.id);
+    for (uint32_t i = 0; i < a->got; i++)
+        (void)text_make_plain(a->instances[i].host);
+    write_metric(a, "plenum_job_own_seconds", "Time of the last step, without waits.",
+                 offsetof(struct jobctl_instance, own_ns));
+    write_metric(a, "plenum_job_wait_seconds", "Wait for batches in the last step.",
+                 offsetof(struct jobctl_instance, wait_ns));
+    printf("# HELP %s The host makes the job slow; no host: the whole job is slow.\n"
+           "# TYPE %s gauge\n",
+           name, name);
+    if (*a->job.slow)
+        printf("%s{job=\"%s\",host=\"\",cause=\"\"} 1\n", name, a->job.id);
+    for (uint32_t i = 0; i < a->got; i++)
+        if (*a->instances[i].slow)
+            printf("%s{job=\"%s\",host=\"%s\",cause=\"%s\"} 1\n", name, a->job.id,
+                   a->instances[i].host, text_make_plain(a->instances[i].cause));
+}
+
 /* ---- the commands ---- */
 
-/* Jobs that end meanwhile are left out. */
+/* List all jobs, without those that end meanwhile. */
 static int list_all(const struct job_arguments *arguments, struct plenum_error *err)
 {
     struct json j = {.file = stdout};
@@ -346,7 +427,9 @@ static int show(const struct address *address, const struct job_arguments *argum
     struct job_answer a;
     int r = ask(address, JOBCTL_STATUS, &a, err);
 
-    if (r == 0 && arguments->json)
+    if (r == 0 && arguments->metrics)
+        write_metrics(&a);
+    else if (r == 0 && arguments->json)
         write_json(&j, &a, true);
     else if (r == 0)
         write_text(stdout, &a, UINT32_MAX, "");
@@ -370,6 +453,22 @@ static int stop(const struct address *address, struct plenum_error *err)
     if (a.effect == JOBCTL_EARLY)
         return error_set(err, -EAGAIN, "the job is still starting: try again in a moment");
     (void)puts(effects[a.effect]);
+    return 0;
+}
+
+/* Waits until the hosts have been checked. */
+static int grow(const struct address *address, struct plenum_error *err)
+{
+    struct job_answer a;
+    int r = ask(address, JOBCTL_GROW, &a, err);
+
+    free(a.instances);
+    if (r < 0)
+        return r;
+    text_make_plain(a.grown.text);
+    if (!a.grown.grows)
+        return error_set(err, -EAGAIN, "nothing was stopped: %s", a.grown.text);
+    (void)printf("the programs stop at the same step and continue on %s\n", a.grown.text);
     return 0;
 }
 
@@ -400,7 +499,7 @@ MESSAGE static int refuse_usage(const char *why)
 
 static int run(int argc, char **argv)
 {
-    static const char *const words[] = {"list", "status", "stop", "top"};
+    static const char *const words[] = {"list", "status", "stop", "top", "grow"};
     struct job_arguments arguments = {.interval_ns = NS_PER_SEC};
     struct plenum_error err;
     struct address address;
@@ -412,9 +511,11 @@ static int run(int argc, char **argv)
     while (operands > 0 && word < ARRAY_LEN(words) && strcmp(argv[1], words[word]) != 0)
         word++;
     if (operands == 0 || word == ARRAY_LEN(words))
-        return refuse_usage("list, status, stop or top is needed");
+        return refuse_usage("list, status, stop, top or grow is needed");
     if (operands > (word == 0 ? 1 : 2))
         return refuse_usage("only one job can be named");
+    if (arguments.metrics && word != 1)
+        return refuse_usage("--metrics is for status");
     if (arguments.json && word > 1)
         return refuse_usage("--json is for list and status");
     r = word == 0 ? list_all(&arguments, &err)
@@ -425,6 +526,8 @@ static int run(int argc, char **argv)
         r = stop(&address, &err);
     else if (r == 0 && word == 3)
         r = top(&address, arguments.interval_ns, &err);
+    else if (r == 0 && word == 4)
+        r = grow(&address, &err);
     if (r < 0)
         return ctl_fail("job", &err);
     return fflush(stdout) == 0 ? 0 : 1;
@@ -432,6 +535,6 @@ static int run(int argc, char **argv)
 
 const struct ctl_command ctl_job = {
     .name = "job",
-    .summary = "show and stop your running jobs",
+    .summary = "show, stop and grow your running jobs",
     .run = run,
 };

@@ -152,7 +152,7 @@ out:
 struct plan_row {
     uint64_t replicas;
     double step_ms, rate, efficiency, cores;
-    /* For a data set in a store: how long an epoch takes, and the network that it needs. */
+    /* For a data set in a store: how long an epoch takes, and the bandwidth that it needs. */
     double epoch_s, megabits;
 };
 

@@ -123,13 +123,55 @@ int ctl_start(const struct options_program *program, void *target, int argc, cha
     return 2;
 }
 
-/* Read "@FILE", and make the paths of a plan absolute; other names are copied. */
+/* Returns how many characters at the beginning of a name are formats with their settings, as in
+ * "list,base=images:". */
+static size_t prefix_len(const char *name)
+{
+    size_t len = 0;
+
+    for (;;) {
+        size_t n = strspn(name + len, "abcdefghijklmnopqrstuvwxyz"), settings = 0;
+
+        if (n > 0 && name[len + n] == ',')
+            settings = strcspn(name + len + n, ":");
+        if (n == 0 || name[len + n + settings] != ':')
+            return len;
+        len += n + settings + 1;
+    }
+}
+
+char *ctl_with_home(const char *name)
+{
+    const char *home = getenv("HOME");
+    size_t prefix = prefix_len(name), size = 0;
+    char *text = NULL;
+    FILE *to = home && *home && !orderplan_is(name) ? open_memstream(&text, &size) : NULL;
+
+    if (!to)
+        return strdup(name);
+    for (size_t i = 0; name[i]; i++) {
+        bool begins = i == prefix || (i < prefix && i > 0 && name[i - 1] == '=');
+
+        if (begins && name[i] == '~' && name[i + 1] == '/')
+            (void)fputs(home, to);
+        else
+            (void)fputc(name[i], to);
+    }
+    if (fclose(to) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Read "@FILE", and make the paths of a plan absolute; other names are copied, with their home
+ * folder. */
 static int read_plan(const char *name, char **ret, struct plenum_error *err)
 {
     struct orderplan *plan;
-    char here[4096], *text;
-    int r = orderplan_read(name, &text, err);
+    char here[4096], *full = ctl_with_home(name), *text = NULL;
+    int r = full ? orderplan_read(full, &text, err) : error_set(err, -ENOMEM, "out of memory");
 
+    free(full);
     if (r < 0 || !orderplan_is(text)) {
         *ret = r < 0 ? NULL : text;
         return r;

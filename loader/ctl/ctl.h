@@ -49,7 +49,7 @@ struct ctl_stream_args {
     {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
      .help = "global (default), none or block:B"},                                                 \
     {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
-     .help = "use only samples A to B - 1 of the data set"},                                          \
+     .help = "use only samples A to B - 1 of the data set"},                                       \
     {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
      .help = "show each sample K times in a row, each time with a different crop (default 1)"},    \
     {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \
@@ -116,6 +116,10 @@ void ctl_strip_name(struct plenum_error *err, const char *name);
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
 
+/** Copy a data set's name (malloc), with "~/" replaced by the home folder: shells replace it only at
+ * the beginning of a word, not after "tar:". NULL: out of memory. */
+char *ctl_with_home(const char *name);
+
 /** Like dataset_open(), but shows its progress. */
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
@@ -138,7 +142,7 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
 
 /** How a command shows the status of a loader. */
 struct ctl_status_view {
-    const char *name; /* of the program, for messages */
+    const char *name; /* of the command, in messages */
     bool json;        /* print no headings with addresses between several loaders */
     void (*write)(void *arg, const struct status *status);
     void *arg;

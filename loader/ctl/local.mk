@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# loader/ctl/: plenumctl, one file a subcommand.
-# Sample images are the same on every machine: no fused multiply-add in their painting.
+# loader/ctl/: plenumctl, with one file per subcommand.
+# Sample images must be the same on every machine, so they are painted without fused multiply-add.
 noinst_LTLIBRARIES += %D%/libscene.la
 %C%_libscene_la_SOURCES = %D%/scene.c %D%/scene.h
 %C%_libscene_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off

@@ -43,7 +43,7 @@ struct slot {
     uint64_t bytes_before;
     struct pack_result result;
     struct plenum_error why; /* why the file is kept unchanged */
-    const char *extension;   /* that of the format of its bytes; NULL: unknown format */
+    const char *extension;   /* the one for its format; NULL: unknown format */
 };
 
 /* The archive that is being written. Owned by the thread that writes. */
@@ -288,7 +288,8 @@ static int account(struct pack_job *job, const struct slot *slot, uint32_t sampl
     return 0;
 }
 
-/* Returns the sample of a turn, and its archive among the missing ones. */
+/* Returns the sample that a turn packs, and sets `*archive` to its archive, one of the missing
+ * ones. */
 static uint32_t sample_of(const struct pack_job *job, uint64_t turn, uint32_t *archive)
 {
     uint32_t each = job->options->plan->per_archive;

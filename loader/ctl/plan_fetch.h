@@ -10,7 +10,7 @@
 /** What one epoch fetches; zeros if the data set is on a disk. */
 struct plan_fetch {
     uint64_t samples, bytes;
-    uint64_t requests;   /* on one host, at least */
+    uint64_t requests;   /* minimum number, on one host */
     uint64_t request_ns; /* the measured mean time of a request */
 };
 

@@ -29,7 +29,7 @@ struct plan_shares {
     struct plan_part parts[MIXTURE_SETS_MAX];
     uint32_t num_parts;
     const struct orderplan *plan; /* borrowed, like the next */
-    const char *warning;          /* of the data set, or "" */
+    const char *warning;          /* the data set's, or "" */
 };
 
 /** Compute the shares. Returns 0, or an error of dataset_set_order() with `err` set. */

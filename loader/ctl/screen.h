@@ -9,11 +9,12 @@
 
 #include <plenum/error.h>
 
-/** Write one frame of at most `rows` lines, each with "\033[K" before its newline: 0, or -errno
- * with a message, which ends the display. */
+/** Write one frame of at most `rows` lines, each with "\033[K" before its newline. Returns 0, or
+ * -errno with a message, which ends the display. */
 typedef int screen_draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err);
 
-/** Run until q, control-C, the end of the terminal, or an error of `draw`: 0 or its error. */
+/** Run until q, control-C, the end of the terminal, or an error of `draw`. Returns 0 or its
+ * error. */
 int screen_run(screen_draw *draw, void *arg, uint64_t interval_ns, struct plenum_error *err);
 
 /** Was it interrupted by a signal? Then `draw` must return. */

@@ -25,7 +25,7 @@ struct archive {
     char *path;       /* for messages */
     struct source source;
     uint64_t size;
-    struct index_builder builder;   /* of this archive only; its samples have container 0 */
+    struct index_builder builder;   /* indexes only this archive; its samples have container 0 */
     atomic_uint_fast64_t *progress; /* bytes scanned in all archives; the scan adds to it */
     struct plenum_error err;
 };

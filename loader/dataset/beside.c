@@ -132,7 +132,8 @@ static int visit_kept(const struct beside_values *c, const struct kept_table *ta
     return r;
 }
 
-/* Values in files of their own may change without a trace in the index, so they are not kept. */
+/* Returns whether values may be kept. Those in separate files may not: they can change without a
+ * trace in the index. */
 static bool may_be_kept(const struct dataset *d)
 {
     return dataset_get_index_path(d) && !d->format->whole_files;

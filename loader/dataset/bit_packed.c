@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-enum { BLOCK_MAX = 1 << 20 }; /* values; writers use 128 or 256 */
+enum { BLOCK_MAX = 1 << 20 }; /* values in a block; writers use 128 or 256 */
 
 bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret)
 {

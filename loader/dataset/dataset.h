@@ -140,7 +140,7 @@ struct dataset_set {
 /** New weights of the samples of a plan's set. */
 struct dataset_reweigh {
     uint64_t start; /* see mixture_pass_start() */
-    uint64_t hash;  /* of the order that follows from them */
+    uint64_t hash;  /* hash of the resulting order */
 };
 
 /** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
@@ -270,8 +270,8 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  * when the sample is read.
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
-/** Announced samples will not be read, because their stream has moved or ended. Other streams that
- *  share this object may have to fetch theirs again. */
+/** Note that announced samples will not be read, because their stream has moved or ended. Other
+ *  streams that share this object may have to fetch theirs again. */
 void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 

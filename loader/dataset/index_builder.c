@@ -135,6 +135,14 @@ int index_builder_name_classes(struct index_builder *b, const char *const *names
         else
             r = index_builder_add_class_again(b, (uint32_t)nameless);
     }
+    if (used > count && count > 0) {
+        size_t len = strlen(b->about_labels);
+
+        (void)snprintf(b->about_labels + len, sizeof(b->about_labels) - len,
+                       "%sonly the first %u of %zu classes have names: classes=FILE names all of "
+                       "them",
+                       len > 0 ? "; " : "", count, used);
+    }
     return r < 0 ? (int)r : 0;
 }
 
@@ -426,7 +434,7 @@ static int note_spellings(struct index_builder *b)
     for (size_t i = 1; i < b->num_labels; i++)
         if (sorted[i]->label.class == sorted[i - 1]->label.class && pairs++ == 0)
             (void)snprintf(
-                b->spellings, sizeof(b->spellings),
+                b->about_labels, sizeof(b->about_labels),
                 "labels '%.40s' (%s) and '%.40s' (%s) are the same number, so they are one class",
                 b->names + sorted[i - 1]->text, place_of(b, sorted[i - 1], one, sizeof(one)),
                 b->names + sorted[i]->text, place_of(b, sorted[i], two, sizeof(two)));

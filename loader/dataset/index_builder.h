@@ -67,7 +67,7 @@ struct index_builder {
     char empty_names[256];         /* the names of the first ones: "'a', 'b'" */
     uint64_t packed;               /* samples in compressed blocks */
     uint64_t packed_bytes;         /* bytes that are decompressed to read each of these once */
-    char spellings[400];           /* a clause about different spellings of one number, or "" */
+    char about_labels[600];        /* clauses about surprising labels, or "" */
     uint64_t subject, warning;     /* offsets in the names; 0: not set */
     struct index_memory *memory;   /* borrowed, or NULL */
     const struct label_rule *rule; /* how to read labels; borrowed; NULL: default settings */

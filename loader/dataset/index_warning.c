@@ -323,7 +323,7 @@ int index_builder_set_warning(struct index_builder *b)
                        describe_empty(b->empty_classes > 1, images[0] != '\0'), b->empty_names,
                        b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
     add_clause(text, sizeof(text), describe_names(b, names, sizeof(names)));
-    add_clause(text, sizeof(text), b->spellings);
+    add_clause(text, sizeof(text), b->about_labels);
     len = strlen(images);
     if (len > 0)
         (void)snprintf(images + len, sizeof(images) - len, " %s left out: %s",

@@ -14,7 +14,7 @@
 
 /** How the values of a column are stored. */
 enum mds_kind {
-    MDS_BYTES, /* and all encodings without a kind of their own, which are delivered as bytes */
+    MDS_BYTES, /* also all encodings without their own kind, delivered as bytes */
     MDS_IMAGE, /* an encoded image */
     MDS_PIL,   /* u32 width, height, and length of the mode; mode; pixels */
     MDS_TEXT,

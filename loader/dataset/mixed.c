@@ -218,6 +218,43 @@ static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err
     return 0;
 }
 
+/* Do all sets list the same classes in the same order? One set does, and so do sets with the same
+ * classes=LIST. */
+static bool classes_are_alike(const struct mixed *m)
+{
+    const struct mixed_set *first = &m->set[0];
+
+    for (uint32_t i = 1; i < m->count; i++) {
+        if (classes_of(&m->set[i]) != classes_of(first))
+            return false;
+        for (uint32_t c = 0; c < classes_of(first); c++)
+            if (strcmp(class_name_of(&m->set[i], c), class_name_of(first, c)) != 0)
+                return false;
+    }
+    return true;
+}
+
+/* Keep the numbers that classes have in all sets. */
+static int keep_classes(struct dataset *d, struct plenum_error *err)
+{
+    struct mixed *m = d->mixed;
+    uint32_t classes = (uint32_t)classes_of(&m->set[0]);
+    int r = make_label_maps(m, err);
+
+    if (r < 0)
+        return r;
+    m->classes = calloc((size_t)classes + 1, sizeof(*m->classes));
+    if (!m->classes)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t c = 0; c < classes; c++) {
+        m->classes[c] = class_name_of(&m->set[0], c);
+        for (uint32_t i = 0; i < m->count; i++)
+            m->set[i].labels[c] = c;
+    }
+    d->generated.classes = d->generated.class_names = classes;
+    return 0;
+}
+
 static int set_classes(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -244,7 +281,7 @@ static int set_classes(struct dataset *d, struct plenum_error *err)
                          "the classes of set '%s' have names and the labels of set '%s' are "
                          "numbers: write 'labels numbers' to use all as numbers, or 'labels stack'",
                          with, without);
-    return unite_classes(d, all, err);
+    return classes_are_alike(m) ? keep_classes(d, err) : unite_classes(d, all, err);
 }
 
 /* ---- fields ---- */
@@ -377,13 +414,16 @@ static void set_sum(struct dataset *d)
     XXH128_canonical_t hash;
 
     d->sum = (struct datasum){.samples = h->samples, .classes = h->classes, .bytes = h->bytes};
+    if (m->count == 1 && m->plan->order == ORDERPLAN_MIX && !m->set[0].relabel)
+        d->sum = *dataset_get_sum(m->set[0].dataset);
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, m->plan->text, strlen(m->plan->text));
     for (uint32_t i = 0; i < m->count; i++) {
         const struct datasum *sum = dataset_get_sum(m->set[i].dataset);
         struct datasum_segment *segment = &d->sum.segments[i];
 
-        segment->names = XXH3_64bits(sum, sizeof(*sum));
+        if (m->count > 1 || d->sum.heads == 0)
+            segment->names = XXH3_64bits(sum, sizeof(*sum));
         set_hash(d->mixed, i);
         (void)XXH3_128bits_update(&state, m->set[i].hash, 16);
         for (uint32_t k = 0; k < m->set[i].num_later; k++) {
@@ -532,15 +572,46 @@ static int relabel_set(struct dataset *d, uint32_t i, struct plenum_error *err)
 
 /* Warn about listed names that a set lacks. This is not an error, because several sets may use one
  * list. */
-static void warn_of_absent(void *arg, const struct orderplan_set *plan,
+static void warn_of_absent(struct dataset *d, const struct orderplan_set *plan,
                            const struct selection *selection)
 {
     char text[ORDERPLAN_NAME_MAX + 100];
 
+    if (selection->absent == 0)
+        return;
     (void)snprintf(text, sizeof(text),
                    "set '%s' has no sample of %u of the names that it selects, such as ",
                    plan->name, selection->absent);
-    dataset_add_warning(arg, text, selection->absent_name);
+    dataset_add_warning(d, text, selection->absent_name);
+}
+
+/* Warn about classes, or a set, with fewer samples than 'random N' should keep. */
+static void warn_of_scarce(struct dataset *d, const struct orderplan_set *plan,
+                           const struct selection *selection)
+{
+    char text[ORDERPLAN_NAME_MAX + 160];
+
+    if (selection->scarce == 0)
+        return;
+    if (selection->scarce_class < 0)
+        (void)snprintf(text, sizeof(text), "set '%s': 'random %llu' finds only %u samples",
+                       plan->name, (unsigned long long)selection->scarce_wanted,
+                       selection->scarce_found);
+    else
+        (void)snprintf(
+            text, sizeof(text),
+            "set '%s': 'random %llu per class' finds fewer samples in %u of the classes, "
+            "such as %u in class %lld",
+            plan->name, (unsigned long long)selection->scarce_wanted, selection->scarce,
+            selection->scarce_found, (long long)selection->scarce_class);
+    dataset_add_warning(d, text, "");
+}
+
+static void warn_of_selection(void *arg, const struct orderplan_set *plan,
+                              const struct selection *selection)
+{
+    warn_of_absent(arg, plan, selection);
+    warn_of_scarce(arg, plan, selection);
 }
 
 /* Make the tables that replace a set's from a pass on. */
@@ -586,7 +657,7 @@ static int make_tables(struct dataset *d, const struct dataset_options *options,
                                           .dataset = m->set[i].dataset,
                                           .relabel = m->set[i].relabel,
                                           .options = options,
-                                          .warn = warn_of_absent,
+                                          .warn = warn_of_selection,
                                           .arg = d};
 
         r = set_table_make(&source, &m->set[i].table, err);

@@ -55,7 +55,7 @@ struct parquet_group {
 struct parquet_file {
     struct parquet_column *columns;
     struct parquet_group *groups;
-    struct parquet_chunk *chunks; /* of all groups, one after the other */
+    struct parquet_chunk *chunks; /* those of all groups, in order */
     size_t num_columns, num_groups, num_chunks;
     size_t cap_columns, cap_groups, cap_chunks;
     uint64_t size;     /* of the file */
@@ -75,7 +75,7 @@ int parquet_file_read(const struct source *archive, uint64_t size, struct parque
 /** NULL is ignored. */
 void parquet_file_free(struct parquet_file *file);
 
-/** The number of the first column with this name, or -1. */
+/** Returns the number of the first column with this name, or -1. */
 int parquet_file_find(const struct parquet_file *file, const char *name);
 /** Does another column have the same name? */
 bool parquet_file_is_twin(const struct parquet_file *file, int column);

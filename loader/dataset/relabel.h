@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* relabel.h - replaces a data set's classes by new ones, as a file says (a plan's relabel=FILE). */
+/* relabel.h - replaces a data set's classes with those that a file lists (a plan's
+ * relabel=FILE). */
 #ifndef LOADER_DATASET_RELABEL_H
 #define LOADER_DATASET_RELABEL_H
 
@@ -25,8 +26,8 @@ void relabel_close(struct relabel *relabel);
 /** Returns the number of classes that are left out. */
 uint32_t relabel_left_out(const struct relabel *relabel);
 
-/** Like dataset_get_label() and similar functions, but with the new classes. If `relabel` is NULL,
- * with the data set's own. The label of a class that is left out is -1. */
+/** Like dataset_get_label() and similar functions, but with the new classes or, if `relabel` is
+ * NULL, with the data set's own. The label of a class that is left out is -1. */
 int64_t relabel_get_label(const struct relabel *relabel, const struct dataset *dataset,
                           uint32_t sample);
 uint32_t relabel_get_classes(const struct relabel *relabel, const struct dataset *dataset);

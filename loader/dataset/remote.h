@@ -73,7 +73,7 @@ int remote_read(const struct dataset *dataset, const char *path, const struct ob
 /** Start to fetch an object for a later remote_read(). */
 void remote_announce(const struct dataset *dataset, const char *path,
                      const struct object_facts *facts);
-/** What was announced will not be read. Has no effect on a data set that is not remote. */
+/** Note that announced objects will not be read. Has no effect on a data set that is not remote. */
 void remote_forget_announced(const struct dataset *dataset);
 
 /** Does an object that is not an archive, such as classes.txt, still have this stamp? */

@@ -406,6 +406,21 @@ static int by_rank(const void *a, const void *b)
     return x->sample < y->sample ? -1 : x->sample > y->sample;
 }
 
+/* Count groups with fewer samples than wanted. `all` is sorted by group. */
+static void note_scarce(struct selection *ret, const struct ranked *all, uint32_t n, uint64_t most,
+                        bool per_class)
+{
+    for (uint32_t begin = 0, end; begin < n; begin = end) {
+        for (end = begin + 1; end < n && all[end].group == all[begin].group;)
+            end++;
+        if (end - begin >= most || ret->scarce++ > 0)
+            continue;
+        ret->scarce_wanted = most;
+        ret->scarce_found = end - begin;
+        ret->scarce_class = per_class ? all[begin].group : -1;
+    }
+}
+
 /* Select the N samples with the smallest hashes, among those that the earlier terms keep. */
 static int select_random(struct selecting *s)
 {
@@ -438,6 +453,7 @@ static int select_random(struct selecting *s)
         taken = i > 0 && all[i].group != all[i - 1].group ? 0 : taken;
         s->hits[all[i].sample] = taken++ < most;
     }
+    note_scarce(s->ret, all, n, most, per_class);
     free(all);
     return 0;
 }

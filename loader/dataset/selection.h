@@ -15,6 +15,11 @@ struct selection {
     /* The number of file names in the selection that no sample has, and one of these names. */
     uint32_t absent;
     char absent_name[100];
+    /* The number of classes, or whole sets, with fewer samples than 'random N' should keep. */
+    uint32_t scarce;
+    uint64_t scarce_wanted; /* of the first of them: N, and how many there are */
+    uint32_t scarce_found;
+    int64_t scarce_class; /* or -1 */
 };
 
 /**

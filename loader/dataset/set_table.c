@@ -95,7 +95,7 @@ static int select_members(const struct set_table_source *source, struct set_tabl
         return r;
     t->member = chosen.sample;
     *n = chosen.count;
-    if (source->warn && chosen.absent > 0)
+    if (source->warn && (chosen.absent > 0 || chosen.scarce > 0))
         source->warn(source->arg, source->plan, &chosen);
     return 0;
 }
@@ -134,9 +134,9 @@ void set_table_set_plain(struct set_table *table, const struct orderplan_set *pl
 static int refuse_empty(const struct orderplan_set *plan, struct plenum_error *err)
 {
     if (plan->select && plan->relabel)
-        return error_set(err, -EINVAL, "it has no samples that select and relabel leave");
-    return plan->relabel ? error_set(err, -EINVAL, "it has no samples that relabel leaves")
-                         : error_set(err, -EINVAL, "it has no samples that select leaves");
+        return error_set(err, -EINVAL, "no sample is left after select and relabel");
+    return plan->relabel ? error_set(err, -EINVAL, "no sample is left after relabel")
+                         : error_set(err, -EINVAL, "no sample is left after select");
 }
 
 static int make_table(const struct set_table_source *source, struct set_table *ret,

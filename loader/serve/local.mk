@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
+# loader/serve/: plenumd. Everything except main() is in an archive, so that tests link the same code as the daemon.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/bound.c %D%/bound.h %D%/blocking.c %D%/blocking.h \
@@ -50,5 +50,6 @@ plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $
 EXTRA_DIST += %D%/page.html
 %D%/page.inc: %D%/page.html
 	$(AM_V_GEN)$(MKDIR_P) %D% && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' '$(srcdir)/%D%/page.html' >$@.tmp && mv $@.tmp $@
+%D%/libserve_la-http.lo: %D%/page.inc
 CLEANFILES += %D%/page.inc
 BUILT_SOURCES += %D%/page.inc

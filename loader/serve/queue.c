@@ -119,6 +119,7 @@ static void finish(struct queue *q, struct queue_request *r)
     assert(r->left == 0 && r->next == r->count);
     list_remove(&r->link);
     r->done.total_ns = time_now_ns() - r->arrived_ns;
+    r->done.rest_ns = (q->counters.all.rested_ns - r->rested_ns) / q->options.workers;
     if (!r->cancelled) {
         struct queue_totals *totals[] = {&r->stream->totals, &q->counters.all};
 
@@ -746,6 +747,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
         sample_cache_advance(stream->course, r->place,
                              order_place_skip(&share->steps, r->place, stream->open->steps));
     lock_acquire(&q->mu);
+    r->rested_ns = q->counters.all.rested_ns;
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);
     add_waiting(q, stream, r->count);

@@ -47,6 +47,7 @@ struct queue_request {
     struct list link; /* for the caller of queue_pop_finished() */
     /* Private to the queue, under its lock. */
     uint64_t arrived_ns;
+    uint64_t rested_ns; /* of all threads until then */
     struct order_share share;
     struct order_place place; /* the step that contains the next sample to start */
     uint32_t slot;

@@ -7,7 +7,7 @@
 
 #include "loader/serve/queue.h"
 
-/** Tell the cache of samples which samples the stream will use with this share. */
+/** Announce to the cache of samples which samples the stream will use with this share. */
 void queue_users_follow(struct queue_stream *s, const struct order_share *share);
 
 /** Free a stream that is closed and not being announced. Call it with the queue's lock held. */

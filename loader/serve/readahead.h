@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* readahead.h - announces the next samples of slow streams to the kernel, and marks streams whose
- * storage hangs. The queue's lock is held where nothing else is said. */
+ * storage hangs. Call everything with the queue's lock held, unless noted otherwise. */
 #ifndef LOADER_SERVE_READAHEAD_H
 #define LOADER_SERVE_READAHEAD_H
 

@@ -627,6 +627,8 @@ static void start_cache(const struct server_options *o)
         r = sample_cache_open(path, o->cache_size, &err);
     if (r < 0)
         log_warn("samples are not cached: %s", err.text);
+    else if (sample_cache_get_news(&err))
+        log_warn("%s", err.text);
 }
 
 static int start_openings(struct main_loop *m, struct plenum_error *err)

@@ -138,7 +138,7 @@ MESSAGE void session_log_once(struct session *s, enum log_level level, const cha
 void session_limit_idle(struct session *s);
 /** Send the client the reason, and close the session. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
-/** Tell a new client that it will not be served. The caller closes the connection. */
+/** Notify a new client that it will not be served. The caller closes the connection. */
 void session_refuse_peer(struct session *s, int code, const char *text);
 /** Reject a peer that did not authenticate with the key. */
 void session_refuse_unauthenticated(struct session *s);

@@ -268,7 +268,8 @@ static int from_profile(const struct aws_config *config, struct credentials *ret
     return NOT_CONFIGURED;
 }
 
-/* May a container's token be sent to this URL? Only over HTTPS, or to this host and its link. */
+/* Returns whether a container's token may be sent to this URL: over HTTPS, to this host, or to a
+ * link-local address of AWS. */
 static bool is_container_endpoint(const char *url)
 {
     static const char *const hosts[] = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",

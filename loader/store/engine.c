@@ -457,7 +457,7 @@ static bool has_no_authorities(void)
 #endif
 }
 
-/* Find a file with authorities: the user's, or the system's if libcurl has none; or NULL. */
+/* Returns a file with authorities: the user's, or the system's if libcurl has none; or NULL. */
 static const char *find_authorities(void)
 {
     static const char *const names[] = {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"};

@@ -108,14 +108,15 @@ static bool cancel_one(struct exchange *x)
     return x && !atomic_exchange(&x->transfer.cancel, true);
 }
 
-/* Returns what the end of a request means for the bucket's window. */
+/* Returns what the end of a request means for the bucket's window. A status counts even if the rest
+ * of the answer did not arrive, or was cancelled because another request had won. */
 static enum bucket_outcome outcome_of(const struct exchange *x)
 {
     struct listing_error document;
 
     if (exchange_is_success(x))
         return BUCKET_SUCCESS;
-    if (x->answer.status < 400 || x->code < 0)
+    if (x->answer.status < 400)
         return BUCKET_FAILURE;
     listing_read_error(x->body ? x->body : "", x->body_len, &document);
     return answer_classify(&x->answer, document.code) == ANSWER_SLOW ? BUCKET_SLOW : BUCKET_FAILURE;
@@ -151,6 +152,9 @@ static void end_one(struct exchange *x)
     if (first->flying == 0) {
         if (again && !exchange_is_success(first) && exchange_is_success(again))
             adopt(first, again);
+        else if (again)
+            first->answer.retry_after_s =
+                max_u64(first->answer.retry_after_s, again->answer.retry_after_s);
         first->ended(first);
     } else if (exchange_is_success(x) && cancel_one(x == first ? again : first)) {
         store_backend_get(NULL)->wake();

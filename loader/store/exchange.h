@@ -15,10 +15,11 @@ struct exchange {
     struct transfer transfer;          /* method, url, headers, times */
     const struct wanted_range *want;   /* or NULL */
     uint8_t *dst;                      /* [want->len], or NULL: only the header is of interest */
-    struct bucket *bucket;             /* that it has entered, and leaves when it ends; or NULL */
+    struct bucket *bucket;             /* the request is in it until it ends; or NULL */
     void (*ended)(struct exchange *x); /* runs in the module's thread; NULL: exchange_run() */
-    /** It is late: does the caller allow it to take memory for the range once more? Runs in the
-     * module's thread. With `bucket` and `dst`; NULL: it is never sent again. */
+    /** Called when the request is late: returns whether memory for the range may be allocated once
+     * more. Runs in the module's thread. Only with `bucket` and `dst`; NULL: the request is never
+     * sent again. */
     bool (*may_repeat)(struct exchange *x);
 
     /* The answer. */
@@ -36,10 +37,11 @@ struct exchange {
     void *waiter;
     struct exchange *first;           /* of the second request */
     _Atomic(struct exchange *) again; /* the second request; owned, or NULL */
-    unsigned flying;                  /* of both; the module's thread's */
+    unsigned flying;                  /* of the two, how many are running; module's thread only */
 };
 
-/** Start it: 0, and `ended` will be called; or -errno, and it will not, nor leave the bucket. */
+/** Start an exchange. Returns 0 if `ended` will be called. Otherwise returns -errno; then `ended`
+ * is not called, and the exchange is still in the bucket. */
 int exchange_start(struct exchange *x, struct plenum_error *err);
 
 /** Run an exchange and wait for its end. `cancel` may be NULL; once it is true, the exchange ends

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sigv4.h - AWS Signature Version 4. Pure: hashes come from the module (backend.h). */
+/* sigv4.h - AWS Signature Version 4. It calls no library itself: the module computes the hashes
+ * (backend.h). */
 #ifndef LOADER_STORE_SIGV4_H
 #define LOADER_STORE_SIGV4_H
 

@@ -49,8 +49,8 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
 
-/** Keep the samples of this object in the cache of samples (loader/cache/sample_cache.h), as
- * samples of this set, unless a later version of the object could look like this one. */
+/** Let the cache of samples (loader/cache/sample_cache.h) keep samples of this object, as members
+ * of this set. It keeps none if a later version of the object could look like this one. */
 void store_set_cached(struct store_object *object, uint64_t set);
 
 /** The sample of a range that belongs to none; such a range is not cached. */

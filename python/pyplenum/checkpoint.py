@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Names of checkpoint files that a process of an earlier start cannot replace.
+"""Names for checkpoint files that a late process of an earlier start cannot overwrite.
 
 Each start of a run writes to a file of its own: FILE.1, FILE.2 and so on. It takes the next number by creating
 FILE.N.claim, which fails if another process has it already, and resumes from the file with the highest number. So a
 process that was frozen or cut off, and that continues long after the job has started again, can only write to a file
-that no start reads any more. To compare times or numbers before a rename would not do, because time passes between
+that no later start reads. Comparing times or numbers before a rename would not be enough, because time passes between
 the two.
 """
 
@@ -36,7 +36,7 @@ class Checkpoint:
 
     plenumrun's variables ``PLENUM_JOB_ID`` and ``PLENUM_GENERATION`` also show whether a later start of the same job
     has begun: then the constructor and ``replace()`` raise `PlenumError` (``ESTALE``). Other launchers need no
-    variables: the order of the numbers is that in which processes were started. ``replace()`` also raises it if a later
+    variables: the numbers are in the order in which processes were started. ``replace()`` also raises it if a later
     start of any job has written a checkpoint, because no start would read this one.
 
     All starts must see the same folder. Files of earlier starts are removed once this one has written its first.
@@ -88,7 +88,7 @@ class Checkpoint:
                                             f"number {self.number}: end it; does another job write to this checkpoint?")
 
     def _claim(self) -> int:
-        """Take the next number, and record whose it is."""
+        """Take the next number, and record which start it belongs to."""
         new = f"{self.path}.claim-{os.getpid()}-{os.urandom(4).hex()}"
         try:
             with open(new, "xb") as file:
@@ -105,7 +105,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def replace(self) -> Iterator[str]:
-        """Yield the name of a file to write; when the block ends, it is the newest checkpoint, and on the disk."""
+        """Yield the name of a file to write. When the block ends, the file is on the disk, as the newest checkpoint."""
         new, path = f"{self.path}.{self.number}.new", f"{self.path}.{self.number}"
         try:
             yield new

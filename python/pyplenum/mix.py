@@ -5,6 +5,8 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
+from ._lib import whole
+
 __all__ = ["Mix"]
 
 _SET_OPTIONS = ("shuffle", "repeat", "select", "relabel", "weights", "draw", "epoch")
@@ -97,13 +99,23 @@ def _rule_lines(name: str, weights: Any) -> Iterable[str]:
 
 
 def _weights_line(begin: str, weights: Mapping[str, Any]) -> str:
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"{begin}: the weights of sets must be a mapping, as in {{'photos': 5, 'art': 1}}, not "
+                        f"{weights!r}")
     return " ".join([begin] + [f"{_word(name, 'set')} {_weight(weight)}" for name, weight in weights.items()])
 
 
 def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
     """Yield pieces by their positions; a ramp has (from, to) or (from, to, steps) instead of a position."""
+    if not isinstance(at, Mapping):
+        raise TypeError("the weights of sets must be a mapping of positions, as in {12800: {'photos': 5, 'art': 1}}, "
+                        f"not {at!r}")
+
     def begin(item: Tuple[Any, Any]) -> int:
-        return int(item[0][0] if isinstance(item[0], tuple) else item[0])
+        where = item[0]
+        if isinstance(where, tuple) and not 2 <= len(where) <= 3:
+            raise ValueError(f"a ramp is (from, to) or (from, to, steps), not {where!r}")
+        return whole(where[0] if isinstance(where, tuple) else where, "a position", 0, 2**63 - 1)
 
     for where, weights in sorted(at.items(), key=begin):
         if isinstance(where, tuple):
@@ -138,13 +150,18 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
 def amend_text(names: List[str], at: Optional[Mapping[Any, Mapping[str, Any]]],
                weights: Optional[Mapping[Any, Any]]) -> str:
     """Return lines of a plan that change weights of its sets at these positions, and of samples at these passes."""
-    by_set = weights or {}
+    by_set = {} if weights is None else weights
+    if not isinstance(by_set, Mapping):
+        raise TypeError(f"the weights of samples must be a mapping of epochs, as in {{3: 'file:w.npy'}}, not {weights!r}")
     if any(not isinstance(key, str) for key in by_set):
         if len(names) != 1:
             raise TypeError("weights of samples belong to one set of the mixture: its name is missing")
         by_set = {names[0]: by_set}
     lines = list(_piece_lines(at or {}))
     for name, rules in by_set.items():
+        if not isinstance(rules, Mapping):
+            raise TypeError(f"the weights of set {name!r} must be a mapping of passes, as in {{3: 'file:w.npy'}}, not "
+                            f"{rules!r}")
         if 0 in _rules(rules):
             raise ValueError(f"set {name!r}: pass 0 has begun with the stream")
         lines.extend(_rule_lines(name, rules))

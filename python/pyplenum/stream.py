@@ -532,6 +532,13 @@ def _with_setting(dataset: Union[str, bytes], key: str, value: Union[str, bytes]
     return f"{begin.group()},{key}={value}{dataset[begin.end():]}"
 
 
+# Clauses of warnings that classes are numbered in the order of their names (loader/dataset/index_warning.c).
+_ORDER_WARNING = re.compile(
+    r"(?<=: )(classes are numbered in the byte order of their names, so '.*?' is class \d+ and '.*?' is class \d+: "
+    r"classes=FILE sets their order|all class names are numbers, but they are numbered in byte order \(1, 10, 2\): "
+    r"classes=numbers makes each name its own number)(; |$)")
+
+
 def _names_of(classes: Any) -> Optional[List[str]]:
     """Return class names that are passed as such; None if they come from a path, or are not given."""
     if classes is None or isinstance(classes, (str, bytes, os.PathLike)):
@@ -808,6 +815,8 @@ class Stream:
         o.on_ring = self._on_ring
         # the job whose torch.distributed group must not change while the stream is open
         self._of_job: Optional[Job] = None
+        # Moves the stream back to the program's position; a Loader that copies batches ahead replaces it.
+        self._go_back: Callable[[], None] = lambda: None
         told = rank is not None or world_size is not None
         if told and job is not None:
             raise ValueError("pass either 'job' or 'rank' and 'world_size': both say which share to stream")
@@ -848,6 +857,7 @@ class Stream:
         try:
             if given_names is not None:
                 self._use_classes(given_names)
+            self._names_given = given_names is not None
             self._show_warnings(self._open_handle())
         except BaseException:
             self.close()
@@ -1032,7 +1042,11 @@ class Stream:
     def _show_warnings(self, handle: int) -> None:
         error = CError()
         while lib.plenum_stream_take_warning(handle, byref(error)):
-            warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=caller())
+            text = error.text.decode("utf-8", "replace")
+            if self._names_given:  # the program has set the order of the classes
+                text = _ORDER_WARNING.sub("", text)
+            if not text.endswith(": "):
+                warnings.warn(text, LoaderWarning, stacklevel=caller())
 
     def __iter__(self) -> Iterator[Batch]:
         return taking(self._fill)
@@ -1073,10 +1087,12 @@ class Stream:
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
         """Continue from a position in this stream."""
+        self.seek(self._cursor_at(whole(epoch, "epoch", 0, 2**64 - 1), whole(position, "position", 0, 2**64 - 1)))
+
+    def _cursor_at(self, epoch: int, position: int) -> bytes:
         cursor = CCursor()
-        check(lib.plenum_stream_cursor_at(self._open_handle(), whole(epoch, "epoch", 0, 2**64 - 1),
-                                          whole(position, "position", 0, 2**64 - 1), byref(cursor)), CError())
-        self.seek(bytes(cursor))
+        check(lib.plenum_stream_cursor_at(self._open_handle(), epoch, position, byref(cursor)), CError())
+        return bytes(cursor)
 
     def seek(self, cursor: bytes) -> None:
         """Continue from a cursor, which may come from a run with a different number of replicas or a different
@@ -1164,6 +1180,7 @@ class Stream:
         if several is not None:
             several._same_bytes(lines)
         with self._lock:
+            self._go_back()
             code = lib.plenum_stream_amend(handle, lines, byref(error))
             coming = self._undelivered()
             if code == -errno.EINVAL and coming is not None:  # it may be about a batch that was only prepared
@@ -1171,15 +1188,13 @@ class Stream:
                 code = lib.plenum_stream_amend(handle, lines, byref(error))
             self._dataset = os.fsdecode(lib.plenum_stream_get_dataset(handle))
         if several is not None:
-            self._check_amended(several, handle, code)
+            self._check_amended(several, code)
         check(code, error)
 
-    def _check_amended(self, job: Job, handle: int, code: int) -> None:
+    def _check_amended(self, job: Job, code: int) -> None:
         """Compare what the instances will show: a file may be missing, or different, on one of the hosts."""
-        last = CCursor()
-        check(lib.plenum_stream_cursor_at(handle, 2**32 - 1, 0, byref(last)), CError())
         try:
-            job._same_bytes(bytes(last))
+            job._same_bytes(self._cursor_at(2**32 - 1, 0))
         except PlenumError as problem:
             if code == 0 and problem.errno == errno.EBADMSG:
                 raise PlenumError(errno.EBADMSG, "amend: the weights are no longer the same in all instances, so amend "

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import warnings
+import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union, cast
 
 import numpy as np
@@ -37,6 +38,10 @@ _FIELDS = ("images", "views", *_GEOMETRY, "labels", "labels2", "weights", "soft_
            "sets", "positions", "epochs", "hash")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _of_numpy(array: Any) -> torch.Tensor:
@@ -337,6 +342,8 @@ class Loader:
         self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
                              seed=seed, shuffle=order, deal=deal, fields=of_data,
                              **options)
+        back = weakref.WeakMethod(self._go_back)
+        self.stream._go_back = lambda: (back() or _nothing)()
         pads_unasked = last is None and order != "none" and self.stream._share.num_instances > 1
         if last is None:
             last = "pad" if pads_unasked else "partial"
@@ -644,7 +651,9 @@ class Loader:
 
         It may be called within a loop, which then continues with the rest of its epoch, after the last batch that
         it received; or from ``at``, the :meth:`state_dict` of a rank whose weights this one has taken over. If
-        that is in another epoch, the loop ends, and the next one continues there. ``len(loader)`` changes.
+        that is in another epoch, the loop ends, and the next one continues there. ``len(loader)`` changes. After a
+        loop's end, the next loop begins the next epoch, even if the last one has dropped samples (``last="drop"``) that
+        would fill a step of the new size.
         """
         where = self._cursor_in(at) if at is not None else None
         with self.stream._lock:
@@ -653,7 +662,7 @@ class Loader:
             local, before = share.num_local_replicas, self.stream.cursor
             old = (share.replica_offset // local, share.num_replicas // local)
             try:
-                self.stream.reshape(rank, size, where)
+                self.stream.reshape(rank, size, self._cursor() if where is None else where)
             except PlenumError as error:
                 raise self._explained(error, at) from None
             left = self.stream.place.steps_left
@@ -666,9 +675,15 @@ class Loader:
     def state_dict(self) -> Dict[str, Any]:
         """Return the position after the last batch that a loop received, whatever has interrupted it since. It is equal
         in all instances, so storing it once is enough."""
-        stands = self._stands
-        cursor = stands[0] if stands else self.stream.cursor
-        return {"version": 1, "cursor": cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
+        return {"version": 1, "cursor": self._cursor().hex(), "dtype": self.dtype, "made with": dict(self._choices)}
+
+    def _cursor(self) -> bytes:
+        """The position after the last batch that a loop received. An epoch that has dropped its last samples is over,
+        also for a world size whose step they would fill."""
+        place, stands = self._place, self._stands
+        if self._choices["last"] == "drop" and place.position == 0:
+            return self.stream._cursor_at(place.epoch, 0)
+        return stands[0] if stands else self.stream.cursor
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next loop continue from this state, to the end of its epoch."""

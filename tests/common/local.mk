@@ -104,7 +104,7 @@ TESTS += $(common_tests)
 %C%_order_test_shares_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_order_test_shares_small_CFLAGS = $(AM_CFLAGS)
 %C%_order_test_shares_small_LDADD = common/libcommon.la
-# The module itself, and the OpenSSL functions it uses.
+# This test links the TLS module itself, and the OpenSSL functions that it uses.
 %C%_net_test_refuser_SOURCES = %D%/net/test_refuser.c common/net/tls_openssl.c
 %C%_net_test_refuser_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)
 %C%_net_test_refuser_LDADD = common/libcommon.la $(OPENSSL_LIBS) $(CRITERION_LIBS)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_install.sh - without apt, scripts/packages names the required packages that are missing; and all lists of
-# packages agree. Speaks TAP.
+# packages agree. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 . "$top_srcdir/scripts/packages"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The manifests of examples/kubernetes are valid for Kubernetes and Kubeflow, consistent, and start programs that
-accept them.
+"""The manifests of examples/kubernetes are valid for Kubernetes and Kubeflow, are consistent, and start programs with
+arguments that these accept.
 
 The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI).
 There is none for MPIJobs: this file lists their fields, taken from pkg/apis/kubeflow/v2beta1/types.go of

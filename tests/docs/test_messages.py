@@ -24,7 +24,7 @@ OTHERS = {
     "makes a part of a message": "snprintf sscanf strstr str_format progress ctl_show_progress tell augment_text.c:add "
         "field_json.c:wants plan_need_word plan_need_number orderplan.c:put credentials.c:copy credentials.c:set_keys "
         "endpoint.c:use engine.c:done",
-    "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word http.c:say "
+    "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word cmd_job.c:write_metric http.c:say "
         "metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header "
         "http.c:MHD_add_response_header",
     "says that all is well": "log_info log_debug log_about notify_send stop_now",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Parquet files and MDS data sets: columns, fields, classes, and refusals. If pyarrow, datasets or streaming
-(MosaicML) is installed, the same with files that they write."""
+"""Parquet files and MDS data sets: columns, fields, classes, and data sets that are rejected. If pyarrow, datasets or
+streaming (MosaicML) is installed, the same is tested with files that it writes."""
 
 import io
 import itertools
@@ -77,7 +77,7 @@ class Columns(unittest.TestCase):
         self.assertEqual(ctl("hash", data, *STREAM).split()[0], want, data)
 
     def damaged(self, data, path, *sentences):
-        """Each of some cuts of a file is refused, with the file's name."""
+        """Check that truncated copies of a file are rejected, with the file's name."""
         with open(path, "rb") as f:
             whole = f.read()
         try:
@@ -131,6 +131,9 @@ class ParquetTest(Columns):
         parquet(at("classes2.parquet"), [Column(["picture", "bytes"], BYTES, images()),
                                          Column("kind", INT64, labels())], keys=other)
         self.refuses("parquet:" + at("classes{,2}.parquet"), "name different classes")
+        said = f"only the first 1 of {len(classes)} classes have names: classes=FILE names all of them"
+        self.assertIn(said, ctl("index", at("classes2.parquet")))
+        self.assertNotIn("have names", ctl("index", path))
 
     def test_names(self):
         """Parquet: columns by their names, of texts as labels, and names of samples"""
@@ -146,7 +149,7 @@ class ParquetTest(Columns):
         self.assertEqual(sample(f"parquet,image=x,label=none:{path}", 9)["label"], 0)
 
     def test_nulls(self):
-        """Parquet: a null image is a bad sample, a null label is refused"""
+        """Parquet: a null image is a bad sample, and a null label is rejected"""
         path, some = at("nulls.parquet"), images()
         some[2] = some[11] = None
         parquet(path, [Column("image", BYTES, some), Column("label", INT64, labels())], page_rows=2)
@@ -160,7 +163,7 @@ class ParquetTest(Columns):
         self.refuses(path, "row 0 has no label")
 
     def test_meanings(self):
-        """Parquet: decimals that are stored as integers are refused, and so are dates and times as labels"""
+        """Parquet: decimals that are stored as integers are rejected, and so are dates and times as labels"""
         path = at("meanings.parquet")
         logical = {5: {1: 2, 2: 5}, 6: {}, 7: {1: False, 2: Struct({1: Struct({})})},
                    8: {1: True, 2: Struct({2: Struct({})})}}
@@ -184,7 +187,7 @@ class ParquetTest(Columns):
         self.assertIn("plenumctl pack", warning)
 
     def test_damage(self):
-        """Parquet: a truncated or damaged file is refused, with its name"""
+        """Parquet: a truncated or damaged file is rejected, with its name"""
         path = at("damage.parquet")
         parquet(path, [Column("image", BYTES, images()), Column("label", INT64, labels(), "snappy")])
         self.damaged(path, path)
@@ -232,7 +235,7 @@ class ParquetTest(Columns):
         self.refuses(path, "contains no rows")
 
     def test_twins(self):
-        """Parquet: a name that two columns have does not choose one of them"""
+        """Parquet: a name that two columns have selects neither of them"""
         path = at("twins.parquet")
         label = [Column("label", INT64, labels()), Column("label", INT64, [n + 1 for n in labels()])]
         parquet(path, [Column("image", BYTES, images()), *label])
@@ -241,7 +244,7 @@ class ParquetTest(Columns):
         self.refuses(path, "two of its columns are called 'image': rename one of them")
 
     def test_claims(self):
-        """Parquet: sizes and numbers of rows that cannot be true are refused before memory is allocated"""
+        """Parquet: impossible sizes and numbers of rows are rejected before memory is allocated"""
         for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):
             self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', codec, packed, size)}",
                          "its header says that it has more bytes than can be compressed so far")
@@ -397,7 +400,7 @@ class MdsTest(Columns):
         self.assertEqual(ctl("hash", f"mds:{at('pil')}", *STREAM), ctl("hash", at("ppm"), *STREAM))
 
     def test_damage(self):
-        """MDS: a truncated shard or index is refused, with its name"""
+        """MDS: a truncated shard or index is rejected, with its name"""
         for compression, end in (None, ""), ("snappy", ".snappy"):
             data = self.write("damage" + end, compression=compression)
             self.damaged(data, at("damage" + end, "shard.00001.mds" + end))
@@ -410,7 +413,7 @@ class MdsTest(Columns):
         self.refuses(f"mds:{at('damage')}", "shard.00001.mds: No such file")
 
     def test_outside(self):
-        """MDS: a shard outside the folder is refused"""
+        """MDS: a shard outside the folder is rejected"""
         data = self.write("outside")
         with open(at("outside", "index.json")) as f:
             index = json.load(f)
@@ -421,7 +424,7 @@ class MdsTest(Columns):
             self.refuses(data, "its shard 0 has no valid 'raw_data'")
 
     def test_claims(self):
-        """MDS: a size that a compressed shard cannot have is refused before memory is allocated"""
+        """MDS: a size that a compressed shard cannot have is rejected before memory is allocated"""
         data = self.write("claims", compression="gz")
         with open(at("claims", "index.json")) as f:
             index = json.load(f)

@@ -18,18 +18,18 @@ for shape in 1:16 4:4 16:1 3:5; do
         for threads in 1 4; do
             loader_threads $threads
             job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --json
-            ok "$instances instances, $replicas replicas of $micro_batch, $threads threads: pad" delivered "$padded"
+            ok "$instances instances, $replicas replicas of $micro_batch, $threads threads: the same hash with padding" delivered "$padded"
             ok "... with one loader" test "$(ls loaders | wc -l)" = 1
         done
         job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --last drop --json
-        ok "$instances instances, $replicas replicas of $micro_batch: drop" delivered "$alone"
+        ok "$instances instances, $replicas replicas of $micro_batch: the same hash with last=drop" delivered "$alone"
     done
 done
 
 job -n 2 --num-replicas 4 "$feed" data $stream --micro-batch 2 --steps 3 --prefetch-depth 1 --json
-ok "several steps in one batch" delivered "$padded"
+ok "several steps in one batch: the same hash" delivered "$padded"
 job -n 2 "$feed" data $stream --shuffle block:4 --dtype uint8 --layout nchw --json
-ok "a different order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
+ok "a different order, type and layout: the same hash" delivered "$("$ctl" hash data $stream --shuffle block:4)"
 operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(0.8,0.8,0.8,0.2,p=0.8)"
 operations+="sharpness(0:2,p=0.5)"
 operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)"
@@ -74,11 +74,11 @@ for what in "data --subset 3:4" "data --subset 2:9 --repeat 3" "data --last drop
     for threads in 1 4; do
         loader_threads $threads
         job -n 2 "$feed" $what $mixed --micro-batch 2 --json
-        ok "mixed, $what, $threads threads" delivered "$of_pairs"
+        ok "mixed, $what, $threads threads: the same hash" delivered "$of_pairs"
     done
 done
 job -n 2 "$feed" data $mixed --repeat 3 --deal round-robin --micro-batch 4 --json
-ok "mixed, repeats dealt round-robin" delivered "$("$ctl" hash data $mixed --repeat 3)"
+ok "mixed, repeats dealt round-robin: the same hash" delivered "$("$ctl" hash data $mixed --repeat 3)"
 
 for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(40x24) flip(0.5)" \
     "pad(4,reflect)random_crop(60x72)flip(0.5)" "resize(32)pad(4)random_crop(32)flip(0.5)erase(0.5)"; do

@@ -305,8 +305,8 @@ WRAP_IO(recv, "recv", (int fd, void *p, size_t n, int flags), n, (fd, p, n, flag
 WRAP_IO(__recv_chk, "recv", (int fd, void *p, size_t n, size_t room, int flags), n,
         (fd, p, n, room, flags))
 
-/* A short count of a message is its first part alone, from which every caller must be able to
- * continue. */
+/* A call with a short count transfers only the first part of a message, and every caller must be
+ * able to continue from there. */
 #define WRAP_MSG(name, kind, message)                                           \
     EXPORT ssize_t name(int fd, message *m, int flags);                         \
     EXPORT ssize_t name(int fd, message *m, int flags)                          \
@@ -565,7 +565,7 @@ EXPORT void *realloc(void *p, size_t n)
     if (!f || is_early(p)) {
         void *q = early_piece(n);
 
-        return q && p ? memcpy(q, p, n) : q; /* reads beyond a smaller piece, within the array */
+        return q && p ? memcpy(q, p, n) : q; /* perhaps beyond a smaller piece, within the array */
     }
     return FAILS("malloc") ? NULL : f(p, n);
 }

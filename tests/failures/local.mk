@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Each system call and each allocation fails once: a sample of the calls in make check, all of them in make check-failures.
+# Lets each system call and each allocation fail once: a sample of the calls in make check, all calls in make check-failures.
 check_LTLIBRARIES += %D%/fail.la
 %C%_fail_la_SOURCES = %D%/fail.c
 %C%_fail_la_CFLAGS = $(AM_CFLAGS) -U_FORTIFY_SOURCE -fno-builtin -fno-sanitize=all -ftls-model=initial-exec -Wno-missing-prototypes -Wno-redundant-decls \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each allocation and each system call fails once, with no worse result than an error message.
+"""Lets each allocation and each system call fail once: the worst result may be an error message.
 
 A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has
 no such call left. The laws for each run:

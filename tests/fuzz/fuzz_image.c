@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_image.c - any bytes through the renderer and the oracle, which must not crash and must make
- * the same decision and give the same pixels.
+/* fuzz_image.c - passes any bytes through the renderer and the oracle, which must not crash and
+ * must make the same decision and give the same pixels.
  *
  * The first four bytes select pipeline, draw and store; the rest is the file. Images of more than
  * 2^18 pixels are skipped, because they only take time; limits are tested elsewhere. */

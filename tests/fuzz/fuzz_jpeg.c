@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo, which must not crash and
- * must make the same decision, and give the same pixels for good files.
+/* fuzz_jpeg.c - passes any bytes through our own JPEG decoder and libjpeg-turbo, which must not
+ * crash and must make the same decision, and give the same pixels for good files.
  *
  * The first four bytes select the region, and whether junk is allowed; the rest is the file. Images
  * of more than 2^16 pixels are skipped, because they only take time. Our decoder always runs; if it

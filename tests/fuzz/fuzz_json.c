@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - any bytes as a JSON text, as a field, as boxes, and as a number and a label: the
- * result is a value or an error message. */
+/* fuzz_json.c - tries any bytes as a JSON text, as a field, as boxes, and as a number and a label:
+ * the result is a value or an error message. */
 #include "config.h"
 
 #include <errno.h>

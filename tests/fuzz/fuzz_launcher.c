@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_launcher.c - any bytes as input of plenumrun: lists of hosts, allocations of batch systems,
- * option files, replies of hosts, and messages of shims. Accepted input must be consistent;
- * rejected input must get an error message of one line. */
+/* fuzz_launcher.c - tries any bytes as input of plenumrun: lists of hosts, allocations of batch
+ * systems, option files, replies of hosts, and messages of shims. Accepted input must be
+ * consistent; rejected input must get an error message of one line. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@
 #include "common/net/hostlist.h"
 #include "common/util/util.h"
 #include "launcher/control/control.h"
+#include "launcher/control/pace_report.h"
 #include "launcher/host/network.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
@@ -188,6 +189,7 @@ static void try_control(const uint8_t *data, size_t size)
     struct control_failed failed;
     struct control_exited exited;
     struct control_departed departed;
+    struct pace_report pace;
     enum control_stream stream;
     const char *bytes;
     bool real;
@@ -213,6 +215,8 @@ static void try_control(const uint8_t *data, size_t size)
     require(control_get_exited(&again, &exited) < 0 || exited.cause < CONTROL_CAUSES);
     again = r;
     (void)control_get_departed(&again, &departed);
+    again = r;
+    require(pace_report_get(&again, &pace) < 0 || pace.count <= PACE_REPORT_STEPS);
     again = r;
     require(control_get_output(&again, &stream, &bytes, &len) < 0 || stream < CONTROL_STREAMS);
     again = r;

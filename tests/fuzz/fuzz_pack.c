@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_pack.c - any bytes as a packed JPEG with a correct checksum, and as a JPEG to be packed.
+/* fuzz_pack.c - tries any bytes as a packed JPEG with a correct checksum, and as a JPEG to be
+ * packed.
  *
  * The first four bytes select a region; the rest is the file. The region's pixels must equal those
  * of a decode of the whole file (see forge_agrees()), and files that image_pack() packs must pass

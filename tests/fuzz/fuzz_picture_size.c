@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_picture_size.c - any bytes as the beginning of an image. Either both sides are known or
- * neither is. */
+/* fuzz_picture_size.c - tries any bytes as the beginning of an image. Either both sides are known
+ * or neither is. */
 #include "config.h"
 
 #include <stdlib.h>

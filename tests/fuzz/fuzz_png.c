@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_png.c - any bytes through our own PNG decoder and libpng, which must not crash and must give
- * the same decision, message and pixels.
+/* fuzz_png.c - passes any bytes through our own PNG decoder and libpng, which must not crash and
+ * must give the same decision, message and pixels.
  *
  * The first four bytes select the region, whether it is a mask, and which checksums are corrected
  * first: none, those of chunks, or also that of the compressed data. The rest is the file. */

@@ -325,7 +325,7 @@ def main():
     p.add_argument("--socket", required=True, help="unix:PATH or tcp:HOST:PORT")
     p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--user", action="append", help="attack as this user, too (only root can)")
+    p.add_argument("--user", action="append", help="attack as this user, too (needs root)")
     p.add_argument("--job", default="another user's job", help="the name of another's job")
     p.add_argument("--open", default="generated:100", help="a data set that may be streamed")
     p.add_argument("--closed", help="a data set that may not be streamed")

@@ -4,6 +4,8 @@
  *     stopper STEPS [WORD[=RANK[:STEP]]]...
  *
  *     together       all instances meet in each step
+ *     work           each step takes some time
+ *     slow=1         the steps of instance 1 take much longer
  *     end=1:5        instance 1 has only 5 steps
  *     die=1:5        instance 1 exits with status 3 in step 5
  *     hang=1:5       instance 1 stays in step 5 for ever
@@ -33,7 +35,7 @@ static struct plenum_job *job;
 static uint32_t rank;
 static char **words;
 
-/* Is this instance to do this, in this step? */
+/* Returns whether this instance was asked to do this, in this step. */
 static bool is_told(const char *word, uint64_t step)
 {
     for (char **w = words; *w; w++) {
@@ -62,6 +64,10 @@ static void in_step(uint64_t step)
 {
     struct plenum_error err;
 
+    if (is_told("work", step))
+        (void)usleep(5000);
+    if (is_told("slow", step))
+        (void)usleep(100000);
     if (is_told("wait", step))
         while (getchar() != EOF)
             ;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_agree.c - explores all orders in which messages, programs and shims can act while a job
  * agrees on a step to stop at. The decisions (launcher/job/agree.c) and the page between a program
- * and its shim (common/job/stop_page.h) are the real ones; messages can be delayed for ever, but
- * not overtake each other on a connection. */
+ * and its shim (common/job/stop_page.h) are the real ones; messages may be delayed forever, but on
+ * one connection they arrive in order. */
 #include "config.h"
 
 #include <criterion/criterion.h>

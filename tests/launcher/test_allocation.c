@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The variables that batch systems set in a job's environment. */
+/* Tests how a job's hosts are found in the variables that batch systems set. */
 #include "config.h"
 
 #include <criterion/criterion.h>

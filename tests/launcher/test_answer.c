@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The marker is found in any amount of text, however it is split: the text from the marker on must
- * equal the result of strstr() on the whole. PLENUM_TEST_COUNT sets the number of cases (500 by
- * default). */
+/* Tests that the marker is found in any amount of text, however it is split: the text from the
+ * marker on must equal the result of strstr() on the whole. PLENUM_TEST_COUNT sets the number of
+ * cases (500 by default). */
 #include "config.h"
 
 #include <stdlib.h>

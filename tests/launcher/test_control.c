@@ -255,7 +255,9 @@ Test(control, short_messages)
                                           .traceback_ns = 5,
                                           .memory_kills = 6,
                                           .reached = 7};
-    const struct control_departed departed = {.instance = 8, .reached = 9};
+    const uint8_t ended[] = {5, 128};
+    const struct control_departed departed = {
+        .first = 8, .reached = 9, .bits = ended, .len = sizeof(ended)};
     const struct control_failed failed = {
         .step = CONTROL_STEP_EXEC, .error = -ENOENT, .text = "no program"};
     const struct control_started started = {.pid = 9,
@@ -284,8 +286,13 @@ Test(control, short_messages)
     cr_assert(eq(int, control_put_departed(&b, &departed), 0));
     r = payload_of(&b, CONTROL_DEPARTED);
     cr_assert(eq(int, control_get_departed(&r, &d), 0));
-    cr_expect(eq(u32, d.instance, 8));
+    cr_expect(eq(u32, d.first, 8));
     cr_expect(eq(u64, d.reached, 9));
+    cr_assert(eq(sz, d.len, sizeof(ended)));
+    cr_expect(eq(int, memcmp(d.bits, ended, sizeof(ended)), 0));
+    r = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES,
+                              .end = b.bytes + FRAME_HEADER_BYTES + 12};
+    cr_expect(eq(int, control_get_departed(&r, &d), -EPROTO), "a batch of nobody");
 
     b.len = 0;
     cr_assert(eq(int, control_put_failed(&b, &failed), 0));

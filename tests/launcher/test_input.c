@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Standard input shared with other processes: data that poll() reported may be gone by the time we
- * read. */
+/* Tests standard input that other processes read, too: data that poll() reported may be gone by the
+ * time we read. */
 #include "config.h"
 
 #include <criterion/criterion.h>

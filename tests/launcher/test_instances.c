@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Strangers cannot keep a shim from connecting. A shim reports its program's state in a fixed
- * order: STARTED or FAILED, EXITED, DRAINED. */
+/* Tests that strangers cannot keep a shim from connecting, and that a shim must report its
+ * program's states in a fixed order: STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -62,6 +62,8 @@ static bool hangs_up(enum instance_state state, enum control_type type)
     bool hung_up;
     int fds[2];
 
+    s.counts[state] = 1;
+    cr_assert(eq(int, peers_open(&s), 0));
     cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0));
     cr_assert(eq(int, frame_conn_init(&peer->conn, fds[0], CONTROL_MAX_PAYLOAD), 0));
     peers[0] = peer;
@@ -103,7 +105,7 @@ enum {
     SHIMS = 8,
     HOSTS = 5,       /* number of addresses (127.0.0.1 ...) that strangers and shims connect from */
     HELD_MAX = 400,  /* connections that strangers keep open */
-    KEPT_MAX = 256,  /* number of them that plenumrun keeps */
+    KEPT_MAX = 256,  /* number of them that plenumrun keeps, more than shims are missing */
     PIECE = 3,       /* bytes of a HELLO that a shim sends per turn */
     TURNS_MAX = 200, /* far longer than a shim needs to identify itself */
 };
@@ -135,7 +137,10 @@ static void open_port(struct port *p, bool local, char *text, size_t size)
                                .job = &p->job,
                                .phase = JOB_STARTING,
                                .instances = p->instances,
+                               .counts = {[INSTANCE_ABSENT] = SHIMS},
                                .token = "secret"};
+    cr_assert(eq(int, peers_open(&p->s), 0));
+    p->s.strangers.seed = 1; /* with which the addresses below are in different buckets */
     snprintf(name, sizeof(name), "test-instances-%d", (int)getpid());
     p->s.listener = local ? dial_listen_here(name, text, size, &err)
                           : dial_listen("127.0.0.0/8", &any, text, size, &err);
@@ -170,12 +175,7 @@ static int knock(const struct port *p, uint32_t host)
 /* Run one turn like supervise.c: read everything that is readable, then accept new connections. */
 static void turn(struct supervisor *s)
 {
-    for (size_t i = s->num_peers; i-- > 0;) {
-        struct pollfd fd = {.fd = s->peers[i]->conn.fd, .events = POLLIN};
-
-        if (poll(&fd, 1, 0) == 1)
-            instances_read(s, s->peers[i]);
-    }
+    peers_read(s);
     instances_accept(s);
 }
 
@@ -277,7 +277,7 @@ static void strangers_round(unsigned seed)
             say_more(&shims[i]);
         }
         turn(&p.s);
-        cr_assert(le(sz, count_strangers(&p.s), KEPT_MAX));
+        cr_assert(le(sz, count_strangers(&p.s), KEPT_MAX + SHIMS));
         cr_assert(eq(sz, count_strangers(&p.s), p.s.strangers.count));
     }
     for (uint32_t i = 0; i < SHIMS; i++)
@@ -323,15 +323,82 @@ Test(instances, the_host_with_most_connections_loses_them)
         cr_expect(eq(int, (int)recv(few[i], &c, 1, MSG_DONTWAIT), -1), "%d is closed", i);
     for (int i = 0; i < 300; i++)
         gone += recv(many[i], &c, 1, MSG_DONTWAIT) == 0;
-    cr_expect(eq(int, gone, 20 + 300 - KEPT_MAX));
+    cr_expect(eq(int, gone, 20 + 300 - KEPT_MAX - SHIMS));
     instances_describe_strangers(&p.s, told, sizeof(told));
-    cr_expect(strstr(told, "64 connections that did not identify themselves were closed") &&
+    cr_expect(strstr(told, "56 connections that did not identify themselves were closed") &&
                   strstr(told, "127.0.0.3"),
               "%s", told);
     for (int i = 0; i < 300; i++)
         close(many[i]);
     for (int i = 0; i < 20; i++)
         close(few[i]);
+    close_port(&p);
+}
+
+/* What a turn does depends on the connections that have something to read or to send, not on the
+ * others, and these have no buffers. */
+Test(instances, a_quiet_connection_costs_nothing)
+{
+    struct knocker shims[SHIMS];
+    char text[DIAL_TEXT_MAX];
+    struct port p;
+
+    open_port(&p, false, text, sizeof(text));
+    for (uint32_t i = 0; i < SHIMS; i++) {
+        begin_hello(&shims[i], i);
+        shims[i].fd = knock(&p, i % HOSTS);
+        while (shims[i].said < shims[i].hello.len)
+            say_more(&shims[i]);
+    }
+    for (int i = 0; i < TURNS_MAX && !instances_are(&p.s, INSTANCE_PRESENT); i++)
+        turn(&p.s);
+    cr_assert(instances_are(&p.s, INSTANCE_PRESENT));
+    instances_flush(&p.s);
+    cr_expect(eq(int, p.s.strangers.count, 0));
+    cr_expect(list_is_empty(&p.s.unsent), "nothing is left to be flushed");
+    for (uint32_t i = 0; i < SHIMS; i++) {
+        cr_expect(eq(sz, p.instances[i].peer->conn.rx.cap, 0));
+        cr_expect(le(sz, p.instances[i].peer->conn.tx.cap, 256));
+    }
+    cr_assert(eq(int, control_put_empty(&p.instances[3].peer->conn.tx, CONTROL_BEAT), 0));
+    cr_expect(list_first(&p.s.unsent) == &p.instances[3].peer->unsent, "a frame was queued");
+    cr_expect(list_next(&p.s.unsent, list_first(&p.s.unsent)) == NULL, "and no other");
+    instances_flush(&p.s);
+    cr_expect(list_is_empty(&p.s.unsent));
+    for (int i = 0; i < SHIMS; i++) {
+        io_close(&shims[i].fd);
+        frame_buffer_fini(&shims[i].hello);
+    }
+    close_port(&p);
+}
+
+/* A shim that sends but does not read must not fill plenumrun's memory. */
+Test(instances, a_shim_that_does_not_read_is_lost)
+{
+    static char block[1 << 20];
+    char text[DIAL_TEXT_MAX];
+    struct knocker shim;
+    struct port p;
+
+    open_port(&p, false, text, sizeof(text));
+    begin_hello(&shim, 2);
+    shim.fd = knock(&p, 0);
+    while (shim.said < shim.hello.len)
+        say_more(&shim);
+    for (int i = 0; i < TURNS_MAX && p.instances[2].state != INSTANCE_PRESENT; i++)
+        turn(&p.s);
+    for (int i = 0; i < 17; i++)
+        cr_assert(eq(
+            int,
+            control_put_bytes(&p.instances[2].peer->conn.tx, CONTROL_INPUT, block, sizeof(block)),
+            0));
+    instances_beat(&p.s, time_now_ns());
+    cr_expect(eq(int, p.instances[2].state, INSTANCE_DONE));
+    cr_expect(p.instances[2].peer == NULL);
+    cr_expect(eq(int, p.s.report.kind, REPORT_LOST));
+    cr_expect(eq(u32, p.s.report.instance, 2));
+    close(shim.fd);
+    frame_buffer_fini(&shim.hello);
     close_port(&p);
 }
 

@@ -125,7 +125,8 @@ ok "a job that makes no progress ends: two starts, one with progress, three more
     'same "$(wc -l <steps)" 6' \
     'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not restarted"'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 false
-ok "... but not if it is unknown: there is one warning" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
+ok "... but it goes on, with one warning, if its progress is unknown" all 'same $code 1' \
+    'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep -c "has no effect: the program does not report its steps" err)" 1'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 --progress-file steps/run.pt false
 ok "... for example because the checkpoint is not in a folder" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \

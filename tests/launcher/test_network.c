@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses of hosts, and the networks they share. */
+/* Tests which addresses a host has, and which networks hosts share. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """--status-port: the status page of the loader that a job starts for itself, and who may start that loader."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -51,11 +52,13 @@ def loaders_at(inode):
         try:
             if os.readlink(f"/proc/{pid}/exe") != os.path.realpath(PLENUMD):
                 continue
-            fds = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+            fds = os.listdir(f"/proc/{pid}/fd")
         except OSError:  # it has ended
             continue
-        if f"socket:[{inode}]" in fds:
-            found.append(int(pid))
+        for fd in fds:
+            with contextlib.suppress(OSError):  # a connection that was closed meanwhile
+                if os.readlink(f"/proc/{pid}/fd/{fd}") == f"socket:[{inode}]":
+                    found.append(int(pid))
     return found
 
 
@@ -104,7 +107,7 @@ class Page(JobCase):
         return int(m.group(1))
 
     def test_page(self):
-        """the page lives as long as the job, on the same port, even if the loader dies"""
+        """the page exists as long as the job, on the same port, even if the loader dies"""
         p, _ = self.job("--status-port", "0")
         port = self.port_of(p)
         inode = inode_of_port(port)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Placement on made-up topologies: some example rows, and laws that all results obey. */
+/* Tests placement on made-up topologies, with some examples and with laws that all results obey. */
 #include "config.h"
 
 #include <criterion/criterion.h>

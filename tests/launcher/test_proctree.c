@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Process trees that try to escape: grandchildren in their own sessions, and one that keeps
- * forking. */
+/* Tests that process trees cannot escape: grandchildren in their own sessions, and a tree that
+ * keeps forking. */
 #include "config.h"
 
 #include <criterion/criterion.h>

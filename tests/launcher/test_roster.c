@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The roster against plain models: the choice of hosts for all small rosters, and whole lives of
+/* Compares the roster with plain models: the choice of hosts for all small rosters, and complete
  * jobs whose hosts fail, recover, leave and join in every order. */
 #include "config.h"
 
@@ -72,7 +72,7 @@ struct state {
     uint32_t failures;
 };
 
-/* All combinations that can occur, as numbers. */
+/* Makes the n-th combination of a host's states. Returns false if it cannot occur. */
 static bool decode(unsigned n, struct state *ret)
 {
     *ret = (struct state){.ready = n & 1, .used = n & 2, .blamed = n & 4, .listed = n & 8};
@@ -87,7 +87,8 @@ static bool is_usable(const struct state *s, uint32_t max)
     return s->ready && s->listed && s->failures < max;
 }
 
-/* Is host i rather taken than host k? The rule of roster.h, written in another way. */
+/* Returns whether host i is preferred to host k. This is the rule of roster.h, written in another
+ * way. */
 static bool is_better(const struct state *s, int i, int k)
 {
     bool stays_i = s[i].used && !s[i].blamed, stays_k = s[k].used && !s[k].blamed;
@@ -101,8 +102,8 @@ static bool is_better(const struct state *s, int i, int k)
     return s[i].failures != s[k].failures ? s[i].failures < s[k].failures : i < k;
 }
 
-/* Chooses hosts by the model: a usable host is taken exactly if fewer than `most` usable hosts are
- * better. */
+/* Chooses hosts by the model: a usable host is taken if and only if fewer than `most` usable hosts
+ * are better. */
 static unsigned choose_by_model(const struct state *s, int count,
                                 const struct roster_limits *limits)
 {
@@ -147,7 +148,7 @@ static void compare(struct roster *roster, const struct state *s, int count)
                  roster->limits.min_hosts, roster->limits.max_failures, set);
 }
 
-/* All states of `count` hosts, for one set of limits. */
+/* Compares the choices for all states of `count` hosts, for one set of limits. */
 static uint64_t compare_all(struct roster *roster, int count)
 {
     struct state s[HOSTS];

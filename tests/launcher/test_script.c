@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs that cannot start. The oracle is the kernel: accepted programs run and exit with 0, and
- * rejected ones fail in execve(2) or env(1), except files that only a shell would run.
+/* Tests how programs that cannot start are recognised. The kernel is the oracle: accepted programs
+ * must run and exit with 0, and rejected ones must fail in execve(2) or env(1), except files that
+ * only a shell would run.
  *
  * PLENUM_SCRIPT_LINES=20000 tries that many random first lines instead of a sample. */
 #include "config.h"
@@ -220,7 +221,7 @@ Test(script, long_first_lines)
     expect_says(err.text, "a first line of more than 255 bytes");
 }
 
-/* The kernel cuts the argument, and the interpreter may well do without the rest. */
+/* The kernel truncates the argument, and the interpreter may not need the rest. */
 Test(script, long_arguments)
 {
     struct plenum_error err = {""};
@@ -236,7 +237,7 @@ Test(script, long_arguments)
     }
 }
 
-/* Perl takes a carriage return for a blank. */
+/* Perl treats a carriage return as a blank. */
 Test(script, perl_from_windows)
 {
     struct plenum_error err = {""};

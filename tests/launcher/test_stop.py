@@ -77,7 +77,7 @@ class Job:
         self.process.send_signal(signum)
 
     def end(self):
-        """Read the rest: the exit status."""
+        """Read the rest of the output; return the exit status."""
         self.process.stdin.close()
         self.lines += [line.rstrip() for line in self.process.stdout]
         status = self.process.wait(LIMIT_S)
@@ -116,7 +116,7 @@ class Stop(unittest.TestCase):
         return job
 
     def check_stopped(self, job, instances):
-        """All these instances have stopped before the same step, and no other step was begun."""
+        """Check that all these instances have stopped before the same step, and that none has begun a later one."""
         status = job.end()
         self.assertEqual(status, 75, job.said())
         stops = job.stops()

@@ -49,7 +49,7 @@ class Terminal:
             os.execv(command[0], command)
 
     def read(self, seconds):
-        """The output that arrives within this time; ends early when the terminal is closed."""
+        """Return the output that arrives within this time, or until the terminal is closed."""
         ready, _, _ = select.select([self.fd], [], [], seconds)
         if not ready:
             return b""
@@ -71,7 +71,7 @@ class Terminal:
         os.write(self.fd, keys)
 
     def end(self, seconds=20):
-        """Its exit status, as a shell reports it."""
+        """Return its exit status, as a shell reports it."""
         end = time.monotonic() + seconds
         while True:
             self.read(0.05)
@@ -89,7 +89,7 @@ class Terminal:
 
 
 def screen(text):
-    """The lines that a terminal shows after these bytes."""
+    """Return the lines that a terminal shows after these bytes."""
     lines, line, column = [], "", 0
     for part in re.findall(r"\r\n|\n|\r|\x1b\[K|[^\r\n\x1b]", text.decode()):
         if part in ("\r\n", "\n"):

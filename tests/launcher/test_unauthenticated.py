@@ -30,7 +30,7 @@ class Strangers(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def slow_mpirun(self):
-        """An environment in which mpirun waits until the file `go` exists; `begun` exists once it is waiting."""
+        """Return an environment in which mpirun waits until the file `go` exists. It creates `begun` when it waits."""
         path = os.path.join(self.folder, "mpirun")
         with open(path, "w") as f:
             f.write(f'#!/bin/sh\n[ "$1" != --version ] || exec {shutil.which("mpirun")} --version\n'
@@ -40,7 +40,7 @@ class Strangers(unittest.TestCase):
         return dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"])
 
     def control_of(self, p):
-        """The name of its socket; its descriptors are those that listen."""
+        """Return the address on which plenumrun listens, once it does."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end and p.poll() is None:
             with open("/proc/net/unix") as f:
@@ -111,7 +111,7 @@ class Strangers(unittest.TestCase):
 
     @staticmethod
     def cpu_of(p):
-        """Seconds of CPU time."""
+        """Return the CPU time used, in seconds."""
         with open(f"/proc/{p.pid}/stat") as f:
             fields = f.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

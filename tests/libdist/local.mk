@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
-	%D%/test_reshape %D%/test_stream %D%/test_threads %D%/test_batch_verify
+	%D%/test_pacing %D%/test_reshape %D%/test_stream %D%/test_threads %D%/test_batch_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -19,6 +19,8 @@ endif
 %C%_test_launchers_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_normalise_CFLAGS = $(test_cflags)
 %C%_test_normalise_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
+%C%_test_pacing_CFLAGS = $(test_cflags)
+%C%_test_pacing_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_reshape_CFLAGS = $(test_cflags)
 %C%_test_reshape_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_slot_CFLAGS = $(test_cflags)

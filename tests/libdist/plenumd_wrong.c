@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that misbehaves. Its environment
- * selects how:
+/* plenumd_wrong.c - makes plenumd misbehave. Linked to it, this is plenumd-wrong, whose environment
+ * selects how it misbehaves:
  *
  *     nothing                          one sample is wrong, in one channel of its last pixel
  *     PLENUM_WRONG_DISK=1              nothing can be read

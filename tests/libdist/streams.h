@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* streams.h - streams from several loaders, for tests that count the delivered samples. */
+/* streams.h - a data set and streams of it, for tests that count the delivered samples. */
 #ifndef TESTS_LIBDIST_STREAMS_H
 #define TESTS_LIBDIST_STREAMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -13,6 +14,47 @@
 #include <plenum/plenum.h>
 
 #include "common/util/util.h"
+#include "tests/tree.h"
+
+enum { DATA_PATH_MAX = 128 };
+
+/* Writes a data set of JPEGs of several sizes, in three classes, all of them valid. Stores its path
+ * in `path`. */
+static inline void write_data(const struct tree *tree, unsigned samples, char path[DATA_PATH_MAX])
+{
+    char name[64];
+
+    for (unsigned i = 0; i < samples; i++) {
+        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
+        tree_write_jpeg(tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+    }
+    (void)snprintf(path, DATA_PATH_MAX, "%s/data", tree->root);
+}
+
+/* Returns options that the tests have in common. Each test sets its number of epochs. */
+static inline struct plenum_stream_options common_options(const char *dataset, const char *loader)
+{
+    struct plenum_stream_options o;
+
+    plenum_stream_options_init(&o);
+    o.dataset = dataset;
+    o.pipeline = "rrc(24) flip(0.5)";
+    o.loader = loader;
+    o.seed = 7;
+    o.micro_batch = 4;
+    return o;
+}
+
+/* Opens a stream, which must succeed. */
+static inline struct plenum_stream *open_stream(const struct plenum_job_info *info,
+                                                const struct plenum_stream_options *o)
+{
+    struct plenum_stream *s = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, plenum_stream_open(info, o, &s, &err), 0), "%s", err.text);
+    return s;
+}
 
 static inline bool next_is_there(struct plenum_stream *s, struct plenum_batch *b)
 {

@@ -180,7 +180,7 @@ static const struct told_case told[] = {
      {4, 3, 2, 1},
      MPI,
      ""},
-    {"PMI that does not say who is on this host",
+    {"PMI without the processes on this host",
      {"PMI_SIZE=3", "PMI_RANK=2"},
      {3, 2, 1, 0},
      MPI,

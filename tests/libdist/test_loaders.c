@@ -33,7 +33,7 @@
 enum { SAMPLES = 53, LOADERS = 3 };
 
 static struct tree tree;
-static char data[128];
+static char data[DATA_PATH_MAX];
 static struct place {
     char unix_socket[128]; /* of each loader, which listens on both */
     char listen[64], tcp[64];
@@ -44,14 +44,9 @@ static struct place {
 static void setup(void)
 {
     unsigned me = (unsigned)getpid();
-    char name[64];
 
     tree_init(&tree);
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
-        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
-    }
-    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    write_data(&tree, SAMPLES, data);
     for (unsigned i = 0; i < LOADERS; i++) {
         (void)snprintf(at[i].unix_socket, sizeof(at[i].unix_socket), "unix:%s/%u.sock", tree.root,
                        i);
@@ -84,25 +79,11 @@ static pid_t start(unsigned i)
 
 static struct plenum_stream_options options_of(const char *loader)
 {
-    struct plenum_stream_options o;
+    struct plenum_stream_options o = common_options(data, loader);
 
-    plenum_stream_options_init(&o);
-    o.dataset = data;
     o.pipeline = "rrc(48) flip(0.5)";
-    o.loader = loader;
-    o.seed = 7;
     o.epochs = 4;
-    o.micro_batch = 4;
     return o;
-}
-
-static struct plenum_stream *opened(const struct plenum_stream_options *o)
-{
-    struct plenum_stream *s = NULL;
-    struct plenum_error err;
-
-    cr_assert(eq(int, plenum_stream_open(NULL, o, &s, &err), 0), "%s", err.text);
-    return s;
 }
 
 static uint64_t hash_of(const struct plenum_stream_options *o, const char *loader)
@@ -112,7 +93,7 @@ static uint64_t hash_of(const struct plenum_stream_options *o, const char *loade
     uint64_t hash;
 
     by.loader = loader;
-    s = opened(&by);
+    s = open_stream(NULL, &by);
     hash = drain(s, UINT64_MAX);
     plenum_stream_destroy(s);
     return hash;
@@ -205,9 +186,9 @@ Test(loaders, samples_have_the_same_labels_numbers_and_names_over_tcp)
     struct plenum_mix mix_a, mix_b;
 
     o.pipeline = "rrc(48) flip(0.5) mixup(1)";
-    one = opened(&o);
+    one = open_stream(NULL, &o);
     o.loader = at[0].unix_socket;
-    two = opened(&o);
+    two = open_stream(NULL, &o);
     while (next_is_there(one, &a) && next_is_there(two, &b)) {
         char **name_a, **name_b;
 
@@ -243,7 +224,7 @@ Test(loaders, seeking_over_tcp_gives_the_same_batches)
 
     o.epochs = 0;
     o.pipeline = "rrc(200)";
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     for (int i = 0; i < 12; i++)
         want[i] = drain(s, 1);
     for (int round = 0; round < 40; round++) {
@@ -276,7 +257,7 @@ static void all_are_used(bool tcp)
         loaders[i] = start(i);
     want = hash_of(&o, at[0].unix_socket);
     o.loader = list(LOADERS, tcp);
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     wait_for_loaders(s, LOADERS);
     cr_expect(eq(u64, drain(s, UINT64_MAX), want));
     cr_expect(eq(u64, stats_of(s).incidents, 0));
@@ -305,7 +286,7 @@ Test(loaders, one_that_starts_later_is_used)
     uint64_t begin;
 
     o.epochs = 0;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     (void)drain(s, 20);
     cr_expect(eq(u32, stats_of(s).loaders, 1));
     b = start(1);
@@ -333,7 +314,7 @@ Test(loaders, one_that_lacks_memory_for_a_while_is_used_later)
     uint64_t begin;
 
     o.epochs = 0;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     wait_for_loaders(s, 2);
     (void)drain(s, 30);
     (void)daemon_end(b, SIGKILL);
@@ -366,7 +347,7 @@ Test(loaders, batches_of_one_that_dies_are_rendered_by_others)
         o.epochs = 30;
         want = hash_of(&o, at[0].unix_socket);
         o.loader = list(2, tcp);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         hash = drain(s, 50);
         (void)daemon_end(b, SIGKILL);
@@ -398,7 +379,7 @@ Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
         o.silence_ns = 100000 * NS_PER_SEC;
         want = hash_of(&o, at[0].unix_socket);
         o.loader = list(2, tcp);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         hash = drain(s, 50);
         for (int round = 0; round < 3; round++) {
@@ -433,7 +414,7 @@ Test(loaders, batches_of_a_lost_loader_always_find_room)
 
         o.epochs = 10;
         want = hash_of(&o, at[0].unix_socket);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         plenum_stream_get_info(s, &info);
         cr_expect(ge(u32, info.slots, 2 * 2 + 2), "two slots for each loader, and two more");
         for (; n < info.slots - 1; n++)
@@ -461,7 +442,7 @@ static void no_more_slots(const char *loader)
     int r;
 
     o.epochs = 0;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &held[n], NULL)) == 0 && n < 40)
         n++;
     cr_expect(eq(int, r, -ENOBUFS), "after %u", n);
@@ -542,7 +523,7 @@ static void chaos_changes_no_byte(bool tcp)
     while (atomic_load(&chaos.stop))
         (void)usleep(1000);
     o.loader = list(LOADERS, tcp);
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     cr_expect(eq(u64, drain(s, UINT64_MAX), want));
     atomic_store(&chaos.stop, true);
     (void)pthread_join(chaos.thread, NULL);
@@ -576,7 +557,7 @@ Test(loaders, verification_finds_no_false_differences)
         want = hash_of(&o, at[0].unix_socket);
         (void)setenv("PLENUM_VERIFY_BATCHES", "100%", 1);
         o.loader = list(2, tcp);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         hash = drain(s, 150);
         stats = stats_of(s);
@@ -625,7 +606,7 @@ Test(loaders, one_that_cannot_read_gets_no_requests)
     b = start_wrong(1);
     for (int tcp = 0; tcp < 2; tcp++) {
         o.loader = list(2, tcp);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         cr_expect(eq(u64, drain(s, UINT64_MAX), want));
         cr_expect(gt(u64, stats_of(s).moved, 0));
@@ -637,7 +618,7 @@ Test(loaders, one_that_cannot_read_gets_no_requests)
         plenum_stream_destroy(s);
     }
     o.loader = at[1].tcp;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
         plenum_batch_release(&batch);
     cr_expect(eq(int, r, -EIO));
@@ -671,7 +652,7 @@ Test(loaders, one_that_is_away_is_waited_for_if_no_other_can_help)
         int r;
 
         o.loader_timeout_ns = (comes_back ? 60 : 1) * NS_PER_SEC;
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         hash = drain(s, 20);
         (void)daemon_end(a, SIGKILL);
@@ -707,7 +688,7 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
     for (int tcp = 0; tcp < 2; tcp++) {
         o.loader = list(2, tcp);
         (void)setenv("PLENUM_VERIFY_BATCHES", "100", 1);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
             plenum_batch_release(&batch);
@@ -724,7 +705,7 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
         char words[256];
 
         o.loader = list(3, tcp);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 3);
         /* Not every batch with that sample is requested from the faulty loader. */
         while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
@@ -755,7 +736,7 @@ Test(loaders, one_with_another_data_set_is_named_and_not_used)
     uint64_t before;
 
     o.epochs = 0;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     wait_for_loaders(s, 2);
     (void)drain(s, 30);
     (void)daemon_end(b, SIGKILL);
@@ -836,7 +817,7 @@ Test(loaders, a_key_changes_no_byte)
         want = hash_of(&o, at[0].unix_socket);
         cr_expect(eq(u64, hash_of(&o, at[0].tcp), want));
         o.loader = list(2, true);
-        s = opened(&o);
+        s = open_stream(NULL, &o);
         wait_for_loaders(s, 2);
         hash = drain(s, 3);
         if (big)
@@ -938,7 +919,7 @@ Test(loaders, an_unknown_name_does_not_stop_the_others)
 
     (void)snprintf(both, sizeof(both), "tcp:no-such-host.invalid:7,%s", at[0].tcp);
     o.loader = both;
-    s = opened(&o);
+    s = open_stream(NULL, &o);
     cr_expect(eq(u64, drain(s, UINT64_MAX), hash_of(&o, at[0].unix_socket)));
     cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
     cr_expect(strstr(warning.text, "no-such-host.invalid") != NULL, "%s", warning.text);

@@ -30,7 +30,7 @@
 enum { SAMPLES = 53, LOADERS = 3, MANY = 40 };
 
 static struct tree tree;
-static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
+static char data[DATA_PATH_MAX], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
 /* How the names resolve: the addresses of "more.test" and "loaders.test", with a bit for each of
@@ -83,14 +83,9 @@ PLENUM_API int getaddrinfo(const char *node, const char *service, const struct a
 static void setup(void)
 {
     unsigned me = (unsigned)getpid();
-    char file[64];
 
     tree_init(&tree);
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        (void)snprintf(file, sizeof(file), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
-        tree_write_jpeg(&tree, file, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
-    }
-    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    write_data(&tree, SAMPLES, data);
     /* All of 127.0.0.0/8 is this host: each process has its own port and addresses. */
     (void)snprintf(port, sizeof(port), "%u", 7100 + me % 800);
     (void)snprintf(name, sizeof(name), "tcp:loaders.test:%s", port);
@@ -119,26 +114,18 @@ static pid_t start(unsigned i)
 
 static struct plenum_stream_options options_of(const char *loader)
 {
-    struct plenum_stream_options o;
+    struct plenum_stream_options o = common_options(data, loader);
 
-    plenum_stream_options_init(&o);
-    o.dataset = data;
     o.pipeline = "rrc(48) flip(0.5)";
-    o.loader = loader;
-    o.seed = 7;
     o.epochs = 12;
-    o.micro_batch = 4;
     return o;
 }
 
 static struct plenum_stream *opened(const char *loader)
 {
     struct plenum_stream_options o = options_of(loader);
-    struct plenum_stream *s = NULL;
-    struct plenum_error err;
 
-    cr_assert(eq(int, plenum_stream_open(NULL, &o, &s, &err), 0), "%s", err.text);
-    return s;
+    return open_stream(NULL, &o);
 }
 
 static uint64_t hash_alone(void)

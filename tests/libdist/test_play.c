@@ -2,7 +2,7 @@
 /* Tests garbage from the peer. A loader receives mutated frames, over TCP and a socket, from
  * clients that continue as long as they can, and must keep serving; a stream receives mutated
  * frames from two fake loaders, and must end with a batch or an error. Neither may crash, hang or
- * grow. This is a plain program.
+ * use ever more memory. This is a plain program, without Criterion.
  *
  * Only frames that the side under test has read count (counted_frames.h): once a frame ends the
  * connection, those after it are lost. So most connections, which last long, carry frames with an
@@ -44,7 +44,7 @@ enum {
     SIDE = 16,
     COUNT = 4,
     SLOTS = 6,
-    BURST = 96,        /* frames of a client that are intact outside, */
+    BURST = 96,        /* frames of a client with an intact header, */
     WILD_BURST = 4,    /* and frames with arbitrary errors */
     POSE_FRAMES = 400, /* from a loader, on one connection */
     STREAM_BATCHES = 300,
@@ -181,7 +181,7 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
             (void)wire_put_render(
                 b, request, &(struct wire_render){.position = draw(250) * COUNT, .slot = *renders});
             ++*renders;
-            change(b, begin, FRAME_HEADER_BYTES + 20, SIZE_MAX); /* how long the program waited */
+            change(b, begin, FRAME_HEADER_BYTES + 20, SIZE_MAX); /* the time waited */
             change(b, begin, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 3 + draw(7));
             return;
         }
@@ -245,8 +245,8 @@ static void attach(struct frame_conn *c, const struct ring *ring)
         (void)close(fd);
 }
 
-/* Plays one client, which sends valid messages and then invalid ones. Returns the number of valid
- * messages. */
+/* Plays one client, which sends valid messages and then invalid ones. Returns how many of its
+ * messages were valid. */
 static uint64_t play_client(const struct address *address, const struct ring *ring)
 {
     static struct wire_open open;
@@ -359,7 +359,7 @@ static unsigned count_descriptors(pid_t pid)
     return n > 0 ? (unsigned)n : 0;
 }
 
-/* What a process uses after the first quarter, and at the end. */
+/* Memory and descriptors of a process after the first quarter, and at the end. */
 struct growth {
     pid_t pid;
     uint64_t frames, told;
@@ -453,7 +453,7 @@ struct pose {
 static atomic_bool pose_stop;
 static atomic_ulong pose_whole; /* valid messages */
 
-/* Writes any message of a loader, with any error in it. */
+/* Writes a random message of a loader, with a random error in it. */
 static void put_loaders(struct frame_buffer *b)
 {
     size_t begin = b->len;

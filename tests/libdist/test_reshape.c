@@ -21,20 +21,14 @@
 #include "tests/tree.h"
 
 static struct tree tree;
-static char data[128], socket_a[128], socket_b[128];
+static char data[DATA_PATH_MAX], socket_a[128], socket_b[128];
 
 enum { SAMPLES = 37, RANKS = 4, MICRO_BATCH = 3 };
 
 static void setup(void)
 {
-    char name[64];
-
     tree_init(&tree);
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
-        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
-    }
-    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    write_data(&tree, SAMPLES, data);
     (void)snprintf(socket_a, sizeof(socket_a), "unix:%s/a.sock", tree.root);
     (void)snprintf(socket_b, sizeof(socket_b), "unix:%s/b.sock", tree.root);
 }
@@ -48,13 +42,8 @@ TestSuite(reshape, .init = setup, .fini = teardown, .timeout = 600);
 
 static struct plenum_stream_options options_of(const char *loader)
 {
-    struct plenum_stream_options o;
+    struct plenum_stream_options o = common_options(data, loader);
 
-    plenum_stream_options_init(&o);
-    o.dataset = data;
-    o.pipeline = "rrc(24) flip(0.5)";
-    o.loader = loader;
-    o.seed = 7;
     o.epochs = 40;
     o.micro_batch = MICRO_BATCH;
     return o;
@@ -70,11 +59,8 @@ static struct plenum_stream *opened(const struct plenum_stream_options *o, uint3
                                    .num_local_replicas = 1,
                                    .replica_offset = rank,
                                    .devices_per_replica = 1};
-    struct plenum_stream *s = NULL;
-    struct plenum_error err;
 
-    cr_assert(eq(int, plenum_stream_open(&info, o, &s, &err), 0), "%s", err.text);
-    return s;
+    return open_stream(&info, o);
 }
 
 static struct plenum_share share_of(uint32_t rank, uint32_t size)

@@ -71,7 +71,7 @@ Test(slot, outlives_its_session_while_it_is_leased)
     fill(slot);
     slot_settle(slot);
     slot_lease(slot);
-    slot_set_unref(set); /* the session is gone; teardown owns the lease */
+    slot_set_unref(set); /* the session has ended, and teardown owns the lease */
     cr_expect(eq(u32, set->refs, 1));
     cr_expect(ne(ptr, set->ring->base, NULL));
     slot_set_ref(set);

@@ -42,21 +42,14 @@
 #include "tests/tree.h"
 
 static struct tree tree;
-static char data[128], socket_a[128], socket_b[128];
+static char data[DATA_PATH_MAX], socket_a[128], socket_b[128];
 
-/* 37 samples in 3 classes, all of them valid. */
 enum { SAMPLES = 37 };
 
 static void setup(void)
 {
-    char name[64];
-
     tree_init(&tree);
-    for (unsigned i = 0; i < SAMPLES; i++) {
-        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
-        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
-    }
-    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    write_data(&tree, SAMPLES, data);
     (void)snprintf(socket_a, sizeof(socket_a), "unix:%s/a.sock", tree.root);
     (void)snprintf(socket_b, sizeof(socket_b), "unix:%s/b.sock", tree.root);
 }
@@ -80,26 +73,10 @@ static void end_loader(pid_t pid, int signum)
 
 static struct plenum_stream_options options_of(const char *loader)
 {
-    struct plenum_stream_options o;
+    struct plenum_stream_options o = common_options(data, loader);
 
-    plenum_stream_options_init(&o);
-    o.dataset = data;
-    o.pipeline = "rrc(24) flip(0.5)";
-    o.loader = loader;
-    o.seed = 7;
     o.epochs = 3;
-    o.micro_batch = 4;
     return o;
-}
-
-static struct plenum_stream *opened(const struct plenum_job_info *info,
-                                    const struct plenum_stream_options *o)
-{
-    struct plenum_stream *s = NULL;
-    struct plenum_error err;
-
-    cr_assert(eq(int, plenum_stream_open(info, o, &s, &err), 0), "%s", err.text);
-    return s;
 }
 
 static struct plenum_batch next_of(struct plenum_stream *s)
@@ -199,7 +176,7 @@ Test(stream, the_hash_equals_the_oracles_for_all_ways_of_sharing)
         o.steps = ways[i].s;
         for (uint32_t k = 0; k < ways[i].instances; k++) {
             struct plenum_job_info info = instance(k, ways[i].instances, ways[i].local);
-            struct plenum_stream *s = opened(&info, &o);
+            struct plenum_stream *s = open_stream(&info, &o);
 
             hash += drain(s, UINT64_MAX);
             plenum_stream_destroy(s);
@@ -238,7 +215,7 @@ Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_samp
         info.num_replicas = R;
         info.num_local_replicas = owned[i];
         info.replica_offset = offset;
-        s = opened(&info, &o);
+        s = open_stream(&info, &o);
         for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; step += S) {
             hash += plenum_batch_hash(&b);
             for (uint32_t k = 0; k < b.count; k++) {
@@ -288,7 +265,7 @@ Test(stream, replicas_may_be_divided_unevenly)
         info.num_replicas = 6;
         info.num_local_replicas = owned[i];
         info.replica_offset = offset;
-        s = opened(&info, &o);
+        s = open_stream(&info, &o);
         plenum_stream_get_info(s, &facts);
         cr_expect(eq(u32, facts.replicas, owned[i]));
         cr_expect(eq(u64, facts.steps_per_epoch, 4),
@@ -338,7 +315,7 @@ Test(stream, the_hash_equals_the_oracles_for_all_orders_stores_and_threads)
                 o.dtype = store & 1 ? PLENUM_UINT8 : PLENUM_INT8;
                 o.layout = store & 2 ? PLENUM_NCHW : PLENUM_NHWC;
                 o.channels = store & 4 ? 4 : 3;
-                s = opened(NULL, &o);
+                s = open_stream(NULL, &o);
                 cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)), "%s, store %d",
                           shuffles[i], store);
                 plenum_stream_destroy(s);
@@ -404,7 +381,7 @@ Test(stream, positions_labels_and_flags_follow_the_definition)
             o.micro_batch = ways[i].m;
             o.steps = ways[i].s;
             o.last = ways[i].last;
-            s = opened(&info, &o);
+            s = open_stream(&info, &o);
             plenum_stream_get_info(s, &facts);
             for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; index++) {
                 expect_batch(&b, &info, &o, index);
@@ -433,18 +410,18 @@ Test(stream, a_run_stopped_anywhere_and_resumed_is_the_same_run)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         o.pipeline = texts[i];
         want = oracle_epochs(&o);
-        s = opened(NULL, &o);
+        s = open_stream(NULL, &o);
         plenum_stream_get_info(s, &facts);
         plenum_stream_destroy(s);
         for (uint64_t cut = 0; cut <= facts.batches; cut++) {
             struct plenum_cursor cursor;
             uint64_t hash;
 
-            s = opened(NULL, &o);
+            s = open_stream(NULL, &o);
             hash = drain(s, cut);
             plenum_stream_cursor(s, &cursor);
             plenum_stream_destroy(s);
-            s = opened(NULL, &o);
+            s = open_stream(NULL, &o);
             cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
             hash += drain(s, UINT64_MAX);
             plenum_stream_destroy(s);
@@ -464,12 +441,12 @@ Test(stream, a_run_continues_with_another_number_of_replicas)
         for (uint32_t b = 1; b <= 6; b++) {
             struct plenum_job_info first = instance(0, 1, a), second = instance(0, 1, b);
             struct plenum_cursor cursor;
-            struct plenum_stream *s = opened(&first, &o);
+            struct plenum_stream *s = open_stream(&first, &o);
             uint64_t hash = drain(s, 5);
 
             plenum_stream_cursor(s, &cursor);
             plenum_stream_destroy(s);
-            s = opened(&second, &o);
+            s = open_stream(&second, &o);
             cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
             hash += drain(s, UINT64_MAX);
             plenum_stream_destroy(s);
@@ -487,7 +464,7 @@ Test(stream, seeking_back_and_forth_gives_the_same_batches)
     uint64_t hashes[12];
 
     o.epochs = 0;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     for (int i = 0; i < 12; i++) {
         plenum_stream_cursor(s, &cursors[i]);
         hashes[i] = drain(s, 1);
@@ -509,13 +486,13 @@ Test(stream, a_cursor_of_another_stream_is_refused)
                                          "rrc(24) flip(0.5) cutmix(0.2)"};
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
-    struct plenum_stream *s = opened(NULL, &o), *other;
+    struct plenum_stream *s = open_stream(NULL, &o), *other;
     struct plenum_cursor cursor;
     struct plenum_error err = {""};
 
     plenum_stream_cursor(s, &cursor);
     o.seed++;
-    other = opened(NULL, &o);
+    other = open_stream(NULL, &o);
     cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), -ESTALE));
     cr_expect(ne(ptr, (void *)strstr(err.text, "another data set, pipeline, seed or order"), NULL));
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
@@ -523,7 +500,7 @@ Test(stream, a_cursor_of_another_stream_is_refused)
         struct plenum_stream *another;
 
         mixed.pipeline = others[i];
-        another = opened(NULL, &mixed);
+        another = open_stream(NULL, &mixed);
         cr_expect(eq(int, plenum_stream_seek(another, &cursor, NULL), i < 2 ? 0 : -ESTALE), "%s",
                   others[i]);
         plenum_stream_destroy(another);
@@ -535,11 +512,11 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     cr_expect(eq(int, plenum_stream_seek(s, &cursor, &err), -EINVAL));
     plenum_stream_destroy(other);
     o.seed--;
-    o.micro_batch = 9; /* how samples are divided is not part of the identity */
+    o.micro_batch = 9; /* the identity does not depend on how samples are divided */
     o.dtype = PLENUM_UINT8;
-    o.subset = "0:37"; /* nor how the same order is written */
+    o.subset = "0:37"; /* nor on how the same order is written */
     cr_assert(eq(int, SAMPLES, 37));
-    other = opened(NULL, &o);
+    other = open_stream(NULL, &o);
     plenum_stream_cursor(s, &cursor);
     cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), 0), "%s", err.text);
     plenum_stream_destroy(other);
@@ -707,7 +684,7 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
 
     o.pipeline = "rrc(24) flip(0.5) mixup(0.4)";
     o.epochs = 200;
-    s = chaos.stream = opened(NULL, &o);
+    s = chaos.stream = open_stream(NULL, &o);
     cr_assert(eq(int, pthread_create(&chaos.thread, NULL, chaos_main, &chaos), 0));
     cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)));
     atomic_store(&chaos.stop, true);
@@ -728,7 +705,7 @@ Test(stream, the_trainer_only_waits_while_there_is_no_loader)
 {
     struct plenum_stream_options o = options_of(socket_a);
     pid_t loader = start_loader(socket_a, "1");
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b;
     uint64_t hash = drain(s, 2);
 
@@ -758,9 +735,9 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
     o.loader = both;
     o.silence_ns = 300 * NS_PER_MS;
     o.epochs = 60;
-    o.pipeline = "rrc(96)"; /* some work, so that the loader is stopped in the middle of it */
+    o.pipeline = "rrc(96)"; /* takes long enough for the loader to be stopped while it renders */
     for (int round = 0; round < 3; round++) {
-        struct plenum_stream *s = opened(NULL, &o);
+        struct plenum_stream *s = open_stream(NULL, &o);
         struct plenum_batch held[3];
         uint64_t before[3], hash = drain(s, 20);
 
@@ -840,7 +817,7 @@ Test(stream, a_killed_trainer_leaves_nothing)
 
         o.epochs = 0;
         o.pipeline = "rrc(256)";
-        s = opened(NULL, &o);
+        s = open_stream(NULL, &o);
         (void)drain(s, 5);
         for (;;) {
             struct plenum_batch b = next_of(s);
@@ -880,7 +857,7 @@ Test(stream, a_loader_that_ends_removes_its_socket)
 Test(stream, without_a_given_loader_it_starts_one_and_ends_it)
 {
     struct plenum_stream_options o = options_of(NULL);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_stream_stats stats;
     struct address address;
 
@@ -901,8 +878,8 @@ Test(stream, two_streams_at_once_share_a_loader)
     eval.pipeline = "resize(32) center_crop(24)";
     eval.shuffle = "none";
     eval.epochs = 2;
-    a = opened(NULL, &train);
-    b = opened(NULL, &eval);
+    a = open_stream(NULL, &train);
+    b = open_stream(NULL, &eval);
     for (int i = 0; i < 10; i++) {
         hash_a += drain(a, 1);
         hash_b += drain(b, 1);
@@ -918,7 +895,7 @@ Test(stream, two_streams_at_once_share_a_loader)
 Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
 {
     struct plenum_stream_options o = options_of(NULL);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_stream_info info;
     struct plenum_batch held[8], more = {.count = 77};
     struct plenum_error err = {""};
@@ -945,7 +922,7 @@ Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
 Test(stream, a_leased_batch_outlives_its_stream)
 {
     struct plenum_stream_options o = options_of(NULL);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b = next_of(s);
     uint64_t hash = plenum_batch_hash(&b);
 
@@ -963,7 +940,7 @@ Test(stream, polling_and_time_limits)
     uint64_t begin;
     int r;
 
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     while ((r = plenum_stream_next(s, 0, &b, NULL)) == -EAGAIN)
         (void)usleep(1000);
     cr_assert(eq(int, r, 0));
@@ -998,7 +975,7 @@ Test(stream, a_long_time_without_loaders_is_reported_with_addresses)
 
     o.epochs = 0;
     o.loader_timeout_ns = 500 * NS_PER_MS;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     (void)drain(s, 3);
     end_loader(loader, SIGKILL);
     for (int i = 0; i < 10 && (r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0; i++)
@@ -1019,7 +996,7 @@ Test(stream, another_data_set_under_the_same_name_is_refused)
     int r;
 
     o.epochs = 0;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     (void)drain(s, 3);
     end_loader(loader, SIGKILL);
     cr_assert(eq(int, unlink(tree_path(&tree, "data/a/00.jpg")), 0));
@@ -1045,7 +1022,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
 
     tree_write_text(&tree, "data/a/00.jpg", "this is not JPEG");
     tree_write_text(&tree, "data/b/01.jpg", "");
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     while (plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0) {
         hash += plenum_batch_hash(&b);
         counted += b.num_substituted;
@@ -1064,7 +1041,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
     cr_expect(eq(u64, hash, oracle_epochs(&o)), "every loader must find the same substitutes");
 
     o.bad = PLENUM_BAD_FAIL;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     while ((r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0)
         plenum_batch_release(&b);
     cr_expect(eq(int, r, -EBADMSG));
@@ -1083,7 +1060,7 @@ Test(stream, a_data_set_of_only_bad_samples_fails)
     tree_write_text(&tree, "bad/a/1.jpg", "x");
     tree_write_text(&tree, "bad/a/2.jpg", "y");
     o.dataset = tree_path(&tree, "bad");
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, &err), -EBADMSG));
     cr_expect(ne(ptr, (void *)strstr(err.text, "no substitute"), NULL), "%s", err.text);
     plenum_stream_destroy(s);
@@ -1129,7 +1106,7 @@ Test(stream, streams_that_cannot_be_opened_give_a_message)
 Test(stream, a_forked_child_gets_an_error_and_harms_nothing)
 {
     struct plenum_stream_options o = options_of(NULL);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b = next_of(s), mine;
     uint64_t hash = plenum_batch_hash(&b);
     int status;
@@ -1181,7 +1158,7 @@ Test(stream, a_child_that_outlives_the_program_holds_nothing_open)
     program = fork();
     if (program == 0) {
         struct plenum_stream_options o = options_of(socket_a);
-        struct plenum_stream *s = opened(NULL, &o);
+        struct plenum_stream *s = open_stream(NULL, &o);
 
         (void)drain(s, 1);
         child = fork();
@@ -1219,7 +1196,7 @@ Test(stream, opening_and_closing_leaves_nothing_behind)
     unsigned descriptors = open_descriptors(), tasks = threads();
 
     for (int i = 0; i < 100; i++) {
-        struct plenum_stream *s = opened(NULL, &o);
+        struct plenum_stream *s = open_stream(NULL, &o);
 
         (void)drain(s, (uint64_t)i % 4);
         plenum_stream_destroy(s);
@@ -1234,7 +1211,7 @@ Test(stream, samples_have_names)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b = next_of(s);
     struct plenum_error err = {""};
     uint32_t all[20 * SAMPLES], none = SAMPLES;
@@ -1299,7 +1276,7 @@ Test(stream, classes_have_names)
     loader = start_loader(socket_a, "1");
     o = options_of(socket_a);
     o.dataset = path;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     cr_assert(eq(int, plenum_stream_take_warning(s, &err), 1));
     (void)snprintf(want, sizeof(want), "1 image with other formats or names (1 .gif) is left out");
     cr_expect(ne(ptr, (void *)strstr(err.text, want), NULL), "%s", err.text);
@@ -1320,7 +1297,7 @@ Test(stream, classes_have_names)
 
     names = (char **)&o; /* data with numeric labels has no class names */
     (void)snprintf(path, sizeof(path), "generated:100");
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     cr_assert(eq(int, plenum_stream_class_names(s, &names, &count, &err), 0), "%s", err.text);
     cr_expect(eq(ptr, names, NULL));
     cr_expect(eq(u32, count, 0));
@@ -1338,7 +1315,7 @@ Test(stream, names_fail_with_the_stream)
     char **names = NULL;
 
     o.loader_timeout_ns = 300 * NS_PER_MS;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     end_loader(loader, SIGKILL);
     cr_expect(eq(int, plenum_stream_sample_names(s, &sample, 1, &names, &err), -ECONNRESET));
     cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
@@ -1351,7 +1328,7 @@ Test(stream, temporary_refusals_do_not_end_a_running_stream)
     static const char *const none[] = {"--ring-limit", "4K", NULL}, *const all[] = {NULL};
     struct plenum_stream_options o = options_of(socket_a);
     pid_t loader = daemon_start_with(socket_a, "1", all);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_error err = {""};
     struct plenum_batch b;
     uint64_t hash = drain(s, 2);
@@ -1439,7 +1416,7 @@ Test(stream, temporary_shortages_do_not_end_a_running_stream)
     uint64_t hash;
 
     o.epochs = 30;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     hash = drain(s, 1);
     for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         end_loader(loader, SIGKILL);
@@ -1482,7 +1459,7 @@ Test(stream, lasting_shortages_end_a_stream)
     int r;
 
     o.loader_timeout_ns = 3 * NS_PER_SEC;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     (void)drain(s, 1);
     end_loader(loader, SIGKILL);
     loader = start_refusing(socket_a, -ENOMEM, shared_count());
@@ -1506,8 +1483,8 @@ Test(stream, a_process_may_keep_several_loaders)
     (void)snprintf(job, sizeof(job), "test-%ld", (long)getpid());
     info.job_id = job;
     o.loader_timeout_ns = 20 * NS_PER_SEC;
-    s = opened(&info, &o);
-    t = opened(NULL, &o);
+    s = open_stream(&info, &o);
+    t = open_stream(NULL, &o);
     (void)drain(s, 2);
     (void)drain(t, 2);
     plenum_stream_get_stats(s, &of_s);
@@ -1672,7 +1649,7 @@ Test(stream, another_users_loader_is_not_trusted)
     o.loader_timeout_ns = 30 * NS_PER_SEC;
     for (unsigned i = 0; i < 2; i++)
         strangers[i] = start_stranger(own_address(job, i).text, i == 0);
-    s = opened(&info, &o);
+    s = open_stream(&info, &o);
     (void)drain(s, 2);
     plenum_stream_get_stats(s, &stats);
     cr_expect(eq(str, stats.loader, own_address(job, 2).text));
@@ -1894,7 +1871,7 @@ Test(stream, a_forked_child_keeps_only_rings_of_held_batches)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
 
     for (int held = 0; held < 2; held++) {
         struct plenum_batch b = next_of(s);
@@ -1969,7 +1946,7 @@ static void expect_end_by_another_thread(bool destroy)
     uint32_t sample = 3;
 
     o.silence_ns = o.loader_timeout_ns = PLENUM_FOREVER;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     cr_assert(child_stop(loader));
     for (size_t i = 0; i < ARRAY_LEN(waiters); i++) {
         waiters[i].s = s;
@@ -2014,7 +1991,7 @@ Test(stream, batches_outlive_the_shutdown_of_their_stream)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b = next_of(s);
     uint64_t hash = plenum_batch_hash(&b);
     struct plenum_stream_stats before, last, later;
@@ -2050,7 +2027,7 @@ Test(stream, infinite_time_limits_never_expire)
     uint64_t hash;
 
     o.loader_timeout_ns = o.silence_ns = PLENUM_FOREVER;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     hash = drain(s, 2);
     end_loader(loader, SIGKILL);
     loader = start_loader(socket_a, "1");
@@ -2074,7 +2051,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
 {
     pid_t loader = start_loader(socket_a, "1");
     struct plenum_stream_options o = options_of(socket_a);
-    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream *s = open_stream(NULL, &o);
     struct plenum_batch b, held[5];
     uint64_t hash = 0;
     unsigned descriptors;
@@ -2100,7 +2077,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
     plenum_stream_destroy(s);
 
     o.epochs = 0;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     fd = plenum_stream_get_fd(s, NULL);
     for (int i = 0; i < 5; i++) {
         cr_assert(readable(fd, 60000));
@@ -2123,7 +2100,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
     loader = start_loader(socket_a, "1");
     o.epochs = 0;
     o.loader_timeout_ns = 2000 * NS_PER_MS;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     fd = plenum_stream_get_fd(s, NULL);
     end_loader(loader, SIGKILL);
     for (r = 0; r == 0;) {
@@ -2136,7 +2113,7 @@ Test(stream, a_descriptor_shows_when_a_batch_is_ready)
     plenum_stream_destroy(s);
 }
 
-/* What the program was notified of about rings. */
+/* The rings of which the program was notified. */
 struct told {
     struct plenum_ring rings[8]; /* rings that exist now */
     unsigned count, comings, goings;
@@ -2146,7 +2123,8 @@ static void on_ring(void *arg, void *base, size_t bytes, int present)
 {
     struct told *t = arg;
 
-    ((volatile uint8_t *)base)[bytes - 1] |= 0; /* mapped, at both times */
+    /* It must be mapped both when it is added and when it is removed. */
+    ((volatile uint8_t *)base)[bytes - 1] |= 0;
     if (present) {
         t->comings++;
         t->rings[t->count++] = (struct plenum_ring){base, bytes};
@@ -2188,7 +2166,7 @@ Test(stream, programs_are_notified_of_rings)
     o.epochs = 0;
     o.on_ring = on_ring;
     o.on_ring_arg = &told;
-    s = opened(NULL, &o);
+    s = open_stream(NULL, &o);
     cr_expect(eq(u32, told.comings, 0), "no ring before its first batch");
     held = next_of(s);
     cr_expect(eq(u32, told.comings, 1));
@@ -2252,7 +2230,7 @@ Test(evaluation, counts_every_sample_exactly_once)
             o.steps = 1 + (n + instances) % 3;
             for (uint32_t k = 0; k < instances; k++) {
                 struct plenum_job_info info = instance(k, instances, 1 + n % 2);
-                struct plenum_stream *s = opened(&info, &o);
+                struct plenum_stream *s = open_stream(&info, &o);
                 struct plenum_stream_info facts;
                 struct plenum_batch b;
 

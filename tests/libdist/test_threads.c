@@ -123,7 +123,7 @@ static void *take(void *arg)
          i++) {
         c->hash += plenum_batch_hash(&batch);
         put(&c->belt, &batch);
-        if (i % 10 == 9) { /* to the current position: prefetched batches are requested again */
+        if (i % 10 == 9) { /* a seek to the current position requests prefetched batches again */
             plenum_stream_cursor(c->stream, &cursor);
             (void)plenum_stream_seek(c->stream, &cursor, NULL);
         }

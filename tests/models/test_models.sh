@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_models.sh - checks models of small, concurrent parts of the code in all interleavings: spin finds no error, but
-# finds each bug that a macro introduces on purpose (which shows that the check works). Speaks TAP.
+# finds each bug that a macro introduces on purpose (which shows that the check works). Prints TAP.
 #
 # The comment at the top of a model names the code that it models. When you change that code, change the model too.
 . "$top_srcdir/tests/lib.sh"

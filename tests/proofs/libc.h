@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* libc.h - what the project's headers use and Frama-C's C library lacks; included before every
- * source. */
+/* libc.h - declares what the project's headers use and Frama-C's C library lacks. It is included
+ * before every source. */
 #ifndef TESTS_PROOFS_LIBC_H
 #define TESTS_PROOFS_LIBC_H
 

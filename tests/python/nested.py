@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A program of test_launchers.py: takes what it believes to be its share, and reports which samples these were.
+"""Take the share of samples that this process has by its own rules, and report which samples these were; for
+test_launchers.py.
 
     nested.py ACTION FOLDER COUNT
 

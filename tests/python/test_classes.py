@@ -67,6 +67,27 @@ class Test(unittest.TestCase):
         self.addCleanup(os.chdir, here)
         self.assertEqual(labels_of("val", classes="train, all:x"), ([0, 2, 2], ["a", "b", "c"]))
         self.assertEqual(labels_of("folder,classes=classes:val"), ([0, 2, 2], ["a", "b", "c"]))
+        for classes in ("classes", "train, all:x"):
+            self.assertEqual(labels_of(val, classes=classes), ([0, 2, 2], ["a", "b", "c"]))
+
+    def test_given_names_need_no_order(self):
+        """names that the program gives are not warned about; other warnings stay"""
+        data = folders(self.path("order"), class_1=1, class_2=1, class_3=1, class_10=1)
+        other = os.path.join(data, "class_1", "0.gif")
+        open(other, "wb").close()
+        names = ["class_1", "class_2", "class_3", "class_10"]
+        for classes, order in ((None, True), (names, False)):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                with pyplenum.Stream(data, "none", classes=classes) as stream:
+                    self.assertEqual(stream.classes == names, not order)
+            text, = (str(warning.message) for warning in found)
+            self.assertEqual("are numbered in the byte order" in text, order)
+            self.assertRegex(text, r"data set '.*/order': .*1 \.gif")
+        os.unlink(other)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            pyplenum.Stream(data, "none", classes=names).close()
 
     def test_unlisted_classes_are_refused(self):
         val = folders(self.path("val"), a=1, z=1)

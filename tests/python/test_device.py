@@ -180,6 +180,25 @@ class DeviceTest(unittest.TestCase):
             list(loader)
             self.assertGreater(loader._copier.copies.late, len(loader))  # images and labels of each batch
 
+    def test_amend(self):
+        """weights change from the batch that the loop has not received, although it was copied ahead"""
+        mix = pyplenum.Mix(red=(1, "generated:40"), blu=(1, "generated:40"))
+        with unittest.mock.patch.object(plenum_torch, "open_copies", lambda _: Late()):
+            loader = plenum_torch.Loader(mix, PIPELINE, device="meta", on_ring=Late.on_ring, micro_batch=8, block=8,
+                                         epoch=80, prefetch=4, fields=("positions", "sets"))
+        with loader:
+            loop = iter(loader)
+            next(loop), next(loop)
+            while len(loader._copier.ahead) < 3:
+                loader._copy_ahead(loader._copier, 8)
+            with self.assertRaisesRegex(OSError, "position 8 has been shown: the stream is at position 16"):
+                loader.stream.amend({8: {"blu": 1}})
+            loader.stream.amend({16: {"blu": 1}})
+            for at, (positions, sets) in enumerate(loop, 2):
+                self.assertEqual(positions.tolist(), list(range(8 * at, 8 * at + 8)))
+                self.assertEqual(set(sets.tolist()), {1})
+            self.assertEqual(at, 9)
+
     def test_hash(self):
         """each sample once, with the pixels that `plenumctl hash` reports"""
         done = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, "--seed", "3", "--epochs", "3"], check=True,

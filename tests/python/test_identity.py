@@ -86,7 +86,7 @@ class IdentityTest(unittest.TestCase):
         self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):
-        """Lightning's processes: rejected before there is a process group, and correct with one"""
+        """Lightning's processes are rejected before there is a process group, and get their shares once there is one"""
         told = self.told("lightning")
         self.check_places(told, "torch.distributed")
         for one in told:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Mixup and cutmix, implemented independently from docs/pixels.md, 11, compared with streams and plenumctl hash."""
+"""An independent implementation of mixup and cutmix, from docs/pixels.md, 11; streams and plenumctl agree with it."""
 
 import math
 import os

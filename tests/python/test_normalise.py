@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pixels to floats: against NumPy, and against torch if it is installed."""
+"""The conversion of pixels to floats is compared with NumPy, and with torch if it is installed."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/order.md, implemented independently from the page, compared with plenumctl and a stream."""
+"""An independent implementation of docs/order.md, written from the page, is compared with plenumctl and a stream."""
 
 import os
 import re

@@ -155,6 +155,35 @@ for batch in stream:
         self.assertIn("the program has closed descriptors that libplenum had opened", out.stderr)
         self.assertEqual(out.returncode, 1)
 
+    def test_reused_descriptors(self):
+        """a waiting program gets the error, too, if another thread closes them and opens files of the same numbers"""
+        out = run_program("""
+import os, pyplenum, sys, tempfile, threading
+stream = pyplenum.Stream(sys.argv[1], "rrc(32)", micro_batch=4)
+stream.next()
+files = []
+def replace():
+    os.closerange(3, 4096)
+    files.extend(tempfile.TemporaryFile() for i in range(64))
+thread = threading.Thread(target=replace)
+thread.start()
+try:
+    for batch in stream:
+        pass
+except pyplenum.PlenumError as error:
+    print(error)
+thread.join()
+print([os.fstat(f.fileno()).st_size for f in files] == [0] * 64)
+try:
+    pyplenum.Stream(sys.argv[1], "rrc(32)", micro_batch=4)
+except pyplenum.PlenumError as error:
+    print(error)
+sys.stdout.flush()
+os._exit(0)
+""")
+        error = "[Errno 5] the program has closed descriptors that libplenum had opened: close only its own\n"
+        self.assertEqual((out.returncode, out.stdout), (0, error + "True\n" + error), out.stderr)
+
     def test_what_cannot_be_worked_on_in_place(self):
         """arrays that are not contiguous, or of a type that cannot be added, are rejected"""
         job = pyplenum.job()
@@ -1133,7 +1162,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(len(shown(it)), 48)
 
     def test_pin_memory(self):
-        """pin_memory copies into pinned memory; without an accelerator it is a warning"""
+        """pin_memory copies into pinned memory; without an accelerator, it causes a warning"""
         if torch.cuda.is_available():
             with loader(pin_memory=True) as l:
                 batches = list(l)

@@ -74,7 +74,7 @@ class Streams(unittest.TestCase):
                 self.assertEqual([b.hash() for b in stream], [b.hash() for b in other])
 
     def test_refused(self):
-        """an impossible share is refused, and the old one still holds"""
+        """an impossible share is rejected, and the old one still holds"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=MICRO_BATCH, last="drop", rank=1, world_size=4) as stream:
             first = shown_by(stream.peek())
             for arguments, sentence in (((4, 4), "rank"), ((0, 0), "size, a number of ranks"), ((-1, 2), "rank"),
@@ -105,8 +105,8 @@ class Streams(unittest.TestCase):
 
 class Loaders(unittest.TestCase):
     def open(self, rank, size, **options):
-        return pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=MICRO_BATCH, last="pad", rank=rank, world_size=size,
-                                     fields=("positions", "valid", "epochs"), **options)
+        return pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=MICRO_BATCH, rank=rank, world_size=size,
+                                     fields=("positions", "valid", "epochs"), **{"last": "pad", **options})
 
     def shown(self, batch):
         positions, valid, epochs = batch
@@ -140,6 +140,23 @@ class Loaders(unittest.TestCase):
         for loader in loaders:
             loader.close()
 
+    def test_after_dropped(self):
+        """an epoch whose last samples were dropped is over, although they fill a step of fewer ranks"""
+        loaders = [self.open(i, 3, last="drop") for i in range(3)]
+        self.assertEqual([len(list(loader)) for loader in loaders], [5, 5, 5])  # 5 samples are dropped
+        state = loaders[0].state_dict()
+        self.assertEqual({loader.state_dict()["cursor"] for loader in loaders}, {state["cursor"]})
+        loaders[0].reshape(0, 1)
+        loaders[1].reshape(0, 4)
+        loaders[1].reshape(0, 1, state)  # from another size
+        with self.open(0, 1, last="drop") as other:
+            other.load_state_dict(state)
+            for loader in (loaders[0], loaders[1], other):
+                self.assertEqual(loader.epoch, 1)
+                self.assertEqual(self.shown(next(iter(loader))), [(1, 0), (1, 1), (1, 2)])
+        for loader in loaders:
+            loader.close()
+
     def test_states(self):
         """only a state of a loader with the same order is a place to continue from"""
         with self.open(0, 2) as loader, self.open(0, 2, seed=7) as other:
@@ -156,7 +173,7 @@ class Loaders(unittest.TestCase):
             self.assertEqual((loader.state_dict(), len(loader)), (state, 9))
 
     def test_length(self):
-        """len() is that of the new share, and a share that does not fit the batches is refused"""
+        """len() is that of the new share, and a share that does not fit the batches is rejected"""
         with self.open(0, 3) as loader:
             self.assertEqual(len(loader), 6)
             loader.reshape(1, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sections 8 to 12 of docs/order.md, implemented a second time from the page alone, against plenumctl and streams."""
+"""A second implementation of docs/order.md, 8 to 12, from the page alone: plenumctl and streams agree with it."""
 
 import errno
 import itertools
@@ -252,11 +252,11 @@ class PlanTest(unittest.TestCase):
         self.assertIn("loader cores", both)
 
     def test_refusals(self):
-        """an impossible plan is refused in one sentence"""
+        """an impossible plan is rejected in one sentence"""
         one = "set x 1 generated,classes=40:90\n"
         self.assertIn("32 classes a batch of 40: classes must be a divisor of them, or at most 13",
                       refusal("order", one + "balance label classes=32 each=4\n"))
-        self.assertIn("has no samples that select leaves",
+        self.assertIn("no sample is left after select",
                       refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
         self.assertIn("fold 5/5: parts are numbered from 0 to 4",
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
@@ -549,6 +549,15 @@ class StreamTest(unittest.TestCase):
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
+            for arguments, sentence in ((dict(at=8), "mapping of positions, .*, not 8"),
+                                        (dict(at={48: [1, 2]}), r"at 48: .* must be a mapping, .*, not \[1, 2\]"),
+                                        (dict(at={"x": {"blu": 1}}), "a position must be a whole number, not 'x'"),
+                                        (dict(at={(48,): {"blu": 1}}), "a ramp is .*, not .48,."),
+                                        (dict(weights=[1]), r"mapping of epochs, .*, not \[1\]"),
+                                        (dict(weights={"red": "class"}), "weights of set 'red' must be a mapping"),
+                                        (dict(at=None), "no new weights")):
+                with self.subTest(arguments), self.assertRaisesRegex((TypeError, ValueError, OSError), sentence):
+                    stream.amend(**arguments)
             stream.amend({48: {"red": 1, "blu": 3}, 96: {"red": 1}})
             cursor = stream.cursor
             after = [next(stream).samples.reshape(-1).tolist() for _ in range(25)]
@@ -802,6 +811,58 @@ class StreamTest(unittest.TestCase):
             stream.seek(cursor)
             self.assertEqual(next(stream).positions.reshape(-1).tolist(), [6, 7])
 
+    def test_skip_in_a_run_without_a_plan(self):
+        """a run that began without options resumes with those that begin later, and without them again"""
+        later = dict(skip=[(50, 52)]), dict(weights={}), dict(weights={1: "class"}), {}
+        for order in ({}, {"shuffle": "block:3"}, {"repeat": 2}, {"last": "drop"}):
+            cursors = []
+            for more in (more for more in later if "weights" not in more or not order.keys() & {"shuffle", "repeat"}):
+                with self.open(self.data["red"], micro_batch=4, **order, **more) as stream:
+                    for cursor in cursors:
+                        stream.seek(cursor)
+                        self.assertEqual(next(stream).samples.reshape(-1).tolist(), shown)
+                    stream.seek_to(0, 8)
+                    cursors.append(stream.cursor)
+                    shown = next(stream).samples.reshape(-1).tolist()
+            for more in (dict(select="label 0..99"), dict(subset="0:20"), dict(weights="class"), dict(bad="fail", seed=6)):
+                if "weights" in more and order.keys() & {"shuffle", "repeat"}:
+                    continue
+                options = dict(seed=5, micro_batch=4)
+                with self.pyplenum.Stream(self.data["red"], "rrc(16) flip(0.5)", **{**options, **order, **more}) as stream:
+                    with self.assertRaisesRegex(OSError, "cannot resume"):
+                        stream.seek(cursors[0])
+
+    def test_later_weights_and_a_run_without_a_plan(self):
+        """the cursors of a run with later weights are those of a run without up to their beginning, and no further"""
+        with self.open(self.data["red"], micro_batch=4) as plain, \
+                self.open(self.data["red"], micro_batch=4, weights={1: "class"}) as later:
+            plain.seek_to(1)
+            later.seek(plain.cursor)
+            for stream in (plain, later):
+                stream.seek_to(1, 4)
+            for one, other in ((plain, later), (later, plain)):
+                with self.assertRaisesRegex(OSError, "cannot resume"):
+                    one.seek(other.cursor)
+
+    def test_numbers_of_listed_classes(self):
+        """classes keep the numbers of classes=LIST, whatever the order of the list"""
+        listed = os.path.join(self.folder.name, "listed.txt")
+        names = sorted(os.listdir(self.data["red"]), reverse=True)
+        with open(listed, "w", encoding="utf-8") as file:
+            file.write("".join(f"{name}\n" for name in names))
+
+        def labels_of(dataset, **more):
+            with self.pyplenum.Stream(dataset, "none", classes=listed, micro_batch=1, epochs=1, **more) as stream:
+                self.assertEqual(stream.classes, names)
+                return {int(b.samples[0, 0, 0]): int(b.labels[0, 0, 0]) for b in stream}, stream.targets.tolist()
+        plain, targets = labels_of(self.data["red"])
+        for more in (dict(select="label 0..99"), dict(weights={}), dict(weights={1: "class"}), dict(skip=[(10**9, 10**9 + 1)]),
+                     dict(stratify="label", block=8), dict(labels="stack", weights={})):
+            self.assertEqual(labels_of(self.data["red"], **more), (plain, targets), more)
+        shown, targets = labels_of(self.mix())
+        self.assertEqual({s: targets[s] for s in shown}, shown)
+        self.assertEqual(targets[:len(plain)], [plain[s] for s in range(len(plain))])
+
     def test_selection(self):
         """selections, by labels and names, and folds that are the same for a folder and an archive"""
         tar = os.path.join(self.folder.name, "red.tar")
@@ -996,7 +1057,7 @@ class StreamTest(unittest.TestCase):
         classes, targets, said = opened()
         self.assertEqual(targets, [7, 7, -1, -1, -1, -1, 2, 2])
         self.assertIn(f"set 'data' leaves out 2 of its 4 classes, not named in {path}", said[0])
-        with self.assertRaisesRegex(OSError, "no samples that select and relabel leave"):
+        with self.assertRaisesRegex(OSError, "no sample is left after select and relabel"):
             self.open(data, relabel=path, select="class dog")
         for text, sentence in (("cat\n", "line 1: a class, a tab or a comma, and its new class are needed"),
                                ("cat,1\ncow,2\n", "line 2: .* has no class 'cow'"),
@@ -1020,7 +1081,7 @@ class StreamTest(unittest.TestCase):
                          [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3), (1, 5)])
 
     def test_absent_names(self):
-        """a class that does not exist is refused, and names that no sample has are counted"""
+        """a class that does not exist is rejected, and names that no sample has are counted"""
         data = self.made("absent", 2, ["cat", "dog"])
         for text in ("cat|dgo", "cat|", "|cat", "cat||dog"):
             with self.assertRaisesRegex(OSError, "has no class named '(dgo)?'"):
@@ -1045,6 +1106,21 @@ class StreamTest(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
+
+    def test_scarce(self):
+        """a random selection that finds fewer samples warns"""
+        data = self.made("scarce", 3, ["cat", "dog"])
+        for text, count, said in (
+                ("random 7", 6, "'random 7' finds only 6 samples"), ("random 6", 6, None),
+                ("class dog and random 4", 3, "'random 4' finds only 3 samples"), ("random 3 per class", 6, None),
+                ("random 4 per class", 6, "set 'data': 'random 4 per class' finds fewer samples in 2 of the classes, "
+                 "such as 3 in class 0")):
+            with self.subTest(text), warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                self.assertEqual(len(self.shown(data, select=text)), count)
+                self.assertEqual(len(found), said is not None, found)
+                for warning in found:
+                    self.assertIn(said, str(warning.message))
 
     def test_each_data_set(self):
         """plenumctl index and verify go through the data sets of a plan, each once"""
@@ -1093,7 +1169,7 @@ class StreamTest(unittest.TestCase):
             with self.open(f"list:{path}", micro_batch=1, epochs=1, select=f"column n {text}") as stream:
                 self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), shown, text)
         for select, sentence in (("column n = 16777216", "exact only below 16777216"),
-                                 ("name names and label 7", "no samples that select leaves")):
+                                 ("name names and label 7", "no sample is left after select")):
             with self.assertRaisesRegex(OSError, sentence):
                 self.open(f"list:{path}", select=select)
 
@@ -1133,11 +1209,11 @@ class StreamTest(unittest.TestCase):
         self.assertGreater(weighted, without)
 
     def test_refused(self):
-        """impossible combinations are refused when the stream is opened"""
+        """impossible combinations are rejected when the stream is opened"""
         for more, sentence in ((dict(dataset=self.mix(), subset="0:3"), "subset = 0:3"),
                                (dict(dataset=self.mix(), split="file"), "a mixture of data sets has no parts: "
                                 "split = file"),
-                               (dict(dataset=self.data["red"], select="label 99"), "no samples that select leaves"),
+                               (dict(dataset=self.data["red"], select="label 99"), "no sample is left after select"),
                                (dict(dataset=self.mix(weights="class"), stratify="label", block=8), "cannot be used"),
                                (dict(dataset="generated:4000000000", select="label 0"), "more memory than this loader"),
                                (dict(dataset=self.pyplenum.Mix(a=(1, "generated,classes=2000000000:5"),

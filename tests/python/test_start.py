@@ -163,6 +163,10 @@ class StartTest(ProgramCase):
                 self.expect_failure("#!/bin/sh\nexit 5\n", "exited with code 5",
                                     before=lambda code=code: refuse(PIDFD_OPEN, code))
 
+    def test_carriage_return(self):
+        """a script that was saved with CR LF is named"""
+        self.expect_failure("#!/bin/sh\r\nexit 5\r\n", "a script whose first line ends with CR LF, as on Windows")
+
     def test_slow(self):
         """a loader that hangs before it runs: the timeout error says what the program waited for"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nexec sleep 1000\n"), LOADER_TIMEOUT="6")
@@ -177,7 +181,7 @@ class StartTest(ProgramCase):
 
     @on_x86
     def test_topology(self):
-        """if sched_getaffinity() is refused, hwloc may loop: then the error says that the loader reads the topology"""
+        """if sched_getaffinity() fails, hwloc may loop: then the error says that the loader reads the topology"""
         said = self.run_program(lambda: refuse(SCHED_GETAFFINITY, errno.EPERM), LOADER_TIMEOUT="6")
         self.assertTrue("samples: 16" in said or "is reading the topology of this machine" in said, said)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # test_again.sh - scripts/again accepts a failed test that passes when it runs alone, and reports it; any other failure
 # stays one. The build folder is a makefile whose tests pass once a file with their name exists.
-# Speaks TAP.
+# Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 again=$top_srcdir/scripts/again

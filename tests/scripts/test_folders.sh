@@ -3,7 +3,7 @@
 # test_folders.sh - scripts/ resolve folders on their command lines relative to the caller's folder, and a script that
 # builds twice fails if one of the builds fails. The scripts run in a source tree that contains nothing else; stubs
 # record the folders in which they were started.
-# Speaks TAP.
+# Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 mkdir -p src/examples src/python stubs elsewhere/photos && cp -R "$top_srcdir/scripts" src/ && chmod -R u+w src &&

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# How sources are laid out, and the words of comments, messages and pages.
+# Checks the format of sources, and the words of comments, messages and pages.
 EXTRA_DIST += %D%/test_parameters.py %D%/test_style.py %D%/test_words.py .editorconfig .shellcheckrc ruff.toml
 if PYTHON_FOUND
 TESTS += %D%/test_parameters.py %D%/test_style.py %D%/test_words.py

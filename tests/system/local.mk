@@ -24,7 +24,7 @@ check_LTLIBRARIES += %D%/broken_disk.la
 system_tests += %D%/test_containers.sh
 EXTRA_DIST += %D%/test_containers.sh
 
-# An hour of a loader's life, two hundred rounds of all faults of loaders on other hosts, and a failure of each call
+# Runs a loader for an hour, two hundred rounds of all faults of loaders on other hosts, and a failure of each call
 # that can fail, as root: make soak, or SOAK_SECONDS=60 RUNS=1 make soak for a short run.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all

@@ -3,7 +3,7 @@
 # soak.sh - tests a long service life in a short time: plenumd runs as a service under a real systemd, with clients that
 # come, go, die and are frozen, junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (default: an
 # hour; runs below ten minutes only show that all of this happens, and do not judge growth). soak_actors.py does and
-# judges all of it. Speaks TAP; comments have the measurements. Needs root.
+# judges all of it. Prints TAP; comments have the measurements. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/stage.sh"
 seconds=${SOAK_SECONDS:-3600}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # test_containers.sh - builds the images of examples/containers with buildah (no engine, chroot isolation), based on a
 # folder made by debootstrap (PLENUM_DEBIAN=DIR, which stays unchanged), and runs their programs. Takes minutes, and
-# downloads packages from a Debian mirror. Speaks TAP.
+# downloads packages from a Debian mirror. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 
 [ -n "${PLENUM_DEBIAN:-}" ] || skip_all "PLENUM_DEBIAN does not name a folder made by debootstrap"

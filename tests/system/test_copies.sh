@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which
-# counts the bytes that memcpy() and similar functions copy, and where. Speaks TAP. Takes some ten seconds; needs
+# counts the bytes that memcpy() and similar functions copy, and where. Prints TAP. Takes some ten seconds; needs
 # valgrind and Python.
 . "$top_srcdir/tests/lib.sh"
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_distros.sh - runs scripts/demo and scripts/check in fresh systems made by debootstrap, like a user who has just
-# cloned the sources: as root, in root's home, which other users cannot enter. Speaks TAP. Needs root, debootstrap and a
+# cloned the sources: as root, in root's home, which other users cannot enter. Prints TAP. Needs root, debootstrap and a
 # Debian archive.
 #
 #     DISTROS='bookworm trixie'     the systems: SUITE, or SUITE=MIRROR (noble=http://archive.ubuntu.com/ubuntu needs

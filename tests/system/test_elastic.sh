@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_elastic.sh - jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return or are
-# added. Speaks TAP. Needs root; takes minutes.
+# added. Prints TAP. Needs root; takes minutes.
 num_hosts=5
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
@@ -131,7 +131,7 @@ refused() { # WORDS OPTION... - plenumrun refuses these options with these words
     job "$@" true
     all 'same $code 2' "last_line_has '$words'"
 }
-ok "options that cannot be kept are refused" all \
+ok "options that cannot be kept are rejected" all \
     'refused "needs several hosts to choose from" --num-hosts 2' \
     'refused "only 2 hosts are named" --host v1,v2 --num-hosts 3' \
     'refused "only 2 hosts are named" --host v1,v2 --min-hosts 3' \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # test_faults.sh - failures of hosts, and plenumrun's reaction: three virtual hosts with two instances each, one of
 # which fails. Each case must end within its limit, with the right message and exit status, and leave no process and no
-# file on any host. Speaks TAP. Needs root; takes minutes.
+# file on any host. Prints TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      run only these
 . "$top_srcdir/tests/lib.sh"
@@ -197,7 +197,7 @@ time.sleep(100)' &
         silent=$!
         wait_for bash -c 'exec 3<>/dev/tcp/v2/22'
         job --start-timeout 8 --host 'v[1-3]:2' true
-        ok "a silent sshd" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' \
+        ok "a silent sshd is reported" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' \
             'below $took 13000'
         on v2 pkill -f socket.create_server
         wait $silent 2>/dev/null
@@ -207,7 +207,7 @@ time.sleep(100)' &
 }
 fault_missing() {
     job --host v1,no-such-host,v3 true
-    ok "an unknown host name" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
+    ok "an unknown host name is reported" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
         nothing_is_left
     job --start-timeout 20 --host v1,vghost,no-such-host true
     ok "... and a host that is down, in one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # test_fresh.sh - the Debian packages in a fresh Debian: install them with their dependencies, run a job, start the
 # service, upgrade while a job streams, remove. PLENUM_DEBS names the folder of the built packages, PLENUM_DEBIAN a
-# folder made by debootstrap, which stays unchanged. No systemd runs here; test_packages.sh has one. Speaks TAP. Needs
+# folder made by debootstrap, which stays unchanged. No systemd runs here; test_packages.sh has one. Prints TAP. Needs
 # root, and a Debian archive for the dependencies.
 . "$top_srcdir/tests/lib.sh"
 

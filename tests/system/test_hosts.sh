@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, users and ports, networks, firewalls.
-# Speaks TAP. Needs root.
+# Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -9,44 +9,44 @@ for how in agent ssh; do
     eval "$("$vhosts" env $how)"
     job --host 'v[3,1]:2,v2:1' \
         sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $(hostname) $(pwd) $MASTER_ADDR'
-    ok "$how: instances in the order of the hosts" same "$(sort out)" "0 0/2 0 v3 $dir $VHOSTS_NET.3
+    ok "$how: instances run in the order of the hosts" same "$(sort out)" "0 0/2 0 v3 $dir $VHOSTS_NET.3
 1 1/2 0 v3 $dir $VHOSTS_NET.3
 2 0/2 1 v1 $dir $VHOSTS_NET.3
 3 1/2 1 v1 $dir $VHOSTS_NET.3
 4 0/1 2 v2 $dir $VHOSTS_NET.3"
     job --host v2,vhead,v1 sh -c 'echo $RANK $OMPI_COMM_WORLD_RANK $(hostname)'
-    ok "$how: also when the launching host is one of them" same "$(sort out)" "0 0 v2
+    ok "$how: ... also when the launching host is one of them" same "$(sort out)" "0 0 v2
 1 1 vhead
 2 2 v1"
     if [ -x "$mpi_sum" ]; then
         job --host 'v[1-3]:2' "$mpi_sum"
-        ok "$how: MPI between hosts" same "$(grep -c 'sum 6' out)" 6
+        ok "$how: MPI works between hosts" same "$(grep -c 'sum 6' out)" 6
     fi
     job --host 'v[1-3]' --grace 2 \
         sh -c '[ $RANK != 1 ] || { echo reason >&2; sleep 0.3; exit 3; }; setsid sleep 2000.'$id' & wait'
-    ok "$how: a failing instance" all 'same $code 3' 'last_line_has "instance 1 on host v2 exited with code 3"' \
+    ok "$how: a failing instance is reported" all 'same $code 3' 'last_line_has "instance 1 on host v2 exited with code 3"' \
         nothing_is_left
     job --start-timeout 20 --host v1,vghost true
-    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
+    ok "$how: a host that is down is reported" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
         nothing_is_left
     job --start-timeout 20 --host v1,no-such-host true
-    ok "$how: an unknown host name" all 'same $code 125' 'last_line_has "no-such-host  *log in"' \
+    ok "$how: an unknown host name is reported" all 'same $code 125' 'last_line_has "no-such-host  *log in"' \
         'below $took 10000' nothing_is_left
     job --host 'v[1-3]' no-such-program
-    ok "$how: a missing program" all 'same $code 127' \
+    ok "$how: a missing program is reported" all 'same $code 127' \
         'last_line_has "v3  *program  *there is no program .no-such-program. in PATH"' nothing_is_left
     mkdir -p /tmp/only-at-head.$id
     cd /tmp/only-at-head.$id && "$run" --host v1,v2 true >"$dir/out" 2>"$dir/err"
     code=$?
     cd "$dir" && rmdir /tmp/only-at-head.$id
-    ok "$how: a missing working directory" all 'same $code 125' \
+    ok "$how: a missing working directory is reported" all 'same $code 125' \
         'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import torch.distributed as d; exit(not d.is_available())' 2>/dev/null; then
     cp "$top_srcdir/tests/launcher/ddp.py" .
     job --host 'v[1-3]' "$PYTHON" ddp.py
-    ok "an unmodified DistributedDataParallel program" all 'same $code 0' \
+    ok "an unmodified DistributedDataParallel program runs" all 'same $code 0' \
         'same "$(grep -c "of 3, local 0: the same weights" out)" 3'
 else
     skip "an unmodified DistributedDataParallel program" "no PyTorch for $PYTHON"
@@ -55,15 +55,15 @@ fi
 # ---- hosts with users, ports and IPv6 addresses ----
 "$vhosts" exec v2 /usr/sbin/sshd -f "$VHOSTS_DIR/sshd_config" -o PidFile=/run/sshd2.pid -p 2222
 job --host v1,root@v2:2222,root@v3::,v2:22:1 true
-ok "a malformed host list" all 'same $code 2' 'grep -q -e "--host: host" err'
+ok "a malformed host list is rejected" all 'same $code 2' 'grep -q -e "--host: host" err'
 job --host v1,root@v2:2222,root@v3 sh -c 'echo $RANK $(hostname) $MASTER_ADDR'
-ok "users and ports" same "$(sort out)" "0 v1 $VHOSTS_NET.1
+ok "users and ports are used to log in" same "$(sort out)" "0 v1 $VHOSTS_NET.1
 1 v2 $VHOSTS_NET.1
 2 v3 $VHOSTS_NET.1"
 job --host v1,nobody@v2 true
-ok "a user without permission to log in" all 'same $code 125' 'last_line_has "v2  *log in  *.*Permission denied"'
+ok "a user without permission to log in is reported" all 'same $code 125' 'last_line_has "v2  *log in  *.*Permission denied"'
 job --host v1,root@v2:2223 true
-ok "a port without a listener" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
+ok "a port without a listener is reported" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
 "$vhosts" exec v2 sh -c 'kill $(cat /run/sshd2.pid)'
 six() { # HOST NUMBER: gives the host an IPv6 address
     on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
@@ -72,13 +72,13 @@ six() { # HOST NUMBER: gives the host an IPv6 address
 if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 &&
     ip addr add fd77::fe/64 dev eth0 nodad; } 2>/dev/null; then
     job --host '[fd77::1]:2,fd77::2' sh -c 'echo $RANK $(hostname)'
-    ok "IPv6 addresses" same "$(sort out)" "0 v1
+    ok "hosts may be named by IPv6 addresses" same "$(sort out)" "0 v1
 1 v1
 2 v2"
     [ ! -x "$mpi_sum" ] || { job --host '[fd77::1]:2,fd77::2' "$mpi_sum"
         ok "... with MPI" same "$(grep -c 'sum 3' out)" 3; }
     job --host fd77::fe sh -c 'echo $RANK $(hostname)'
-    ok "an IPv6 address of this host" all 'same "$(cat out)" "0 vhead"'
+    ok "an IPv6 address of this host names this host" all 'same "$(cat out)" "0 vhead"'
 else
     skip "IPv6 addresses" "no IPv6 here"
 fi
@@ -93,9 +93,9 @@ done
 job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
 ok "docker0 is ignored, and the subnet used for logins comes first" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
 job --host v1,v2 --host-subnet 10.99.0.0/16 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME $MASTER_ADDR'
-ok "--host-subnet" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
+ok "--host-subnet selects the network" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
 job --host v1,v2 --host-subnet 10.98.0.0/16 true
-ok "a --host-subnet without an address on one host" all 'same $code 125' \
+ok "a --host-subnet in which one host has no address is rejected" all 'same $code 125' \
     'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
     ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }

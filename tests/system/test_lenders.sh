@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 run loaders for a job on v1. Faults of these
-# hosts must not change the batches, and nothing may be left on any host. Speaks TAP. Needs root.
+# hosts must not change the batches, and nothing may be left on any host. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
@@ -19,14 +19,14 @@ lends=(--heartbeat-timeout 3 --loader none --loader-host 'v[2-3]' --host v1)
 for how in agent ssh; do
     eval "$("$vhosts" env $how)"
     job "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --json
-    ok "$how: two loader hosts" all works 'same "$(cat err)" ""' nothing_is_left
+    ok "$how: two loader hosts render the same batches" all works 'same "$(cat err)" ""' nothing_is_left
     job --loader-host v2,vhead --host v1,v3 "$feed" "${stream[@]}" --epochs $epochs --json
-    ok "$how: the launching host is a loader host, too" all works nothing_is_left
+    ok "$how: the launching host can be a loader host, too" all works nothing_is_left
     job --start-timeout 20 --loader-host vghost,v2 --host v1 true
-    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
+    ok "$how: a host that is down is reported" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
         nothing_is_left
     job --start-timeout 20 --no-host-check --loader-host no-such-host --host v1 true
-    ok "$how: an unknown host name, without the host check" all 'same $code 125' \
+    ok "$how: without the host check, too, an unknown host name is reported" all 'same $code 125' \
         'last_line_has "loader-host no-such-host: its loader cannot be started"' 'below $took 25000' nothing_runs
     # The agent's daemon descends from plenumrun, whose guard kills the daemon while it starts: its files may be left.
     if [ $how = agent ]; then on v1 sh -c 'rm -rf /tmp/ompi.*'; else ok "$how: no files are left" no_files; fi
@@ -49,43 +49,43 @@ with() {
 }
 kill_loaders() { for h in v2 v3 v2; do on $h pkill -KILL -f plenumd; sleep 0.7; done; }
 with kill_loaders
-ok "loaders are killed" all works nothing_is_left
+ok "the job survives when loaders are killed" all works nothing_is_left
 kill_keeper() { on v2 pkill -KILL -f lend-loader; }
 with kill_keeper
-ok "a keeper is killed" all works 'has "host v2: its loader is gone"' nothing_is_left
+ok "... when a keeper is killed" all works 'has "host v2: its loader is gone"' nothing_is_left
 cut() { "$vhosts" drop v3; sleep 7; }
 with cut
-ok "a host is cut off" works
+ok "... when a host is cut off" works
 alone() { ! on v3 pgrep -f 'plenumd|lend-loader' >/dev/null; }
 ok "the host that was cut off cleans up by itself" wait_for alone
 "$vhosts" undrop v3
 ok "nothing is left on the other hosts" nothing_is_left
 freeze() { "$vhosts" freeze v2; sleep 4; "$vhosts" thaw v2; }
 with freeze
-ok "a host is frozen for longer than the heartbeat timeout" all works nothing_is_left
+ok "... when a host is frozen for longer than the heartbeat timeout" all works nothing_is_left
 stop() { pkill -STOP -x plenumrun; sleep 0.2; pkill -CONT -x plenumrun; }
 with stop
-ok "plenumrun is stopped for a moment" all works nothing_is_left
+ok "... when plenumrun is stopped for a moment" all works nothing_is_left
 
 timeout -k 5 300 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs 10000 --pause 20 >out 2>err &
 wait_for lent v2 v3
 pkill -KILL -o -f "^$run --heartbeat"
-ok "plenumrun is killed: nothing is left" nothing_is_left
+ok "nothing is left if plenumrun is killed" nothing_is_left
 wait
 timeout -k 5 300 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs 10000 --pause 20 >out 2>err &
 wait_for lent v2 v3
 "$vhosts" drop v2
 pkill -TERM -o -f "^$run --heartbeat"
 wait
-ok "a job ended while a host is cut off: the host cleans up" wait_for \
+ok "a host that is cut off cleans up when the job has ended" wait_for \
     sh -c '! "$0" exec v2 pgrep -f "plenumd|lend-loader"' "$vhosts"
 "$vhosts" undrop v2
 
 rm -f marker
 job "${lends[@]}" --max-restarts 1 sh -c '[ -e marker ] && exec "$@"; : >marker; exit 3' - "$feed" "${stream[@]}" \
     --epochs $epochs --json
-ok "a job that restarts with a new key" all works nothing_is_left
+ok "a restarted job works with loaders that have a new key" all works nothing_is_left
 crash() { "$vhosts" crash v3; }
 with crash
-ok "a host is powered off" works
+ok "the job survives when a host is powered off" works
 finish

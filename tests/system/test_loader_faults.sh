@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_loader_faults.sh - runs three virtual hosts, two loaders with a key, and one trainer: whatever faults occur, at
-# random moments, the same bytes arrive. Speaks TAP. Needs root.
+# random moments, the same bytes arrive. Prints TAP. Needs root.
 #
 # RUNS is the number of rounds of all faults (default 20), FAULTS selects them (default: all), SEED determines when they
 # strike: each round prints its seed, and SEED=NUMBER RUNS=1 repeats it.
@@ -463,7 +463,7 @@ done
 
 # One host disappears silently, and one has a different key.
 "$vhosts" crash v2
-hosts=v1 ok "a host that was powered off" run none
+hosts=v1 ok "a host that was powered off is replaced" run none
 end v1
 (umask 077 && head -c 32 /dev/urandom >key2)
 mv key key1 && cp -p key2 key && start v1 && mv key1 key
@@ -478,6 +478,6 @@ ok "a missing key is rejected" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 # A trainer's host disappears silently: the loader frees its resources within a minute or so.
 as_before v1
 PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
-ok "a trainer's host that was powered off" eval \
+ok "the loader notices that a trainer's host was powered off" eval \
     'wait_for serves v1 && "$vhosts" crash v3 && wait_for eval "sleep 1; ! serves v1"'
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Speaks TAP.
+# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Prints TAP.
 # Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
@@ -44,7 +44,7 @@ eval "cp $VHOSTS_DIR/ssh_config ssh_config"
 timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" \
     "$run" --host n1.rack-a.example.com,n1.rack-b.example.com sh -c 'echo $RANK $(ip -o -4 addr show eth0)' >out 2>err
 code=$?
-ok "a different host with the same first name" all 'same $code 0' \
+ok "a different host with the same first name is not taken for this one" all 'same $code 0' \
     'same "$(sort out | sed "s/ .* inet \([0-9.]*\).*/ \1/" | tr "\n" " ")" "0 $VHOSTS_NET.1 1 $VHOSTS_NET.3 "'
 "$vhosts" exec v1 hostname v1
 
@@ -66,7 +66,7 @@ chmod +x broken/daemon
 path=$(type -P $daemon)
 on v2 mount --bind "$PWD/broken/daemon" "$(readlink -f "$path")"
 job --host v1,v2 true
-ok "a daemon with a missing library" all 'same $code 125' \
+ok "a daemon with a missing library is reported" all 'same $code 125' \
     'has "  | orted: error while loading shared libraries: libhwloc"' \
     'last_line_has "Open MPI.s daemon cannot be executed on host v2 (status 127): install the same Open MPI there"' \
     'has_not "did not start within"' 'nothing_is_left'

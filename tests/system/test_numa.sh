@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks
-# TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
+# test_numa.sh - tests binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh).
+# Speaks TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
 . "$top_srcdir/tests/lib.sh"
 vm=$top_srcdir/tests/system/numavm.sh
 run=$top_builddir/plenumrun
@@ -42,7 +42,7 @@ ok "the kernel has five nodes, one of them without CPUs" same \
     "$(cat /sys/devices/system/node/has_memory) $(cat /sys/devices/system/node/has_cpu)" "0-4 0-3"
 job -n 4 --print-topology=json --dry-run
 cp out plan.json
-ok "four instances: one node each" same \
+ok "four instances get one node each" same \
     "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)", "numa_nodes": "\([^"]*\)", "memory_policy": "\([^"]*\)".*/\1 \2 \3 \4/p' plan.json)" "0 0-1 0 bind
 1 2-3 1 bind
 2 4-5 2 bind
@@ -53,10 +53,10 @@ ok "... which the kernel confirms, including the memory's nodes" same "$(sort ou
 2 4-5 bind:2 2
 3 6-7 bind:3 3"
 job -n 2 bash what
-ok "two instances: two nodes each" all 'same "$(sort out | cut -d" " -f1-3)" "0 0-3 bind:0-1
+ok "two instances get two nodes each" all 'same "$(sort out | cut -d" " -f1-3)" "0 0-3 bind:0-1
 1 4-7 bind:2-3"'
 job -n 8 bash what
-ok "eight instances: halves of nodes" same "$(sort out)" "0 0 bind:0 0
+ok "eight instances get halves of nodes" same "$(sort out)" "0 0 bind:0 0
 1 1 bind:0 0
 2 2 bind:1 1
 3 3 bind:1 1
@@ -65,23 +65,23 @@ ok "eight instances: halves of nodes" same "$(sort out)" "0 0 bind:0 0
 6 6 bind:3 3
 7 7 bind:3 3"
 job -n 2 --mem-policy interleave bash what
-ok "interleave" same "$(sort out | cut -d' ' -f1-3)" "0 0-3 interleave:0-1
+ok "--mem-policy interleave is applied" same "$(sort out | cut -d' ' -f1-3)" "0 0-3 interleave:0-1
 1 4-7 interleave:2-3"
 job -n 4 --mem-policy preferred bash what
-ok "preferred" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 prefer:0
+ok "--mem-policy preferred is applied" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 prefer:0
 1 2-3 prefer:1
 2 4-5 prefer:2
 3 6-7 prefer:3"
 job -n 4 --mem-policy local bash what
-ok "local" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 local
+ok "--mem-policy local is applied" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 local
 1 2-3 local
 2 4-5 local
 3 6-7 local"
 job -n 2 --process-placement core bash what
-ok "core" same "$(sort out)" "0 0 bind:0 0
+ok "--process-placement core gives each instance one core" same "$(sort out)" "0 0 bind:0 0
 1 4 bind:2 2"
 job -n 1 --process-placement disabled bash what
-ok "disabled" same "$(cut -d' ' -f1-3 out)" "0 0-7 default"
+ok "--process-placement disabled binds nothing" same "$(cut -d' ' -f1-3 out)" "0 0-7 default"
 job -n 4 --strict-binding --reserve-cores 4 bash what
 ok "--reserve-cores takes one core of each node" same "$(sort out)" "0 0 bind:0 0
 1 2 bind:1 1
@@ -91,14 +91,14 @@ ok "--reserve-cores takes one core of each node" same "$(sort out)" "0 0 bind:0 
 # ---- limits: CPUs that are offline, taskset, cpusets and quotas ----
 echo 0 >/sys/devices/system/cpu/cpu3/online
 job -n 4 bash what
-ok "a CPU that is offline" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 bind:0
+ok "a CPU that is offline is not used" same "$(sort out | cut -d' ' -f1-3)" "0 0-1 bind:0
 1 2 bind:1
 2 4-5 bind:2
 3 6-7 bind:3"
 echo 1 >/sys/devices/system/cpu/cpu3/online
 job -n 2 taskset -c 0 true
 taskset -c 2-5 "$run" -n 2 bash what >out 2>err
-ok "taskset" same "$(sort out | cut -d' ' -f1-3)" "0 2-3 bind:1
+ok "CPUs outside taskset's set are not used" same "$(sort out | cut -d' ' -f1-3)" "0 2-3 bind:1
 1 4-5 bind:2"
 mkdir -p cg && mount -t cgroup2 none cg 2>/dev/null && echo '+cpuset +cpu' >cg/cgroup.subtree_control 2>/dev/null &&
     mkdir cg/job
@@ -106,7 +106,7 @@ if [ -e cg/job/cpuset.cpus ]; then
     mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
     echo 4-7 >cg/job/cpuset.cpus && echo 2-3 >cg/job/cpuset.mems
     (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 2 bash what) >out 2>err
-    ok "a cpuset" same "$(sort out)" "0 4-5 bind:2 2
+    ok "CPUs outside the cpuset are not used" same "$(sort out)" "0 4-5 bind:2 2
 1 6-7 bind:3 3"
     echo '' >cg/job/cpuset.cpus; echo '' >cg/job/cpuset.mems
     echo '300000 100000' >cg/job/cpu.max

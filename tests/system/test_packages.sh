@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_packages.sh - the Debian packages under a real systemd: install them, start the service, upgrade while a job
-# streams, remove. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Speaks TAP. Needs root.
+# streams, remove. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 vsystemd=$top_srcdir/tests/system/vsystemd.sh
 

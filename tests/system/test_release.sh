@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_release.sh - scripts/release: what it rejects, and that two runs in different folders at different times produce
-# the same bytes. PLENUM_WHEEL=1 also builds the wheel, which needs a network. Speaks TAP; takes minutes.
+# the same bytes. PLENUM_WHEEL=1 also builds the wheel, which needs a network. Prints TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 command -v git >/dev/null || skip_all "git is not installed"

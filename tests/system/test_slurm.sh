@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
-# hosts, with their own settings, keys and state. Speaks TAP. Needs root, slurm-wlm and munge.
+# hosts, with their own settings, keys and state. Prints TAP. Needs root, slurm-wlm and munge.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
@@ -76,21 +76,21 @@ in_slurm() {
 no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x "orted|prted" >/dev/null; }
 
 in_slurm salloc -N2 "$run" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
-ok "salloc -N2: one instance on each host" same "$(sort out)" "0/2 0/1 v1
+ok "salloc -N2 starts one instance on each host" same "$(sort out)" "0/2 0/1 v1
 1/2 0/1 v2"
 in_slurm salloc -N3 -n5 "$run" sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
-ok "salloc -N3 -n5: one instance per task" same "$(sort out)" "0 0/2 v1
+ok "salloc -N3 -n5 starts one instance per task" same "$(sort out)" "0 0/2 v1
 1 1/2 v1
 2 0/2 v2
 3 1/2 v2
 4 0/1 v3"
 in_slurm salloc -N2 --ntasks-per-node=2 "$run" -n 2 sh -c 'echo $RANK $(hostname)'
-ok "-n 2 with four slots: one instance on each host" same "$(sort out)" "0 v1
+ok "-n 2 with four slots starts one instance on each host" same "$(sort out)" "0 v1
 1 v2"
 in_slurm salloc -N2 --ntasks-per-node=1 "$run" -n 4 true
-ok "more instances than slots" all 'same $code 2' 'has "have 2 slots: raise them (--host v1:3)"'
+ok "more instances than slots are rejected" all 'same $code 2' 'has "have 2 slots: raise them (--host v1:3)"'
 in_slurm salloc -N3 "$run" --exclude v1 sh -c 'echo $RANK $(hostname)'
-ok "--exclude" same "$(sort out)" "0 v2
+ok "--exclude removes a host of the allocation" same "$(sort out)" "0 v2
 1 v3"
 in_slurm salloc -N3 "$run" --host v3,v2 sh -c 'echo $RANK $(hostname)'
 ok "--host selects hosts of the allocation" same "$(sort out)" "0 v3
@@ -108,15 +108,15 @@ else
 fi
 if [ -x "$mpi_sum" ]; then
     in_slurm salloc -N3 --ntasks-per-node=2 "$run" "$mpi_sum"
-    ok "MPI" same "$(grep -c 'sum 6' out)" 6
+    ok "MPI works in an allocation" same "$(grep -c 'sum 6' out)" 6
 else
     skip "MPI" "built without MPI"
 fi
 in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
-ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
+ok "a failing instance is reported" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
     'wait_for no_step'
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
-ok "plenumrun inside a step" same "$(sort out)" "0 v1
+ok "plenumrun works inside a step" same "$(sort out)" "0 v1
 1 v2"
 # ---- where plenumrun can be started: each line has an allocation, what starts plenumrun in it, options for its hosts,
 # and where the instances must run ----
@@ -166,12 +166,12 @@ done
 
 # ---- variables that a site or another job has left in the environment ----
 in_slurm salloc -N2 env SLURM_EXPORT_ENV=NONE "$run" sh -c "$what"
-ok "SLURM_EXPORT_ENV=NONE" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
+ok "SLURM_EXPORT_ENV=NONE does no harm" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
 in_slurm salloc -N2 env SLURM_MEM_PER_CPU=10 SLURM_MEM_PER_NODE=20 "$run" sh -c "$what"
-ok "contradictory memory variables" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
+ok "contradictory memory variables do no harm" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v2 "'
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST=v1 SLURM_NODELIST=v1 SLURM_NNODES=1 \
     SLURM_JOB_NUM_NODES=1 SLURM_TASKS_PER_NODE=1 "$run" -n 2 --host v1 sh -c "$what"
-ok "variables of an ended job, on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
+ok "variables of an ended job do no harm on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST='v[1-2]' SLURM_NODELIST='v[1-2]' SLURM_NNODES=2 \
     SLURM_JOB_NUM_NODES=2 SLURM_TASKS_PER_NODE='1(x2)' "$run" true
 ok "... on several hosts: srun's own message is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
@@ -194,13 +194,13 @@ done
 unhide "$daemon"
 hide /dev/null "$(readlink -f "$library")"
 in_slurm salloc -N3 "$run" true
-ok "a daemon without its library" all 'same $code 125' 'wait_for no_step' \
+ok "a daemon without its library is reported" all 'same $code 125' 'wait_for no_step' \
     'last_line_has "error: Open MPI.s daemon cannot be executed on host v2 (.*error while loading shared libraries: "'
 unhide "$(readlink -f "$library")"
 if [ -d "$plugins" ]; then
     hide "$PWD/empty" "$plugins"
     in_slurm salloc -N3 "$run" true
-    ok "a daemon without its plugins" all 'same $code 125' 'wait_for no_step' \
+    ok "a daemon without its plugins is reported" all 'same $code 125' 'wait_for no_step' \
         'last_line_has "error: Open MPI.s daemon on host v2 ended before it had connected to mpirun (srun: Exited with exit code "'
     unhide "$plugins"
 else
@@ -219,7 +219,7 @@ cat >script <<END
 exec "$run" --tag-output=%i: hostname
 END
 in_slurm sbatch -W script
-ok "sbatch" same "$(sort batch)" "0: v1
+ok "sbatch starts a job" same "$(sort batch)" "0: v1
 1: v1
 2: v2
 3: v2
@@ -256,12 +256,12 @@ ok "... with --full all programs, and the job continues" all '[ -e got.0 ]' 'sam
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \
         "$PYTHON" "$top_srcdir/tests/python/test_launchers.py" >out 2>err
-    ok "launchers within launchers, with a real srun" all '! grep "^not ok" out' 'grep -q "^ok.*a real srun" out' \
+    ok "launchers within launchers work with a real srun" all '! grep "^not ok" out' 'grep -q "^ok.*a real srun" out' \
         'same "$(grep "^#" out)" ""' 'wait_for no_step'
 else
     skip "launchers within launchers, with a real srun" "NumPy is not installed for $PYTHON"
 fi
 in_slurm env SLURM_JOB_NODELIST='v[1-' "$run" true
-ok "a malformed SLURM_JOB_NODELIST" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
+ok "a malformed SLURM_JOB_NODELIST is rejected" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
 
 finish

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_systemd.sh - plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
-# Everything is installed into a throw-away container. Speaks TAP. Needs root; takes half a minute.
+# Everything is installed into a throw-away container. Prints TAP. Needs root; takes half a minute.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/stage.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_tarball.sh - tests the source package, without autotools: the result of make dist can be built and installed
-# where autoconf, automake and libtoolize always fail, and the installed programs work. Speaks TAP; takes minutes.
+# where autoconf, automake and libtoolize always fail, and the installed programs work. Prints TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 

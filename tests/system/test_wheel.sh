@@ -5,7 +5,7 @@
 # not activated, a job runs, and the wheel is removed. Then jobs run with the system's Open MPI, also on two virtual
 # hosts. make check-wheel runs this. PLENUM_WHEEL names an existing wheel; PLENUM_ROOTS names the folder where the
 # systems are kept (default: roots in the build folder; they stay unchanged once made); WHEEL_SYSTEMS selects systems;
-# ARCH=aarch64 selects another processor, which qemu emulates. Speaks TAP. Needs root, debootstrap, and archives of
+# ARCH=aarch64 selects another processor, which qemu emulates. Prints TAP. Needs root, debootstrap, and archives of
 # Debian, Ubuntu and Python packages.
 . "$top_srcdir/tests/lib.sh"
 

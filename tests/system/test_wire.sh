@@ -46,7 +46,7 @@ done
 # A host without TLS is named before anything starts.
 on v2 mount --bind /dev/null "$top_builddir/.libs/libplenum-tls.so"
 job --host v1,v2 true
-ok "a host where TLS is not installed" all 'same $code 125' \
+ok "a host where TLS is not installed is reported" all 'same $code 125' \
     'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
 on v2 umount "$top_builddir/.libs/libplenum-tls.so"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* png_own.h - Plenum's decoder for common PNGs without any error.
+/* png_own.h - Plenum's own decoder for common PNGs that have no errors.
  *
  * It decodes only files for which libpng gives the same pixels and reports no error. For any other
  * file it gives up, even in the middle of an image, without a reason: the caller then uses libpng,

@@ -65,7 +65,7 @@ static inline struct rect unscaled_region(const struct crop *crop)
  * Prepare for one sample, with its padding. Then push all rows of its unscaled_region().
  *
  * @param pixel   As for resize_begin(). RESIZE_BEHIND bytes after the end of a row may be read.
- * @param dst     The sample's pixels as `store` says; unscaled_push() writes each byte once.
+ * @param dst The sample's pixels, in the format of `store`; unscaled_push() writes each byte once.
  *
  * Returns 0 or -ENOMEM.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_fields.c - which shapes are compatible with which kinds of fields. */
+/* Tests which shapes are compatible with which kinds of fields. */
 #include "config.h"
 
 #include <criterion/criterion.h>

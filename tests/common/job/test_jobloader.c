@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of a job's own loader, as its keeper manages it: its parent, what it inherits, and what
- * happens when it dies or hangs.
- * it dies or hangs. */
+ * happens when it dies or hangs. */
 #include "config.h"
 
 #include <dirent.h>
@@ -68,7 +67,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 /* While set, the kernel reports no children unknown to the program, like qemu's user mode. */
 static bool no_clone;
-/* Whether the kernel, or qemu, refuses to start such children. */
+/* Whether the kernel, or qemu, failed to start such a child. */
 static bool clone_refused;
 
 int __real_clone(int (*)(void *), void *, int, void *);
@@ -244,8 +243,8 @@ static void expect_end(pid_t pid)
     cr_expect(not(runs(pid)));
 }
 
-/* The program waits for all of its children, in a handler or not at all: plenumd must not be among
- * them. */
+/* plenumd must not be a child of the program: a program may wait for all of its children, or have a
+ * handler for them. */
 Test(jobloader, is_no_child_of_the_program)
 {
     int connection = address_connect(&address, 0);
@@ -281,7 +280,7 @@ Test(jobloader, inherits_no_descriptor_of_the_program)
     (void)close(connection);
 }
 
-/* Nothing is left for the program to reap, in the other mode either. */
+/* Without clone(), too, the program has no child to reap. */
 Test(jobloader, is_no_child_without_clone)
 {
     int connection = address_connect(&address, 0);

@@ -225,7 +225,7 @@ Test(meeting, one_that_is_killed_is_not_waited_for)
     kill_one(come_twice);
 }
 
-/* Closes all descriptors, as a program that daemonizes does, or a library before it starts another
+/* Closes all descriptors, as a program does that becomes a daemon, or a library that starts another
  * program; then meets. */
 static int close_all_and_come(struct meeting *m, uint32_t index)
 {
@@ -377,7 +377,7 @@ static int begin_anew(struct meeting *m, uint32_t index)
 
     if (meeting_come(m, 0, &who) != 0)
         return 1;
-    if (index == 1) { /* as if the program had crashed, and a script had restarted it */
+    if (index == 1) { /* as if the program had crashed and a script had restarted it */
         meeting_destroy(m);
         if (meeting_join(&(struct meeting_member){address, "job", 2, 1}, 0, &m, &err) < 0)
             return 2;
@@ -511,7 +511,7 @@ Test(meeting, unsuitable_memory_is_rejected)
     (void)close(fd);
 }
 
-/* plenumrun closes any descriptor that the socket receives, which may block forever. */
+/* plenumrun closes any descriptor that the socket receives, and close() may block forever. */
 Test(meeting, descriptors_cannot_be_sent)
 {
     union io_descriptor_room control;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of addresses: which are accepted, which are rejected with a message, and the sockets made
- * from them.
- * them. */
+ * from them. */
 #include "config.h"
 
 #include <errno.h>

@@ -275,7 +275,7 @@ Test(conn, a_peek_leaves_descriptors_in_the_socket)
     (void)close(after);
     frame_conn_fini(&a);
     cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
-    cr_expect(frame_holds_fds(b.fd), "descriptors must be found though the other end is closed");
+    cr_expect(frame_holds_fds(b.fd), "descriptors must arrive even if the other end is closed");
     frame_conn_fini(&b);
 }
 
@@ -330,7 +330,7 @@ Test(frame, sent_bytes_are_dropped)
 }
 
 /* Bulks between frames pass through a socket that is full most of the time: everything arrives in
- * order, and the bulk in memory of the reader's choice. */
+ * order, and each bulk in the memory that the reader has chosen. */
 Test(conn, a_bulk_arrives_after_its_frame)
 {
     enum { ROUNDS = 40, BULK_MAX = 1 << 20 };

@@ -29,7 +29,7 @@ Test(ring, both_sides_see_the_same_memory)
     cr_expect(eq(u8, ring_slot(client, 2)[SLOT - 1], 0x5a));
     cr_expect(eq(u8, ring_slot(client, 1)[SLOT - 1], 0));
     ring_destroy(client);
-    ring_slot(loader, 0)[0] = 1; /* the memory lives as long as either maps it */
+    ring_slot(loader, 0)[0] = 1; /* the memory exists as long as either process maps it */
     ring_destroy(loader);
     ring_destroy(NULL);
 }
@@ -119,7 +119,7 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
     cr_expect(ne(ptr, (void *)strstr(err.text, "has holes"), NULL), "%s", err.text);
     ring_destroy(loader);
     ring_destroy(client);
-    /* Memory beyond the end does not make up for holes. */
+    /* Memory that is allocated beyond the end must not count for holes before it. */
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     cr_assert(eq(int, ftruncate(fd, SLOTS * SLOT), 0));
     cr_assert(eq(int, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 16 << 20), 0));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_tls.c - the TLS module itself, linked into this program, between two ends of a socket that
- * we both own. */
+/* Tests the TLS module, which is linked into this program. The test owns both ends of the
+ * connection. */
 #include "config.h"
 
 #include <errno.h>

@@ -42,17 +42,18 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .num_fields = 1,
                                       .field = {{.type = PLENUM_FIELD_TEXT, .room = 300}}};
 
-/* Bytes of OPEN that came with 1.13, with 1.10 and later, and with 1.9 and later, in `good`; and
- * those of OPENED and FIELDS that came with 1.13. */
-enum { PLAN_BYTES = 4 };
-enum { FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES };
-enum { SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1 };
-/* Bytes of OPENED that came with 1.15. */
-enum { REWEIGHS_BYTES = 4 + 2 * 16 };
-enum { SETS_BYTES = 8 + 2 * 20, ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1 };
-/* Bytes of STATUS that came with 1.7, and with 1.14. */
-enum { LOOPS_BYTES = 4 + sizeof("avx2") - 1, CACHE_BYTES = 3 * 4 + 13 * 8 };
-enum { VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES };
+/* How many bytes newer versions have added to messages, in the tests below. */
+enum {
+    PLAN_BYTES = 4,                                                       /* OPEN, since 1.13 */
+    FIELDS_BYTES = 4 + 8 + 4 + sizeof(struct field_shape) + PLAN_BYTES,   /* OPEN, since 1.10 */
+    VIEWS_BYTES = 4 + 2 * 12 + 4 + FIELDS_BYTES,                          /* OPEN, since 1.9 */
+    SETS_BYTES = 8 + 2 * 20,                                              /* OPENED, 1.13 */
+    REWEIGHS_BYTES = 4 + 2 * 16,                                          /* OPENED, 1.15 */
+    ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1,                         /* FIELDS, 1.13 */
+    LOOPS_BYTES = 4 + sizeof("avx2") - 1,                                 /* STATUS, 1.7 */
+    CACHE_BYTES = 3 * 4 + 13 * 8,                                         /* STATUS, 1.14 */
+    SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1, /* STATUS_STREAM, 1.14 */
+};
 
 /* Returns how many bytes newer versions have added to a message in which `n` bytes are left;
  * SIZE_MAX / 2 if none. */
@@ -67,6 +68,8 @@ static size_t later_bytes(uint16_t type, size_t n)
         return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
     case WIRE_STATUS_STREAM:
         return SHARES_BYTES;
+    case WIRE_DONE:
+        return sizeof(uint64_t); /* 1.16 */
     default:
         return SIZE_MAX / 2;
     }
@@ -147,7 +150,8 @@ Test(wire, every_message_is_read_as_written)
                              .read_ns = 2,
                              .render_ns = 3,
                              .total_ns = UINT64_MAX,
-                             .text = "x.jpg: bad"};
+                             .text = "x.jpg: bad",
+                             .rest_ns = 5};
     struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7};
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
     struct wire_ask_name ask_name = {.number = 4000000000, .of = WIRE_NAMED_CLASS};
@@ -324,6 +328,21 @@ Test(wire, an_error_without_a_reason_has_that_of_its_code)
         r = read_of(&b);
         cr_expect(eq(int, wire_get_done(&r, &got_done), -EPROTO));
     }
+    frame_buffer_fini(&b);
+}
+
+Test(wire, an_older_loader_reports_no_rest)
+{
+    struct frame_buffer b = {0};
+    struct wire_done done = {.total_ns = 7, .text = "x", .rest_ns = 5}, got;
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_done(&b, 1, &done), 0));
+    r = read_of(&b);
+    r.end -= sizeof(uint64_t);
+    cr_assert(eq(int, wire_get_done(&r, &got), 0));
+    cr_expect(eq(str, got.text, "x"));
+    cr_expect(eq(u64, got.rest_ns, 0));
     frame_buffer_fini(&b);
 }
 

@@ -137,8 +137,8 @@ Test(laws, repeats_of_a_sample_are_adjacent_and_change_nothing_else)
     }
 }
 
-/* Positions are dealt round-robin: every position of a step once, neighbours to different replicas,
- * and ascending within each replica. */
+/* When positions are dealt round-robin, every position of a step is dealt once, neighbours go to
+ * different replicas, and each replica's positions ascend. */
 Test(laws, dealing_gives_each_replica_its_share_and_separates_neighbours)
 {
     for (uint32_t m = 1; m <= 9; m++)
@@ -228,7 +228,8 @@ Test(laws, a_run_continues_with_any_world_size, .timeout = 600)
                     if (step >= cut)
                         w = second;
                     steps = steps_of(&order, w, ORDER_PAD);
-                    place = order_place_settle(&steps, place); /* like a cursor when it is used */
+                    /* A stream does the same when it is opened at a cursor. */
+                    place = order_place_settle(&steps, place);
                     if (place.epoch >= EPOCHS)
                         break;
                     for (uint32_t i = 0; i < w.instances; i++)
@@ -327,7 +328,8 @@ Test(laws, block_shuffle_reads_within_the_stated_window)
     }
 }
 
-/* If instances have their own data, their parts may differ in size, yet all end together. */
+/* If instances have their own data, their parts may differ in size, yet all take the same number of
+ * steps. */
 Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
 {
     for (uint32_t trial = 0; trial < 1000; trial++) {

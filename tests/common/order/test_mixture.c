@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_mixture.c - mixtures of sets: every set's order is gapless, whatever the pieces. */
+/* Tests mixtures of sets: each set's order continues without gaps from piece to piece. */
 #include "config.h"
 
 #include <math.h>
@@ -94,7 +94,8 @@ static void check_turns(const struct made *m, uint64_t begin, uint64_t end)
             count[turn.set]++;
         }
         for (uint32_t i = 0; i < m->parts.num_sets; i++) {
-            /* find() has shown that they differ, so these are 0 ... count - 1 */
+            /* find() has shown that all values of t differ, so this sum means that they are 0 ...
+             * count - 1 */
             cr_assert(eq(u64, sum[i] * 2, count[i] * (count[i] - (count[i] > 0))));
             told[i] += count[i];
             cr_assert(eq(u64, mixture_before(m->mixture, i, g + m->parts.block), told[i]));
@@ -186,7 +187,7 @@ Test(mixture, a_later_set_does_not_change_earlier_positions)
     mixture_destroy(after.mixture);
 }
 
-/* A set of weight 0 is no longer shown. */
+/* After its weight becomes 0, a set is no longer shown. */
 Test(mixture, find_reports_that_a_set_has_ended)
 {
     struct made m = {0};
@@ -242,8 +243,8 @@ Test(mixture, passes_of_a_single_set_are_epochs)
     mixture_destroy(m.mixture);
 }
 
-/* All places of a block show a set equally often, and a place's neighbours do not reveal its
- * set. */
+/* Each place of a block shows a set equally often, and the sets of a place's neighbours do not
+ * predict its own. */
 Test(mixture, places_are_not_predictable)
 {
     enum { K = 16, BLOCKS = 1000 };

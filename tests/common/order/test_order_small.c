@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_order_small.c - the order with words of 8 bits, where every case can be tried.
+/* Tests the order with words of 8 bits, where every case can be tried.
  *
  * common/order/order.c is compiled with narrower words, so that behaviour specific to 2^32
  * occurs near 2^8: every number of samples, every block length, every position. Asserts in order.c

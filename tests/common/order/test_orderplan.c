@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_orderplan.c - the text of a plan: its canonical form, and every message about it. */
+/* Tests the reader of plans: the canonical form of a plan, and every message about its text. */
 #include "config.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void becomes(const char *text, const char *want)
     orderplan_free(plan);
 }
 
-/* Checks that a plan is refused with a message that contains `want`. */
+/* Checks that a plan is rejected with a message that contains `want`. */
 static void refused(const char *text, const char *want)
 {
     struct plenum_error err = {.text = ""};
@@ -73,6 +73,8 @@ Test(orderplan, samples_have_selections_and_weights)
     becomes("set a 1 select=\"name \\\"x\\\"\" /x\n", "set a 1 select=\"name \\\"x\\\"\" /x\n");
     becomes("set a 1 /x\nset b 1 /y\nstratify set\nblock 32\n",
             "set a 1 /x\nset b 1 /y\nblock 32\nstratify set\n");
+    becomes("set a 1 /x\nstratify label\nblock 64\n", "set a 1 /x\nblock 64\nstratify label\n");
+    becomes("set a 1 /x\nblock 64\nbalance label\n", "set a 1 /x\nblock 64\nbalance label\n");
     becomes("set a 1 /x\nbalance label each=4 classes=32\n",
             "set a 1 /x\nbalance label classes=32 each=4\n");
 }
@@ -313,7 +315,7 @@ Test(orderplan, is_read_from_a_file)
     int fd = mkstemp(path);
     struct plenum_error err;
 
-    cr_assert(fd >= 0 && io_write_all(fd, "set a 1 /x", 10) == 0);
+    cr_assert(fd >= 0 && io_write_all(fd, "\xef\xbb\xbfset a 1 /x", 13) == 0);
     (void)snprintf(name, sizeof(name), "@%s", path);
     cr_assert(eq(int, orderplan_read(name, &text, &err), 0));
     cr_expect(eq(str, text, (char *)"set a 1 /x\n"));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_sampler.c - the orders of one set: weights, strata, balanced and P x k batches. */
+/* Tests the orders of one set: by weights, stratified, balanced, and with P classes of k
+ * samples. */
 #include "config.h"
 
 #include <math.h>
@@ -110,8 +111,9 @@ Test(sampler, known_alias_table)
     }
 }
 
-/* Checks that in every pass each sample has the floor or ceiling of its expected number, N in all;
- * so has each aligned group of 2^k passes, and E passes are less than popcount(E) away. */
+/* Checks that each pass has N positions, and shows each sample as often as expected, rounded down
+ * or up. The same must hold for the sum of each aligned group of 2^k passes. After E passes, the
+ * error must be less than popcount(E). */
 static void check_quota(const uint64_t *weights, uint32_t n, uint32_t positions, uint64_t seed)
 {
     uint64_t sums[MOST], seen[MOST] = {0};
@@ -154,7 +156,7 @@ Test(sampler, weights_are_kept_in_every_pass)
     }
 }
 
-/* Guides must not change a result. */
+/* A table's guides only make searches faster: they must not change a result. */
 Test(sampler, guides_find_the_same_members)
 {
     static const uint64_t scales[] = {1, 1000, UINT64_C(1) << 40};
@@ -197,7 +199,7 @@ Test(sampler, whole_repetitions_are_exact)
     }
 }
 
-/* The columns give each sample its weight, and a sample of weight 0 nothing. */
+/* Over all columns, each sample has exactly its weight, and one of weight 0 is never shown. */
 Test(sampler, alias_tables_are_exact)
 {
     srand(3);
@@ -250,8 +252,8 @@ Test(sampler, drawn_samples_have_their_shares)
     sampler_fini(&s);
 }
 
-/* Checks that a pass has each sample once, and each whole block each class within 1 + 1/B of its
- * share. */
+/* Checks that a pass shows each sample once, and that in each whole block, the number of samples of
+ * each class differs from the class's share by less than 1 + 1/B. */
 static void check_strata(const uint32_t *sizes, uint32_t classes, uint32_t block, uint64_t seed)
 {
     uint32_t start[16];
@@ -331,8 +333,8 @@ Test(sampler, balanced_blocks_have_equal_classes)
     sampler_fini(&s);
 }
 
-/* Checks that every block has P different classes with k samples each, and each C class slots each
- * class once. */
+/* Checks that every block has P different classes with k samples each, and that every C consecutive
+ * class slots have each class once. */
 static void check_classes(uint32_t classes, uint32_t per_block, uint32_t each)
 {
     uint32_t sizes[24], start[25], shown[24] = {0}, blocks = 6 * classes;
@@ -378,7 +380,7 @@ Test(sampler, blocks_of_classes_are_distinct_and_complete)
     check_classes(9, 3, 5);
 }
 
-/* Any two classes are together in a block about equally often. */
+/* Each pair of classes appears in the same block about equally often. */
 Test(sampler, pairs_of_classes_meet_equally_often)
 {
     enum { CLASSES = 12, P = 4, BLOCKS = 1500, PAIRS = CLASSES * (CLASSES - 1) / 2 };

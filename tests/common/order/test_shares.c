@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shares.c - shares of blocks: the laws of quotas, checked by counting. */
+/* Tests that shares of blocks obey the laws of quotas, by counting. */
 #include "config.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const struct shares *make(struct made *m, uint32_t places, const uint32_t
 }
 
 /* Returns whether `count` is within `by` of the quota of part i in `blocks` blocks. The quota is
- * exact but for the rounding of edges, which is below 2^-32 of a place and block. */
+ * exact, except that edges are rounded by less than 2^-32 of a place per block. */
 static bool is_near(const struct made *m, uint32_t i, uint64_t blocks, uint64_t count, double by)
 {
     double quota = (double)blocks * m->places * m->weights[i] / (double)m->sum;
@@ -43,9 +43,10 @@ static bool is_near(const struct made *m, uint32_t i, uint64_t blocks, uint64_t 
     return (off < 0 ? -off : off) < by + 1e-6;
 }
 
-/* Checks that every block is full, that its parts follow each other, and that each part has the
- * floor or ceiling of its quota, also in each aligned group; and that prefixes equal what counting
- * gives, within popcount of their quota. */
+/* Checks that every block is full, that its parts follow each other, and that each part has its
+ * quota, rounded down or up, in each block and in each aligned group of blocks. Prefixes must equal
+ * what counting gives, and differ from their quota by less than the popcount of the number of
+ * blocks. */
 static void check_laws(const struct made *m)
 {
     const struct shares *s = &m->shares;
@@ -109,7 +110,8 @@ Test(shares, large_weights_and_blocks_keep_the_laws)
         }
 }
 
-/* Near block 2^32 and beyond, each prefix must grow by exactly what the next block holds. */
+/* Near block 2^32 and beyond, each prefix must grow by exactly the number of places that the part
+ * has in the next block. */
 Test(shares, block_numbers_have_64_bits)
 {
     static const uint64_t begins[] = {UINT32_MAX - 3, (UINT64_C(1) << 32) - 1, UINT64_C(1) << 40,

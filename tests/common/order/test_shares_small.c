@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shares_small.c - shares with phases of 8 bits, where every case can be tried.
+/* Tests shares with phases of 8 bits, where every case can be tried.
  *
  * common/order/shares.c is compiled with narrower phases, so that what happens near 2^32 happens
  * near 2^8: every edge, every shift, every block number up to twice the period. The results are
@@ -14,8 +14,8 @@
 
 #include "tests/tap.h"
 
-/* Returns whether the count of high phases is what counting gives, for every f and b under this
- * shift. */
+/* Returns whether the formula for the number of high phases agrees with counting them, for every f
+ * and b under this shift. */
 static bool counts_right(uint32_t shift)
 {
     for (uint32_t f = 0; f < 256; f++) {
@@ -57,7 +57,7 @@ int main(void)
         counts = counts && counts_right(shift);
         even = even && groups_are_even(shift);
     }
-    tap_ok(counts, "prefixes are what counting gives, for every edge, shift and block");
+    tap_ok(counts, "prefixes agree with counting, for every edge, shift and block");
     tap_ok(even, "aligned groups are within one of their share");
     return tap_end();
 }

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "common/data/datasum.h"
 #include "common/order/orderplan.h"
 #include "common/pipeline/identity.h"
 #include "common/util/util.h"
@@ -137,7 +138,8 @@ static struct planned planned(const char *text)
                             .positions = 128};
 }
 
-/* Up to which position do two streams have the same identity? Beyond it, they differ everywhere. */
+/* Returns the position up to which two streams have the same identity, and checks that beyond it
+ * they differ everywhere. */
 static uint64_t equal_up_to(const struct planned *a, const struct planned *b)
 {
     const struct planned *of[] = {a, b};
@@ -154,7 +156,7 @@ static uint64_t equal_up_to(const struct planned *a, const struct planned *b)
 
         for (int i = 0; i < 2; i++)
             identity_of_plan(&(struct identity_plan){plans[i], of[i]->sets, of[i]->reweighs,
-                                                     of[i]->positions, &of[i]->open},
+                                                     of[i]->positions, &of[i]->open, NULL},
                              (struct order_place){g / of[i]->positions, g % of[i]->positions},
                              identity[i]);
         equal = memcmp(identity[0], identity[1], 16) == 0;
@@ -183,7 +185,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
     } changes[] = {
         {"set a 3 /moved/x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
-         ALWAYS}, /* names of files: the hash counts */
+         ALWAYS}, /* only the names of the files differ, and only the hash counts */
         {"set a 0.75 /x\nset b 1/4 /y\nat 128 b 7\nat 320 a 2 b 2\nskip 7 9\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
          ALWAYS},
@@ -200,7 +202,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
         {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n", 400},
         {"set a 3 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 3 a class\n"
          "weights 4 a class:1/2\n",
-         200}, /* the pass counts, whatever the loader says of its start */
+         200}, /* only the pass counts, whatever start the loader reports for it */
         {"set a 1 /x\nset b 1 /y\nat 128 b 1\nat 320 a 1 b 1\nweights 1 a class\n"
          "weights 2 a class:1/2\n",
          0},
@@ -223,7 +225,7 @@ Test(identity, of_a_plan_covers_what_was_shown)
     }
 }
 
-/* What lies outside of the plan's text. */
+/* A plan's identity also covers the samples and options, which are not in its text. */
 Test(identity, of_a_plan_covers_samples_and_options)
 {
     struct wire_set sets[3];
@@ -299,10 +301,60 @@ Test(identity, of_a_plan_keeps_its_value)
                                      &plan, NULL),
                      0));
         identity_of_plan(
-            &(struct identity_plan){plan, of.sets, of.reweighs, of.positions, &of.open},
+            &(struct identity_plan){plan, of.sets, of.reweighs, of.positions, &of.open, NULL},
             (struct order_place){3, 50}, got);
         for (int k = 0; k < 16; k++)
             cr_expect(eq(u8, got[k], want[i][k]), "%d: %d 0x%02x", i, k, got[k]);
         orderplan_free(plan);
     }
+}
+
+/* Has the stream of this plan, of nine samples, at these places the identity that its data set has
+ * without a plan? */
+static bool is_plain(const char *text, const struct wire_open *open, uint32_t positions,
+                     uint64_t position)
+{
+    const struct datasum sum = {.samples = 9, .heads = 7};
+    struct planned of = planned(text);
+    uint8_t got[16], want[16], named[16];
+    struct orderplan *plan;
+
+    cr_assert(eq(int, orderplan_parse(text, NULL, &plan, NULL), 0));
+    datasum_fingerprint(&sum, named);
+    identity_of(named, 9, open, want);
+    identity_of_plan(&(struct identity_plan){.plan = plan,
+                                             .sets = of.sets,
+                                             .reweighs = of.reweighs,
+                                             .positions = positions,
+                                             .open = &of.open,
+                                             .sum = &sum},
+                     (struct order_place){0, position}, got);
+    orderplan_free(plan);
+    return memcmp(got, want, sizeof(got)) == 0;
+}
+
+Test(identity, of_a_plan_is_that_of_its_data_set_while_it_changes_nothing)
+{
+    const struct wire_open plain = {.seed = 5, .pipeline = "v1 rrc(16)"},
+                           blocks = {.seed = 5,
+                                     .pipeline = "v1 rrc(16)",
+                                     .shuffle = ORDER_BLOCK,
+                                     .block = 2,
+                                     .repeat = 3};
+    static const char *const others[] = {
+        "set a 1 select=\"label 1\" /x\n", "set a 1 weights=class /x\n",
+        "set a 1 relabel=/r /x\n",         "set a 1 shuffle=none /x\n",
+        "set a 1 /x\nlabels stack\n",      "set a 1 /x\nstratify label\nblock 3\n",
+        "set a 1 /x\nset b 0 /y\n"};
+
+    cr_expect(is_plain("set a 1 /x\n", &plain, 9, 0));
+    cr_expect(is_plain("set other 1 /x\nskip 20 30\n", &plain, 9, 500));
+    cr_expect(is_plain("set a 1 shuffle=block:2 repeat=3 /x\nskip 2 3\n", &blocks, 27, 0));
+    cr_expect(not(is_plain("set a 1 repeat=3 /x\n", &blocks, 27, 0)));
+    cr_expect(not(is_plain("set a 1 /x\n", &plain, 8, 0)));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        cr_expect(not(is_plain(others[i], &plain, 9, 0)), "%s", others[i]);
+    /* new_weights begin at position 200 */
+    cr_expect(is_plain("set a 1 /x\nweights 1 a class\n", &plain, 9, 200));
+    cr_expect(not(is_plain("set a 1 /x\nweights 1 a class\n", &plain, 9, 201)));
 }

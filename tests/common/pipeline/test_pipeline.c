@@ -526,7 +526,7 @@ Test(pipeline, the_longest_text_fits)
                                 "ratio=0.015625:99.99) flip(499979/999983)",
                                 &p, &err),
                  -EINVAL),
-              "terms beyond a million are refused");
+              "terms beyond a million are rejected");
     cr_assert(eq(int,
                  pipeline_parse("v1 exif rrc(8192, scale=999958/999983:999979/999983, "
                                 "ratio=999958/999983:999979/999983) flip(499979/999983)",

@@ -106,7 +106,7 @@ Test(cgroup, the_smallest_limit_of_nested_groups_applies)
     cr_expect(eq(str, m.what, "the control group /jobs/17"));
 }
 
-/* A process at its limit must not get "no limit". */
+/* A process that has used up its memory must still find its limit. */
 Test(cgroup, limits_are_found_without_memory)
 {
     struct memory_limit m = {.bytes = 0};
@@ -164,7 +164,7 @@ Test(cgroup, part_of_the_hosts_hierarchy)
     file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8000\n");
     file("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
     file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-    /* that of another group: a container inside the container */
+    /* the limit of another group, of a container inside the container */
     file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n");
     file("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "1\n");
     cr_expect(eq(u64, room(&m), 4000));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A list must agree with an array that is shifted by hand, whatever operations run on both. */
+/* Compares a list with an array that is shifted by hand, in random sequences of operations. */
 #include "config.h"
 
 #include <signal.h>

@@ -14,7 +14,7 @@ enum door_state { DOOR_CLOSED, DOOR_OPEN, DOOR_LOCKED, DOOR_STATES };
 
 struct door {
     enum door_state state;
-    bool has_key_turned; /* exactly if it is locked */
+    bool has_key_turned; /* set if and only if the door is locked */
     bool is_watched;     /* does this thread hold the door's lock? */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a
+/* comm_world.c - checks every collective in every instance. test_comm.sh starts it under a
  * launcher.
  *
  *     comm_world            run all checks
@@ -148,8 +148,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last instance, which is three seconds late, and must not burn CPU meanwhile. A
- * busy wait would use three seconds of CPU. */
+/* All wait for the last instance, which is three seconds late. They must sleep meanwhile: a busy
+ * wait would use three seconds of CPU time. */
 static void check_barrier(void)
 {
     unsigned char *b = calloc(1, 1 << 20);
@@ -309,7 +309,7 @@ static void check_big(void)
     (void)munmap(b, bytes);
 }
 
-/* One bit differs in one instance. */
+/* plenum_same() must notice that one bit differs in one instance. */
 static void check_same(void)
 {
     uint32_t odd = me->num_instances / 2;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Collectives: comm_world.c in worlds of several sizes, over MPI and over memory shared by instances on one host, and
-# without a world.
+# Runs the checks of collectives, comm_world.c, in worlds of several sizes, over MPI and over memory shared by instances
+# on one host, and without a world.
 . "$top_srcdir/tests/lib.sh"
 world=$top_builddir/tests/libdist/collectives/comm_world
 export ASAN_OPTIONS=$asan_options_of_mpi

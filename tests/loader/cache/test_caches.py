@@ -263,7 +263,7 @@ class Caches(test_stores.Stores):
         local = self.ctl_hash(f"list:{self.cache}/made/train.csv", os.environ, "--epochs", "2")
         before = self.counts()["misses"]
         self.assertIn(local, self.feed_list())
-        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if it is written in time for the second epoch
+        self.assertIn(self.counts()["misses"] - before, (1, 2))  # 1 if the row is written in time for the second epoch
 
     def test_racy(self):
         """without ETags, objects that have only just changed are not cached: another change may look the same"""
@@ -341,7 +341,7 @@ class Caches(test_stores.Stores):
         self.assertEqual(self.read_log().count("no samples are added to the cache at present: File too large"), 1)
 
     def test_folder(self):
-        """a folder that others can write to, or that another loader uses, is not used"""
+        """a folder that others can write to is not used"""
         folder = os.path.join(self.cache, "samples-%u" % os.geteuid())
         os.mkdir(folder)
         os.chmod(folder, 0o777)
@@ -351,18 +351,68 @@ class Caches(test_stores.Stores):
         self.assertIn("other users can write to it", self.read_log())
         self.assertIn("has no cache of samples", run(CTL, "cache", f"unix:{self.socket}", env=self.env).stdout)
         self.stop()
-        os.chmod(folder, 0o700)
+
+    def wait_logged(self, text, times=1):
+        while self.read_log().count(text) < times:
+            self.assertIsNone(self.loader.poll(), self.read_log())
+            test_stores.select.select([], [], [], 0.05)
+
+    def start_second(self):
+        """Start a loader while another one uses the cache folder. Return that one's process and socket."""
+        first = self.loader, self.socket
+        self.addCleanup(first[0].wait)
+        self.addCleanup(first[0].kill)
+        self.socket = os.path.join(self.cache, f"{len(self.files())}-{first[0].pid}.sock")
         self.start("1G")
-        first, self.socket = self.socket, os.path.join(self.cache, "second.sock")
-        self.addCleanup(self.loader.wait)
-        self.addCleanup(self.loader.kill)
+        return first
+
+    def test_taken_over(self):
+        """while one loader has the cache, another one works without; it takes the cache over when the first is killed"""
         self.start("1G")
-        self.assertIn("another loader uses it", self.read_log())
         self.assertIn(self.local, self.feed())
-        self.socket, second = first, self.socket
+        self.wait_written()
+        loader, socket = self.start_second()
+        self.wait_logged("another loader uses it; samples are read from their store until")
         self.assertIn(self.local, self.feed())
-        self.assertIsNotNone(self.counts())
-        self.socket = second
+        self.assertIsNone(self.counts())
+        socket, self.socket = self.socket, socket
+        self.assertIn(self.local, self.feed())
+        self.assertEqual(self.counts()["hits"], SAMPLES)
+        self.socket = socket
+        before = self.fetched()
+        loader.kill()
+        self.wait_logged("the other loader has ended; this one uses its cache")
+        self.assertEqual(self.counts()["samples"], SAMPLES)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual((self.counts()["hits"], self.fetched()), (3 * SAMPLES, before))
+        loader, _ = self.start_second()
+        self.wait_logged("another loader uses it", 2)
+        loader.terminate()  # an orderly end
+        self.wait_logged("the other loader has ended; this one uses its cache", 2)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual((self.counts()["hits"], self.fetched()), (3 * SAMPLES, before))
+
+    def test_taken_over_by_a_stream(self):
+        """a stream that was open before the takeover uses the cache after it, and its future uses are known"""
+        self.start("1G")
+        self.assertIn(self.local, self.feed())
+        self.wait_written()
+        loader, _ = self.start_second()
+        before = self.fetched()
+        with open(os.path.join(self.cache, "out"), "w+", encoding="utf-8") as out:
+            feed = subprocess.Popen([os.path.join(BUILD, "examples", "feed"), NAME, "--loader", f"unix:{self.socket}",
+                                     "--pipeline", "rrc(32)", "--micro-batch", "8", "--epochs", "100000"], stdout=out,
+                                    stderr=out, env=self.env)
+            self.addCleanup(feed.wait)
+            self.addCleanup(feed.kill)
+            while self.fetched() == before:
+                self.assertIsNone(feed.poll())
+                test_stores.select.select([], [], [], 0.05)
+            loader.kill()
+            while not (self.counts() or {"samples_with_known_use": 0})["samples_with_known_use"] == SAMPLES:
+                self.assertIsNone(feed.poll())
+                test_stores.select.select([], [], [], 0.05)
+            self.assertGreater(self.counts()["hits"], 0)
 
     def test_allowed(self):
         """cached samples are given only to clients that may read their prefix"""

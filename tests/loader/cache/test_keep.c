@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compare uses and victims with slow versions that go through all positions and all samples. */
+/* Compares when samples are used next, and which are removed, with slow versions that go through
+ * all positions and all samples. */
 #include "config.h"
 
 #include <stdlib.h>

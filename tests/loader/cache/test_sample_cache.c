@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Full, failing and slow disks: each test sets how long writes and reads take, and whether they
- * fail. */
+/* Tests full, failing and slow disks: each case sets how long writes and reads take, and whether
+ * they fail. */
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -237,6 +240,89 @@ Test(sample_cache, a_full_cache_keeps_its_limit)
         cr_assert(le(u64, counts().kept.bytes, 1 << 20));
     }
     cr_assert(eq(u64, counts().kept.entries, (1 << 20) / (3 * KEEP_BLOCK)));
+}
+
+/* Lock the cache's folder as another process would. Returns the descriptor. */
+static int lock_folder(void)
+{
+    char path[80];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/lock", folder);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    cr_assert(ge(int, fd, 0));
+    cr_assert(eq(int, flock(fd, LOCK_EX | LOCK_NB), 0));
+    return fd;
+}
+
+/* Wait until the cache has news, and check the end of it. */
+static void wait_for_news(const char *text)
+{
+    struct plenum_error news;
+
+    while (!sample_cache_get_news(&news))
+        (void)usleep(1000);
+    cr_assert(strstr(news.text, text) != NULL, "%s", news.text);
+}
+
+Test(sample_cache, a_folder_is_taken_over_when_it_becomes_free)
+{
+    struct course_order order = {
+        .set = 0, .order = {.n = 10, .shuffle = ORDER_GLOBAL}, .steps = {.n = 10, .per_step = 1}};
+    struct plenum_error err = {""};
+    struct course_stream *stream;
+    int lock;
+
+    keep(1);
+    sample_cache_close();
+    lock = lock_folder();
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    wait_for_news("another loader uses it");
+    cr_assert(not(counts().open));
+    cr_assert(not(reads(1)));
+    stream = sample_cache_open_stream(&order, 0, 1);
+    cr_assert(stream != NULL);
+    (void)close(lock);
+    wait_for_news("this one uses its cache");
+    cr_assert(counts().open);
+    cr_assert(reads(1));
+    cr_assert(eq(u64, counts().kept.known, 1), "the stream is known");
+    keep(2);
+    cr_assert(reads(2));
+    sample_cache_close_stream(stream);
+}
+
+Test(sample_cache, a_cache_that_waits_for_a_folder_can_be_closed)
+{
+    struct sample_cache_range range = range_of(1);
+    struct plenum_error err = {""};
+    int lock;
+
+    sample_cache_close();
+    lock = lock_folder();
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    sample_cache_keep(&range, bytes);
+    sample_cache_close();
+    (void)close(lock);
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    cr_assert(counts().open);
+    cr_assert(not(reads(1)));
+}
+
+Test(sample_cache, a_folder_that_has_become_unusable_is_reported)
+{
+    struct plenum_error err = {""};
+    int lock;
+
+    sample_cache_close();
+    lock = lock_folder();
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    wait_for_news("another loader uses it");
+    cr_assert(eq(int, chmod(folder, 0777), 0));
+    (void)close(lock);
+    wait_for_news("samples are not cached: ");
+    cr_assert(not(counts().open));
+    cr_assert(not(reads(1)));
 }
 
 Test(sample_cache, without_a_cache_nothing_happens)

@@ -27,4 +27,15 @@ ok "order --count lists the first positions" sh -c '"$1" order generated:20 --se
 ok "... at most those of an epoch" says 1 "--count 21: an epoch has only 20 positions" order generated:20 --count 21
 ok "--count and --positions together are rejected" says 2 \
     "--positions, --count, --step and --sample cannot be used together" order generated:20 --count 2 --positions 0:2
+
+mkdir -p home/data
+"$ctl" make-sample home/data/x --classes 2 --images 2 --size 16 >/dev/null
+(cd home/data && tar cf ../x.tar x)
+"$ctl" hash "tar,label=folder:$T/home/x.tar" --samples 4 >want 2>err
+ok "~ after the format's name is the home folder" \
+    sh -c 'HOME=$2 "$1" hash "tar,label=folder:~/x.tar" --samples 4 | cmp - want && [ -s want ]' sh "$ctl" "$T/home"
+printf 'x\n' >home/classes
+ok "... and in settings" sh -c 'HOME=$2 "$1" index "folder,classes=~/data:~/data" | grep -q "^data set .*$2/data"' \
+    sh "$ctl" "$T/home"
+ok "... but not within a path" says 1 "'tar:/~/x.tar': No such file" index "tar:/~/x.tar"
 finish

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of bad samples: they are read as written, damaged ones are rejected, and they affect a data
- * set as specified. */
+/* Tests lists of bad samples: they are read as written, damaged ones are rejected, and they affect
+ * a data set as specified. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cached blocks are not made again, memory is limited, and threads that together need more than the
- * limit do not deadlock. */
+/* Tests that cached blocks are not made again, that memory is limited, and that threads that
+ * together need more than the limit do not deadlock. */
 #include "config.h"
 
 #include <errno.h>

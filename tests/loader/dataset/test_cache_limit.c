@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which files are removed from a cache folder that is too large, or whose files are too old. The
- * oracle removes one file after another, by last use, as long as a limit is exceeded. */
+/* Tests which files are removed from a cache folder that is too large, or whose files are too old.
+ * The oracle removes one file after another, by last use, as long as a limit is exceeded. */
 #include "config.h"
 
 #include <fcntl.h>

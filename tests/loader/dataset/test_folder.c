@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "folder:" through dataset.h: order, labels, names, freshness, errors. */
+/* Tests the format "folder:" through dataset.h: order, labels, names, detected changes and
+ * errors. */
 #include "config.h"
 
 #include <errno.h>

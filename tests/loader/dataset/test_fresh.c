@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Records about a data set are not used once its bytes have changed.
+/* Tests that records about a data set are not used once its bytes have changed.
  *
  * Random sequences change a small data set between openings, while another dataset_open() of it is
  * running: files are created, replaced, repaired, touched, truncated, renamed and removed, in place

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices: several processes that need one at once, folders that cannot be written, comparisons,
- * labels. */
+/* Tests indices: several processes that need one at once, folders that cannot be written,
+ * comparisons, labels. */
 #include "config.h"
 
 #include <dirent.h>

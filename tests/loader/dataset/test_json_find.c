@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json_find.c: finding one value in a JSON document. */
+/* Tests json_find.c, which finds one value in a JSON document. */
 #include "config.h"
 
 #include <errno.h>

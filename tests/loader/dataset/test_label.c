@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Labels: the one rule for all formats, and the classes of "classes=". */
+/* Tests that the rule for labels is the same in all formats, and the classes of "classes=". */
 #include "config.h"
 
 #include <errno.h>
@@ -251,7 +251,8 @@ Test(label, numbers_of_json_and_of_floats_are_numbers_too)
     bytes_fini(&file);
 }
 
-/* Missing values and numbers with punctuation are names only if a list contains them. */
+/* Labels that look like missing values or like numbers with punctuation are names only if a list
+ * contains them. */
 Test(label, listed_names_may_look_like_numbers)
 {
     static const char *const labels[] = {"#1", "None", "<NA>", "tensor(1)", NULL};

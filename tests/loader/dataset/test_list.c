@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "list:", and the reader of its text. */
+/* Tests the format "list:", and the reader of its text. */
 #include "config.h"
 
 #include <errno.h>

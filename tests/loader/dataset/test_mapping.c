@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a mapped file are copied, or reported as missing, on any thread. */
+/* Tests that bytes of a mapped file are copied, or reported as missing, on any thread. */
 #include "config.h"
 
 #include <criterion/criterion.h>

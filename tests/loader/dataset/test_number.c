@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rule that says which texts are numbers. */
+/* Tests the rule that says which texts are numbers. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compare the sizes that are found in the first bytes of images with those that the decoders
+/* Compares the sizes that are found in the first bytes of images with those that the decoders
  * find. */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes that must be detected even if times were restored, and events that are not changes.
- * Random sequences of both are in test_fresh.c. */
+/* Tests changes that must be detected even if times were restored, and events that are not changes.
+ * test_fresh.c tests random sequences of both. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "tar:" through dataset.h: what a sample is and how it is labelled, which archives are
- * rejected, and archives that are truncated or changed at every byte. test_tar_writers.sh has
- * archives by other writers. */
+/* Tests the format "tar:" through dataset.h: what a sample is and how it is labelled, which
+ * archives are rejected, and archives that are truncated or changed at every byte.
+ * test_tar_writers.sh tests archives by other writers. */
 #include "config.h"
 
 #include <errno.h>

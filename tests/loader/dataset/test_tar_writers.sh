@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Archives by other programs have the samples of the folder that they were made from: the same bytes and labels, in the
-# same order.
+# Tests that archives by other programs have the samples of the folder that they were made from: the same bytes and
+# labels, in the same order.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 

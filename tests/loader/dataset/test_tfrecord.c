@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The format "tfrecord:", on files written by tests/records.c. */
+/* Tests the format "tfrecord:" on files written by tests/records.c. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* forge.h - packed files that are forged to deceive a reader. */
+/* forge.h - makes and checks packed files that are forged to deceive a reader. */
 #ifndef TESTS_LOADER_IMAGE_FORGE_H
 #define TESTS_LOADER_IMAGE_FORGE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_affine.c - operations that move pixels, pixel by pixel; follows docs/pixels.md, 10.1. */
+/* oracle_affine.c - computes the operations that move pixels, one pixel at a time, as
+ * docs/pixels.md, 10.1, defines them. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static void sine(int64_t degrees, wide *s, wide *c)
     if (turn < 0)
         turn += 23592960;
     sine_of_acute(turn % 5898240, s, c);
-    for (int64_t i = 0; i < turn / 5898240; i++) { /* add a quarter turn */
+    for (int64_t i = 0; i < turn / 5898240; i++) { /* add one quarter turn at a time */
         wide kept = *s;
 
         *s = *c;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_ops.c - the operations after the crop, one at a time on the whole window; follows
- * docs/pixels.md, 10. Only the sides of an erased rectangle come from the renderer (crop.c). */
+/* oracle_ops.c - applies the operations after the crop to the whole window, one after another, as
+ * docs/pixels.md, 10, defines them. Only the sides of an erased rectangle come from the renderer
+ * (crop.c). */
 #include "config.h"
 
 #include <stdlib.h>

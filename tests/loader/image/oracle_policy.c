@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* oracle_policy.c - what policies draw: names and strengths; follows docs/pixels.md, 10.2. */
+/* oracle_policy.c - draws the names and strengths of a policy's operations, as docs/pixels.md,
+ * 10.2, defines them. */
 #include "config.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* random_pipeline.h - random pipelines, to test what must hold for every pipeline. */
+/* random_pipeline.h - makes random pipelines, for tests of what must hold for every pipeline. */
 #ifndef TESTS_LOADER_IMAGE_RANDOM_PIPELINE_H
 #define TESTS_LOADER_IMAGE_RANDOM_PIPELINE_H
 

@@ -86,7 +86,7 @@ def close_aside(s):
 
 
 class Refused(Exception):
-    """ERROR was received: its code and message."""
+    """The loader has sent ERROR, with this code and message."""
 
 
 class Raw:

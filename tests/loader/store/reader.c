@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reader.c - for test_stores.py: reads random ranges of an object in several threads, half of them
- * announced, and compares each with a file.
+/* reader.c - reads random ranges of an object in several threads, half of them announced, and
+ * compares each with a file, for test_stores.py.
  *
  *     reader NAME FILE COUNT SEED [LENGTH]
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Late requests, over a network whose events this test decides. */
+/* Tests late requests, over a network whose events this test decides. */
 #include "config.h"
 
 #include <errno.h>
@@ -239,6 +239,34 @@ Test(exchange, if_both_fail_the_error_is_that_of_the_first)
     expect(0, 0, 1, 1);
     cr_assert(eq(int, x.code, -ECONNRESET));
     cr_assert(eq(str, x.why.text, "why"));
+}
+
+Test(exchange, a_request_for_fewer_requests_counts_though_its_body_is_missing)
+{
+    say(0, "HTTP/1.1 503 Slow Down");
+    end(0, -ECONNRESET);
+    expect(0, 0, 0, 1);
+    cr_assert(eq(int, x.code, -ECONNRESET));
+}
+
+Test(exchange, a_request_for_fewer_requests_counts_though_the_other_one_has_won)
+{
+    flights[0]->late(flights[0]);
+    say(0, "HTTP/1.1 429 Too Many Requests");
+    answer(1, 2);
+    end_cancelled();
+    expect(2, 1, 0, 1);
+}
+
+Test(exchange, if_both_fail_the_longer_pause_is_kept)
+{
+    flights[0]->late(flights[0]);
+    say(1, "HTTP/1.1 503 Slow Down");
+    say(1, "Retry-After: 7");
+    end(1, 0);
+    end(0, -ECONNRESET);
+    expect(0, 0, 1, 1);
+    cr_assert(eq(u64, x.answer.retry_after_s, 7));
 }
 
 Test(exchange, without_memory_it_is_not_repeated)

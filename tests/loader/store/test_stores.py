@@ -267,7 +267,7 @@ class Stores(unittest.TestCase):
         self.assertIn("have no listings", self.hash(f"tar:{self.store.url}/data/sets/train-*.tar"))
 
     def test_pages(self):
-        """a listing of many pages, of which the names say how many objects they need"""
+        """a listing of many pages is requested only as far as the names need"""
         self.store.page = 2
         self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
         self.assertEqual(self.hash("tar:s3://data/sets/train-{000..002}.tar"), self.local)
@@ -291,7 +291,7 @@ class Stores(unittest.TestCase):
         self.assertNotEqual(self.hash(name), self.local)
 
     def test_upload(self):
-        """an index that was uploaded spares reading the headers, while it matches"""
+        """while an uploaded index matches, no headers are read"""
         name = "tar:s3://data/sets/train-{000..002}.tar"
 
         def index(*options):
@@ -460,7 +460,7 @@ class Stores(unittest.TestCase):
         self.assertEqual(set(faults.counts), set(faults.kinds))
 
     def test_stalls(self):
-        """a connection that stalls is given up"""
+        """a connection that stalls is abandoned"""
         self.env["PLENUM_STORE_TIMEOUT"] = "300ms"
         self.env["PLENUM_STORE_RETRY"] = "100s"
         self.store.fault = store_server.Faults(self.store, SEED, 0.1, ["stall"], stall_s=1.5)
@@ -468,7 +468,7 @@ class Stores(unittest.TestCase):
         self.assertGreater(self.store.faults, 0)
 
     def test_storm(self):
-        """a server that only says 503 is an error, after many tries"""
+        """a server that always answers 503 causes an error, after many tries"""
         self.env["PLENUM_STORE_RETRY"] = "1s"
         self.store.fault = store_server.Faults(self.store, SEED, 1, ["slow"])
         self.assertRegex(self.hash("tar:s3://data/sets/train-000.tar"),
@@ -492,7 +492,7 @@ class Stores(unittest.TestCase):
         self.assertRegex(self.hash(name), r"s3://data/sets/train-00\d.tar has changed since the data set was indexed")
 
     def test_ignored_range(self):
-        """a server without ranges is used near the beginning of an object, and refused beyond"""
+        """a server without ranges is used near the beginning of an object, and rejected further on"""
         self.store.fault = store_server.Faults(self.store, SEED, 1, ["whole"])
         self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
         self.store.put("/data/big.tar", self.store.objects["/data/sets/train-000.tar"] + bytes(9 << 20))
@@ -535,7 +535,7 @@ class Stores(unittest.TestCase):
         self.assertIn("redirects too often", self.hash(f"tar:{url}"))
 
     def test_oracle(self):
-        """signatures are libcurl's"""
+        """our signatures equal libcurl's"""
         if not shutil.which("curl") or "--aws-sigv4" not in run("curl", "--help", "all").stdout:
             self.skipTest("curl is not installed, or too old")
         sha = hashlib.sha256(b"").hexdigest()
@@ -627,7 +627,7 @@ class Stores(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("PLENUM_SANITIZED"), "a sanitized library cannot be loaded into an ordinary Python")
     def test_moved(self):
-        """what was requested in advance for a stream that has moved leaves its memory to what the stream needs now"""
+        """after a seek, samples requested in advance give up their memory to those that the stream needs now"""
         if not tap.find("numpy"):
             self.skipTest("NumPy is not installed")
         sys.path.insert(0, os.path.join(SOURCE, "python"))
@@ -665,7 +665,7 @@ class Stores(unittest.TestCase):
         self.assertIn("have the form", self.hash("tar:hf://models/o/n/x.tar"))
 
     def test_plan_command(self):
-        """plenumctl plan says what an epoch fetches"""
+        """plenumctl plan prints how much an epoch fetches"""
         for shuffle, least, most in (("global", 120, 120), ("none", 1, 20), ("block:4", 30, 30)):
             got = run(CTL, "plan", "tar:s3://data/sets", "-p", PIPELINE, "-m", "10", "--micro-batch-time", "1s", "-r",
                       "2", "--shuffle", shuffle, "--json", env=self.env)
@@ -682,7 +682,7 @@ class Stores(unittest.TestCase):
         self.assertNotIn("store", json.loads(local.stdout))
 
     def test_hedge(self):
-        """a request that is late is sent once more"""
+        """a request that is late is sent again"""
         lock, again, released = threading.Lock(), {}, []
 
         def hold(request, path):
@@ -751,7 +751,7 @@ class Stores(unittest.TestCase):
             self.assertFalse(re.search(f"planted|{store_server.SECRET}|Signature=", got), got)
 
     def test_addresses(self):
-        """a name that leads to this host is refused"""
+        """a name that leads to this host is rejected"""
         name = socket.gethostname()
         try:
             here = socket.gethostbyname(name).startswith("127.")

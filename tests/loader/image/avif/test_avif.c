@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of AVIF against the oracle and against libavif's own RGB; damaged AVIFs. */
+/* Compares every kind of AVIF with the oracle and with libavif's own RGB, and tests damaged
+ * AVIFs. */
 #include "config.h"
 
 #include <errno.h>

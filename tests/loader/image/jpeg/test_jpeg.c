@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions of JPEGs are compared with full decodes; damaged and hostile JPEGs. */
+/* Compares regions of JPEGs with full decodes, and tests damaged and hostile JPEGs. */
 #include "config.h"
 
 #include <errno.h>

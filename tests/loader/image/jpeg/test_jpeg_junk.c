@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Junk: bytes in a JPEG's header that belong to no segment. Pipelines with the word junk ignore it.
+/* Tests junk: bytes in a JPEG's header that belong to no segment. Pipelines with the word junk
+ * ignore it.
  *
  * Whatever bytes are between two segments, the pixels are those of the file without them. Our own
  * decoder and libjpeg agree on that, and on the number of these bytes. PLENUM_JPEG_FILES=N makes N

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own JPEG decoder is compared with libjpeg-turbo: every byte of every row, with every set of
+/* Compares our own JPEG decoder with libjpeg-turbo: every byte of every row, with every set of
  * loops.
  *
  * PLENUM_JPEG_FILES=N makes N files instead of a few hundred (100000 take a minute or two).

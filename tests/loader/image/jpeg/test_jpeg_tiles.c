@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Hints (where tiles begin): pixels do not depend on whether there is a hint, and whether it is
- * damaged or another file's. A hint depends only on the file and on how many rows were read. */
+/* Tests hints (where tiles begin): pixels do not depend on whether there is a hint, or on whether
+ * it is damaged or another file's. A hint depends only on the file and on how many rows were
+ * read. */
 #include "config.h"
 
 #include <stdio.h>

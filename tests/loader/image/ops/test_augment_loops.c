@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All sets of loops of the operations are compared with the formulas in docs/pixels.md, 10. Loops
+/* Compares all sets of loops of the operations with the formulas in docs/pixels.md, 10. Loops
  * that depend on one byte or on one pixel's colour are tested with every value. */
 #include "config.h"
 

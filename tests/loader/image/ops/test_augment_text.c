@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_augment_text.c - the description of a sample matches what was drawn for it. */
+/* Tests that the description of a sample matches what was drawn for it. */
 #include "config.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_mix.c - mixup and cutmix: the distribution of shares is compared with closed forms and an
- * integral, boxes and blends with the plain formulas. tests/python/test_mix.py is a second
+/* Tests mixup and cutmix: compares the distribution of shares with closed forms and an integral,
+ * and boxes and blends with the plain formulas. tests/python/test_mix.py is a second
  * implementation, written from docs/pixels.md. */
 #include "config.h"
 

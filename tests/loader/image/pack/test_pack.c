@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Packed JPEGs: packing loses nothing, and a part decodes to the same pixels as the whole; damaged
- * and forged packed files. */
+/* Tests packed JPEGs: packing loses nothing, and a part decodes to the same pixels as the whole.
+ * Also tests damaged and forged packed files. */
 #include "config.h"
 
 #include <errno.h>

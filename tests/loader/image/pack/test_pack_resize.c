@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are shrunk before they are packed: which files, to which size, and to which pixels
- * (the oracle's, encoded). */
+/* Tests files that are shrunk before they are packed: which files are, to which size, and to which
+ * pixels (the oracle's, encoded). */
 #include "config.h"
 
 #include <errno.h>

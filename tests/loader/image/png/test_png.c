@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every kind of PNG is compared with the oracle; damaged PNGs. */
+/* Compares every kind of PNG with the oracle, and tests damaged PNGs. */
 #include "config.h"
 
 #include <errno.h>

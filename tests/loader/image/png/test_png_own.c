@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own PNG decoder is compared with libpng: every form, damage that checksums do not reveal, and
+/* Compares our own PNG decoder with libpng: every form, damage that checksums do not reveal, and
  * files that our decoder must not leave to libpng. PLENUM_PNG_FILES=N damages each file N times. */
 #include "config.h"
 

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "launcher/host/capture.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util/text.h"
+#include "common/util/util.h"
+
+enum {
+    NOT_FOUND = 127,
+    WAIT_MS = 20,   /* between two looks at a process that prints nothing */
+    KILLED_MS = 200 /* for a killed process to end; one that hangs in the kernel does not */
+};
+
+static void reset_signals(void)
+{
+    sigset_t none;
+
+    for (int signal = 1; signal < NSIG; signal++)
+        if (signal != SIGKILL && signal != SIGSTOP)
+            (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In the new process: only standard descriptors remain, so that it keeps nothing open that others
+ * wait to see closed. */
+static void settle(int out)
+{
+    int null = open("/dev/null", O_RDONLY);
+
+    (void)setsid();
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    reset_signals();
+    if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(out, STDERR_FILENO) < 0)
+        _exit(NOT_FOUND);
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); /* Linux 5.9 */
+}
+
+int capture_call(struct capture *c, int (*call)(const void *arg), const void *arg,
+                 uint64_t limit_ns)
+{
+    int fds[2], r;
+    pid_t pid;
+
+    *c = (struct capture){.fd = -1};
+    c->text = calloc(1, CAPTURE_MAX + 1);
+    if (!c->text)
+        return -ENOMEM;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    pid = fork();
+    r = pid < 0 ? -errno : 0;
+    if (pid == 0) {
+        settle(fds[1]);
+        _exit(call(arg));
+    }
+    (void)close(fds[1]);
+    if (r == 0)
+        r = io_set_nonblock(fds[0]);
+    c->fd = fds[0];
+    c->pid = pid > 0 ? pid : 0;
+    c->until_ns = time_now_ns() + limit_ns;
+    if (r < 0)
+        capture_fini(c);
+    return r;
+}
+
+static int execute(const void *arg)
+{
+    char *const *words = arg;
+
+    (void)execvp(words[0], words);
+    return NOT_FOUND;
+}
+
+int capture_command(struct capture *c, char *const *words, uint64_t limit_ns)
+{
+    return capture_call(c, execute, words, limit_ns);
+}
+
+static void take_text(struct capture *c)
+{
+    char bytes[4096];
+    ssize_t n;
+
+    while (c->fd >= 0 && (n = read(c->fd, bytes, sizeof(bytes))) != 0) {
+        size_t room = CAPTURE_MAX - c->len, kept;
+
+        if (n < 0)
+            return;
+        kept = min_u64((uint64_t)n, room);
+        for (size_t i = 0; i < kept; i++)
+            c->text[c->len++] = bytes[i] ? bytes[i] : '?';
+        c->text[c->len] = '\0';
+    }
+    io_close(&c->fd);
+}
+
+/* Returns whether the process could be reaped. One that another part of the program has reaped
+ * counts as ended with status 0. */
+static bool reap(struct capture *c)
+{
+    pid_t pid = waitpid(c->pid, &c->status, WNOHANG);
+
+    if (pid == 0)
+        return false;
+    if (pid < 0)
+        c->status = 0;
+    return true;
+}
+
+static void kill_all(const struct capture *c)
+{
+    (void)kill(-c->pid, SIGKILL);
+    (void)kill(c->pid, SIGKILL);
+}
+
+static void give_up(struct capture *c)
+{
+    uint64_t end = time_now_ns() + KILLED_MS * NS_PER_MS;
+
+    kill_all(c);
+    while (!reap(c) && time_now_ns() < end)
+        (void)usleep(1000);
+}
+
+bool capture_poll(struct capture *c, uint64_t now)
+{
+    if (c->pid == 0)
+        return true;
+    take_text(c);
+    if (reap(c)) {
+        (void)kill(-c->pid, SIGKILL); /* what it has left running */
+    } else if (now < c->until_ns) {
+        return false;
+    } else {
+        c->late = true;
+        give_up(c);
+    }
+    take_text(c);
+    io_close(&c->fd);
+    c->pid = 0;
+    return true;
+}
+
+void capture_wait(struct capture *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        while (!capture_poll(&list[i], time_now_ns())) {
+            struct pollfd p = {.fd = list[i].fd, .events = POLLIN};
+
+            (void)poll(&p, 1, WAIT_MS);
+        }
+    }
+}
+
+bool capture_has_exited(const struct capture *c, int status)
+{
+    assert(c->pid == 0);
+    return !c->late && WIFEXITED(c->status) && WEXITSTATUS(c->status) == status;
+}
+
+const char *capture_last_line(struct capture *c)
+{
+    char *line;
+
+    if (!c->text)
+        return "";
+    while (c->len > 0 && strchr(" \t\r\n", c->text[c->len - 1]))
+        c->text[--c->len] = '\0';
+    line = strrchr(c->text, '\n');
+    return text_make_plain(line ? line + 1 : c->text);
+}
+
+void capture_fini(struct capture *c)
+{
+    if (c->pid > 0) {
+        give_up(c);
+        c->pid = 0;
+    }
+    if (c->text) /* otherwise it has no descriptor, either */
+        io_close(&c->fd);
+    free(c->text);
+    c->text = NULL;
+}

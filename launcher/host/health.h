@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* health.h - is this machine fit to run a job's programs? */
+#ifndef LAUNCHER_HEALTH_H
+#define LAUNCHER_HEALTH_H
+
+#include <stdint.h>
+
+enum { HEALTH_WHY_MAX = 400, HEALTH_LIMIT_MS = 20000 };
+
+enum health_state {
+    HEALTH_GOOD,
+    HEALTH_BAD,
+    HEALTH_UNKNOWN, /* not to be used either, but nothing shows that the machine is at fault */
+};
+
+struct health_report {
+    enum health_state state;
+    char why[HEALTH_WHY_MAX]; /* "" if it is good */
+};
+
+/** Borrowed until health_finish(). */
+struct health_request {
+    const char *command; /* the user's, for sh(1); NULL or "": none */
+    const char *root;    /* precedes the names of devices and of /dev/shm, for tests; "": none */
+    uint64_t limit_ns;   /* for each check */
+};
+
+/** Checks in progress. Opaque. */
+struct health;
+
+/**
+ * Begin to check memory, free space in the folders that programs use (this process's working
+ * directory is one), accelerators, and what the user's command checks. All of this runs at once, in
+ * processes of its own, because a file system or a device may hang.
+ *
+ * Errors: -errno.
+ */
+int health_begin(const struct health_request *request, struct health **ret);
+/** Wait for the results, and free the checks. */
+void health_finish(struct health *health, struct health_report *ret);
+
+#endif

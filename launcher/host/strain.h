@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* strain.h - what the kernel reports about a lack of CPU, memory and storage: for this process's
+ * control group, and for this host. Files stay open; each is read once per call.
+ *
+ * Files that are missing count as no strain. */
+#ifndef LAUNCHER_STRAIN_H
+#define LAUNCHER_STRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum strain_kind {
+    STRAIN_THROTTLED, /* the control group, or one above it, had used up its CPU quota */
+    STRAIN_STOLEN,    /* of the CPU time that was wanted, the hypervisor used some for others */
+    STRAIN_MEMORY,    /* a process of the control group waited for memory */
+    STRAIN_CPU,       /* a process of the host waited for a CPU */
+    STRAIN_IO,        /* a process of the host waited for storage */
+    STRAIN_KINDS
+};
+
+/** Opaque. */
+struct strain;
+
+/** @param host  report on the host, too */
+int strain_create(bool host, struct strain **ret);
+/** NULL is ignored. */
+void strain_destroy(struct strain *strain);
+
+/** Get the shares of the time since the last call, in percent; 0 at the first. */
+void strain_read(struct strain *strain, uint64_t now_ns, uint8_t ret[STRAIN_KINDS]);
+
+#endif

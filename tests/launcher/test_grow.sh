@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# test_grow.sh - jobs that continue on more hosts while they run (plenumctl job grow). A script replaces ssh, and another
+# one mpirun: all "hosts" are this one. Prints TAP.
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun ctl=$top_builddir/plenumctl stopper=$top_builddir/tests/launcher/stopper
+command -v timeout >/dev/null || skip_all "timeout is not installed"
+unset PLENUM_LOADER PLENUM_PLENUMD TMPDIR
+export LC_ALL=C
+cd "$T" || exit 99
+
+cat >agent <<'END'
+#!/bin/bash
+export AWAY=$1
+shift
+exec bash -c "$*"
+END
+# Starts the shims of all instances, with the order that Open MPI would give them.
+mkdir bin
+cat >bin/mpirun <<'END'
+#!/bin/bash
+[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
+echo "$*" >>"${0%/*}/../mpirun.txt"
+until [ "$1" = -n ]; do shift; done
+for ((i = 0; i < $2; i++)); do
+    OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_SIZE=$2 OMPI_COMM_WORLD_LOCAL_SIZE=1 \
+        "$run" --shim &
+done
+wait
+END
+chmod +x agent bin/mpirun
+printf '#!/bin/sh\ntest -z "$AWAY" || test -e "well-$AWAY" || { echo "$AWAY is ill"; exit 1; }\n' >check
+chmod +x check
+export run OMPI_MCA_plm_rsh_agent=$T/agent PATH=$T/bin:$PATH
+
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
+has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
+has_not() { ! grep -e "$2" "$1"; }
+all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
+    for t; do eval "$t" || { echo "does not hold: $t"; tail -n 5 out; sed 's/^/standard error: /' err; return 1; }; done
+}
+start() { # PROGRAM OPTION... - start a job in the background, and wait for its first step
+    local program=$1
+    shift
+    mkfifo in 2>/dev/null
+    rm -f well-*
+    "$run" --allow-run-as-root --loader none "$@" $program <in >out 2>err &
+    job=$!
+    exec 4>in
+    wait_for grep -q 'is in step 0' out
+    id=$("$ctl" job list --json 2>/dev/null | sed -n "s/.*\"id\": \"\([0-9a-f]*\)\", \"pid\": $job,.*/\1/p")
+}
+grow() { "$ctl" job grow "$id" >grown 2>&1; code=$?; }
+at_end() { kill "$job" 2>/dev/null; }
+ends() { exec 4>&-; wait $job; code=$?; }
+starts_again() { [ "$(grep -c 'is in step 0' out)" -ge "$1" ]; }
+
+start "$stopper 1000000000" --starter own
+grow
+ok "a job whose hosts never change cannot grow, and nothing is stopped" all 'same $code 1' \
+    'has grown "nothing was stopped: the job has neither --num-hosts nor --min-hosts"' 'kill -0 $job'
+kill $job
+ends
+ok "... so it stops when it is asked to" same $code 75
+
+start "$stopper 1000000000 wait=0:5" --host localhost,h1,h2 --min-hosts 1 --max-host-failures 1 \
+    --health-check ./check
+grow
+ok "a job does not grow if no other host is ready, and the message says why" all 'same $code 1' \
+    'has grown "nothing was stopped: no host is ready in addition to those in use: h1: health: .*: h1 is ill; h2: "' \
+    'kill -0 $job'
+: >well-h1
+"$ctl" job grow "$id" >grown 2>&1 &
+asked=$!
+wait_for has err "plenumctl job grow: stopping the programs"
+exec 4>&- # step 5 ends
+wait $asked
+code=$?
+ok "a host that was left out, and has become healthy, is found" all 'same $code 0' \
+    'has grown "^the programs stop at the same step and continue on localhost, h1$"'
+exec 4<>in
+ok "the programs stop at the same step, and start again on both hosts" all 'wait_for starts_again 3' \
+    'has out "^instance 0 stops before "' 'has err "to continue on more hosts"' \
+    'has err "this start of the job has 2 hosts: localhost, h1"' 'has_not err "error: .*instance"'
+: >well-h2
+grow
+ok "a job grows again, without counting a restart" all 'same $code 0' 'wait_for starts_again 6' \
+    'has err "this start of the job has 3 hosts: localhost, h1, h2"' 'has_not err "starts again"'
+grow
+ok "... until all hosts are in use" all 'same $code 1' \
+    'has grown "nothing was stopped: all hosts that the job may have are in use"'
+"$ctl" job stop "$id" >stopped
+ends
+ok "... and stops as usual" all 'same $code 75' 'has out "^instance 2 stops before "'
+finish

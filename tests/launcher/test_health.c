@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* The checks of a host's health, on a machine whose accelerators are files of a folder. A socket
+ * is a device that cannot be opened (ENXIO). */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/util/util.h"
+#include "launcher/host/health.h"
+
+enum { SECONDS = 60 };
+
+static char folder[] = "/tmp/plenum-test-XXXXXX";
+
+static void setup(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert(eq(int, chdir(folder), 0));
+    cr_assert(eq(int, mkdir("dev", 0700), 0));
+    cr_assert(eq(int, mkdir("bin", 0700), 0));
+    cr_assert(eq(int, setenv("PATH", "bin:/usr/bin:/bin", 1), 0));
+}
+
+static void teardown(void)
+{
+    cr_assert(eq(int, system("rm -rf \"$PWD\""), 0));
+}
+
+TestSuite(health, .init = setup, .fini = teardown);
+
+static struct health_report check_for(const char *command, uint64_t limit_ns)
+{
+    struct health_request request = {.command = command, .root = ".", .limit_ns = limit_ns};
+    struct health_report report;
+    struct health *health;
+
+    cr_assert(eq(int, health_begin(&request, &health), 0));
+    health_finish(health, &report);
+    return report;
+}
+
+static void check(const char *command, enum health_state state, const char *why)
+{
+    struct health_report report = check_for(command, SECONDS * NS_PER_SEC);
+
+    cr_expect(eq(int, report.state, state), "%s", report.why);
+    cr_expect(eq(str, report.why, (char *)why));
+}
+
+static void add_device(const char *path, bool works)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (works) {
+        cr_assert(eq(int, io_write_file(path, "", 0), 0));
+        return;
+    }
+    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(eq(int, bind(fd, (const struct sockaddr *)&name, sizeof(name)), 0));
+    (void)close(fd);
+}
+
+static void add_program(const char *path, const char *text)
+{
+    char script[400];
+
+    (void)snprintf(script, sizeof(script), "#!/bin/sh\n%s\n", text);
+    cr_assert(eq(int, io_write_file(path, script, strlen(script)), 0));
+    cr_assert(eq(int, chmod(path, 0700), 0));
+}
+
+Test(health, a_machine_without_accelerators_is_healthy)
+{
+    add_program("bin/nvidia-smi", "exit 9"); /* not called */
+    check(NULL, HEALTH_GOOD, "");
+    check("", HEALTH_GOOD, "");
+}
+
+Test(health, the_status_of_the_command_decides)
+{
+    check("echo well", HEALTH_GOOD, "");
+    check("echo a; printf 'b c \\n\\n'; exit 1", HEALTH_BAD,
+          "--health-check exited with code 1: b c");
+    check("exit 2", HEALTH_UNKNOWN, "--health-check exited with code 2");
+    check("no-such-command 2>/dev/null", HEALTH_UNKNOWN, "--health-check exited with code 127");
+    check("kill -SEGV $$", HEALTH_UNKNOWN,
+          "--health-check was ended by signal 11 (Segmentation fault)");
+}
+
+Test(health, a_command_does_not_end_later_than_allowed)
+{
+    struct health_report report = check_for("trap '' TERM; sleep 1000", NS_PER_SEC);
+
+    cr_expect(eq(int, report.state, HEALTH_UNKNOWN));
+    cr_expect(eq(str, report.why, (char *)"--health-check did not end in time"));
+}
+
+Test(health, what_a_command_leaves_running_is_ended)
+{
+    check("sleep 1000 & echo $! >pid; exit 1", HEALTH_BAD, "--health-check exited with code 1");
+    cr_expect(eq(int, system("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done"), 0));
+}
+
+Test(health, accelerators_are_opened_without_a_tool)
+{
+    add_device("dev/nvidia0", true);
+    check(NULL, HEALTH_GOOD, "");
+    add_device("dev/nvidia1", false);
+    check(NULL, HEALTH_BAD, "accelerator ./dev/nvidia1 does not answer: No such device or address");
+    check("exit 3", HEALTH_BAD,
+          "accelerator ./dev/nvidia1 does not answer: No such device or address");
+}
+
+Test(health, other_devices_of_a_driver_are_not_accelerators)
+{
+    add_device("dev/nvidiactl", false);
+    add_device("dev/nvidia-uvm", false);
+    check(NULL, HEALTH_GOOD, "");
+}
+
+Test(health, nvidia_smi_knows_which_accelerators_answer)
+{
+    add_device("dev/nvidia0", false); /* not opened */
+    add_device("dev/nvidia1", true);
+    add_program("bin/nvidia-smi", "printf '0\\n1\\n'");
+    check(NULL, HEALTH_GOOD, "");
+    add_program("bin/nvidia-smi", "echo 0");
+    check(NULL, HEALTH_BAD, "only 1 of 2 accelerators answer nvidia-smi");
+    add_program("bin/nvidia-smi", "echo 0; echo GPU is lost; exit 15");
+    check(NULL, HEALTH_BAD,
+          "an accelerator does not answer: nvidia-smi exited with code 15: GPU is lost");
+}
+
+Test(health, the_kernel_driver_of_rocm_is_opened)
+{
+    add_device("dev/kfd", false);
+    check(NULL, HEALTH_BAD, "accelerator ./dev/kfd does not answer: No such device or address");
+}
+
+Test(health, an_accelerator_that_hangs_is_named)
+{
+    struct health_report report;
+
+    add_device("dev/nvidia0", true);
+    add_program("bin/nvidia-smi", "exec sleep 1000");
+    report = check_for(NULL, NS_PER_SEC);
+    cr_expect(eq(int, report.state, HEALTH_BAD));
+    cr_expect(eq(str, report.why,
+                 (char *)"an accelerator does not answer: nvidia-smi did not end in time"));
+}
