@@ -185,7 +185,7 @@ struct supervisor {
     struct departures departures;
     struct stop stop;
     struct capture growth; /* looks for more hosts (grow.c) */
-    struct slow *slow; /* which hosts are slow (slow_watch.c) */
+    struct slow *slow;     /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
