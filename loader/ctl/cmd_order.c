@@ -209,7 +209,7 @@ static void find_sample(const struct ctl_stream *s, uint64_t epoch, uint32_t sam
         find_plain(&s->spec.order, epoch, sample, found);
 }
 
-/* Split "SET:PATH", if a plan has a set of that name: returns the path, and the set's number or
+/* Split "SET:NAME", if a plan has a set of that name. Returns the name, and the set's number or
  * UINT32_MAX. */
 static const char *split_set(const struct dataset *d, const char *name, uint32_t *set)
 {
@@ -220,30 +220,43 @@ static const char *split_set(const struct dataset *d, const char *name, uint32_t
     return *set == UINT32_MAX ? name : name + len + 1;
 }
 
-/* Find the positions of the samples with this path, which may occur in several sets of a plan. */
-static int find_path(const struct ctl_stream *s, const struct order_arguments *a,
-                     struct found_positions *found, struct plenum_error *err)
+/* Find the positions of a set's samples with this path. Returns the number of these samples. */
+static uint32_t find_path(const struct ctl_stream *s, uint64_t epoch, const struct dataset_set *set,
+                          const char *name, struct found_positions *found)
 {
-    const struct dataset *d = s->dataset;
-    uint32_t set, matches = 0, begin = 0, end = dataset_get_samples(d);
-    const char *name = split_set(d, a->sample, &set);
-    struct dataset_set sets[MIXTURE_SETS_MAX];
+    uint32_t count = dataset_is_generated(set->dataset) ? 0 : dataset_get_samples(set->dataset);
+    uint32_t matches = 0;
     char path[4096];
 
-    if (set != UINT32_MAX) {
-        (void)dataset_get_sets(d, sets);
-        begin = sets[set].first;
-        end = begin + dataset_get_samples(sets[set].dataset);
-    }
-    for (uint32_t i = begin; i < end; i++) {
-        uint32_t own = i;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(dataset_get_sample_path(set->dataset, i, path, sizeof(path)), name) == 0) {
+            find_sample(s, epoch, set->first + i, found);
+            matches++;
+        }
+    return matches;
+}
 
-        if (dataset_is_generated(dataset_find_set(d, &own)) ||
-            strcmp(dataset_get_sample_path(d, i, path, sizeof(path)), name) != 0)
-            continue;
-        find_sample(s, a->epoch, i, found);
-        matches++;
+/* Find the positions of the sample with this number in the whole data set ("7") or in a set of a
+ * plan ("SET:7"), or of the samples with this path, which several sets may have. */
+static int find_named(const struct ctl_stream *s, const struct order_arguments *a,
+                      struct found_positions *found, struct plenum_error *err)
+{
+    const struct dataset *d = s->dataset;
+    struct dataset_set sets[MIXTURE_SETS_MAX] = {{.dataset = d}}, whole = sets[0];
+    uint32_t count = dataset_get_sets(d, sets), named, matches = 0;
+    const char *name = split_set(d, a->sample, &named);
+    const struct dataset_set *scope = named == UINT32_MAX ? &whole : &sets[named];
+    uint64_t number;
+
+    if (parse_u64(name, UINT32_MAX, &number) == 0 && number < dataset_get_samples(scope->dataset)) {
+        find_sample(s, a->epoch, scope->first + (uint32_t)number, found);
+        return 0;
     }
+    if (count == 0)
+        count = 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (named == UINT32_MAX || i == named)
+            matches += find_path(s, a->epoch, &sets[i], name, found);
     return matches > 0 ? 0 : error_set(err, -ENOENT, "the data set has no sample %s", a->sample);
 }
 
@@ -252,13 +265,8 @@ static int list_sample(const struct ctl_stream *s, const struct order_arguments 
 {
     struct found_positions found = {0};
     struct json j = {.file = stdout};
-    uint64_t number;
-    int r = 0;
+    int r = find_named(s, a, &found, err);
 
-    if (parse_u64(a->sample, UINT32_MAX, &number) == 0 && number < dataset_get_samples(s->dataset))
-        find_sample(s, a->epoch, (uint32_t)number, &found);
-    else
-        r = find_path(s, a, &found, err);
     if (r < 0)
         return r;
     if (found.failed) {

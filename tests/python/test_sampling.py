@@ -1197,10 +1197,11 @@ class StreamTest(unittest.TestCase):
         plan = f"set x 1 {data}\nset y 3 {other}\nblock 8\nepoch 64\nlabels numbers\n"
         rows = order_of(plan, 5)
         for name, samples in (("a/1.ppm", {1, 7}), ("x:a/1.ppm", {1}), ("y:a/1.ppm", {7}), ("b/2.ppm", {5}),
-                              ("6", {6})):
+                              ("6", {6}), ("x:5", {5}), ("y:1", {7})):
             self.assertEqual([row[:2] for row in order_of(plan, 5, more=["--sample", name], positions=None)],
                              [row[:2] for row in rows if row[1] in samples], name)
-        self.assertIn("no sample y:b/2.ppm", refusal("order", plan, "--sample", "y:b/2.ppm"))
+        for name in ("y:b/2.ppm", "y:2", "z:1"):
+            self.assertIn(f"no sample {name}", refusal("order", plan, "--sample", name))
 
     def test_numbers(self):
         """numbers of a selection and of a data set are compared as float32"""
