@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train a small classifier on an imbalanced folder, without and with weights="class:1/2", and print the accuracy on a
-held-out fold: for all classes, and for the class with the fewest samples.
+"""Train on an imbalanced folder without and with weights="class:1/2"; print the accuracy, also of the rarest class.
 
-    plenumctl make-sample sample --images 60 --size 48 --seed 1 && rm sample/waves/*-000[1-9]?.jpg
+    plenumctl make-sample sample --images 60 --size 48 --seed 1
+    rm -f sample/waves/*-000[1-9]?.jpg      # one class with few samples
     python3 balance.py sample               # or a folder of your own whose classes differ in size
 """
 
