@@ -76,7 +76,8 @@ static int refuse(const struct plenum_job_info *info, struct plenum_error *err)
                      info->num_instances, name_launcher(info->launcher));
 }
 
-/* Report this first step to the shim, so that plenumrun knows that the program asks. */
+/* Claim the page for this process and report its first step, so that plenumrun knows that the
+ * program calls plenum_job_should_stop(). */
 static int join(struct stop_page *page, uint64_t step, struct plenum_error *err)
 {
     pid_t owner = 0;

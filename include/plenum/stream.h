@@ -556,8 +556,8 @@ struct plenum_field {
  *     line      one non-blank line of such a string, drawn for each position
  *     bytes     as they are
  *     npy       an array in NumPy's format, of the same type and shape in all samples
- *     int64     integers, the same count in all samples: features, or text separated by blanks,
- *               commas or brackets; one integer is a number, several are an array
+ *     int64     integers, the same count in all samples: features, or text separated by whitespace,
+ *               commas, semicolons or brackets; one integer is a number, several are an array
  *     float32   numbers, in the same way
  *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped like each
  *               of its images, with nearest-neighbour sampling; 255 (65535 with 16 bits) where the

@@ -10,7 +10,7 @@
  * shows there.
  *
  * If the data set has a hint cache, the hint of a sample says where its tiles begin. A hint never
- * changes a pixel, and errors of writing hints are ignored. */
+ * changes a pixel, and if a hint cannot be written, the error is ignored. */
 #include "config.h"
 
 #include "loader/render/render.h"

@@ -169,7 +169,8 @@ class InterruptedTest(unittest.TestCase):
                             stream.seek(stream.cursor)
 
     def test_signals(self):
-        """signals whose handler raises wherever the package runs, or while the library waits"""
+        """no position is lost or repeated if a signal handler raises in the package's code, or while the library
+        waits"""
         raised = 0
 
         def handler(number, frame):
