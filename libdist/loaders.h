@@ -26,7 +26,7 @@ uint64_t loaders_tick(struct plenum_stream *s, bool jumped);
 /** Handle a connection that is readable or writable. Returns false if it does not belong to this
  * stream. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** Returns the ring of the loader most likely to deliver, or NULL. */
+/** Returns the ring of an open loader, preferably of one on this host; NULL if none is open. */
 const struct ring *loaders_ring(struct plenum_stream *s);
 /** Add the statistics about loaders. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);

@@ -7,7 +7,8 @@
 
 #include <plenum/stream.h>
 
-/** Look up the names and create the sessions. Returns 0, or -errno if there is not a single one. */
+/** Look up the names, and create a session for each address. Names that cannot be resolved cause
+ *  warnings. Returns 0, or -errno with a message if there is no session, or no memory. */
 int lookup_first(struct plenum_stream *s, struct plenum_error *err);
 /** Start a look-up of all names if any is due, and end idle sessions with loaders that no name
  *  resolves to. Returns when to call this again. */

@@ -24,7 +24,8 @@ void advance_begin(struct advance *advance, const char *file);
 /**
  * A start of the job has ended. It has made progress if the checkpoint has changed, or if a step
  * beyond all earlier ones was reported. A start that ended before its programs ran is not passed
- * to this function.
+ * to this function. Returns ADVANCE_UNKNOWN if there is neither a checkpoint to look at nor a
+ * reported step.
  *
  * @param step  1 + the furthest step that was reported during this start; 0: none was
  */

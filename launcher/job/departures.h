@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* departures.h - the ends of instances, which all others must learn of (common/job/departed.h): in
- * batches, because instances often end together, and telling each of each is quadratic.
+/* departures.h - reports the ends of instances to all others (common/job/departed.h), in batches:
+ * instances often end together, and a message for each end to each other instance would make their
+ * number quadratic.
  *
  * A batch is a set of instances that had reached the same collective. There is a pause between
  * rounds of batches, which is longer in larger jobs, and a round has at most DEPARTURES_ROUND of

@@ -321,13 +321,15 @@ void instances_send_plans(struct supervisor *s);
 
 int stop_init(struct supervisor *s);
 void stop_fini(struct supervisor *s);
-/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
- * programs support this. */
+/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop at the same
+ * step, because programs support this, or was SIGUSR1 before all have started, which waits for
+ * that. */
 bool stop_take_signal(struct supervisor *s, int signal);
-/** Was plenumrun sent SIGUSR1 when it could not ask the programs to stop? It does not restart them:
- * a batch system gives notice only once. */
+/** Has plenumrun received SIGUSR1 when no program had called plenum_job_should_stop()? Then it does
+ * not restart them, because a batch system gives notice only once. */
 bool stop_was_too_early(const struct supervisor *s);
-/** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
+/** Make the programs stop at the same step; if none has called plenum_job_should_stop(), send them
+ * SIGTERM. Has no effect if they are already stopping, or the job is not running. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
 /** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */
 int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,

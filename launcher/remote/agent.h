@@ -86,8 +86,8 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
-/** Returns the command with which a host's shell starts plenumrun (its file is `self`) with these
- * arguments. Owned by the caller; NULL if out of memory. */
+/** Returns a shell command that runs plenumrun, at path `self`, with these arguments. Owned by the
+ * caller; NULL if out of memory. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
 /**

@@ -87,7 +87,7 @@ struct inner {
     char loader_address[CONTROL_ADDRESS_MAX];
     char **environment;        /* environment of the program, and of the loader */
     struct departed *departed; /* shows the program which instances have ended; NULL: not needed */
-    struct stop_keeper *stop;  /* page through which the program asks whether to stop; or NULL */
+    struct stop_keeper *stop;  /* page of plenum_job_should_stop(), or NULL */
     uint64_t step_told;        /* the last STEP that was sent; 0: none */
     bool halt_told;            /* HALTED was sent */
     bool notice_told;          /* NOTICE was sent */
@@ -137,7 +137,8 @@ void inner_send_topology(struct inner *in, bool devices);
 /** Create the stop page, and pass its name to the program. Without it, only signals stop the
  * program. */
 void inner_make_stop_page(struct inner *in);
-/** Has the program asked whether to stop? Then requests to stop do not reach it as signals. */
+/** Has the program called plenum_job_should_stop()? Then requests to stop do not reach it as
+ * signals. */
 bool inner_asks_to_stop(const struct inner *in);
 /** Report the step that the program has written to its stop page. */
 void inner_look_at_stop(struct inner *in, bool beat);

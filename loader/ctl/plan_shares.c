@@ -10,7 +10,7 @@
 
 enum { PIECES_PRINTED = 12 };
 
-/* Compute the least and the greatest expected number of times that `shown` positions show a
+/* Compute the minimum and the maximum expected number of times that `shown` positions show a
  * sample. */
 static void find_times(const struct sampler_table *t, struct plan_part *part)
 {

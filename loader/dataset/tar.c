@@ -210,8 +210,8 @@ static int find_label(const struct tar_set *set, const struct tar_group *g, stru
         return error_set(
             err, -EBADMSG,
             "'%s' has no label: there is no .cls, no .json with a \"label\" and no .txt with a "
-            "number next to it; name the source with tar,label=...:, or use tar,label=none: if there "
-            "are no labels",
+            "number next to it; name the source with tar,label=...:, or use tar,label=none: if "
+            "there are no labels",
             g->name);
     return error_set(err, -EBADMSG, "'%s' has no label: there is no .%s next to it", g->name,
                      extension_of(set, set->from));

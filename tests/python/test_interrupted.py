@@ -272,7 +272,7 @@ class InterruptedTest(unittest.TestCase):
 
 class SharedTest(unittest.TestCase):
     def share(self, take, count=4):
-        """Return the items received by threads that all call `take()` until it ends, and how each thread ended."""
+        """Call `take()` in `count` threads until it raises. Return the items, and each exception's name."""
         got, ended = [], []
         barrier = threading.Barrier(count)
 

@@ -49,7 +49,7 @@ is 3 "bad members keep their extension" members raw jpg
 is "$samples" "each member has a label" members raw cls
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
-is "$(cat want)" "raw pixels render the same stream, to the bit" hashes raw
+is "$(cat want)" "raw pixels render a bit-identical stream" hashes raw
 ok "... with a different fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
     "$1" -c "$2")" ]' "$plenumctl" "$PYTHON" 'import json, sys; print(json.load(sys.stdin)["fingerprint"])'
 is "3 $((samples - 3)) 0 0" "verify decodes PPMs completely" sh -c '"$0" verify raw --no-list --json | "$1" -c "
