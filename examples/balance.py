@@ -4,7 +4,7 @@
 held-out fold: for all classes, and for the class with the fewest samples.
 
     plenumctl make-sample sample --images 60 --size 48 --seed 1 && rm sample/waves/*-000[1-9]?.jpg
-    python3 balance.py sample               # or a folder of your own whose classes differ in size
+    python3 balance.py sample               # or your own folder whose classes differ in size
 """
 
 import sys

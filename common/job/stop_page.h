@@ -80,7 +80,7 @@ int stop_keeper_get_fd(const struct stop_keeper *keeper);
 /** Empty the bell's pipe, after the program has rung. */
 void stop_keeper_clear(const struct stop_keeper *keeper);
 
-/** Forbid steps from `step` on until further notice, or allow all (STOP_NO_LIMIT), and wake the
+/** Forbid `step` and later ones until further notice, or allow all (STOP_NO_LIMIT), and wake the
  * program if it waits. */
 void stop_page_set_limit(struct stop_page *page, uint64_t step);
 /** Returns 1 + the step that the program last asked about; 0: it has not asked about any. */

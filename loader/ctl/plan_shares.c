@@ -147,7 +147,7 @@ static void print_pieces(const struct plan_shares *s)
         printf("and %u changes more\n", plan->num_pieces - PIECES_PRINTED);
 }
 
-/* Print the passes from which on samples have new weights. */
+/* Print the passes at which samples get new weights. */
 static void print_reweighs(const struct plan_shares *s)
 {
     const struct orderplan *plan = s->plan;

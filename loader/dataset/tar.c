@@ -116,7 +116,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* not NUL */
 }
 
-/* Remove the blanks around a string. */
+/* Remove the whitespace around a string. */
 static void trim(const char **text, size_t *len)
 {
     while (*len > 0 && is_blank((*text)[*len - 1]))
