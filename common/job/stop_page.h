@@ -106,7 +106,7 @@ struct stop_page *stop_page_open(uint32_t instance, uint32_t instances);
 int stop_page_claim(struct stop_page *page, pid_t *owner);
 /** Wake the shim, so that it looks at the page. */
 void stop_page_ring(const struct stop_page *page);
-/** Report that the program has received a signal that asks it to stop. */
+/** Report to the shim that the program has received a signal to stop. */
 void stop_page_note(struct stop_page *page);
 
 /** Do the first half of stop_page_ask(); stop_page_check() is the second. */

@@ -33,7 +33,7 @@ struct departures {
 int departures_init(struct departures *d, uint32_t count);
 void departures_fini(struct departures *d);
 
-/** An instance has ended. Ignored if `d` has not been initialised. */
+/** Note that an instance has ended. Ignored if `d` has not been initialised. */
 void departures_note(struct departures *d, uint32_t instance, uint64_t reached, uint64_t now);
 
 /** Take the next batch: false if there is none. `ret` is valid until the next call. */

@@ -44,7 +44,7 @@ int elastic_plan(const struct elastic *elastic, struct plan *ret, struct plenum_
 int elastic_prepare(struct elastic *elastic, const struct ready_request *request, uint64_t end_ns,
                     struct plan *plan, struct ready *ret, int *ret_signal);
 
-/** Let hosts that were left out be checked again. */
+/** Forget how often hosts have failed, so that excluded hosts are checked again. */
 void elastic_pardon(struct elastic *elastic);
 
 /**
