@@ -436,7 +436,7 @@ static int context_init(struct render_context *c, const struct bench_render_argu
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
     if (a->forms && (a->rows || a->kernels))
-        return error_set(err, -EINVAL, "--forms has rows of its own: leave out --rows, --kernels");
+        return error_set(err, -EINVAL, "--forms has its own rows: leave out --rows, --kernels");
     c->seed = a->seed;
     r = render_rows_init(a->forms ? FORM_ROWS : a->rows, a->kernels, &room, err);
     if (r < 0)

@@ -123,10 +123,9 @@ static const struct option_def defs[] = {
     {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "only the first N photographs"},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, .help = "seed of the crops (default 1)"},
     {"quality", 'q', "Q", OPTION_U32, AT(quality), 1, 100,
-     .help = "quality of the JPEGs that are made smaller (default 90)"},
+     .help = "quality of the JPEGs of shrunk images (default 90)"},
     {"444", 0, NULL, OPTION_FLAG, AT(full_chroma),
-     .help = "do not subsample the colours of "
-             "these JPEGs"},
+     .help = "write these JPEGs without chroma subsampling (4:4:4)"},
     {"eval", 'e', "TEXT", OPTION_TEXT, AT(eval),
      .help = "pipeline of an evaluation, of 224x224 pixels (default: eval)"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},

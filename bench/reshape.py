@@ -5,7 +5,7 @@
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
     bench/reshape.py DATASET
 
-A loader of its own renders training images (224 x 224, batches of 32, 4 in advance). Each round takes some batches, and
+A separate loader renders training images (224 x 224, batches of 32, 4 in advance). Each round takes some batches, and
 then the time from a change to the first batch with the new share, in random order:
 
     reshape     the open stream changes its share

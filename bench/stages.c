@@ -429,7 +429,8 @@ static int run_round(struct stages_context *c, const struct bench_files *files, 
     return 0;
 }
 
-/* Returns the sorted values of all rounds: a stage as measured, or minus another one. */
+/* Returns the spread over all rounds of a stage's time, minus that of stage `less` if it is a
+ * different stage. */
 static struct bench_spread spread_of(const struct bench_stages_arguments *a, const double *us,
                                      size_t stage, size_t less)
 {

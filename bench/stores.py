@@ -132,7 +132,7 @@ def cpu_seconds(pid):
 
 
 def plenum(name, environment, scratch, threads):
-    """Run one epoch through a loader of its own."""
+    """Run one epoch through its own loader."""
     socket = os.path.join(scratch, "loader.sock")
     subprocess.run([f"{BUILD}/plenumctl", "index", name], check=True, env=environment, stdout=subprocess.DEVNULL)
     loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{socket}", "--threads", str(threads),

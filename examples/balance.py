@@ -4,7 +4,7 @@
 
     plenumctl make-sample sample --images 60 --size 48 --seed 1
     rm -f sample/waves/*-000[1-9]?.jpg      # one class with few samples
-    python3 balance.py sample               # or a folder of your own whose classes differ in size
+    python3 balance.py sample               # or your own folder whose classes differ in size
 """
 
 import sys

@@ -5,7 +5,7 @@
 
 #include <plenum/stream.h>
 
-/** plenum_stream_amend(), between its begin and its end. The caller holds the lock. */
+/** The body of plenum_stream_amend(). The caller has entered the stream and holds its lock. */
 int amend_stream(struct plenum_stream *s, const char *lines, struct plenum_error *err);
 
 #endif

@@ -10,12 +10,13 @@
 #include "libdist/schedule.h"
 #include "libdist/stream_core.h"
 
-/** Fill in the parts of a batch that the client itself knows: each sample's position, and whether
+/** Describe a READY batch: pointers into its slot, its shape, each sample's position, and whether
  *  the sample counts. */
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
 /** Count the valid samples that replace the ones that the order names. Only needed if the loader
- * has reported any: their number is `told`. */
+ * has reported any: their number is `told`. Only loaders know the order of a plan, so with a plan
+ * this is `told`, or the number of valid samples if that is lower. */
 uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b,
                                  uint32_t told);
 

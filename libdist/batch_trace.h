@@ -31,7 +31,7 @@ struct trace_batch {
 int trace_open(const struct plenum_job_info *info, const char *title, struct trace **ret,
                struct plenum_error *err);
 
-/** Complete the file. */
+/** Complete the file, and free the trace. */
 void trace_close(struct trace *trace);
 
 /** Record that the program has waited in plenum_stream_next(). */

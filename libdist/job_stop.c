@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* job_stop.c - plenum_job_should_stop(). Under plenumrun, it asks through a page that this process
- * shares with its shim (common/job/stop_page.h). A process that is alone asks its own signals. */
+/* job_stop.c - plenum_job_should_stop(). Under plenumrun, it uses a page that this process shares
+ * with its shim (common/job/stop_page.h). A process that is alone checks whether it has received a
+ * signal. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include "libdist/job_priv.h"
 #include "libdist/pacing.h"
 
-/* How this process asks. Once set, this does not change, because signal handlers stay installed. */
+/* How this process finds out whether to stop. Once set, this does not change, because signal
+ * handlers stay installed. */
 static struct asker {
     bool ready;
     struct stop_page *page; /* NULL: this process is alone */
@@ -76,7 +78,8 @@ static int refuse(const struct plenum_job_info *info, struct plenum_error *err)
                      info->num_instances, name_launcher(info->launcher));
 }
 
-/* Report this first step to the shim, so that plenumrun knows that the program asks. */
+/* Claim the page for this process and report its first step, so that plenumrun knows that the
+ * program calls plenum_job_should_stop(). */
 static int join(struct stop_page *page, uint64_t step, struct plenum_error *err)
 {
     pid_t owner = 0;

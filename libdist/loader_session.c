@@ -260,8 +260,8 @@ static const char *why_not(const struct loader_session *se, int r)
     if (r == -ECONNREFUSED)
         return "no program listens there: is plenumd running?";
     if (r == -EPERM)
-        return "the listening program belongs to another user, neither root nor this user: name "
-               "another loader, or ask that user to end the program";
+        return "the program that listens there runs as another user, who is not root: use another "
+               "loader, or ask that user to stop it";
     if (r == -EACCES && se->setup->tls && se->address->tcp)
         return "does not have the key of PLENUM_LOADER_KEY, or does not use TLS: give its plenumd "
                "the key that this one was made from, with --tls-key";

@@ -98,7 +98,7 @@ void session_retry_at(struct loader_session *se, uint64_t when_ns);
 void session_ready(struct loader_session *se);
 /** Send buffered output. */
 int session_flush(struct loader_session *se);
-/** This process was stopped: do not count the loader's silence during that time. */
+/** Restart the session's timers, because this process was stopped and could not hear the loader. */
 void session_forgive(struct loader_session *se, uint64_t now_ns);
 
 /** Request a batch into a free slot of the session. Returns 0 or -ENOMEM. `waited_ns`: how long the

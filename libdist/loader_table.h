@@ -78,7 +78,7 @@ struct loader_table {
     uint64_t incidents, stood_ns; /* for plenum_stream_get_stats() */
 };
 
-/** Returns the loader at `from` or after it; NULL: none. */
+/** Returns the first loader at or after `from`, or NULL if there is none. */
 struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 #define FOR_LOADERS(l, s) \
     for (struct loader *l = loader_from(s, (s)->loaders->all); l; l = loader_from(s, l + 1))
@@ -88,7 +88,7 @@ struct loader *loader_from(struct plenum_stream *s, struct loader *from);
 int loader_add(struct plenum_stream *s, int of, const struct address *own, struct loader **ret);
 /** End this loader's session and remove its entry. */
 void loader_end(struct loader *l);
-/** Returns the loader most likely to deliver, or NULL if none is open. */
+/** Returns an open loader, preferably one on this host; NULL if none is open. */
 struct loader *loader_first(struct plenum_stream *s);
 
 #endif

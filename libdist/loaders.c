@@ -487,7 +487,7 @@ static const struct session_events session_events = {.unreached = unreached,
                                                      .released = released,
                                                      .lost = lost};
 
-/* Do not count time during which this process was stopped as silence of the loaders. */
+/* While this process was stopped, it could not hear its loaders: restart their silence timers. */
 static void forgive(struct plenum_stream *s, uint64_t now_ns)
 {
     FOR_LOADERS(l, s) {

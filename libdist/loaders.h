@@ -17,7 +17,7 @@ int loaders_create(struct plenum_stream *s, const char *named, struct plenum_err
 unsigned loaders_count(struct plenum_stream *s);
 /** Returns whether one of the loaders uses TCP. */
 bool loaders_has_remote(const struct plenum_stream *s);
-/** Allow contacting loaders, because the stream is complete. */
+/** Fill in what all sessions share, once the stream is complete. Before that, contact no loader. */
 void loaders_begin(struct plenum_stream *s);
 
 /** Do pending work: connect, ping, hedge, give up. `jumped`: this process was stopped, so do not
@@ -26,9 +26,9 @@ uint64_t loaders_tick(struct plenum_stream *s, bool jumped);
 /** Handle a connection that is readable or writable. Returns false if it does not belong to this
  * stream. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** Returns the ring of the loader most likely to deliver, or NULL. */
+/** Returns the ring of an open loader, preferably of one on this host; NULL if none is open. */
 const struct ring *loaders_ring(struct plenum_stream *s);
-/** Add the statistics about loaders. */
+/** Add the statistics about loaders and batches. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
 /** Reopen all sessions, because the request has changed. */
 void loaders_reopen(struct plenum_stream *s);

@@ -21,7 +21,8 @@ void names_ask(struct plenum_stream *s);
 /** Store a name that has arrived from this loader. Returns 0, or -EPROTO if it was not
  * requested. */
 int names_receive(struct loader *l, uint64_t request, const struct wire_name *m);
-/** Send the pending requests of this loader, which will answer no more, to another one. */
+/** Take back the pending requests of this loader, which will not answer them. names_ask() then
+ * sends them to another one. */
 void names_release(struct plenum_stream *s, const struct loader *l);
 
 #endif

@@ -53,8 +53,8 @@ extern const struct normalise_loops normalise_avx2;
 void normalise_by_table(struct normalise_values *values, const struct normalise_run *run,
                         size_t begin, size_t end);
 
-/** From this many bytes of floats on, write past the cache: otherwise the first floats would have
- * been evicted by the time they are read (bench/normalise measures the gain). */
+/** With at least this many bytes of floats, write past the cache: otherwise the first floats would
+ * have been evicted by the time they are read (bench/normalise measures the gain). */
 enum { NORMALISE_PAST_CACHE = 16 << 20 };
 
 /** The arguments of plenum_normalise(). */
@@ -67,7 +67,7 @@ struct normalise_job {
 };
 
 /** Run plenum_normalise() with one set of loops (NULL: the first supported one), writing past the
- * cache from this many bytes on. */
+ * cache for at least this many bytes. */
 int normalise_with(const struct normalise_loops *loops, size_t past_cache,
                    const struct normalise_job *job, struct plenum_error *err);
 

@@ -20,13 +20,13 @@
  * other functions do nothing before the first call that finds it. */
 struct stop_page *pacing_open(const struct plenum_job_info *info);
 
-/** plenum_job_should_stop(): the program ends a step and begins this one. */
+/** Record that the program ends a step and begins this one: plenum_job_should_stop() was called. */
 void pacing_begin_step(uint64_t step, uint64_t now);
 
-/** plenum_stream_next() begins; it may wait. */
+/** Record that plenum_stream_next() begins, and may wait. */
 void pacing_wait(uint64_t now);
 /**
- * plenum_stream_next() ends.
+ * Record that plenum_stream_next() ends.
  *
  * @param waits    it was allowed to wait
  * @param batch    the batch's times; NULL: it returned none
@@ -35,9 +35,9 @@ void pacing_wait(uint64_t now);
 void pacing_take(uint64_t began_ns, uint64_t now, bool waits, const struct trace_batch *batch,
                  uint64_t samples);
 
-/** The program arrives at a collective. */
+/** Record that the program arrives at a collective. */
 void pacing_arrive(uint64_t now);
-/** It leaves the collective. */
+/** Record that it leaves the collective. */
 void pacing_depart(uint64_t now);
 
 #endif

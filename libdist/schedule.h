@@ -51,15 +51,16 @@ bool schedule_starved(struct plenum_stream *s);
 
 /* For loaders.c and lookup.c. */
 
-/** Take a loader that has been added into account. */
+/** Forget the failures of the removed loader whose bit this new loader has taken over. */
 void schedule_admit(const struct loader *l);
 /** Handle a loader's answer for a slot (FILLING), which it will not touch again; NULL: a slot whose
  * request was cancelled is free. */
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
-/** Request the batches that this session has not answered from other loaders. */
+/** Take back the requests that this session has not answered. The next schedule_pump() requests
+ * their batches again, unless another loader is rendering them already. */
 void schedule_release(struct plenum_stream *s, const struct loader_session *se);
-/** After a session is lost, confirm the batches that it was to verify (batch_verify.h), without its
- * answers. */
+/** After a session is lost: decide again about the batches that are being verified
+ * (batch_verify.h), which get no answers from it. */
 void schedule_confirm(struct plenum_stream *s);
 /** Returns the number of batches to request from other loaders now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);

@@ -96,7 +96,8 @@ struct plenum_lease *slot_set_find_free(struct slot_set *set);
 /** Returns the slot, FILLING or CANCELLING, of this request to the session; or NULL. */
 struct plenum_lease *slot_set_find_asked(struct slot_set *set, const struct loader_session *session,
                                          uint64_t request);
-/** Free all slots requested from the session, which never writes into them itself. */
+/** Free the slots that the session was to fill. Its loader must be a remote one, which never writes
+ * into them itself. */
 void slot_set_free_asked(struct slot_set *set, const struct loader_session *session);
 unsigned slot_set_count(const struct slot_set *set, enum slot_state state);
 

@@ -117,11 +117,11 @@ MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
 /** Returns the error with which the stream has failed or was closed, with its message. Hold the
  * lock. */
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
-/** Wake plenum_stream_next() and other waiting calls, after a change of state. The caller holds the
- * lock. */
+/** Update the descriptor, and wake plenum_stream_next() and other waiting calls, after a change of
+ * state. The caller holds the lock. */
 void stream_changed(struct plenum_stream *s);
-/** Make the descriptor readable if plenum_stream_next() would not wait. The caller holds the
- * lock. */
+/** Make the descriptor readable if plenum_stream_next() would not wait, and otherwise not readable.
+ * The caller holds the lock. */
 void stream_update_fd(struct plenum_stream *s);
 /** Queue one message for plenum_stream_take_warning(). The caller holds the lock. */
 MESSAGE_FORMAT(2, 3)

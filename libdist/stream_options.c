@@ -53,9 +53,9 @@ int stream_check_share(const struct plenum_share *share, struct plenum_error *er
     if (local > 0 && local <= share->num_replicas &&
         share->replica_offset <= share->num_replicas - local)
         return 0;
-    return error_set(err, -EINVAL, "an instance cannot own replicas %u to %llu of %u",
-                     share->replica_offset, (unsigned long long)share->replica_offset + local,
-                     share->num_replicas);
+    return error_set(err, -EINVAL,
+                     "invalid share: replica_offset %u, num_local_replicas %u, num_replicas %u",
+                     share->replica_offset, local, share->num_replicas);
 }
 
 int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,

@@ -14,7 +14,7 @@
 static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
                                                      "float32", "mask",  "line", "boxes"};
 
-/* Returns a word without surrounding blanks, up to `stop` or the end. */
+/* Returns a word without surrounding spaces, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
 {
     const char *word = *at, *close = memchr(word, stop, (size_t)(end - word));

@@ -23,7 +23,7 @@ enum field_as {
     FIELD_AS_TEXT,  /* UTF-8 */
     FIELD_AS_BYTES, /* as they are */
     FIELD_AS_NPY,   /* an array in NumPy's format */
-    FIELD_AS_INT64, /* integers, separated by blanks, commas or brackets */
+    FIELD_AS_INT64, /* integers, separated by whitespace, commas, semicolons or brackets */
     FIELD_AS_FLOAT, /* numbers, separated in the same way */
     FIELD_AS_MASK,  /* a PNG of the image's size, cropped and flipped like each image */
     FIELD_AS_LINE,  /* one line of UTF-8 text, drawn for each position */

@@ -8,7 +8,7 @@
  * while there is no loader wait in the socket's backlog: none of this user's is rejected.
  * Connections of other users are closed and start nothing.
  *
- * The status page has a socket of its own, which is bound, kept and inherited in the same way, so
+ * The status page has its own socket, which is bound, kept and inherited in the same way, so
  * its port stays the same whatever happens to the loader. Opening the page starts the loader, too.
  *
  *     none --a client waits--> starting --first heartbeat--> serving --death--> none ...

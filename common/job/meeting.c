@@ -248,7 +248,7 @@ bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
     return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
 }
 
-/* Check instances from `*at` on; earlier ones had entered when they were last checked. */
+/* Check the instances starting at `*at`; earlier ones had entered when they were last checked. */
 static bool all_have_come(const struct meeting *m, uint32_t *at)
 {
     assert(*at <= m->instances);

@@ -38,7 +38,7 @@ struct stop_page {
     uint32_t instance, instances;
     char bell[STOP_PATH_MAX]; /* the pipe that wakes the shim */
     /* Written by the program. */
-    _Atomic int32_t owner;    /* the process that asks; 0: none */
+    _Atomic int32_t owner;    /* the process that calls plenum_job_should_stop(); 0: none */
     _Atomic uint64_t asked;   /* 1 + the step that it last asked about */
     _Atomic uint64_t halted;  /* 1 + the step that it must not begin */
     _Atomic uint32_t noticed; /* it has received a signal that asks it to stop */
@@ -80,10 +80,10 @@ int stop_keeper_get_fd(const struct stop_keeper *keeper);
 /** Empty the bell's pipe, after the program has rung. */
 void stop_keeper_clear(const struct stop_keeper *keeper);
 
-/** Forbid steps from `step` on until further notice, or allow all (STOP_NO_LIMIT), and wake the
+/** Forbid `step` and later ones until further notice, or allow all (STOP_NO_LIMIT), and wake the
  * program if it waits. */
 void stop_page_set_limit(struct stop_page *page, uint64_t step);
-/** 1 + the step that the program last asked about; 0: it has never asked. */
+/** Returns 1 + the step that the program last asked about; 0: it has not asked about any. */
 uint64_t stop_page_get_asked(const struct stop_page *page);
 /**
  * Promise that the program does not begin `step` or a later one, and return true. If it has already
@@ -101,12 +101,12 @@ void stop_page_decide(struct stop_page *page, uint64_t step);
 
 /** This instance's page, valid until the process ends; NULL if there is no usable one. */
 struct stop_page *stop_page_open(uint32_t instance, uint32_t instances);
-/** Register this process as the one that asks. Returns 0, or -EBUSY if another running process has
- * registered, whose ID is stored in `owner`. */
+/** Register this process as the one that calls plenum_job_should_stop(). Returns 0, or -EBUSY if
+ * another running process has registered, whose ID is stored in `owner`. */
 int stop_page_claim(struct stop_page *page, pid_t *owner);
 /** Wake the shim, so that it looks at the page. */
 void stop_page_ring(const struct stop_page *page);
-/** Report that the program has received a signal that asks it to stop. */
+/** Report to the shim that the program has received a signal to stop. */
 void stop_page_note(struct stop_page *page);
 
 /** Do the first half of stop_page_ask(); stop_page_check() is the second. */
@@ -127,8 +127,8 @@ static inline enum stop_answer stop_page_check(const struct stop_page *page, uin
 /** Wait until it is known whether `step` may begin. */
 enum stop_answer stop_page_wait(struct stop_page *page, uint64_t step);
 
-/** Ask whether `step` may begin: STOP_GO or STOP_HALT. Waits only if it has been proposed, but not
- * decided, to stop before this step. */
+/** Returns whether `step` may begin: STOP_GO or STOP_HALT. Waits only while a stop before this step
+ * is proposed but not decided. */
 static inline enum stop_answer stop_page_ask(struct stop_page *page, uint64_t step)
 {
     enum stop_answer answer;

@@ -50,7 +50,7 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 /**
  * Append the hosts in a file: one per line, an item as above, optionally followed by "slots=N",
  * "port=N", "user=NAME", "max_slots=N" (the last is ignored); '#' begins a comment. As in Open
- * MPI's files, "count=N", "cpu=N" and "cpus=N" mean slots, and blanks may surround '='. A byte
+ * MPI's files, "count=N", "cpu=N" and "cpus=N" mean slots, and spaces may surround '='. A byte
  * order mark is skipped.
  *
  * Errors: -errno of opening or reading; -EINVAL with file and line; -ENOMEM.

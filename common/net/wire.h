@@ -218,7 +218,7 @@ struct wire_render {
     uint32_t slot;
     /* since 1.3: the program's total waiting time for batches; WIRE_UNKNOWN from older clients */
     uint64_t waited_ns;
-    /* since 1.14: values that replace those of OPEN from this batch on; 0 from older clients */
+    /* since 1.14: these replace OPEN's values, starting at this batch; 0 from older clients */
     uint32_t per_step, offset;
 };
 
@@ -412,7 +412,8 @@ static inline const char *wire_dataset(const char *dataset, const char *plan)
     return plan[0] ? plan : dataset;
 }
 
-/** Check that steps of this size have `open->local` indices from `offset` on, for this client. */
+/** Check that steps of this size have `open->local` indices starting at `offset`, for this client.
+ * */
 int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
                           struct plenum_error *err);
 /** Check that every field is within its bounds. The message names the first that is not. */

@@ -34,7 +34,7 @@ struct option_def {
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
-/** Possible values of an option, for shell completion: words separated by blanks, or one of
+/** Possible values of an option, for shell completion: words separated by spaces, or one of
  *  "@files", "@directories", "@hosts", "@variables", "@users", "@groups". */
 struct option_words {
     const char *option;

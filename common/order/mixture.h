@@ -20,7 +20,7 @@ enum {
     MIXTURE_BLOCK = 64,          /* positions per block, unless the plan sets another number */
 };
 
-/** The weights that apply from a global position on. */
+/** The weights that apply starting at a global position. */
 struct mixture_piece {
     uint64_t start;          /* a multiple of the block; 0 for the first */
     const uint32_t *weights; /* [sets]; their sum is 1 to 2^32 - 1 */

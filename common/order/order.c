@@ -489,7 +489,7 @@ uint64_t order_steps_whole(const struct order_steps *steps)
     return steps_in(steps, span_of(steps));
 }
 
-/* Returns the number of whole epochs from `epoch` on until a gap begins, at most `most`. */
+/* Returns the number of whole epochs, starting at `epoch`, until a gap begins, at most `most`. */
 static uint64_t epochs_to_gap(const struct order_steps *steps, uint64_t epoch, uint64_t most)
 {
     const struct order_gap *gap = gap_after(steps, epoch * steps->n);

@@ -111,7 +111,7 @@ uint64_t order_part_seed(uint64_t seed, uint32_t part);
 
 /**
  * Returns the position, counted from the first of the step, that index i of R * M takes. Replica r
- * has the M consecutive indices from r * M on.
+ * has the M consecutive indices starting at r * M.
  *
  * If `deal` is 0, that is position i. If it is M, positions go to the replicas in turn
  * (round-robin), so neighbours belong to different replicas.
@@ -203,7 +203,7 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 
-/** Returns the number of steps left in the epoch from `place` on. */
+/** Returns the number of steps left in the epoch, starting at `place`. */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);
 /** Returns the number of steps of an epoch in which nothing is skipped. */
 uint64_t order_steps_whole(const struct order_steps *steps);
@@ -212,7 +212,7 @@ uint64_t order_steps_total(const struct order_steps *steps, uint64_t epochs);
 /** Returns whether there is any step. A stream must have one: otherwise, a search would not end. */
 bool order_has_steps(const struct order_steps *steps);
 
-/** A client's share of each step: consecutive indices from `offset` on. */
+/** A client's share of each step: consecutive indices starting at `offset`. */
 struct order_share {
     struct order_steps steps;
     uint32_t deal; /* order_deal() */

@@ -62,7 +62,7 @@ struct orderplan_set {
     uint32_t repeat; /* at least 1 */
 };
 
-/** New weights of a set's samples, from one of its passes on. */
+/** New weights of a set's samples, starting at one of its passes. */
 struct orderplan_reweigh {
     uint32_t set;
     uint32_t pass; /* at least 1 */
@@ -135,8 +135,8 @@ static inline unsigned long long orderplan_last_start(const struct orderplan *pl
     return start;
 }
 
-/** Read the next word of a selection into `ret`, which is as large as the text. Blanks in 'single
- * quotes' are part of a word. Returns the text after the word and any blanks; `open` says whether a
+/** Read the next word of a selection into `ret`, which is as large as the text. Spaces in 'single
+ * quotes' are part of a word. Returns the text after the word and any spaces; `open` says whether a
  * closing quote is missing. */
 const char *orderplan_select_word(const char *at, char *ret, bool *open);
 

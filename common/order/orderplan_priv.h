@@ -39,7 +39,7 @@ int plan_fail(const struct plan_parser *p, const char *format, ...);
 
 bool plan_is_blank(char c);
 void plan_skip_blanks(struct plan_parser *p);
-/** Read the next word into `ret` [PLAN_WORD_MAX]. Between double quotes, blanks are part of the
+/** Read the next word into `ret` [PLAN_WORD_MAX]. Between double quotes, spaces are part of the
  *  word, and a backslash escapes the next character. Returns the word's length, 0 at the end of the
  *  line, or -EINVAL. */
 int plan_next_word(struct plan_parser *p, char *ret);

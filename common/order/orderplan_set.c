@@ -56,7 +56,7 @@ static int make_path(struct plan_parser *p, const char *path, char **ret)
     return *ret ? 0 : error_set(p->err, -ENOMEM, "out of memory");
 }
 
-/* Append a word of a selection, in quotes if it has blanks. */
+/* Append a word to a selection, quoted if it is empty or contains a space or tab. */
 static int add_select_word(struct plan_parser *p, const char *word, char *text)
 {
     size_t len = strlen(text);
@@ -82,7 +82,7 @@ const char *orderplan_select_word(const char *at, char *ret, bool *open)
     return at + strspn(at, " \t");
 }
 
-/* Write a selection in canonical form: single blanks, and an absolute path after "names". */
+/* Write a selection in canonical form: single spaces, and an absolute path after "names". */
 static int set_select(struct plan_parser *p, struct orderplan_set *set, const char *value)
 {
     const char *at = value + strspn(value, " \t");

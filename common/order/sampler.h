@@ -27,7 +27,7 @@ struct sampler_column {
 
 struct sampler_table;
 
-/** The table that is used from a pass on. */
+/** The table that is used starting at a pass. */
 struct sampler_reweigh {
     uint64_t pass;
     const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN; as many positions as before */

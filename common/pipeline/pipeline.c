@@ -305,7 +305,7 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
         parser_skip_space(&p);
         if (*p.at || made.exif || made.junk)
             return parser_error(
-                &p, "none produces no images, and must be the only word of the pipeline");
+                &p, "'none' produces no images, and must be the only word of the pipeline");
         made.crop = PIPELINE_NO_IMAGE;
     } else {
         r = pipeline_parse_crop(&p, &made);

@@ -74,7 +74,7 @@ static int parse_stages(struct parser *p, const char *prefix, struct view *view)
             view->name);
     if (view->pipeline.crop == PIPELINE_NO_IMAGE)
         return parser_error(
-            p, "a view has images: none must be the only word of the pipeline, without views");
+            p, "a view has images: 'none' must be the only word of the pipeline, without views");
     if (view->pipeline.exif && !strstr(prefix, "exif"))
         return parser_error(p, "write exif before the first view: it applies to all views");
     if (view->pipeline.junk && !strstr(prefix, "junk"))

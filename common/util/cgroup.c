@@ -90,7 +90,7 @@ static const char *below(const char *root, const char *name)
     return ups > 0 && !*rest && count_ups(name, &unused) <= ups ? "" : NULL;
 }
 
-/* Decode mountinfo's escapes, such as "\040" for a blank. */
+/* Decode mountinfo's escapes, such as "\040" for a space. */
 static void unescape(char *text)
 {
     char *to = text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* state.h - a state machine as a table: which states follow which, and what holds in each.
  *
- * The object keeps its state in an enum of its own, which debuggers print by name. One function
+ * The object keeps its state in its own enum, which debuggers print by name. One function
  * writes that member, and reports each move here:
  *
  *     static const struct state_row door_states[] = {

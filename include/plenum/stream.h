@@ -169,7 +169,7 @@ struct plenum_stream_info {
     uint64_t num_samples;     /**< Samples in the data set, or in the subset. */
     uint64_t num_positions;   /**< N: positions per epoch, num_samples times `repeat`. */
     uint64_t steps_per_epoch; /**< The same in all instances, if nothing is skipped. */
-    uint64_t batches;         /**< In the whole stream, from epoch 0 on; 0 if it is endless. */
+    uint64_t batches;         /**< In the whole stream, starting at epoch 0; 0 if endless. */
     uint32_t num_classes;     /**< Classes in the data set; each label is below this number. */
     /** Size of one image; with several views, the first view's. */
     uint32_t height, width, channels;
@@ -556,8 +556,8 @@ struct plenum_field {
  *     line      one non-blank line of such a string, drawn for each position
  *     bytes     as they are
  *     npy       an array in NumPy's format, of the same type and shape in all samples
- *     int64     integers, the same count in all samples: features, or text separated by blanks,
- *               commas or brackets; one integer is a number, several are an array
+ *     int64     integers, the same count in all samples: features, or text separated by whitespace,
+ *               commas, semicolons or brackets; one integer is a number, several are an array
  *     float32   numbers, in the same way
  *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped like each
  *               of its images, with nearest-neighbour sampling; 255 (65535 with 16 bits) where the
@@ -664,7 +664,7 @@ PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct ple
  *   -EINVAL            these replicas do not exist; num_local_replicas has changed (open another
  *                      stream, and seek); with last = drop, no step of this size is left; or the
  *                      cursor lies outside the data set;
- *   -ENOTSUP           split = file: each instance has data of its own;
+ *   -ENOTSUP           split = file: each instance has its own data;
  *   -EBUSY             a batch of several steps is leased, and `at` is NULL;
  *   -ESTALE            as in plenum_stream_seek();
  *   -ECHILD, -EBADF    as in plenum_stream_next().

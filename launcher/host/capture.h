@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* capture.h - runs a command or a function in a process of its own, for a limited time, and keeps
+/* capture.h - runs a command or a function in a separate process, for a limited time, and keeps
  * what it prints. */
 #ifndef LAUNCHER_CAPTURE_H
 #define LAUNCHER_CAPTURE_H
@@ -13,7 +13,7 @@ enum { CAPTURE_MAX = 65536 };
 
 /** Zero-initialised: not started, which counts as over. */
 struct capture {
-    pid_t pid; /* leads a session of its own; 0: over */
+    pid_t pid; /* leads its own session; 0: over */
     int fd;    /* readable while it prints */
     uint64_t until_ns;
     bool late;  /* it was killed when its time was over */

@@ -42,7 +42,7 @@ struct health {
     size_t num_nvidia; /* accelerators that we may use */
 };
 
-/* ---- our own checks, in a process of their own ---- */
+/* ---- our own checks, in a separate process ---- */
 
 /* The process prints these, each with what follows it. Only its last line counts. */
 static const char touching[] = "touching ", bad[] = "bad ";

@@ -31,7 +31,7 @@ struct health;
 /**
  * Begin to check memory, free space in the folders that programs use (this process's working
  * directory is one), accelerators, and what the user's command checks. All of this runs at once, in
- * processes of its own, because a file system or a device may hang.
+ * separate processes, because a file system or a device may hang.
  *
  * Errors: -errno.
  */

@@ -112,7 +112,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
 /* ---- env ---- */
 
 /* Get the next word of `*at`, and cut the text there; NULL: there is none. For env -S, a carriage
- * return is a blank. */
+ * return is whitespace. */
 static char *next_word(char **at)
 {
     static const char blanks[] = " \t\r\v\f";
@@ -193,7 +193,7 @@ static int tell_return(const char *file, const char *word, struct plenum_error *
 }
 
 /* Does the interpreter reject this argument because it ends with a carriage return? Perl, for
- * example, treats that as a blank. */
+ * example, treats that as whitespace. */
 static bool rejects_return(const struct hashbang *h)
 {
     static const char *const strict[] = {"sh", "bash", "dash", "ksh", "zsh"};

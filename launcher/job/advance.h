@@ -22,9 +22,10 @@ struct advance {
 void advance_begin(struct advance *advance, const char *file);
 
 /**
- * A start of the job has ended. It has made progress if the checkpoint has changed, or if a step
- * beyond all earlier ones was reported. A start that ended before its programs ran is not passed
- * to this function.
+ * Decide whether the start of the job that has just ended made progress. It did if the checkpoint
+ * has changed, or if a step beyond all earlier ones was reported. A start that ended before its
+ * programs ran is not passed to this function. Returns ADVANCE_UNKNOWN if there is neither a
+ * checkpoint to look at nor a reported step.
  *
  * @param step  1 + the furthest step that was reported during this start; 0: none was
  */

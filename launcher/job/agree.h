@@ -57,12 +57,13 @@ bool agree_is_possible(const struct agreement *a);
 /** Begin: make the first proposal. Only if idle, and possible. */
 enum agree_action agree_begin(struct agreement *a);
 
-/** Note that an instance has promised to keep the proposal with this number, or has refused. */
+/** Note that an instance has accepted or refused the proposal with this number. Answers to earlier
+ * proposals are ignored. */
 enum agree_action agree_answer(struct agreement *a, uint32_t rank, uint64_t proposal,
                                bool promised);
 
-/** Note that an instance's program has ended: it keeps every promise for steps that it has not
- * begun. */
+/** Note that an instance's program has ended. It has then refused the current proposal if it has
+ * begun that step, and otherwise accepted it; later proposals need no answer from it. */
 enum agree_action agree_finish(struct agreement *a, uint32_t rank, uint64_t asked);
 
 #endif

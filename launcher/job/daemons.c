@@ -67,8 +67,8 @@ static void describe_failure(struct daemon_failure *f)
     else
         (void)snprintf(
             f->text, sizeof(f->text),
-            "Open MPI's daemon on host %s ended before it had connected to mpirun (srun: %s): the "
-            "lines above say why; is the same Open MPI installed completely there?",
+            "Open MPI's daemon on host %s ended before it connected to mpirun (srun: %s); see the "
+            "lines above, and check that the same Open MPI is fully installed there",
             f->hosts, f->end);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* departures.h - the ends of instances, which all others must learn of (common/job/departed.h): in
- * batches, because instances often end together, and telling each of each is quadratic.
+/* departures.h - reports the ends of instances to all others (common/job/departed.h), in batches:
+ * instances often end together, and a message for each end to each other instance would make their
+ * number quadratic.
  *
  * A batch is a set of instances that had reached the same collective. There is a pause between
  * rounds of batches, which is longer in larger jobs, and a round has at most DEPARTURES_ROUND of
@@ -32,7 +33,7 @@ struct departures {
 int departures_init(struct departures *d, uint32_t count);
 void departures_fini(struct departures *d);
 
-/** An instance has ended. Ignored if `d` has not been initialised. */
+/** Note that an instance has ended. Ignored if `d` has not been initialised. */
 void departures_note(struct departures *d, uint32_t instance, uint64_t reached, uint64_t now);
 
 /** Take the next batch: false if there is none. `ret` is valid until the next call. */

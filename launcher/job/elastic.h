@@ -44,13 +44,13 @@ int elastic_plan(const struct elastic *elastic, struct plan *ret, struct plenum_
 int elastic_prepare(struct elastic *elastic, const struct ready_request *request, uint64_t end_ns,
                     struct plan *plan, struct ready *ret, int *ret_signal);
 
-/** Let hosts that were left out be checked again. */
+/** Forget how often hosts have failed, so that excluded hosts are checked again. */
 void elastic_pardon(struct elastic *elastic);
 
 /**
  * While a start runs: read the lists of hosts again, check those that are not in use, and look
  * whether the next start would have more hosts than this one. Changes what the check finds out, so
- * call it in a process of its own. Log lines go to standard error.
+ * call it in a separate process. Log lines go to standard error.
  *
  * Returns whether there are more, and in `ret` the hosts of that start, or why there are none.
  */

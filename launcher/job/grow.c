@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* grow.c - lets a running job continue on more hosts (plenumctl job grow).
  *
- * A process of its own looks for hosts first, because logins take seconds, and nothing is stopped
+ * A separate process looks for hosts first, because logins take seconds, and nothing is stopped
  * unless it finds some. Then the programs stop at the same step, as for a preemption, and the job
  * starts again from the checkpoint that they write there. The choice of hosts is made again at that
  * start, by a check of all hosts: if the new ones have gone meanwhile, the job continues as it
@@ -22,7 +22,7 @@ enum { CHECK_MS = 10000 }; /* for the check, in addition to the answers of hosts
 
 static const char found[] = "found ", none[] = "none ";
 
-/* The process of its own. The lock of the log's present sink may be held by another thread, which
+/* The separate process. The lock of the log's present sink may be held by another thread, which
  * does not exist there. */
 static int look(const void *arg)
 {

@@ -10,14 +10,15 @@
 
 enum { INPUT_FDS = 2 };
 
-/** Fill in what poll(2) must watch if up to `most` bytes are wanted; nothing if that is 0. */
+/** Fill in what poll(2) must watch if up to `most` bytes are wanted; nothing if that is less than
+ * one read may return (16 KiB). */
 void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
 
 /**
- * Read after poll(2). Returns the number of bytes, 0 at the end, -EAGAIN if nothing has arrived
- * yet.
+ * Read after poll(2). Returns the number of bytes; 0 at the end, or if no thread can be started;
+ * -EAGAIN if nothing has arrived yet.
  *
- * Threads: the first call starts one, which stays.
+ * Threads: the first call starts a thread that runs until the process exits.
  */
 ssize_t input_read(const struct pollfd fds[INPUT_FDS], char *ret, size_t most);
 

@@ -21,7 +21,8 @@ struct pause {
  */
 unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns);
 
-/** From now on, SIGUSR1 ends the job, too: its programs would stop after it. */
+/** Make pause_until() return on SIGUSR1, too, because the job's programs call
+ * plenum_job_should_stop(). */
 void pause_obey_notices(void);
 
 /** Wait until this time. Returns 0, or the signal with which the user ends the job. Other signals

@@ -110,21 +110,21 @@ int slow_create(uint32_t instances, uint32_t units, const uint32_t *unit_of, str
 void slow_destroy(struct slow *slow);
 
 void slow_note(struct slow *slow, uint32_t instance, const struct slow_report *report);
-/** The instance's program has been stopped by a signal, or continues. */
+/** Note that the instance's program has been stopped by a signal, or continues. */
 void slow_note_stop(struct slow *slow, uint32_t instance, bool stopped);
-/** The instance has ended. */
+/** Note that the instance has ended: its steps no longer count. */
 void slow_note_end(struct slow *slow, uint32_t instance);
 
 /** Judge all steps that all instances have reported. Call it once a second. */
 void slow_judge(struct slow *slow, uint64_t now_ns);
 
-/** Number of units. */
+/** Returns the number of units. */
 uint32_t slow_count(const struct slow *slow);
 /** Returns the verdict on a unit, or on the run; its cause is SLOW_NOT if it is not slow. */
 const struct slow_verdict *slow_get(const struct slow *slow, uint32_t unit);
 /** Returns the last verdict that was logged; its cause is SLOW_NOT if there was none. */
 const struct slow_verdict *slow_get_logged(const struct slow *slow, uint32_t unit);
-/** Number of steps judged so far. */
+/** Returns the number of steps judged so far. */
 uint64_t slow_get_judged(const struct slow *slow);
 /** Get the next line for the log: returns whether there is one. */
 bool slow_take_line(struct slow *slow, struct slow_line *ret);

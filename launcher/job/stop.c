@@ -3,8 +3,8 @@
  * receives SIGTERM or SIGUSR1, when the command of --stop-command ends with status 0, and when a
  * shim or a program receives SIGUSR1.
  *
- * Only programs that ask (plenum_job_should_stop()) can be stopped like this. The first question of
- * any program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
+ * Only programs that call plenum_job_should_stop() can be stopped like this. The first call of any
+ * program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
  * not exist. agree.h finds the step; this file has the messages and the time limit. */
 #include "config.h"
 

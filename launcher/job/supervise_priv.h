@@ -274,13 +274,15 @@ void instances_flush(struct supervisor *s);
 /** Drop all connections. */
 void instances_close(struct supervisor *s);
 
-/** Tell the instances that are running which others have ended, if that is due. */
+/** Notify the running instances of others that have ended, if a round of such messages is due. */
 void instances_tell_departed(struct supervisor *s, uint64_t now);
 
-/** Complete the plan from this host's topology, or another host's. */
+/** Place and bind the host's instances in the plan, according to its topology. Ends the job if that
+ * is impossible. */
 void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                      bool real);
-/** The topology is not available: warn, or end the job if it requires strict binding. */
+/** Warn that nothing is bound on this host, or end the job if it requires strict binding. `why`:
+ * the reason. */
 MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
@@ -304,7 +306,7 @@ void instances_send_credit(struct supervisor *s);
 int peers_open(struct supervisor *s);
 /** Read the peers that have sent something. May drop peers. */
 void peers_read(struct supervisor *s);
-/** A stranger has identified itself: no longer count it. */
+/** Stop counting a peer as a stranger, because it has identified itself. */
 void peers_discount(struct supervisor *s, struct shim_peer *peer);
 void peers_drop(struct supervisor *s, struct shim_peer *peer);
 /** Drop strangers that have not identified themselves in time. */
@@ -321,13 +323,15 @@ void instances_send_plans(struct supervisor *s);
 
 int stop_init(struct supervisor *s);
 void stop_fini(struct supervisor *s);
-/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop, because
- * programs support this. */
+/** Handle a signal to plenumrun. Returns true if it was taken as a request to stop at the same
+ * step, because programs support this, or was SIGUSR1 before all have started, which waits for
+ * that. */
 bool stop_take_signal(struct supervisor *s, int signal);
-/** Was plenumrun sent SIGUSR1 when it could not ask the programs to stop? It does not restart them:
- * a batch system gives notice only once. */
+/** Returns whether plenumrun received SIGUSR1 before it could make the programs stop at the same
+ * step. Then it does not restart them, because a batch system gives notice only once. */
 bool stop_was_too_early(const struct supervisor *s);
-/** Ask the programs to stop. Programs that cannot be asked get SIGTERM instead. */
+/** Make the programs stop at the same step; if none has called plenum_job_should_stop(), send them
+ * SIGTERM. Has no effect if they are already stopping, or the job is not running. */
 MESSAGE void stop_request(struct supervisor *s, const char *why);
 /** Handle STEP, NOTICE, ANSWER or HALTED. Returns 0 or -EPROTO. */
 int stop_handle(struct supervisor *s, struct instance *inst, enum control_type type,
@@ -343,7 +347,7 @@ uint64_t stop_get_step(const struct supervisor *s);
 
 struct json;
 
-/** 0 or -ENOMEM. The caller destroys s->slow. */
+/** Create s->slow, which the caller destroys. Returns 0 or -ENOMEM. */
 int slow_watch_init(struct supervisor *s);
 /** Handle PACE: 0 or -EPROTO. */
 int slow_watch_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
@@ -370,15 +374,17 @@ void job_socket_answer_growth(struct supervisor *s, const struct jobctl_grown *m
 
 /* ---- hung.c ---- */
 
-/** HUNG has arrived: 0 or -errno. */
+/** Handle HUNG: warn if nothing is known about the program, otherwise end the job shortly. Returns
+ * 0 or -EPROTO. */
 int hung_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload);
 void hung_do_what_is_due(struct supervisor *s, uint64_t now);
 
 /* ---- grow.c ---- */
 
-/** plenumctl job asks the job to continue on more hosts. */
+/** Handle a request of plenumctl job to continue on more hosts: look for hosts, or refuse. */
 void grow_request(struct supervisor *s);
-/** Look whether such hosts have been found. Call this at least once a second. */
+/** If the search for hosts is over, answer its clients and, if there are more hosts, stop the
+ * programs. Call this at least once a second. */
 void grow_continue(struct supervisor *s);
 
 /* ---- failure.c ---- */

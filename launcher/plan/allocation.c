@@ -40,8 +40,8 @@ static int get_number(const char **p, uint32_t *ret)
     return 0;
 }
 
-/* Write "2(x3),1" to the slots of hosts from `first` on; returns the number of hosts it covers, or
- * -EINVAL. */
+/* Write "2(x3),1" to the slots of hosts starting at `first`; returns the number of hosts it covers,
+ * or -EINVAL. */
 static int64_t spread_tasks(struct hostlist *list, size_t first, const char *tasks)
 {
     const char *p = tasks;

@@ -504,8 +504,8 @@ static const struct option_def defs[] = {
     {"cpus", 0, "LIST", OPTION_CALL, .call = set_cpus,
      .help = "use only these CPUs of each host: 0-7,16-23"},
     {"mem-policy", 0, "POLICY", OPTION_CALL, .call = set_memory,
-     .help = "memory from the instance's own NUMA nodes: bind (only these; default), preferred, "
-             "interleave, or local"},
+     .help = "where memory comes from: bind (only the instance's NUMA nodes; default), preferred "
+             "(these first), interleave (these in turn), or local (the thread's node)"},
     {"smt", 0, "on|off", OPTION_CALL, .call = set_smt,
      .help = "off: use one hardware thread per core (default: on)"},
     {"reserve-cores", 0, "N", OPTION_U32, FIELD(reserve_cores), 0, COUNT_MAX,

@@ -12,7 +12,7 @@
  * Append the options of a file, in order, to `*ret`, except those that are already in `own`.
  *
  * Lines are "name = value" or "name: value", with the names used on the command line; '#' begins a
- * comment line; quotes around a value keep its blanks; a flag takes yes or no. A name may be
+ * comment line; quotes around a value keep its spaces; a flag takes yes or no. A name may be
  * repeated if it may be repeated on the command line.
  *
  * @param texts  keeps the values

@@ -17,7 +17,7 @@ struct device_pool {
     char *variable;     /* CUDA_VISIBLE_DEVICES; owned; NULL: none */
     const char *prefix; /* precedes the list in the variable, "level_zero:"; or "" */
     char **items;       /* "0", "1", or the user's names; owned */
-    uint32_t count;     /* 0: not given; then numbers from 0 on, as many as necessary */
+    uint32_t count;     /* 0: not given; then numbers starting at 0, as many as necessary */
     size_t cap;
 };
 

@@ -23,8 +23,8 @@ void grid_add(struct grid *grid, const char *text);
 /** Append a row of names, terminated by NULL; sets the number of columns. */
 void grid_add_header(struct grid *grid, const char *const *names);
 
-/** Format lines with columns as wide as their widest cell, each line indented by `indent` blanks,
- * without trailing blanks. Owned by the caller; NULL if out of memory. */
+/** Format lines with columns as wide as their widest cell, each line indented by `indent` spaces,
+ * without trailing spaces. Owned by the caller; NULL if out of memory. */
 char *grid_format(const struct grid *grid, unsigned indent);
 
 #endif

@@ -25,7 +25,7 @@ struct tag_fields {
 int tag_check(const char *tag, struct plenum_error *err);
 
 /** Format a line's tag, without a NUL; returns its length, less than TAG_MAX. If the template does
- * not end with a blank, one is added. */
+ * not end with a space or tab, a space is added. */
 size_t tag_format(const char *tag, const struct tag_fields *fields, char ret[TAG_MAX]);
 
 #endif

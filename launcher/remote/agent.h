@@ -53,8 +53,8 @@ bool agent_begins_setting(const char *word);
 /** Is `word` the setting `name` (4.1's name), or PRRTE's name for it? */
 bool agent_is_setting(const char *word, const char *name);
 
-/** Returns whether mpirun uses an agent to start processes on other hosts. (Otherwise it uses srun,
- * in a Slurm allocation.) */
+/** Returns whether mpirun uses an agent to start processes on other hosts. (Otherwise it uses the
+ * scheduler, such as srun in a Slurm allocation.) */
 bool agent_is_used(const struct agent_settings *settings);
 
 /**
@@ -80,14 +80,14 @@ bool agent_must_translate(const struct plan *plan);
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
 /**
- * List hosts from `*next` on, as many as fit into a word of an environment: "name", or "name|real
- * name|port|user" if the name alone is not enough, separated by commas. `*next` is then the first
- * remaining host. Owned by the caller; NULL if out of memory.
+ * List hosts starting at `*next`, as many as fit into a word of an environment: "name", or
+ * "name|real name|port|user" if the name alone is not enough, separated by commas. `*next` is then
+ * the first remaining host. Owned by the caller; NULL if out of memory.
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
-/** Returns the command with which a host's shell starts plenumrun (its file is `self`) with these
- * arguments. Owned by the caller; NULL if out of memory. */
+/** Returns a shell command that runs plenumrun, at path `self`, with these arguments. Owned by the
+ * caller; NULL if out of memory. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
 /**

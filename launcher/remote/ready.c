@@ -227,8 +227,12 @@ static void check_subnet(const struct ready_survey *h, const struct subnet *subn
             one[strcspn(one, " ") + 1 + strcspn(one + strcspn(one, " ") + 1, " ")] = '\0';
             (void)snprintf(addresses + len, sizeof(addresses) - len, "%s%s", k ? ", " : "", one);
         }
-        probe_fail(p, "network", "it has no address in --host-subnet %s, only %s", text,
-                   addresses[0] ? addresses : "none");
+        if (addresses[0])
+            probe_fail(p, "network", "it has no address in --host-subnet %s; its addresses are %s",
+                       text, addresses);
+        else
+            probe_fail(p, "network",
+                       "it has no address in --host-subnet %s, and no other usable one", text);
     }
 }
 

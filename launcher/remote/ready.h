@@ -69,8 +69,8 @@ bool ready_can_ask(const struct ready_request *request);
 int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *survey,
               uint64_t *ret_stopped_ns);
 /** Check this host, choose the network of the plan's hosts, and mark the hosts of the survey that
- * cannot use it as failed. Returns 0, or an exit status, after an error message. Call it again with
- * another plan after hosts have failed. */
+ * cannot use it, or cannot encrypt, as failed. Returns 0, or an exit status, after an error
+ * message. Call it again with another plan after hosts have failed. */
 int ready_settle(const struct ready_request *request, struct plan *plan,
                  struct ready_survey *survey, struct ready *ret);
 /** Print warnings about hosts, and a table of those that failed. Returns 0, or the exit status for

@@ -254,8 +254,8 @@ static void hand_on(struct inner *in, int signal, pid_t from)
         child_signal(&in->child, signal);
 }
 
-/* A program that asks whether to stop does not get the signal: plenumrun arranges that all stop at
- * the same step. */
+/* A program that calls plenum_job_should_stop() does not get the signal: plenumrun arranges that
+ * all programs stop at the same step. */
 static void pass_on(struct inner *in, int signal, pid_t from)
 {
     if (signal == SIGUSR1 && inner_asks_to_stop(in))

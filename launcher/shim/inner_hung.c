@@ -28,7 +28,7 @@ static void tell(struct inner *in, uint64_t idle_ns, const char *text)
     in->hung_told = true;
 }
 
-/* The description is complete, unless the program has done something meanwhile. */
+/* Once the stacks are captured, report the program as hung, unless it has made progress since. */
 static void finish(struct inner *in, uint64_t active_ns, uint64_t now)
 {
     if (!capture_poll(&in->stacks, now))

@@ -87,7 +87,7 @@ struct inner {
     char loader_address[CONTROL_ADDRESS_MAX];
     char **environment;        /* environment of the program, and of the loader */
     struct departed *departed; /* shows the program which instances have ended; NULL: not needed */
-    struct stop_keeper *stop;  /* page through which the program asks whether to stop; or NULL */
+    struct stop_keeper *stop;  /* page of plenum_job_should_stop(), or NULL */
     uint64_t step_told;        /* the last STEP that was sent; 0: none */
     bool halt_told;            /* HALTED was sent */
     bool notice_told;          /* NOTICE was sent */
@@ -137,34 +137,37 @@ void inner_send_topology(struct inner *in, bool devices);
 /** Create the stop page, and pass its name to the program. Without it, only signals stop the
  * program. */
 void inner_make_stop_page(struct inner *in);
-/** Has the program asked whether to stop? Then requests to stop do not reach it as signals. */
+/** Has the program called plenum_job_should_stop()? Then requests to stop do not reach it as
+ * signals. */
 bool inner_asks_to_stop(const struct inner *in);
-/** Report the step that the program has written to its stop page. */
+/** Report what the program has written to its stop page: its first step at once, later ones if
+ * `beat`; a signal that it has received; and the step at which it stops. */
 void inner_look_at_stop(struct inner *in, bool beat);
-/** Handle a signal to the shim that asks the program to stop. */
+/** Send NOTICE, once: the shim or the program has received a signal to stop. */
 void inner_notice_stop(struct inner *in);
 /** Handle PROPOSE. Returns 0 or -errno. */
 int inner_handle_propose(struct inner *in, struct frame_reader *payload);
 /** Handle DECIDE. Returns 0 or -errno. */
 int inner_handle_decide(struct inner *in, struct frame_reader *payload);
-/** Report the program's last steps with its end. */
+/** Fill in the step that the program last asked about, and the step that it must not begin. */
 void inner_end_stop(const struct inner *in, struct control_exited *exited);
 
 /* ---- inner_pace.c ---- */
 
-/** Without memory for it, nothing is reported. */
+/** Create in->pace. If that fails, no PACE is sent. */
 void inner_open_pace(struct inner *in);
 void inner_close_pace(struct inner *in);
-/** The program was stopped by a signal, or continues (in->stopped). */
+/** Note that the program was stopped by a signal, or continues (in->stopped). */
 void inner_note_stop(struct inner *in, uint64_t now);
 /** Report the program's steps of the last second. */
 void inner_tell_pace(struct inner *in, uint64_t now);
 
 /* ---- inner_hung.c ---- */
 
-/** Has the program made no progress for too long? Call this at least once a second. */
+/** Send HUNG, with stacks, if the program has made no progress for too long. Call this at least
+ * once a second. */
 void inner_watch_progress(struct inner *in, uint64_t now);
-/** Begin to measure again. */
+/** Ignore the time without progress until `now`. */
 void inner_forgive_progress(struct inner *in, uint64_t now);
 
 /* ---- inner_output.c ---- */

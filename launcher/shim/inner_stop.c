@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* inner_stop.c - stops the program at the step on which all instances agree (launcher/job/agree.h).
- * The program asks through a page that it shares with us (common/job/stop_page.h). */
+ * plenum_job_should_stop() uses a page that the program shares with us (common/job/stop_page.h). */
 #include "config.h"
 
 #include <assert.h>

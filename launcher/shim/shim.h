@@ -11,8 +11,8 @@
 #include "launcher/control/control.h"
 #include "launcher/control/dial.h"
 
-/** The outer shim sends this to the inner one when its own parent (mpirun, orted) is gone. SIGTERM
- * means that mpirun has requested the end. */
+/** The outer shim sends this to the inner shim when the outer shim's parent (mpirun, orted) has
+ * exited. SIGTERM means that mpirun asked it to stop. */
 #define SHIM_ORPHAN_SIGNAL (SIGRTMIN + 1)
 
 /** Exit status of the inner shim when plenumrun was lost. */

@@ -46,9 +46,11 @@ static const struct option_def defs[] = {
     {"prefix", 0, "NAME", OPTION_TEXT, AT(prefix),
      .help = "name archives NAME-000000.tar and so on (default archive)"},
     {"longest", 0, "N", OPTION_U32, AT(resize.longest), PACK_SIDE_MIN, PACK_SIDE_MAX,
-     .help = "shrink images whose longer side exceeds N pixels to N pixels, as JPEGs"},
+     .help = "shrink images so that the longer side is at most N pixels; shrunk images become "
+             "JPEGs, unless they are written as raw pixels"},
     {"shortest", 0, "N", OPTION_U32, AT(resize.shortest), PACK_SIDE_MIN, PACK_SIDE_MAX,
-     .help = "shrink images whose shorter side exceeds N pixels to N pixels, as JPEGs"},
+     .help = "shrink images so that the shorter side is at most N pixels; shrunk images become "
+             "JPEGs, unless they are written as raw pixels"},
     {"quality", 0, "Q", OPTION_U32, AT(resize.quality), 1, 100,
      .help = "quality of these JPEGs (default 90)"},
     {"subsampling", 0, "420|444", OPTION_CALL, .call = parse_subsampling,
@@ -145,7 +147,7 @@ static int check_resize(struct pack_arguments *a, struct plenum_error *err)
                          "into raw pixels");
     if (!resizes && (resize->quality || a->subsampling))
         return error_set(err, -EINVAL,
-                         "--quality and --subsampling are for JPEGs that are made smaller: also "
+                         "--quality and --subsampling are for the JPEGs of shrunk images: also "
                          "give --longest or --shortest");
     if (a->raw)
         resize->raw_share = 100;

@@ -10,7 +10,7 @@
 
 enum { PIECES_PRINTED = 12 };
 
-/* Compute the least and the greatest expected number of times that `shown` positions show a
+/* Compute the minimum and the maximum expected number of times that `shown` positions show a
  * sample. */
 static void find_times(const struct sampler_table *t, struct plan_part *part)
 {
@@ -147,7 +147,7 @@ static void print_pieces(const struct plan_shares *s)
         printf("and %u changes more\n", plan->num_pieces - PIECES_PRINTED);
 }
 
-/* Print the passes from which on samples have new weights. */
+/* Print the passes at which samples get new weights. */
 static void print_reweighs(const struct plan_shares *s)
 {
     const struct orderplan *plan = s->plan;

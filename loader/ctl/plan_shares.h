@@ -18,7 +18,7 @@ struct plan_part {
     uint64_t shown;       /* positions of the epoch */
     uint64_t first_pass;  /* first pass of which the epoch shows a position */
     uint64_t table_bytes; /* memory of the set's tables in a loader */
-    /* The least and the greatest expected number of times that the epoch shows a sample. */
+    /* The minimum and the maximum expected number of times that the epoch shows a sample. */
     double least, most;
 };
 

@@ -102,7 +102,7 @@ int archive_prefix(struct archive *archive, int code);
 /** Like archive_prefix(), for an error of reading a sample. */
 int archive_prefix_read(const struct dataset *dataset, const struct index_sample *sample, int code,
                         struct plenum_error *err);
-/** Returns the number of threads that scan archives. */
+/** Returns the number of threads that scan archives; 0: one per CPU. */
 unsigned archive_threads(const struct dataset *dataset, const struct dataset_options *options);
 /** Close all descriptors that were kept open. Called when the data set is destroyed. */
 void archive_forget(struct dataset *dataset);

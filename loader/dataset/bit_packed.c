@@ -23,7 +23,7 @@ bool varint_take(const uint8_t **at, const uint8_t *end, uint64_t *ret)
     return false;
 }
 
-/* Get `width` bits from this bit on, the lowest first. Returns false if some are missing. */
+/* Get `width` bits starting at this bit, the lowest first. Returns false if some are missing. */
 static bool get_bits(const uint8_t *at, const uint8_t *end, uint64_t bit, unsigned width,
                      uint64_t *ret)
 {

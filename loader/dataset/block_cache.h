@@ -51,7 +51,7 @@ void *block_get_data(const struct block *block);
  * size. */
 size_t block_get_bytes(const struct block *block);
 
-/** Returns the greatest number of bytes that all blocks have taken together. */
+/** Returns the maximum number of bytes that all blocks have taken together. */
 size_t block_cache_get_peak(struct block_cache *cache);
 
 #endif

@@ -24,7 +24,8 @@ int cache_hold(const char *path, const char *user);
  * Remove files that are too old, then the least recently used ones until the folder is within its
  * limits. Files that any process uses or is writing are kept. If that is not enough, the file at
  * `path`, which was written last, is removed: its users have it in memory. Files that belong to an
- * index that no longer exists, and temporary files of killed processes, are always removed.
+ * index that no longer exists, and temporary files of killed processes, are removed in any case.
+ * Without limits, this has no effect.
  *
  * @param path  the index or table that was just written
  * @return      false: that file was removed, so nothing may be written beside it

@@ -72,7 +72,7 @@ static int pick_written_number(struct json_at value, struct dataset_buffer *to,
     return put(to, " ", 1, err);
 }
 
-/* Pick a number as spelled, followed by a blank. */
+/* Pick a number as spelled, followed by a space. */
 static int pick_number(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
     enum json_type type = json_type(value);

@@ -7,7 +7,7 @@
 
 /**
  * Write the JSON's member s->member to s->picked. A string is written without quotes. For kinds
- * that take several values, numbers are separated by blanks, and strings are lines.
+ * that take several values, numbers are separated by spaces, and strings are lines.
  *
  * Errors: -EBADMSG with `err` set: invalid JSON, no such member, or a member of the wrong kind;
  * -ENOMEM.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* field_scan.c - reads the fields of all samples once, for the table.
+/* field_scan.c - reads all samples' fields to fill the table.
  *
- * First one thread reads samples until each field has been seen: an array's shape is that of the
- * first sample that has one. Then all threads read all samples, a few hundred per turn, for the
- * greatest lengths and the hash, which does not depend on the number of threads. */
+ * First, one thread reads samples until it knows every field's shape: that of the first sample that
+ * has the field. Then the threads divide all samples, a few hundred per turn, to compute the
+ * maximum lengths and a hash that does not depend on the number of threads. */
 #include "config.h"
 
 #include "loader/dataset/field_table_priv.h"
@@ -213,7 +213,7 @@ static int nobody_has(const struct dataset *d, uint32_t field, struct plenum_err
                         dataset_get_sample_name(d, 0, name, sizeof(name)));
 }
 
-/* Set each array's shape to that of the first sample that has it. */
+/* Set each field's shape to that of the first sample that has the field. */
 static int learn_shapes(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {

@@ -48,7 +48,8 @@ int fields_open(struct dataset *dataset, const struct dataset_options *options,
 /** Returns whether the fields in archives are still at the recorded offsets. */
 bool fields_hold(const struct dataset *dataset);
 
-/** Add the memory for reading samples and fields of a data set to `sum`. */
+/** Account for the memory for reading samples and fields of a data set: raises `sum->each` to what
+ * its threads need, and adds to `sum->turn`. */
 void dataset_add_memory(const struct dataset *dataset, struct field_memory *sum);
 
 /** NULL is ignored. */

@@ -98,7 +98,7 @@ static int add_number(const struct field_spec *spec, bool exact, const char *tex
     return 0;
 }
 
-/* Parse numbers separated by blanks, commas or brackets. */
+/* Parse numbers separated by whitespace, commas, semicolons or brackets. */
 static int make_numbers(const struct field_spec *spec, const struct dataset_buffer *text,
                         struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {

@@ -160,8 +160,8 @@ extern const struct format format_folder, format_generated, format_list, format_
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
 /**
- * Call `attempt`, and retry it a few times after a transient error. If it returns -ESTALE, the next
- * dataset_open() indexes the data set again.
+ * Call `attempt`, and retry it a few times after a transient error. If it returns -ESTALE, -ENOENT
+ * or -ENOTDIR, the next dataset_open() indexes the data set again.
  */
 int dataset_try(const struct dataset *dataset, int (*attempt)(void *arg, struct plenum_error *err),
                 void *arg, struct plenum_error *err);

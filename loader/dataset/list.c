@@ -714,7 +714,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* Recognise a text file whose first line is printable and has a blank, a tab or a comma. */
+/* Recognise a text file whose first line is printable and has a space, a tab or a comma. */
 static bool list_recognise(const struct path_probe *probe)
 {
     size_t line = 0;

@@ -36,7 +36,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Strip blanks from both ends; writes a NUL after the last character. */
+/* Strip whitespace from both ends; writes a NUL after the last character. */
 static char *trim(char *begin, char *end)
 {
     assert(begin <= end);
@@ -127,7 +127,7 @@ static bool has_no_labels(const struct listfile *l)
     return l->label_column && strcmp(l->label_column, "none") == 0;
 }
 
-/* Split "path with blanks label" at the last word. */
+/* Split "path with spaces label" at the last word. */
 static void split_last_word(struct listfile_line *line, char *begin, char *end)
 {
     char *word;

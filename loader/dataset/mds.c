@@ -461,7 +461,7 @@ static int add_shard(struct dataset *d, const char *folder, struct mds_shard *s,
     return pattern_list_add(files, path) < 0 ? out_of_memory(err) : 0;
 }
 
-/* Ask the store which of the shards from number `begin` on exist uncompressed. */
+/* Ask the store which of the shards, starting at number `begin`, exist uncompressed. */
 static int learn_shards(struct dataset *d, const char *folder, size_t begin,
                         struct plenum_error *err)
 {

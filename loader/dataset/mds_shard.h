@@ -14,7 +14,7 @@
 
 enum { MDS_WINDOW = 4096, MDS_TEXT_MAX = 64 };
 
-/** A part of a file: its bytes from `at` on. */
+/** A part of a file: its bytes starting at `at`. */
 struct mds_window {
     uint64_t at;
     size_t len;

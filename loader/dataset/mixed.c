@@ -43,7 +43,7 @@ struct mixed_set {
     uint32_t first, first_container;
     int64_t *labels; /* [classes_of()]: its classes' numbers among those of all sets; or NULL */
     struct set_table table;
-    struct set_table *later;          /* [num_later]: tables that replace it from a pass on */
+    struct set_table *later;          /* [num_later]: tables that replace it at a pass */
     struct sampler_reweigh *reweighs; /* [num_later] */
     uint32_t num_later;
     uint8_t hash[16]; /* see struct dataset_set */
@@ -614,7 +614,7 @@ static void warn_of_selection(void *arg, const struct orderplan_set *plan,
     warn_of_scarce(arg, plan, selection);
 }
 
-/* Make the tables that replace a set's from a pass on. */
+/* Make the tables that replace a set's table at a pass. */
 static int make_later(struct mixed *m, uint32_t i, const struct set_table_source *source,
                       struct plenum_error *err)
 {

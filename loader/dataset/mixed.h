@@ -27,7 +27,7 @@ uint32_t mixed_container(const struct mixed *mixed, uint32_t sample);
 /** Like dataset_read_fields(). */
 int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                       struct plenum_error *err);
-/** Add the memory for reading samples and fields of all sets to `sum`. */
+/** Like dataset_add_memory(), for all sets. */
 void mixed_add_memory(const struct mixed *mixed, struct field_memory *sum);
 /** Returns a hash [16] of the fields of all sets. */
 const uint8_t *mixed_fields_hash(const struct mixed *mixed);

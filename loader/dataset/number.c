@@ -157,7 +157,7 @@ static bool has_prefix(const char *text, size_t len)
     return false;
 }
 
-/* Returns the length of a separator between digits (a comma, an apostrophe, a blank ...), or 0. */
+/* Returns the length of a separator between digits (a comma, an apostrophe, a space ...), or 0. */
 static size_t separator_length(const char *text, size_t len)
 {
     static const char *const separators[] = {

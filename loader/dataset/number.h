@@ -26,8 +26,9 @@ enum number_kind {
 };
 
 /**
- * Classify a string; blanks around it are ignored. `*ret` is the exact value of a NUMBER_INTEGER. A
- * decimal number has an optional sign, digits with an optional point, and an optional exponent.
+ * Classify a string; whitespace around it is ignored. `*ret` is the exact value of a
+ * NUMBER_INTEGER. A decimal number has an optional sign, digits with an optional point, and an
+ * optional exponent.
  */
 enum number_kind number_parse(const char *text, size_t len, int64_t *ret);
 

@@ -204,7 +204,7 @@ int parquet_page_read(const struct parquet_source *s, uint64_t at, struct parque
         if (r != -EAGAIN)
             return r;
         if (have < len || len >= HEADER_MAX)
-            return damaged(s, at, "its header does not end", err);
+            return damaged(s, at, "its header is truncated or longer than 16 MiB", err);
         len *= 16;
         bytes = malloc(len);
         if (!bytes)

@@ -97,7 +97,7 @@ static uint32_t find_class(const struct relabelling *r, const char *name)
                : UINT32_MAX;
 }
 
-/* Remove blanks at both ends. */
+/* Remove whitespace at both ends. */
 static char *trim(char *text)
 {
     size_t len;

@@ -37,7 +37,7 @@ int set_table_make(const struct set_table_source *source, struct set_table *ret,
                    struct plenum_error *err);
 
 /**
- * Make the table that a set uses from a pass on: that of `base`, with the members weighed by
+ * Make the table that a set uses starting at a pass: that of `base`, with the members weighed by
  * `rule`. `base` must outlive it. Errors: those of weighing_make(); -EINVAL a pass would have
  * another number of positions.
  */

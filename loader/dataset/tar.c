@@ -116,7 +116,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n'; /* not NUL */
 }
 
-/* Remove the blanks around a string. */
+/* Remove the whitespace around a string. */
 static void trim(const char **text, size_t *len)
 {
     while (*len > 0 && is_blank((*text)[*len - 1]))
@@ -209,8 +209,9 @@ static int find_label(const struct tar_set *set, const struct tar_group *g, stru
     if (set->from == FROM_ANY)
         return error_set(
             err, -EBADMSG,
-            "'%s' has no label: no .cls, .json with \"label\" or .txt with a number is next to it; "
-            "say where labels are with tar,label=...:, or that there are none with tar,label=none:",
+            "'%s' has no label: there is no .cls, no .json with a \"label\" and no .txt with a "
+            "number next to it; name the source with tar,label=...:, or use tar,label=none: if "
+            "there are no labels",
             g->name);
     return error_set(err, -EBADMSG, "'%s' has no label: there is no .%s next to it", g->name,
                      extension_of(set, set->from));

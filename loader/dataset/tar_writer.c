@@ -72,7 +72,7 @@ static void set_checksum(struct tar_header *h)
     memset(h->checksum, ' ', sizeof(h->checksum));
     for (size_t i = 0; i < sizeof(*h); i++)
         sum += p[i];
-    set_number(h->checksum, 7, sum); /* a NUL and a blank follow it */
+    set_number(h->checksum, 7, sum); /* a NUL and a space follow it */
 }
 
 /* Store the name in the header's fields, if it fits. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weighing.h - computes the weights of a set's samples by a rule of a plan. They are integers, and
- * equal on every machine.
- */
+/* weighing.h - computes the weights of a set's samples from a rule in a plan. Weights are
+ * integers, so every machine computes the same ones. */
 #ifndef LOADER_DATASET_WEIGHING_H
 #define LOADER_DATASET_WEIGHING_H
 

@@ -7,7 +7,7 @@
  *     1: (x', y')      2: (W-1-x', y')      3: (W-1-x', H-1-y')      4: (x', H-1-y')
  *     5: (y', x')      6: (y', H-1-x')      7: (W-1-y', H-1-x')      8: (W-1-y', x')
  *
- * that is: swap the coordinates from 5 on, then mirror x for 2, 3, 7, 8 and y for 3, 4, 6, 7 (EXIF
+ * that is: swap the coordinates for 5 to 8, then mirror x for 2, 3, 7, 8 and y for 3, 4, 6, 7 (EXIF
  * 2.32, tag 0x0112). Pillow's ImageOps.exif_transpose does this, too.
  *
  * The bytes are untrusted: every offset is checked before it is followed, and no offset is followed

@@ -12,7 +12,7 @@
  * first, because its stored rows are shown as columns, or in reverse order.
  *
  * With several views, the rows and columns that any of them needs are read, and each strip is
- * passed to all: each view has its own lane from the resize on. */
+ * passed to all: each view has its own lane starting at the resize. */
 #include "config.h"
 
 #include "loader/image/image.h"

@@ -149,7 +149,7 @@ int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
 int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
                      struct plenum_error *err);
 
-/** Set the JPEG decoder, from the next image on. The default is IMAGE_JPEG_AUTO. */
+/** Set the JPEG decoder for the following images. The default is IMAGE_JPEG_AUTO. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
 /** Set the hint to use, and to extend with more tiles, from the next image on. NULL, the default,

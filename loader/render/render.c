@@ -10,7 +10,7 @@
  * shows there.
  *
  * If the data set has a hint cache, the hint of a sample says where its tiles begin. A hint never
- * changes a pixel, and errors of writing hints are ignored. */
+ * changes a pixel, and if a hint cannot be written, the error is ignored. */
 #include "config.h"
 
 #include "loader/render/render.h"
@@ -221,7 +221,7 @@ static int put_followers(const struct render_job *job, const struct image_view *
     return 0;
 }
 
-/* Render the images of a file, and the masks and boxes that follow them. */
+/* Render a file's images, and apply the same crops and flips to their masks and boxes. */
 static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
 {
@@ -313,7 +313,8 @@ static int render_slices(const struct render_job *job, struct image_view *views,
     return 0;
 }
 
-/* Render the sample of a try, or of a run of positions, without mixing. */
+/* Render one sample, without mixing: the candidate of this try, or the sample that a run of
+ * positions shares. */
 static int render_alone(const struct render_job *job, struct plenum_error *err)
 {
     struct image_view views[VIEWS_IMAGES_MAX];

@@ -23,8 +23,8 @@ struct stream_memory {
 uint64_t monitor_reading_bytes(const struct server *server, const struct dataset *dataset);
 
 /** Returns the memory in bytes that the loader uses, or will use once its threads work: the maximum
- * since the loader last had no client. Rings and memory that the kernel can reclaim do not count.
- * `more`: the memory for one more stream; or NULL. */
+ * since the loader last had at most one client. Rings and memory that the kernel can reclaim do not
+ * count. `more`: the memory for one more stream; zeros for none. */
 uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *more);
 
 /** Call this about once a second, not more often. */

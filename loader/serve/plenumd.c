@@ -310,8 +310,8 @@ static uint64_t whole_memory(void)
     return all;
 }
 
-/* Check the memory for the cache, and limit the rings to half of the rest. The memory of rings with
- * holes is charged to the loader's control group, and must not fill it. */
+/* Check --cache-memory, and by default limit rings to half of the remaining memory. Pages of sparse
+ * rings are charged to the loader's control group and must not fill it. */
 static int share_memory(struct server_options *o)
 {
     uint64_t all = whole_memory();

@@ -110,8 +110,8 @@ void queue_cancel_all(struct queue_stream *stream);
 /** Returns the oldest finished request, which the caller must free(), or NULL. */
 struct queue_request *queue_pop_finished(struct queue *queue);
 
-/** Call this about once a second. If all I/O threads wait for storage, and so a stream has none,
- * this starts another one, up to a limit. */
+/** Call this about once a second. Marks streams whose storage hangs. If a stream has no I/O thread
+ * because all of them are busy, starts another one, up to a limit. */
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);

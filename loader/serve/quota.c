@@ -92,8 +92,8 @@ static int check_mapped(const struct server *server, const struct usage *a, uint
     (void)format_bytes(limit, most, sizeof(most));
     if (share)
         return error_set(err, -ENOSPC,
-                         "with a ring of %s, your user would take more of the %s for all rings "
-                         "than would be left for others (--ring-limit)",
+                         "a ring of %s would leave other users less of the %s for rings than your "
+                         "user's rings take (--ring-limit)",
                          want, most);
     return error_set(
         err, -ENOSPC,
@@ -137,8 +137,8 @@ int quota_check_ring(struct server *server, const char *user, uint64_t bytes, ui
     (void)format_bytes(share ? budget - own.held : budget, most, sizeof(most));
     if (share)
         return error_set(err, -ENOSPC,
-                         "with a ring of %s, your user would take more of the %s for all rings "
-                         "than would be left for others (--memory-budget)",
+                         "a ring of %s would leave other users less of the %s for rings than your "
+                         "user's rings take (--memory-budget)",
                          text, most);
     return error_set(err, -ENOSPC,
                      "a ring of %s would exceed the %s that this loader may use, of which %s is "

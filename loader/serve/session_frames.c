@@ -92,7 +92,8 @@ static int change_share(struct session *s, const struct wire_render *m, struct p
     if (m->per_step == 0 || (m->per_step == s->open.per_step && m->offset == s->open.offset))
         return 0;
     if (s->open.span)
-        return error_set(err, -EINVAL, "the share of a stream of parts cannot change");
+        return error_set(err, -EINVAL,
+                         "the share of steps cannot change in a stream with split = file");
     r = wire_open_check_share(&s->open, m->per_step, m->offset, err);
     if (r < 0)
         return r;

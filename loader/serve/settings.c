@@ -156,7 +156,7 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
 }
 
 /* Read a line for inih, which parses each line before it reads the next. inih treats a line that
- * begins with a blank as a continuation of the previous value, so blanks are skipped. */
+ * begins with whitespace as a continuation of the previous value, so that is skipped. */
 static char *next_line(char *text, int size, void *arg)
 {
     struct reading *f = arg;

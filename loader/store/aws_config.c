@@ -50,7 +50,7 @@ void aws_config_fini(struct aws_config *config)
     *config = (struct aws_config){.found = false};
 }
 
-/* A part of the text without the blanks around it. */
+/* A part of the text without the whitespace around it. */
 struct slice {
     const char *at;
     size_t len;

@@ -30,7 +30,7 @@ struct listing_error {
     char code[64], message[256], request_id[80], region[40];
 };
 
-/** Parse an error document; from any other text, all fields are "". Control characters become
+/** Parse an error document. Any other text leaves all fields empty. Control characters become
  * '?'. */
 void listing_read_error(const char *text, size_t len, struct listing_error *ret);
 

@@ -146,7 +146,7 @@ class Copier:
     def __init__(self, copies: Copies) -> None:
         self.copies = copies
         self.ahead: Deque[_Ahead] = collections.deque()
-        # Batches and other source tensors, such as those cut or computed from them, with their tickets.
+        # Each entry: a batch, the tensors sliced or computed from it, and its copy's ticket.
         self._held: Deque[Tuple[Tuple[Batch, List[torch.Tensor]], Any]] = collections.deque()
         self._lock = threading.RLock()  # another thread may close the Loader
 

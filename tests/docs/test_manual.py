@@ -27,7 +27,7 @@ def help_text(*command):
 
 
 def help_options(text):
-    """Return the options of a --help text: the beginning of each line, up to two blanks."""
+    """Return the options of a --help text: the beginning of each line, up to two spaces."""
     found = set()
     for line in text.splitlines():
         if re.match(r" +-", line):

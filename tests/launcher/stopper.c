@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stopper.c - a program that asks whether to stop, and misbehaves on request. For test_stop.py.
+/* stopper.c - a program that calls plenum_job_should_stop(), and misbehaves on request. For
+ * test_stop.py.
  *
  *     stopper STEPS [WORD[=RANK[:STEP]]]...
  *
@@ -10,11 +11,11 @@
  *     die=1:5        instance 1 exits with status 3 in step 5
  *     hang=1:5       instance 1 stays in step 5 for ever
  *     wait=1:5       instance 1 waits in step 5 until its standard input ends
- *     never=1        instance 1 does not ask
+ *     never=1        instance 1 does not call plenum_job_should_stop()
  *     fail=1         instance 1 exits with status 4 when it is to stop
  *     linger         when it is to stop, it stays until it is killed
- *     fork           asks in a child process, which has inherited the job
- *     twice          a child process asks, too
+ *     fork           calls it in a child process, which has inherited the job
+ *     twice          a child process calls it, too
  *     own            handles SIGTERM itself
  *     raise=1:5      instance 1 sends itself SIGUSR1 in step 5
  *     raised=1:5     instance 1 sends itself SIGTERM in step 5 */

@@ -385,7 +385,7 @@ Test(agree, finished_ranks_promise_everything, .timeout = 600)
     expect_agreement("one rank finishes early");
     law.lockstep = true;
     expect_agreement("one rank finishes early, in lockstep");
-    law.totals[0] = 0; /* it never asks */
+    law.totals[0] = 0; /* it asks about no step */
     expect_agreement("one rank never asks");
 }
 

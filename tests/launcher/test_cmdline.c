@@ -18,7 +18,7 @@
 
 enum { ARGS_MAX = 32 };
 
-/* A command line such as "plenumrun -n 4 prog", split at blanks ('_' is a blank inside a word). */
+/* A command line such as "plenumrun -n 4 prog", split at spaces ('_' is a space inside a word). */
 struct line {
     char text[256];
     char *argv[ARGS_MAX + 1];

@@ -46,11 +46,11 @@ ParameterizedTestParameters(daemons, are_blamed)
          "shared libraries: libopen-rte.so.40: file too short): "},
         {"It looks like opal_init failed for some reason; your parallel process is\n"
          "srun: error: n2: task 0: Exited with exit code 255\n" OTHERS,
-         "Open MPI's daemon on host n2 ended before it had connected to mpirun (srun: Exited with "
-         "exit code 255): "},
+         "Open MPI's daemon on host n2 ended before it connected to mpirun (srun: Exited with "
+         "exit code 255); "},
         {"srun: error: n2: task 0: Segmentation fault (core dumped)\n" OTHERS,
-         "Open MPI's daemon on host n2 ended before it had connected to mpirun (srun: "
-         "Segmentation fault (core dumped)): "},
+         "Open MPI's daemon on host n2 ended before it connected to mpirun (srun: "
+         "Segmentation fault (core dumped)); "},
         {"bash: line 1: orted: command not found\n"
          "plenumrun: Open MPI's daemon cannot be executed on host n2 (status 127): install\n"
          "srun: error: n3: task 0: Exited with exit code 1\n",

@@ -335,8 +335,8 @@ Test(instances, the_host_with_most_connections_loses_them)
     close_port(&p);
 }
 
-/* What a turn does depends on the connections that have something to read or to send, not on the
- * others, and these have no buffers. */
+/* The cost of a turn depends only on the connections that have data to read or send. Idle
+ * connections keep at most a small send buffer. */
 Test(instances, a_quiet_connection_costs_nothing)
 {
     struct knocker shims[SHIMS];

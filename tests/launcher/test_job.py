@@ -128,7 +128,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
 
     def test_stop_without_questions(self):
-        """stop sends programs that never ask SIGTERM"""
+        """stop sends SIGTERM to programs that never call plenum_job_should_stop()"""
         job = self.start("never", "hang=0:1", "hang=1:1")
         self.assertEqual(ctl("stop", job.id)[:2], (0, "the programs were sent SIGTERM\n"))
         self.assertEqual(job.end(), 128 + signal.SIGTERM)

@@ -114,7 +114,7 @@ ParameterizedTestParameters(script, first_lines)
         {"#!/usr/bin/env -S good -u\n", 0, {"", ""}},
         {"#!/usr/bin/env -S -u HOME A=b good\n", 0, {"", ""}},
         {"#!/usr/bin/env -S 'good'\n", 0, {"", ""}},
-        {"#!/usr/bin/env -S good\r\n", 0, {"", ""}}, /* a carriage return is a blank there */
+        {"#!/usr/bin/env -S good\r\n", 0, {"", ""}}, /* a carriage return is whitespace there */
         {"#!/usr/bin/env -S good -u \r\n", 0, {"", ""}},
         {"#!/usr/bin/env -S PATH=%s/sub9:/bin only\n", 0, {"", ""}},
         {"#!/usr/bin/env -S -C %s/sub9 ./only\n", 0, {"", ""}},
@@ -237,7 +237,7 @@ Test(script, long_arguments)
     }
 }
 
-/* Perl treats a carriage return as a blank. */
+/* Perl treats a carriage return as whitespace. */
 Test(script, perl_from_windows)
 {
     struct plenum_error err = {""};

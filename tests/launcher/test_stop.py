@@ -66,7 +66,8 @@ class Job:
         raise AssertionError(f"the job ended before it printed '{pattern}': {self.end()}")
 
     def wait_for_steps(self, **least):
-        """Read until these instances (i0=3: instance 0) have begun these steps. plenumrun then knows that they ask."""
+        """Read until these instances (i0=3: instance 0) have begun these steps. plenumrun then knows that they call
+        plenum_job_should_stop()."""
         left = {int(name[1:]): step for name, step in least.items()}
         while left:
             match = self.wait_for(r"instance (\d+) is in step (\d+)$")
@@ -126,7 +127,7 @@ class Stop(unittest.TestCase):
         self.assertNotIn("has no effect", job.said())
 
     def check_stopped(self, job, instances):
-        """Check that all these instances have stopped before the same step, and that none has begun a later one."""
+        """Check that all these instances stopped before the same step, and that none has begun that step."""
         status = job.end()
         self.assertEqual(status, 75, job.said())
         stops = job.stops()
@@ -207,7 +208,7 @@ class Stop(unittest.TestCase):
                                      r"host \S+ is at step 5 of \d+")
 
     def test_one_never_asks(self):
-        """an instance that never asks ends the job after --stop-timeout, and is named"""
+        """an instance that never calls plenum_job_should_stop() ends the job after --stop-timeout, and is named"""
         job = self.start(FOREVER, "never=1", "hang=1:5", instances=2, options=("--stop-timeout", "1", "--grace", "1"))
         job.wait_for_steps(i0=5, i1=0)
         job.send(signal.SIGUSR1)
@@ -215,7 +216,7 @@ class Stop(unittest.TestCase):
         self.assertRegex(job.said(), r"instance 1 on host \S+ has not called plenum_job_should_stop\(\)")
 
     def test_none_asks(self):
-        """a program that never asks gets both signals, as before"""
+        """a program that never calls plenum_job_should_stop() gets both signals, as before"""
         for signum in (signal.SIGTERM, signal.SIGUSR1):
             job = self.start(FOREVER, "never", "hang=0:1", "hang=1:1", instances=2)
             job.wait_for_steps(i0=1, i1=1)
@@ -238,7 +239,7 @@ class Stop(unittest.TestCase):
             self.assertEqual(job.end(), 128 + signal.SIGTERM, job.said())
 
     def test_between_starts(self):
-        """SIGUSR1 ends a job that waits before it starts again, if its programs ask"""
+        """SIGUSR1 ends a job that waits before it starts again, if its programs call plenum_job_should_stop()"""
         job = self.start(FOREVER, "die=0:0", instances=1, options=("--max-restarts", "9"))
         self.wait_until(lambda: "trying again in 4 s" in job.said())
         job.send(signal.SIGUSR1)
@@ -246,7 +247,7 @@ class Stop(unittest.TestCase):
         self.assertIn("the job was ended by SIGUSR1 before it started again", job.said())
 
     def test_before_questions(self):
-        """SIGUSR1 that ends programs before they ask does not restart them"""
+        """SIGUSR1 that ends programs before they call plenum_job_should_stop() does not restart them"""
         job = self.start(FOREVER, "never", "hang=0:1", "hang=1:1", options=("--max-restarts", "9"))
         job.wait_for_steps(i0=1, i1=1)
         job.send(signal.SIGUSR1)
@@ -284,7 +285,7 @@ class Stop(unittest.TestCase):
             self.assertIn("--stop-command has ended with status 0: stopping", job.said())
 
     def test_command_without_questions(self):
-        """--stop-command ends a program that never asks with SIGTERM"""
+        """--stop-command ends a program that never calls plenum_job_should_stop() with SIGTERM"""
         job = self.start(FOREVER, "never", "hang=0:1", "hang=1:1", options=("--stop-command", "true"))
         self.assertEqual(job.end(), 128 + signal.SIGTERM, job.said())
         self.assertIn("sending the programs SIGTERM, because none has called plenum_job_should_stop()", job.said())
@@ -340,7 +341,7 @@ class Stop(unittest.TestCase):
         self.check_stopped(job, range(2))
 
     def test_children(self):
-        """only one process of an instance asks"""
+        """only one process of an instance may call plenum_job_should_stop()"""
         job = self.start("1", "twice", instances=2)
         self.assertEqual(job.end(), 0)
         said = [line for line in job.lines if line.startswith("child: ")]

@@ -243,8 +243,14 @@ Test(reshape, an_impossible_share_is_refused_and_changes_nothing)
         int code;
         const char *text;
     } cases[] = {
-        {{3, 1, 3}, 0, -EINVAL, "an instance cannot own replicas 3 to 4 of 3"},
-        {{0, 1, 0}, 0, -EINVAL, "an instance cannot own replicas 0 to 1 of 0"},
+        {{3, 1, 3},
+         0,
+         -EINVAL,
+         "invalid share: replica_offset 3, num_local_replicas 1, num_replicas 3"},
+        {{0, 1, 0},
+         0,
+         -EINVAL,
+         "invalid share: replica_offset 0, num_local_replicas 1, num_replicas 0"},
         {{0, 2, 4},
          0,
          -EINVAL,

@@ -1760,8 +1760,8 @@ static void end_hostile(struct hostile *h)
     (void)close(h->listener);
 }
 
-/* Runs a program that streams while its loaders' sockets linger, forks, and ends the stream; then
- * they linger no longer. */
+/* The client process: streams while its loaders' sockets linger, forks, closes the stream, and
+ * waits for its descriptors to close. Returns 0, or the number of the failed step. */
 static int stream_hostile(const char *loaders, uint64_t want, int told, int tell)
 {
     struct plenum_stream_options o = options_of(loaders);

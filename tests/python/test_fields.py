@@ -996,7 +996,8 @@ class FieldsAloneTest(unittest.TestCase):
         for data, fields, pipeline, why in (
                 (alone, ["text:txt"], "eval", "its samples have only fields .image=none., and no images"),
                 (images, MASKS, "none", "masks and boxes are cropped with the images"),
-                (images, None, "none flip(0.5)", "none produces no images, and must be the only word of the pipeline"),
+                (images, None, "none flip(0.5)",
+                 "'none' produces no images, and must be the only word of the pipeline"),
                 (images, None, "view(a, 1, none)", "a view has images"),
                 (images, None, "none(3)", "must be the only word"),
                 (f"tar,image=x:{path_of('tars')}", None, "none", "tar,image=x: 'x' is not an image extension"),

@@ -169,7 +169,8 @@ class InterruptedTest(unittest.TestCase):
                             stream.seek(stream.cursor)
 
     def test_signals(self):
-        """signals whose handler raises wherever the package runs, or while the library waits"""
+        """no position is lost or repeated if a signal handler raises in the package's code, or while the library
+        waits"""
         raised = 0
 
         def handler(number, frame):
@@ -271,7 +272,7 @@ class InterruptedTest(unittest.TestCase):
 
 class SharedTest(unittest.TestCase):
     def share(self, take, count=4):
-        """Return the items received by threads that all call `take()` until it ends, and how each thread ended."""
+        """Call `take()` in `count` threads until it raises. Return the items, and each exception's name."""
         got, ended = [], []
         barrier = threading.Barrier(count)
 

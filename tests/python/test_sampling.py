@@ -957,7 +957,7 @@ class StreamTest(unittest.TestCase):
             self.assertRegex("".join(str(w.message) for w in caught), absent or "^$", text)
 
     def test_sizes(self):
-        """selections by width and height, in folders and archives, whose sizes are kept beside the index"""
+        """selections by image width and height, in folders and archives; image sizes are stored beside the index"""
         data = self.made("sizes", 9, ["a", "b"])
         with open(os.path.join(data, "b", "8.ppm"), "wb") as f:
             f.write(b"this is not an image")

@@ -96,7 +96,7 @@ job --host v1,v2 --host-subnet 10.99.0.0/16 sh -c 'echo $OMPI_MCA_btl_tcp_if_inc
 ok "--host-subnet selects the network" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
 job --host v1,v2 --host-subnet 10.98.0.0/16 true
 ok "a --host-subnet in which one host has no address is rejected" all 'same $code 125' \
-    'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
+    'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16; its addresses are "'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
     ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }
 job --host v1,v2 -v true

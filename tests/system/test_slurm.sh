@@ -213,7 +213,7 @@ if [ -d "$plugins" ]; then
     hide "$PWD/empty" "$plugins"
     in_slurm salloc -N3 "$run" true
     ok "a daemon without its plugins is reported" all 'same $code 125' 'wait_for no_step' \
-        'last_line_has "error: Open MPI.s daemon on host v2 ended before it had connected to mpirun (srun: Exited with exit code "'
+        'last_line_has "error: Open MPI.s daemon on host v2 ended before it connected to mpirun (srun: Exited with exit code "'
     unhide "$plugins"
 else
     skip "a daemon without its plugins" "$daemon has none"

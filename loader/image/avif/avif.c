@@ -4,7 +4,7 @@
  * An AVIF is a file of boxes. "ftyp" comes first and names the brand; "meta" says which item is the
  * image, where its data is, and its properties (size, colours, how it is turned and cropped).
  * libavif reads them and lets dav1d decode the AV1 frame, which can only be done as a whole. The
- * result of decoding AV1 is specified to the bit; the conversion of its planes to RGB is not.
+ * result of decoding AV1 is specified bit for bit; the conversion of its planes to RGB is not.
  * libavif converts in floats or by libyuv, with results that depend on the build. So we convert the
  * planes ourselves (yuv.h), and only for the region.
  *

@@ -483,7 +483,8 @@ static bool read_mcu_scan(struct coefs_reader *r)
     return true;
 }
 
-/* Returns whether a coefficient of this size would be shifted out of its 16 bits. */
+/* Returns whether the table has a symbol whose coefficient, shifted left by `low`, can have more
+ * than 16 bits. */
 static bool is_too_large(const struct jpeg_huff *h, uint32_t low)
 {
     for (uint32_t i = 0; i < h->count; i++)

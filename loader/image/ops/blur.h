@@ -16,8 +16,8 @@ struct blur_kernel {
     int16_t coef[BLUR_RADIUS_MAX + 1];
 };
 
-/** Build the kernel with `size` samples, an odd number. `sigma` has 14 fractional bits, and is at
- *  least 2^7. */
+/** Build a kernel of `size` taps (odd). `sigma` is fixed-point with 14 fractional bits, at least
+ *  2^7. */
 void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret);
 
 struct blur_loops {

@@ -223,7 +223,7 @@ static const uint8_t three_of_four[24] = {0,  1,  2,  4,  5,  6,  8,  9,  10, 12
 static const uint8_t by_planes[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,  13, 17, 21, 25, 29,
                                       2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31};
 
-/* Store eight pixels, which are final except for their order. */
+/* Store eight finished pixels in the output's layout. */
 NEON_INLINE void store_group(uint8_t *out, uint8x16x2_t pixels, enum neon_form form,
                              const struct resize_store *s)
 {

@@ -49,7 +49,7 @@ is 3 "bad members keep their extension" members raw jpg
 is "$samples" "each member has a label" members raw cls
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
-is "$(cat want)" "raw pixels render the same stream, to the bit" hashes raw
+is "$(cat want)" "raw pixels render a bit-identical stream" hashes raw
 ok "... with a different fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
     "$1" -c "$2")" ]' "$plenumctl" "$PYTHON" 'import json, sys; print(json.load(sys.stdin)["fingerprint"])'
 is "3 $((samples - 3)) 0 0" "verify decodes PPMs completely" sh -c '"$0" verify raw --no-list --json | "$1" -c "
@@ -160,7 +160,7 @@ no() { # STATUS TITLE PATTERN ARGUMENT...: pack fails with this status and a mes
 no 2 "both --raw and --raw-share" "either all images become raw pixels, or a share" data x --raw --raw-share 50
 no 2 "a quality for raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --quality 90
 no 2 "a subsampling for raw pixels" "--raw turns all images into raw pixels" data x --longest 100 --raw --subsampling 444
-no 2 "a quality with --raw-share but no size" "for JPEGs that are made smaller" data x --raw-share 50 --quality 90
+no 2 "a quality with --raw-share but no size" "for the JPEGs of shrunk images" data x --raw-share 50 --quality 90
 for share in 0 100 -1 0.5 x; do
     no 2 "--raw-share $share" "raw-share" data x --raw-share $share
 done

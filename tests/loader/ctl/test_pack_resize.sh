@@ -155,8 +155,8 @@ no() { # STATUS TITLE PATTERN ARGUMENT...: pack fails with this status and a mes
     fi
 }
 no 2 "both --longest and --shortest" "cannot be used together" data x --longest 200 --shortest 100
-no 2 "a quality without a size" "for JPEGs that are made smaller" data x --quality 90
-no 2 "a subsampling without a size" "for JPEGs that are made smaller" data x --subsampling 420
+no 2 "a quality without a size" "for the JPEGs of shrunk images" data x --quality 90
+no 2 "a subsampling without a size" "for the JPEGs of shrunk images" data x --subsampling 420
 no 2 "an unknown subsampling" "--subsampling must be 420 or 444, not '422'" data x --longest 200 --subsampling 422
 for n in 0 15 65501 2x; do
     no 2 "--longest $n" "--longest" data x --longest $n

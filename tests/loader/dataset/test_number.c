@@ -213,14 +213,14 @@ ParameterizedTestParameters(number, kinds)
         {"1\xe2\x81\xb0", NUMBER_ODD, 0}, /* superscript 0 */
         {"\xe2\x82\x83", NUMBER_ODD, 0},  /* subscript 3 */
         {"\xe2\x91\xa2", NUMBER_ODD, 0},  /* 3 in a circle */
-        {"3\xe2\x80\x8b", NUMBER_ODD, 0}, /* with a blank of no width */
+        {"3\xe2\x80\x8b", NUMBER_ODD, 0}, /* with a zero-width space */
         {"\xef\xbb\xbf"
          "3",
          NUMBER_ODD, 0}, /* with a byte order mark */
         {"\xe2\x80\xaa"
          "3\xe2\x80\xac",
          NUMBER_ODD, 0},                   /* with directions of writing */
-        {"3\xc2\xa0", NUMBER_ODD, 0},      /* with a blank that is not ASCII */
+        {"3\xc2\xa0", NUMBER_ODD, 0},      /* with a no-break space */
         {"[\xef\xbc\x93]", NUMBER_ODD, 0}, /* fullwidth 3 in brackets */
         {"\xef\xbc\x88"
          "3\xef\xbc\x89",

@@ -135,7 +135,7 @@ class Servers(unittest.TestCase):
         self.assertIn("SignatureDoesNotMatch", self.hash("s3://data/train-000000.tar", **known))
 
     def test_moto(self):
-        """moto, with a blank and a plus in keys"""
+        """moto, with a space and a plus in keys"""
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         self.serve(url, self.program("moto_server"), "-H", "127.0.0.1", "-p", str(port))

@@ -41,7 +41,7 @@ static double beta(double alpha, double x)
     return x <= 0.5 ? integral(alpha, x) / all : 1 - integral(alpha, 1 - x) / all;
 }
 
-/* Returns the greatest distance of 10^5 draws from the distribution, measured half-way between the
+/* Returns the maximum distance of 10^5 draws from the distribution, measured half-way between the
  * steps of a share. */
 static double distance(struct rational alpha, double (*cdf)(double alpha, double x))
 {

@@ -178,7 +178,7 @@ Test(png_own, judges_damaged_files_as_libpng_does, .timeout = 3600)
     png_ways_destroy(both);
 }
 
-/* Inflate's tables have entries with two literals only if there is much data to come. */
+/* Inflate pairs literals in its tables only when a lot of input remains. */
 Test(png_own, judges_damage_of_large_files_as_libpng_does, .timeout = 600)
 {
     struct png_ways *both = png_ways_create();
