@@ -119,8 +119,8 @@ class Hung(unittest.TestCase):
 
     def test_late(self):
         """a program whose first step comes after the limit is watched from then on"""
-        job = self.start(program=("sh", "-c", '[ $RANK = 1 ] || read line; exec "$0" "$@"', STOPPER, FOREVER, "together",
-                                  "hang=0:5"))
+        begin = '[ $RANK = 1 ] || read line; exec "$0" "$@"'
+        job = self.start(program=("sh", "-c", begin, STOPPER, FOREVER, "together", "hang=0:5"))
         job.wait_for(job.errors, "warning: --progress-timeout has no effect on instance 0 ")
         job.process.stdin.write("begin\n")
         job.process.stdin.flush()
