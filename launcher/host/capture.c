@@ -10,13 +10,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/util/text.h"
 #include "common/util/util.h"
+#include "launcher/host/proctree.h"
 
 enum {
     NOT_FOUND = 127,
@@ -42,7 +43,6 @@ static void settle(int out)
     int null = open("/dev/null", O_RDONLY);
 
     (void)setsid();
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     reset_signals();
     if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
         dup2(out, STDERR_FILENO) < 0)
@@ -50,11 +50,58 @@ static void settle(int out)
     (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); /* Linux 5.9 */
 }
 
+static pid_t guarded_for;
+
+/* The process for which this guard runs has ended, perhaps without the time to say so: kill the
+ * group, which is this process and all that the command has started. */
+static void on_parent_end(int signal)
+{
+    (void)signal;
+    if (getppid() != guarded_for)
+        (void)kill(0, SIGKILL);
+}
+
+/* End in the way that the command has ended. */
+static void end_like(int status)
+{
+    const struct rlimit none = {0, 0};
+
+    if (WIFSIGNALED(status)) {
+        (void)setrlimit(RLIMIT_CORE, &none); /* its core is enough */
+        reset_signals();
+        (void)raise(WTERMSIG(status));
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
+}
+
+/* In the new process: call the function in another one, and leave nothing of it if `parent`
+ * ends. */
+static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
+{
+    pid_t self = getpid(), child;
+    int status = 0;
+
+    guarded_for = parent;
+    (void)sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_parent_end}, NULL);
+    if (proctree_follow(parent, SIGTERM) < 0)
+        _exit(NOT_FOUND);
+    child = fork();
+    if (child < 0)
+        _exit(NOT_FOUND);
+    if (child == 0) {
+        reset_signals();
+        _exit(proctree_follow(self, SIGKILL) < 0 ? NOT_FOUND : call(arg));
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    end_like(status);
+}
+
 int capture_call(struct capture *c, int (*call)(const void *arg), const void *arg,
                  uint64_t limit_ns)
 {
     int fds[2], r;
-    pid_t pid;
+    pid_t pid, self = getpid();
 
     *c = (struct capture){.fd = -1};
     c->text = calloc(1, CAPTURE_MAX + 1);
@@ -66,7 +113,7 @@ int capture_call(struct capture *c, int (*call)(const void *arg), const void *ar
     r = pid < 0 ? -errno : 0;
     if (pid == 0) {
         settle(fds[1]);
-        _exit(call(arg));
+        guard(self, call, arg);
     }
     (void)close(fds[1]);
     if (r == 0)

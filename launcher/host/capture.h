@@ -13,7 +13,7 @@ enum { CAPTURE_MAX = 65536 };
 
 /** Zero-initialised: not started, which counts as over. */
 struct capture {
-    pid_t pid; /* leads its own session; 0: over */
+    pid_t pid; /* its guard, which leads its own session; 0: over */
     int fd;    /* readable while it prints */
     uint64_t until_ns;
     bool late;  /* it was killed when its time was over */
@@ -22,8 +22,8 @@ struct capture {
     char *text; /* standard output and standard error, with a NUL; NULL: nothing */
 };
 
-/** Start a program, which is found in PATH: 0 or -errno. If it cannot be executed, its status is
- * 127. */
+/** Start a program, which is found in PATH: 0 or -errno. It is killed when this process ends, with
+ * all that it has started in its process group. If it cannot be executed, its status is 127. */
 int capture_command(struct capture *c, char *const *words, uint64_t limit_ns);
 /** Call a function, whose standard output is captured and whose result is the exit status. It has
  * no other descriptors. */

@@ -26,7 +26,7 @@ int hung_handle(struct supervisor *s, struct instance *inst, struct frame_reader
     if (m.len == 0) {
         if (!s->idle_warned)
             log_warn("--progress-timeout has no effect on instance %u on host %s, and others like "
-                     "it: its program does not use libplenum",
+                     "it, so far: its program has not used libplenum yet",
                      instance_index(s, inst), instance_host(s, inst)->name);
         s->idle_warned = true;
         return 0;

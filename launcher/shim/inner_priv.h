@@ -95,7 +95,8 @@ struct inner {
     struct capture stacks;     /* describes a program that hangs (inner_hung.c) */
     uint64_t hung_active;      /* its last activity before that */
     uint64_t progress_from;    /* time before this does not count */
-    bool hung_told;            /* HUNG was sent */
+    bool hung_told;            /* HUNG was sent, with stacks */
+    bool unknown_told;         /* HUNG was sent, because there was no activity so far */
     int loader_fd;             /* the loader's output */
     int key_fd;                /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];

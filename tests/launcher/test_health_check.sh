@@ -30,6 +30,7 @@ job() { # ARGUMENT... - sets the files out and err, and $code
     code=$?
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
+gone() { ! grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$1/status"; } # or waits to be reaped
 has() { grep -q -e "$1" err || { echo "no '$1'"; false; }; }
 has_not() { ! grep -e "$1" err; }
 all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones and plenumrun's output
@@ -48,7 +49,13 @@ ok "a command that is killed counts as unhealthy" all 'same $code 125' '[ ! -s o
     'has "health: --health-check was ended by signal 9 (Killed)$"'
 job --start-timeout 1 --health-check 'echo $$ >pid; echo slow; exec sleep 1000' echo started
 ok "... and so does one that does not end, which is killed" all 'same $code 125' '[ ! -s out ]' \
-    'has "health: --health-check did not end in time: slow$"' '! kill -0 "$(cat pid)"'
+    'has "health: --health-check did not end in time: slow$"' 'wait_for gone "$(cat pid)"'
+"$run" --allow-run-as-root --health-check 'sleep 1000 & echo $! >left; wait' echo started >out 2>err &
+job=$!
+wait_for [ -s left ]
+kill -9 $job
+wait $job 2>/dev/null
+ok "if plenumrun is killed meanwhile, nothing is left of the command" wait_for gone "$(cat left)"
 job --health-check 'exit 1' --no-host-check echo started
 ok "--health-check needs the check of hosts" all 'same $code 2' 'has "contradict each other"'
 job --health-check '[ ! -e started ] || exit 1' --max-restarts 1 sh -c ': >started; exit 3'

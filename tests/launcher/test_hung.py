@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -22,14 +23,14 @@ LIMIT_S = 300  # when something hangs
 
 
 class Job:
-    def __init__(self, *words, options=(), program=(STOPPER, FOREVER)):
+    def __init__(self, *words, options=(), program=(STOPPER, FOREVER), out=None):
         self.folder = tempfile.TemporaryDirectory(prefix="plenum-test-")
         self.result = os.path.join(self.folder.name, "result")
         self.out, self.errors = tempfile.TemporaryFile("a+"), tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [os.path.join(BUILD, "plenumrun"), "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none",
              "--grace", "1", "--progress-timeout", "2", "--result", self.result, *options, *program, *words],
-            stdin=subprocess.PIPE, stdout=self.out, stderr=self.errors, text=True)
+            stdin=subprocess.PIPE, stdout=out or self.out, stderr=self.errors, text=True)
 
     def read(self, file):
         file.seek(0)
@@ -115,6 +116,28 @@ class Hung(unittest.TestCase):
         job.process.stdin.flush()
         self.assertEqual(job.end(), 0, job.said())
         self.assertEqual(job.said().count("\n"), 1, job.said())
+
+    def test_late(self):
+        """a program whose first step comes after the limit is watched from then on"""
+        begin = '[ $RANK = 1 ] || read line; exec "$0" "$@"'
+        job = self.start(program=("sh", "-c", begin, STOPPER, FOREVER, "together", "hang=0:5"))
+        job.wait_for(job.errors, "warning: --progress-timeout has no effect on instance 0 ")
+        job.process.stdin.write("begin\n")
+        job.process.stdin.flush()
+        self.assertEqual(job.end(), 125, job.said())
+        self.assertRegex(job.said(), r"error: instance 0 on host \S+ made no progress for \d+\.\d s ")
+
+    def test_blocked(self):
+        """instances that wait for the reader of their output do not hang"""
+        job = self.start(program=(STOPPER, FOREVER), out=subprocess.PIPE)
+        time.sleep(6)  # three times the limit: nothing happens
+        self.assertIsNone(job.process.poll(), job.said())
+        lines = threading.Thread(target=job.process.stdout.read)
+        lines.start()
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 75, job.said())
+        lines.join()
+        self.assertNotIn("no progress", job.said())
 
 
 if __name__ == "__main__":
