@@ -97,19 +97,7 @@ ok "... until all hosts are in use" all 'same $code 1' \
 ends
 ok "... and stops as usual" all 'same $code 75' 'has out "^instance 2 stops before "'
 
-# ---- what ends the job while hosts are checked, or while it stops in order to grow ----
-start "$stopper 1000000000" --host localhost,h1 --min-hosts 1 \
-    --health-check 'test -z "$AWAY" || test ! -e checked || { : >waits; sleep 1000; }; : >checked'
-"$ctl" job grow "$id" >grown 2>&1 &
-asked=$!
-wait_for [ -e waits ]
-"$ctl" job stop "$id" >stopped
-wait $asked
-code=$?
-ok "a job that stops while hosts are checked says so at once" all 'same $code 1' \
-    'has grown "nothing was stopped: the job is stopping already"'
-ends
-ok "... and stops as usual" same $code 75
+# ---- what ends the job while it stops in order to grow ----
 printf '#!/bin/sh\ntrap "" HUP\nexec "$@"\n' >deaf
 chmod +x deaf
 stopping() { # start a job, which stops in order to grow as soon as its standard input ends
