@@ -114,11 +114,6 @@ bool stop_take_signal(struct supervisor *s, int signal)
 
 void stop_request(struct supervisor *s, const char *why)
 {
-    if (s->stop.noticed && s->stop.growing) {
-        s->stop.growing = false;
-        log_about(LOG_LEVEL_NOTICE, NULL,
-                  "%s: the programs are stopping already, and the job does not continue", why);
-    }
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
         return;
     if (begin(s)) {

@@ -210,7 +210,6 @@ static void show_state(struct supervisor *s)
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
-    s->stop.growing = false;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)

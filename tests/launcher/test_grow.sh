@@ -96,25 +96,4 @@ ok "... until all hosts are in use" all 'same $code 1' \
 "$ctl" job stop "$id" >stopped
 ends
 ok "... and stops as usual" all 'same $code 75' 'has out "^instance 2 stops before "'
-
-# ---- what ends the job while it stops in order to grow ----
-printf '#!/bin/sh\ntrap "" HUP\nexec "$@"\n' >deaf
-chmod +x deaf
-stopping() { # start a job, which stops in order to grow as soon as its standard input ends
-    start "./deaf $stopper 1000000000 wait=0:5" --host localhost,h1 --min-hosts 1 --health-check ./check
-    : >well-h1
-    grow
-}
-stopping
-kill -USR1 "$(sed -n 's/^instance 0 is process \([0-9]*\) .*/\1/p' out)"
-ends
-ok "a program that is sent SIGUSR1 then ends the job" all 'same $code 75' 'has err "as requested"' \
-    'has err "a program was sent SIGUSR1: the programs are stopping already, and the job does not continue"' \
-    'has_not err "2 hosts"'
-stopping
-kill -HUP $job
-wait_for has err "SIGHUP: ending the job"
-ends
-ok "... and so does SIGHUP, even if the programs ignore it" all 'same $code 75' 'has err "as requested"' \
-    'has_not err "2 hosts"'
 finish
