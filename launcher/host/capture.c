@@ -11,30 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/host/proctree.h"
+#include "launcher/host/signals.h"
 
 enum {
     NOT_FOUND = 127,
     WAIT_MS = 20,   /* between two looks at a process that prints nothing */
     KILLED_MS = 200 /* for a killed process to end; one that hangs in the kernel does not */
 };
-
-static void reset_signals(void)
-{
-    sigset_t none;
-
-    for (int signal = 1; signal < NSIG; signal++)
-        if (signal != SIGKILL && signal != SIGSTOP)
-            (void)sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
 
 /* In the new process: only standard descriptors remain, so that it keeps nothing open that others
  * wait to see closed. */
@@ -43,11 +32,11 @@ static void settle(int out)
     int null = open("/dev/null", O_RDONLY);
 
     (void)setsid();
-    reset_signals();
+    signals_reset(0);
     if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
         dup2(out, STDERR_FILENO) < 0)
         _exit(NOT_FOUND);
-    (void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0); /* Linux 5.9 */
+    closefrom(STDERR_FILENO + 1);
 }
 
 static pid_t guarded_for;
@@ -68,7 +57,7 @@ static void end_like(int status)
 
     if (WIFSIGNALED(status)) {
         (void)setrlimit(RLIMIT_CORE, &none); /* its core is enough */
-        reset_signals();
+        signals_reset(0);
         (void)raise(WTERMSIG(status));
     }
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
@@ -89,7 +78,7 @@ static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
     if (child < 0)
         _exit(NOT_FOUND);
     if (child == 0) {
-        reset_signals();
+        signals_reset(0);
         _exit(proctree_follow(self, SIGKILL) < 0 ? NOT_FOUND : call(arg));
     }
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
