@@ -51,7 +51,7 @@ static double measure_report(const struct pace *pace, bool host, uint64_t second
 
         (void)pace_read(pace, &seen, steps);
         seen = 0;
-        strain_read(strain, s * NS_PER_SEC, &report.share[PACE_THROTTLED]);
+        strain_read(strain, s * NS_PER_SEC, &report.share[PACE_STRAIN]);
         (void)pace_report_put(&b, &report);
         frame_buffer_fini(&b);
     }

@@ -8,18 +8,15 @@
 #include <stdint.h>
 
 #include "common/net/frame.h"
+#include "launcher/host/strain.h"
 
 enum { PACE_REPORT_STEPS = 6 };
 
 /** Shares of the second, in percent. */
 enum pace_share {
-    PACE_STOPPED,   /* the program was stopped by a signal */
-    PACE_THROTTLED, /* its control group had used up its CPU quota */
-    PACE_STOLEN,    /* the hypervisor did not run this machine */
-    PACE_MEMORY,    /* a process waited for memory */
-    PACE_CPU,       /* a process waited for a CPU */
-    PACE_IO,        /* a process waited for storage */
-    PACE_SHARES
+    PACE_STOPPED, /* the program was stopped by a signal */
+    PACE_STRAIN,  /* the first of enum strain_kind */
+    PACE_SHARES = PACE_STRAIN + STRAIN_KINDS
 };
 
 struct pace_report {

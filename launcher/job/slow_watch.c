@@ -16,7 +16,15 @@
 enum { SLOW_TEXT_MAX = 200 };
 
 _Static_assert((int)SLOW_REPORT_STEPS == (int)PACE_REPORT_STEPS, "reports are passed on");
-_Static_assert((int)SLOW_FACTS - (int)SLOW_IS_STOPPED == (int)PACE_SHARES, "in the same order");
+
+/* The shares are passed on in their order. */
+#define IS_SHARE(fact, kind) ((int)(fact) - (int)SLOW_IS_STOPPED == (int)PACE_STRAIN + (int)(kind))
+_Static_assert(IS_SHARE(SLOW_IS_THROTTLED, STRAIN_THROTTLED), "");
+_Static_assert(IS_SHARE(SLOW_IS_STOLEN, STRAIN_STOLEN), "");
+_Static_assert(IS_SHARE(SLOW_IN_MEMORY, STRAIN_MEMORY), "");
+_Static_assert(IS_SHARE(SLOW_IN_CPU, STRAIN_CPU), "");
+_Static_assert(IS_SHARE(SLOW_IN_IO, STRAIN_IO), "");
+_Static_assert(IS_SHARE(SLOW_FACTS, STRAIN_KINDS), "");
 
 /* On one host, instances are compared with each other. */
 static bool has_hosts(const struct supervisor *s)

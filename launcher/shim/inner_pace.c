@@ -142,7 +142,7 @@ void inner_tell_pace(struct inner *in, uint64_t now)
     count = pace_read(page, &p->seen, steps);
     add_steps(steps, count, &m);
     add_batches(p, page, &m);
-    strain_read(p->strain, now, &m.share[PACE_THROTTLED]);
+    strain_read(p->strain, now, &m.share[PACE_STRAIN]);
     m.share[PACE_STOPPED] = stopped_share(p, now);
     p->told_ns = now;
     adapt_stride(page, count, m.stride);
