@@ -403,7 +403,7 @@ class HostileTest(ServiceCase):
                 if alone:
                     b.open(self.set_name, side=1024, count=4)
                 else:
-                    with self.assertRaisesRegex(Refused, "than would be left for others"):
+                    with self.assertRaisesRegex(Refused, "would leave other users less of the 64 MiB"):
                         b.open(self.set_name, side=1024, count=2)
                     Raw(self.address).open(self.set_name, side=512, count=4)
             self.end(p)
