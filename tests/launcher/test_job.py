@@ -181,14 +181,16 @@ class Jobs(unittest.TestCase):
 
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""
+        name = f"imposter-{os.getpid()}"
+        address = f"\0plenumrun-job-{os.geteuid()}-{name}"
         text = struct.pack("<I", 1) + b"x"
         job = struct.pack("<IHHQ", 55, 3, 0, 0) + 3 * text + struct.pack("<4I3Q", 1, 1, 0, 0, 0, 0, 0)
         stopped = struct.pack("<IHHQQ", 4, 5, 0, 0, 0)[:20]
         for word, answer in (("status", b"\xff" * 64), ("status", stopped), ("stop", job)):
             with self.subTest(word=word), socket.socket(socket.AF_UNIX) as imposter:
-                imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+                imposter.bind(address)
                 imposter.listen()
-                asked = subprocess.Popen([PLENUMCTL, "job", word, "imposter"], stdout=subprocess.PIPE,
+                asked = subprocess.Popen([PLENUMCTL, "job", word, name], stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
                 client, _ = imposter.accept()
                 client.sendall(answer)
@@ -197,11 +199,11 @@ class Jobs(unittest.TestCase):
                 self.assertEqual((asked.returncode, out), (1, ""))
                 self.assertIn("plenumrun has closed the connection", said)
         with socket.socket(socket.AF_UNIX) as imposter:
-            imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+            imposter.bind(address)
             imposter.listen(0)
             with socket.socket(socket.AF_UNIX) as waiting:
-                waiting.connect(f"\0plenumrun-job-{os.geteuid()}-imposter")
-                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", "imposter")[2])
+                waiting.connect(address)
+                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", name)[2])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users(self):
