@@ -90,6 +90,8 @@ bool stop_take_signal(struct supervisor *s, int signal)
 {
     bool before = s->stop.noticed;
 
+    if (signal == SIGTERM || signal == SIGUSR1)
+        s->stop.growing = false; /* the user wants more than that */
     if (signal == SIGUSR1 && s->phase == JOB_STARTING) {
         s->stop.held = true;
         return true;
@@ -99,7 +101,6 @@ bool stop_take_signal(struct supervisor *s, int signal)
         s->stop.early |= signal == SIGUSR1;
         return false;
     }
-    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(
@@ -114,6 +115,11 @@ bool stop_take_signal(struct supervisor *s, int signal)
 
 void stop_request(struct supervisor *s, const char *why)
 {
+    if (s->stop.noticed && s->stop.growing) {
+        s->stop.growing = false;
+        log_about(LOG_LEVEL_NOTICE, NULL,
+                  "%s: the programs are stopping already, and the job does not continue", why);
+    }
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
         return;
     if (begin(s)) {
@@ -127,7 +133,7 @@ void stop_request(struct supervisor *s, const char *why)
 
 bool stop_was_too_early(const struct supervisor *s)
 {
-    if (s->stop.held)
+    if (s->stop.held || s->stop.pending)
         return true;
     return s->stop.early && (agree_is_possible(&s->stop.agreement) ||
                              report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1);
@@ -217,6 +223,12 @@ static void describe_late(const struct supervisor *s, char *ret, size_t size)
     }
 }
 
+/* Returns whether it makes a difference that the job is asked to stop. */
+static bool may_be_asked(const struct supervisor *s)
+{
+    return s->phase == JOB_RUNNING && (!s->stop.noticed || s->stop.growing);
+}
+
 void stop_do_what_is_due(struct supervisor *s, uint64_t now)
 {
     struct report report = {
@@ -231,7 +243,7 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
         s->stop.pending = false;
         stop_request(s, "a program was sent SIGUSR1");
     }
-    if (s->phase == JOB_RUNNING && !s->stop.noticed && stop_command_poll(&s->stop.command, now))
+    if (may_be_asked(s) && stop_command_poll(&s->stop.command, now))
         stop_request(s, "--stop-command has ended with status 0");
     if (now < s->stop.by)
         return;
@@ -242,7 +254,5 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
 
 uint64_t stop_next_due(const struct supervisor *s)
 {
-    return s->phase == JOB_RUNNING && !s->stop.noticed
-               ? min_u64(s->stop.by, stop_command_due(&s->stop.command))
-               : s->stop.by;
+    return may_be_asked(s) ? min_u64(s->stop.by, stop_command_due(&s->stop.command)) : s->stop.by;
 }

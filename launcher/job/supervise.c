@@ -210,6 +210,7 @@ static void show_state(struct supervisor *s)
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
+    s->stop.growing = false;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)
@@ -824,6 +825,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
+    s.stop.growing &= !stop_was_too_early(&s);
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);
