@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@
 #define MEMORY_LEAST (64ull * 1048576)
 #define SPACE_LEAST (4ull * 1048576)
 
+enum { LOOK_MS = 20 }; /* between two looks at a check that prints nothing */
 enum { OWN, NVIDIA, ROCM, COMMAND, CHECKS };
 
 struct health {
@@ -307,16 +309,34 @@ static void judge_command(struct health *h, struct health_report *ret)
     describe_end(c, "--health-check", ret->why, sizeof(ret->why));
 }
 
+/* Wait for all checks; if that is interrupted, end those that remain. */
+static void wait_for_all(struct health *h)
+{
+    for (;;) {
+        bool given_up = h->request.interrupted && h->request.interrupted(), ended = true;
+        struct pollfd fds[CHECKS];
+
+        for (int i = 0; i < CHECKS; i++) {
+            ended &= capture_poll(&h->checks[i], given_up ? UINT64_MAX : time_now_ns());
+            fds[i] = (struct pollfd){.fd = h->checks[i].pid > 0 ? h->checks[i].fd : -1,
+                                     .events = POLLIN};
+        }
+        if (ended)
+            return;
+        (void)poll(fds, CHECKS, LOOK_MS);
+    }
+}
+
 void health_finish(struct health *health, struct health_report *ret)
 {
     static void (*const judge[CHECKS])(struct health *, struct health_report *) = {
         [OWN] = judge_own, [NVIDIA] = judge_nvidia, [ROCM] = judge_rocm, [COMMAND] = judge_command};
 
     *ret = (struct health_report){.state = HEALTH_GOOD};
+    wait_for_all(health);
     for (int i = 0; i < CHECKS; i++) {
         struct health_report one = {.state = HEALTH_GOOD};
 
-        capture_wait(&health->checks[i], 1);
         if (health->begun[i])
             judge[i](health, &one);
         capture_fini(&health->checks[i]);

@@ -23,6 +23,7 @@ struct health_request {
     const char *command; /* the user's, for sh(1); NULL or "": none */
     const char *root;    /* precedes the names of devices and of /dev/shm, for tests; "": none */
     uint64_t limit_ns;   /* for each check */
+    int (*interrupted)(void); /* not 0: stop waiting; called often; NULL: never */
 };
 
 /** Checks in progress. Opaque. */

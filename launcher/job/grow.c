@@ -41,6 +41,8 @@ static const char *find_obstacle(const struct supervisor *s)
 {
     if (!s->job->elastic)
         return "the job has neither --num-hosts nor --min-hosts, so its hosts never change";
+    if (s->phase == JOB_RESTING)
+        return "no programs are running: all hosts that are ready are used when they start";
     if (s->phase == JOB_STARTING)
         return "the job is still starting: try again in a moment";
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)

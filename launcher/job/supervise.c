@@ -647,7 +647,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+    if (s->interrupts > 0 || s->hurry || (s->stop.noticed && !s->stop.growing) ||
         stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
@@ -714,7 +714,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_close(s);
+    job_socket_drop_clients(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -777,7 +777,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = -1},
+        .socket = {.listener = job->listener},
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,

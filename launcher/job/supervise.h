@@ -49,6 +49,7 @@ struct supervise_job {
     uint64_t attempt_ns;  /* when this attempt began */
     uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
     mode_t umask;         /* the umask that plenumrun was started with */
+    int listener;         /* the job's socket for plenumctl job; -1: none */
     bool may_replace;     /* may plenumrun's own starter replace mpirun? */
 };
 

@@ -42,8 +42,9 @@ enum {
     SUPERVISE_BEAT_MS = 1000,
 };
 
-/* The allowed transitions are a table in supervise.c. */
-enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES };
+/* The allowed transitions are a table in supervise.c. JOB_RESTING is none of its states: no attempt
+ * is in progress (interlude.c). */
+enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES, JOB_RESTING };
 
 /* The allowed transitions are a table in instances.c. */
 enum instance_state {
@@ -362,9 +363,11 @@ void slow_watch_write(const struct supervisor *s, struct json *j);
 
 /* ---- job_socket.c ---- */
 
-/** Begin to answer plenumctl job. The job also runs without the socket. */
-void job_socket_open(struct supervisor *s);
-void job_socket_close(struct supervisor *s);
+/** Returns the socket of the job with this id for plenumctl job; -1 if it cannot be opened, without
+ * which the job runs, too. */
+int job_socket_open(const char *id);
+/** Close the connections, but not the socket. */
+void job_socket_drop_clients(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);

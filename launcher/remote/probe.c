@@ -427,6 +427,7 @@ static uint64_t wait_for_all(const struct probe_question *question, struct probe
 
     io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
+           !(question->interrupted && question->interrupted()) &&
            (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
         listen_to_all(list, next, fds, question->back ? question->listener : -1,
                       (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));

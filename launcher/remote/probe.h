@@ -29,7 +29,8 @@ struct probe_question {
     /* plenumrun's address (dial_listen()), and the descriptor on which it listens and closes
      * incoming connections at once; NULL: hosts do not try to connect */
     const char *back;
-    int listener; /* -1: connections stay in the queue */
+    int listener;             /* -1: connections stay in the queue */
+    int (*interrupted)(void); /* not 0: stop waiting; called often; NULL: never */
     /* limit for all answers, not counting time during which this process is stopped */
     int limit_ms;
 };

@@ -150,6 +150,7 @@ static int query(const struct ready_request *request, bool connect, struct ready
                                       .job = request->earlier,
                                       .health = request->health,
                                       .healthy = true,
+                                      .interrupted = request->interrupted,
                                       .listener = -1,
                                       .limit_ms = get_limit_ms(request)};
     int r;
@@ -182,6 +183,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
 {
     const struct health_request own = {.command = request->health,
                                        .root = "",
+                                       .interrupted = request->interrupted,
                                        .limit_ns =
                                            probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};
     struct health *health = NULL;
@@ -196,6 +198,8 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
         status = query(request, connect, h, ret_stopped_ns);
     if (health)
         health_finish(health, &h->health);
+    if (request->interrupted && request->interrupted())
+        status = STATUS_SIGNAL + request->interrupted();
     return status;
 }
 

@@ -18,6 +18,8 @@ struct ready_request {
     const struct ports *ports;       /* ports on which plenumrun may listen */
     const char *health;              /* the user's command that checks a host; NULL: none */
     const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
+    int (*interrupted)(void);        /* returns the signal with which the user ends the job during
+                                      * the queries, or 0; NULL: never */
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };
