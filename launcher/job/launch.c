@@ -36,6 +36,7 @@
 #include "launcher/job/version.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
+#include "launcher/plan/devices.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
@@ -277,6 +278,17 @@ struct attempts {
     struct supervise_result result;
 };
 
+/* Does the job need accelerators? If it can choose among hosts, it avoids those whose accelerators do
+ * not answer, unless they are hidden from it. */
+static enum ready_devices get_devices(const struct cmdline *options)
+{
+    if (options->pool.variable || options->placement == PLACE_DEVICE)
+        return READY_DEVICES_NEEDED;
+    if (devices_check_visible(NULL) < 0)
+        return READY_DEVICES_UNUSED;
+    return cmdline_is_elastic(options) ? READY_DEVICES_NEEDED : READY_DEVICES_UNKNOWN;
+}
+
 /* Set everything that stays the same in all attempts. The members of `all` refer to each other. */
 static void attempts_init(struct attempts *all, const struct cmdline *options,
                           struct elastic *elastic, struct plan *plan)
@@ -297,6 +309,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     .ports = &options->ports,
                     .health = options->health_check,
                     .interrupted = interlude_look,
+                    .devices = get_devices(options),
                     .allow_root = options->mpi.allow_root,
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
