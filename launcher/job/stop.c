@@ -39,6 +39,19 @@ void stop_fini(struct supervisor *s)
     free(s->stop.agreement.ranks);
 }
 
+uint64_t stop_get_progress(const struct supervisor *s)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+
+        if (inst->has_exited && inst->exited.status != 0 && inst->exited.asked > 0)
+            least = min_u64(least, inst->exited.asked);
+    }
+    return least < UINT64_MAX ? least : agree_get_latest(&s->stop.agreement);
+}
+
 uint64_t stop_get_step(const struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)

@@ -838,7 +838,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
-    ret->step = agree_get_latest(&s.stop.agreement);
+    ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)

@@ -341,6 +341,10 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
+/** Returns 1 + the step that the job has reached: the earliest one at which a program has failed or
+ * was ended, because independent programs continue beyond it. If none is known, the latest one of
+ * all. 0: none. */
+uint64_t stop_get_progress(const struct supervisor *s);
 /** Returns 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
