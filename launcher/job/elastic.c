@@ -350,8 +350,28 @@ static void note_health(const struct roster *roster, const struct health_report 
             note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
-/* Add queries for the hosts of a roster that may be used. Hosts that need none are ready, unless
- * they have failed and nothing shows that they have recovered. */
+/* Is a host ready that cannot be checked? One that has just failed sits out the next start, if it
+ * can be spared: nothing shows that it has recovered. */
+static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t now)
+{
+    return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);
+}
+
+/* Without checks, choose the hosts that are ready by what happened in earlier starts. */
+static void assume_some_ready(const struct roster *roster)
+{
+    uint64_t now = time_now_ns();
+
+    for (int spared = 1; spared >= 0; spared--) {
+        if (roster_count_ready(roster) >= roster->limits.min_hosts)
+            return;
+        for (size_t i = 0; i < roster->count; i++)
+            if (roster_allows(roster, &roster->hosts[i]) && !roster->hosts[i].at.local)
+                roster->hosts[i].ready = is_worth_a_try(&roster->hosts[i], spared != 0, now);
+    }
+}
+
+/* Add queries for the hosts of a roster that may be used. */
 static void add_probes(const struct roster *roster, const struct ready_request *request,
                        bool loaders, struct ready_survey *survey)
 {
@@ -365,11 +385,11 @@ static void add_probes(const struct roster *roster, const struct ready_request *
         survey->here |= host->at.local;
         if (host->at.local)
             check_here(roster, host, request->earlier);
-        else if (!can_ask)
-            host->ready = !host->failed;
-        else
+        else if (can_ask)
             survey->probes[survey->count++] = (struct probe){.host = &host->at, .loader = loaders};
     }
+    if (!can_ask)
+        assume_some_ready(roster);
 }
 
 /* Store the answers to the check. */

@@ -661,13 +661,21 @@ static bool may_start_again(const struct supervisor *s)
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
+/* Returns whether Open MPI's daemon could not run on the instance's host. */
+static bool is_daemons_fault(const struct supervisor *s, uint32_t instance)
+{
+    return (s->report.kind == REPORT_MPIRUN || s->report.kind == REPORT_LATE) && !s->plans_sent &&
+           daemons_names_host(&s->daemon, instance_host(s, &s->instances[instance])->name);
+}
+
 /* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
  * neither is the end of a connection after the first failure, which may be a consequence. */
 static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
 {
     const struct instance *inst = &s->instances[instance];
 
-    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+    return inst->silent || is_daemons_fault(s, instance) ||
+           (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
            (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
 }
 

@@ -140,4 +140,24 @@ wait_for has err "--stop-command has ended"
 ends
 ok "... and --stop-command" all 'same $code 75' 'has err "as requested"' 'has_not err "2 hosts"' \
     'has err "status 0: the programs are stopping already, and the job does not continue"'
+
+# ---- hosts that cannot be checked ----
+lose() { # INSTANCE - kill its shims, as if its host had failed
+    local inner outer
+    inner=$(sed -n "s/^instance $1 is process .* of \([0-9]*\)$/\1/p" out | tail -n 1)
+    outer=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$inner/status")
+    kill -9 "$outer" "$inner"
+}
+start "$stopper 1000000000 work" --host localhost,h1,h2 --num-hosts 2 --no-host-check --max-restarts 9 \
+    --heartbeat-timeout 2 --grace 1
+lose 1
+wait_for has err "this start of the job has 2 hosts: localhost, h2"
+wait_for starts_again 4
+lose 1
+wait_for has err "this start of the job has 2 hosts: localhost, h1"
+wait_for starts_again 6
+kill $job
+ends
+ok "a host that has failed, and cannot be checked, is used again if no other host is left" all 'same $code 75' \
+    'has err "host h2 does not answer"'
 finish
