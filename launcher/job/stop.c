@@ -60,13 +60,16 @@ uint64_t stop_get_step(const struct supervisor *s)
     return 0;
 }
 
-/* Does every program that is still running know that it must stop? */
-static bool all_have_halted(const struct supervisor *s)
+/* Does every program that is still running know that it must stop? None forgets that, so each is
+ * looked at only until it knows. */
+static bool all_have_halted(struct supervisor *s)
 {
-    for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->instances[i].state < INSTANCE_EXITED && !s->instances[i].halted)
-            return false;
-    return true;
+    uint32_t *i = &s->stop.awaited;
+
+    while (*i < s->plan->num_instances &&
+           (s->instances[*i].state >= INSTANCE_EXITED || s->instances[*i].halted))
+        ++*i;
+    return *i == s->plan->num_instances;
 }
 
 static void do_action(struct supervisor *s, enum agree_action action)

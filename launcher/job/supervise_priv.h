@@ -117,13 +117,14 @@ struct strangers {
 /* The agreed stop (stop.c). */
 struct stop {
     struct agreement agreement;
-    bool noticed;    /* the programs were asked to stop */
-    bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
-    bool held;       /* plenumrun was sent SIGUSR1 before all have started */
-    bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
-    bool growing;    /* only to continue on more hosts */
-    bool terminated; /* SIGTERM was such a request: the next one ends the job */
-    uint64_t by;     /* when they must have agreed on a step, or NEVER */
+    uint32_t awaited; /* all instances before this one have ended, or know that they must stop */
+    bool noticed;     /* the programs were asked to stop */
+    bool pending;     /* a program was sent SIGUSR1, perhaps before all have started */
+    bool held;        /* plenumrun was sent SIGUSR1 before all have started */
+    bool early;       /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
+    bool growing;     /* only to continue on more hosts */
+    bool terminated;  /* SIGTERM was such a request: the next one ends the job */
+    uint64_t by;      /* when they must have agreed on a step, or NEVER */
     struct stop_command command;
 };
 
