@@ -38,6 +38,7 @@ enum jobctl_effect {
     JOBCTL_AGREES,  /* the programs stop at the same step */
     JOBCTL_SIGNALS, /* the programs were sent SIGTERM */
     JOBCTL_ALREADY, /* the job is stopping or ending already */
+    JOBCTL_ENDS,    /* no programs are running, and they do not start again */
     JOBCTL_EARLY,   /* not all programs have started yet: nothing was done */
     JOBCTL_EFFECTS
 };
@@ -51,7 +52,7 @@ struct jobctl_grown {
 struct jobctl_job {
     char id[JOBCTL_ID_MAX];
     char program[JOBCTL_TEXT_MAX];
-    char phase[JOBCTL_WORD_MAX]; /* starting, running, stopping, ending, closing */
+    char phase[JOBCTL_WORD_MAX]; /* waiting, starting, running, stopping, ending, closing */
     uint32_t pid;                /* plenumrun's */
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;

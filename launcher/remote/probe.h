@@ -29,7 +29,8 @@ struct probe_question {
     /* plenumrun's address (dial_listen()), and the descriptor on which it listens and closes
      * incoming connections at once; NULL: hosts do not try to connect */
     const char *back;
-    int listener; /* -1: connections stay in the queue */
+    int listener;             /* -1: connections stay in the queue */
+    int (*interrupted)(void); /* not 0: stop waiting; called often; NULL: never */
     /* limit for all answers, not counting time during which this process is stopped */
     int limit_ms;
 };
@@ -43,6 +44,7 @@ struct probe {
     char what[512];      /* the reason */
     bool not_executable; /* the program is there, but cannot be executed */
     bool blameless;      /* nothing shows that the failure is the host's fault */
+    char device[400];    /* the accelerator that does not answer; "": all do */
     /* Set if the host has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not reported */
     int64_t clock_ns;                   /* the host's clock is at least this far ahead of ours */

@@ -443,6 +443,7 @@ static int stop(const struct address *address, struct plenum_error *err)
         [JOBCTL_AGREES] = "the programs stop at the same step",
         [JOBCTL_SIGNALS] = "the programs were sent SIGTERM",
         [JOBCTL_ALREADY] = "the job is stopping already",
+        [JOBCTL_ENDS] = "no programs are running: the job ends without starting them",
     };
     struct job_answer a;
     int r = ask(address, JOBCTL_STOP, &a, err);
