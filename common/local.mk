@@ -19,7 +19,9 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/jobspawn.c %D%/job/jobspawn.h \
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
+	%D%/job/meeting_rounds.c \
 	%D%/job/meeting_server.c \
+	%D%/job/meeting_wait.c \
 	%D%/job/pace.c %D%/job/pace.h \
 	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \

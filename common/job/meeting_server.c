@@ -38,6 +38,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
+enum { MEETING_ROOM_LEAST = 128 << 10 };
 enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instance */
 
 struct watched {
@@ -150,7 +151,7 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
     if (!server->shared)
         return;
     atomic_store(&server->shared->slots[instance].ended, 1);
-    meeting_wake(server->shared);
+    meeting_wake(server->shared, server->instances);
 }
 
 /* Set the memory's size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the
@@ -172,6 +173,18 @@ static int set_size(int fd, size_t bytes, size_t slots)
         (void)setrlimit(RLIMIT_FSIZE, &limit);
     (void)signal(SIGXFSZ, before);
     return r;
+}
+
+/* Returns the bytes of a room that are used. Instances read what others have just written, so a few
+ * rooms must fit into the second-level cache. Smaller rooms cost more waits. */
+static uint32_t choose_room(void)
+{
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (cache < 4 * (long)MEETING_ROOM_LEAST)
+        cache = 4 * (long)MEETING_ROOM_LEAST;
+    return (uint32_t)min_u64((uint64_t)cache / 4 / MEETING_UNIT_BYTES * MEETING_UNIT_BYTES,
+                             MEETING_ROOM_BYTES);
 }
 
 /* Create the memory and seal its size, so that no process can truncate it under the others. */
@@ -200,6 +213,7 @@ static int make_memory(struct meeting_server *server)
     assert(!server->shared && server->memory < 0);
     server->shared = shared;
     server->memory = fd;
+    server->shared->room_bytes = choose_room();
     for (uint32_t i = 0; i < server->instances; i++)
         atomic_store(&server->shared->slots[i].ended, server->watched[i].ended);
     return 0;
@@ -225,7 +239,7 @@ static void look_at(struct meeting_server *server, uint32_t instance)
         return;
     unwatch(server, instance);
     atomic_store(&server->shared->slots[instance].present, 0);
-    meeting_wake(server->shared);
+    meeting_wake(server->shared, server->instances);
 }
 
 /* Make this process the instance's. Returns 0, or -ESRCH if it is gone. */
