@@ -219,7 +219,7 @@ class Jobs(unittest.TestCase):
         for data in [b"", b"\xff" * 64, b"\0" * 7, b"\0" * 16] + [b""] * 12:
             client = socket.socket(socket.AF_UNIX)
             client.connect(address)
-            with contextlib.suppress(BrokenPipeError):  # it may have too many already
+            with contextlib.suppress(BrokenPipeError):  # plenumrun may have too many clients already
                 client.sendall(data)
             silent.append(client)
         job.process.send_signal(signal.SIGUSR1)  # the job does not wait for them
