@@ -775,8 +775,8 @@ static int create_order(struct mixed *m, uint64_t seed, struct seeded *ret,
     }
     if (parts.positions == 0)
         return error_set(err, -EINVAL,
-                         "an epoch that shows all of '%s' has more than 2^32 - 2 positions: say "
-                         "epoch = a number",
+                         "an epoch that shows all of '%s' has more than 2^32 - 2 positions: set "
+                         "epoch to a number",
                          plan->sets[longest].name);
     r = mixture_create(&parts, seed, &ret->mixture);
     if (r < 0)
