@@ -193,7 +193,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell([], 2, "lightning", python=python)
 
     def test_srun(self):
-        """srun's tasks, and plenumrun in a step, get shares; a task's child, and srun inside plenumrun, are rejected"""
+        """tasks of a real srun, and plenumrun in a step, get shares; a task's child and srun in plenumrun do not"""
         srun = ["srun", "--overlap", "-N", "1"]
         self.cell([*srun, "-n", "2"], 2)
         self.cell([*srun, "-n", "2"], 3, "during", refused=1, why=CHILD)
