@@ -351,7 +351,7 @@ else:
             else:  # when an old client ends, the loader has fewer
                 alike = {frozenset(s): {t[name][what] for t in settled if name in t and set(t) == set(s)}
                          for s in settled if name in s}
-                result(all(len(values) == 1 for values in alike.values()), f"{name}: equally many {what} at every pause",
+                result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every pause",
                        f"{seen}")
         first, last = (statistics.median(s["anon"] for s in part) for part in (of[:third], of[-third:]))
         say(f"{name}: private memory: {first:.0f} KiB in the first third, {last:.0f} KiB in the last")
