@@ -18,6 +18,7 @@
  *     address eth0 10.1.2.3/16 reached
  *     earlier 0                       processes of the job's earlier start that cannot be killed
  *     health 0                        0, "bad REASON" or "unknown REASON"
+ *     device gpu 3 is lost            the accelerator that does not answer, if one does not
  *     end
  *
  * The login may print any amount of text before the first line. Unknown lines are ignored, so that
@@ -246,6 +247,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
     else if (strcmp(key, "earlier") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "earlier start",
                    "processes of the job's earlier start cannot be ended there (%s)", value);
+    else if (strcmp(key, "device") == 0)
+        (void)snprintf(p->device, sizeof(p->device), "%s", value);
     else if (strcmp(key, "health") == 0)
         read_health(value, p);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
@@ -429,6 +432,7 @@ static uint64_t wait_for_all(const struct probe_question *question, struct probe
 
     io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
+           !(question->interrupted && question->interrupted()) &&
            (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
         listen_to_all(list, next, fds, question->back ? question->listener : -1,
                       (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
@@ -599,6 +603,8 @@ static void answer_health(struct health *health)
     struct health_report report;
 
     health_finish(health, &report);
+    if (report.device[0])
+        printf("device %s\n", report.device);
     if (report.state == HEALTH_GOOD)
         printf("health 0\n");
     else

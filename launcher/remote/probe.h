@@ -28,7 +28,8 @@ struct probe_question {
     bool healthy;          /* check the health of hosts */
     const char *back; /* plenumrun's address (dial_listen()); NULL: hosts do not try to connect */
     int listener;     /* probe_hosts() closes its incoming connections; -1: they stay queued */
-    int limit_ms;     /* for all answers, not counting time during which this process is stopped */
+    int (*interrupted)(void); /* called often: not 0 ends the waiting; NULL: never */
+    int limit_ms; /* for all answers, not counting time during which this process is stopped */
 };
 
 /** One host and its answer. */
@@ -40,6 +41,7 @@ struct probe {
     char what[512];      /* the reason */
     bool not_executable; /* the program is there, but cannot be executed */
     bool blameless;      /* nothing shows that the failure is the host's fault */
+    char device[400];    /* the accelerator that does not answer; "": all do */
     /* Set if the host has not failed. */
     uint64_t memory_free, memory_total; /* bytes; 0: not reported */
     int64_t clock_ns;                   /* the host's clock is at least this far ahead of ours,

@@ -124,6 +124,34 @@ static int get_limit_ms(const struct ready_request *request)
     return (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX);
 }
 
+/* The program may not use accelerators. */
+MESSAGE static void warn_of_device(const char *host, const char *name, const char *device)
+{
+    log_warn("%s%s: %s; the job starts, because none of its options says that it uses accelerators "
+             "(--device-env)",
+             host, name, device);
+}
+
+static void check_devices(const struct ready_request *request, struct ready_survey *h)
+{
+    if (request->devices == READY_DEVICES_UNUSED)
+        return;
+    if (request->devices == READY_DEVICES_NEEDED)
+        health_need_devices(&h->health);
+    else if (h->health.device[0] && h->health.state == HEALTH_GOOD)
+        warn_of_device("this host", "", h->health.device);
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct probe *p = &h->probes[i];
+
+        if (!p->device[0] || p->failed || p->loader)
+            continue;
+        if (request->devices == READY_DEVICES_NEEDED)
+            probe_fail(p, "health", "%s", p->device);
+        else
+            warn_of_device("host ", p->host->name, p->device);
+    }
+}
+
 /* Fail hosts whose clocks are wrong, because certificates, build tools and comparisons of files'
  * times rely on them. */
 static void check_clocks(const struct ready_survey *h)
@@ -151,6 +179,7 @@ static int query(const struct ready_request *request, bool connect, struct ready
                                       .job = request->earlier,
                                       .health = request->health,
                                       .healthy = true,
+                                      .interrupted = request->interrupted,
                                       .listener = -1,
                                       .limit_ms = get_limit_ms(request)};
     int r;
@@ -183,6 +212,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
 {
     const struct health_request own = {.command = request->health,
                                        .root = "",
+                                       .interrupted = request->interrupted,
                                        .limit_ns =
                                            probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};
     struct health *health = NULL;
@@ -197,6 +227,9 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
         status = query(request, connect, h, ret_stopped_ns);
     if (health)
         health_finish(health, &h->health);
+    check_devices(request, h);
+    if (request->interrupted && request->interrupted())
+        status = STATUS_SIGNAL + request->interrupted();
     return status;
 }
 

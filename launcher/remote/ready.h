@@ -9,6 +9,13 @@
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 
+/** Does the job need accelerators? */
+enum ready_devices {
+    READY_DEVICES_NEEDED,
+    READY_DEVICES_UNKNOWN, /* warn if one does not answer */
+    READY_DEVICES_UNUSED,
+};
+
 /** What a job needs of its hosts. Borrowed. */
 struct ready_request {
     const struct agent_settings *agent;
@@ -18,6 +25,9 @@ struct ready_request {
     const struct ports *ports;       /* ports on which plenumrun may listen */
     const char *health;              /* the user's command that checks a host; NULL: none */
     const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
+    int (*interrupted)(void);        /* returns the signal with which the user ends the job during
+                                      * the queries, or 0; NULL: never */
+    enum ready_devices devices;
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };

@@ -159,6 +159,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
     };
 
     assert(inner_is_running(in));
+    inner_look_at_stop(in, false); /* its last requests must precede its end */
     inner_end_stop(in, &m);
     in->kill_at = now; /* kill the processes that it left behind */
     inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);

@@ -247,7 +247,7 @@ class ParquetTest(Columns):
         """Parquet: impossible sizes and numbers of rows are rejected before memory is allocated"""
         for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):
             self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', codec, packed, size)}",
-                         "its header says that it has more bytes than can be compressed so far")
+                         "its header gives more bytes than its compressed data can become")
         self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', 'zstd', bytes(1 << 17), (1 << 31) - 1)}",
                      "has 2147483647 bytes when it is decompressed, and 1 GiB is the most that is supported")
         path = self.one_page("rows.parquet", "none", columns.plain(BYTES, [b"a", b"b"]), 10)

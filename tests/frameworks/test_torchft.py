@@ -141,7 +141,7 @@ class TorchftTest(FrameworkCase):
         self.check()
 
     def test_other_history(self):
-        """a group whose weights have another history ends without changing the others' weights, and heals on restart"""
+        """a group that has taken other steps than the majority ends without changing the others, and then heals"""
         self.until_healed(0)
         self.job.orders[1] = "x"
         _, line = self.job.until(lambda rank, line: line["kind"] == "end" and rank.name == 1 or line["kind"] == "end")
@@ -149,7 +149,7 @@ class TorchftTest(FrameworkCase):
         self.begin(1)
         self.until_healed(1)
         with open(self.job.log, encoding="utf-8") as file:
-            self.assertEqual(file.read().count("have another history"), 1)
+            self.assertEqual(file.read().count("other steps than the majority"), 1)
         self.check()
 
 

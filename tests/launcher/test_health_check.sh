@@ -3,7 +3,7 @@
 # test_health_check.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script
 # replaces ssh; it runs what plenumrun sends to other hosts on this host. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
-run=$top_builddir/plenumrun
+run=$top_builddir/plenumrun ctl=$top_builddir/plenumctl
 command -v timeout >/dev/null || skip_all "timeout is not installed"
 unset PLENUM_LOADER PLENUM_PLENUMD TMPDIR
 export LC_ALL=C
@@ -56,6 +56,29 @@ wait_for [ -s left ]
 kill -9 $job
 wait $job 2>/dev/null
 ok "if plenumrun is killed meanwhile, nothing is left of the command" wait_for gone "$(cat left)"
+checking() { # OPTION... - start a job, and wait until its health check runs
+    rm -f left
+    env --default-signal=INT,QUIT "$run" --allow-run-as-root --result ended.json \
+        --health-check 'echo $$ >left; exec sleep 1000' "$@" echo started >out 2>err &
+    job=$!
+    wait_for [ -s left ]
+}
+ends() { wait $job; code=$?; }
+for signal in TERM USR1 INT; do
+    checking
+    kill -$signal $job
+    ends
+    ok "SIG$signal during the checks ends the job, with a message" all 'same $code $((128 + $(kill -l $signal)))' \
+        'has "error: the job was ended by SIG$signal before it started$"' '[ ! -s out ]' 'wait_for gone "$(cat left)"' \
+        'grep -q "\"exit_status\": $code" ended.json'
+done
+checking --host localhost,h1 --num-hosts 1
+"$ctl" job list --json >jobs
+kill -TERM $job
+ends
+ok "... also if the job chooses among hosts; meanwhile, plenumctl job shows it" all 'same $code 143' \
+    'has "error: the job was ended by SIGTERM before it started$"' 'has_not "not ready"' \
+    'grep -q "\"pid\": $job, .*\"state\": \"waiting\"" jobs' 'wait_for gone "$(cat left)"'
 job --health-check 'exit 1' --no-host-check echo started
 ok "--health-check needs the check of hosts" all 'same $code 2' 'has "contradict each other"'
 job --health-check '[ ! -e started ] || exit 1' --max-restarts 1 sh -c ': >started; exit 3'

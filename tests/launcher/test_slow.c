@@ -496,6 +496,37 @@ Test(slow, a_stopped_program_is_logged_even_if_others_continue)
     slow_destroy(slow);
 }
 
+/* Unit 1 takes twice as long as the others, and then ends. */
+Test(slow, a_host_whose_program_has_ended_is_no_longer_slow)
+{
+    struct slow *slow = make(3, 3);
+    struct slow_report report = {.count = 1};
+    struct slow_line line;
+    uint64_t begins = 0, ends = 0;
+
+    for (uint64_t step = 0; step < 300; step++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            report.steps[0] = (struct slow_step){.step = step, .own_s = i == 1 ? 0.4 : 0.2};
+            if (i != 1 || step < 200)
+                slow_note(slow, i, &report);
+        }
+        if (step >= 200)
+            slow_note_end(slow, 1);
+        slow_judge(slow, step * NS_PER_SEC);
+        while (slow_take_line(slow, &line)) {
+            cr_expect(eq(u32, line.unit, 1));
+            begins += !line.ends;
+            ends += line.ends;
+        }
+        if (step >= 10) /* as long as the others take no more steps, it was slow at the end */
+            cr_expect(eq(int, slow_get(slow, 1)->cause == SLOW_NOT, step >= 202), "step %llu",
+                      (unsigned long long)step);
+    }
+    cr_expect(eq(u64, begins, 1));
+    cr_expect(eq(u64, ends, 1));
+    slow_destroy(slow);
+}
+
 /* Returns the number of steps after which host 1 is named, or 0 if it is not within a minute. */
 static uint64_t find(double share, uint32_t hosts)
 {

@@ -260,7 +260,7 @@ class PlanTest(unittest.TestCase):
                       refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
         self.assertIn("fold 5/5: parts are numbered from 0 to 4",
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
-        self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: say epoch = a number",
+        self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: set epoch to a number",
                       refusal("order", "set a 4000000 generated:9\nset b 1 generated:5000\n"))
         for select in ("not name '0* and label 0", "name women's"):
             self.assertIn("select: the closing ' is missing",

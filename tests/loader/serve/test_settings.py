@@ -120,7 +120,7 @@ class SettingsTest(ServiceCase):
         os.mkdir(other)
         self.write("threads = 1", f"root = {self.data}", "socket = unix:@not-this-one")
         self.serve("--config", self.conf, "--root", other)
-        self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
+        wait_for("the first message", lambda: "2 threads decode" in self.said())  # --threads 2 of serve()
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("is not below", err)
 
