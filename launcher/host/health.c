@@ -46,7 +46,7 @@ struct health {
 
 /* ---- our own checks, in a separate process ---- */
 
-/* The process prints these, each with what follows it. Only its last line counts. */
+/* The process prints these before a path, a fault and an accelerator. Only its last line counts. */
 static const char touching[] = "touching ", bad[] = "bad ", bad_device[] = "device ";
 
 static void touch(const char *what)
@@ -68,7 +68,7 @@ static int check_memory(void)
     return 1;
 }
 
-/* A folder that does not exist, or that nothing can be written to anyway, is not full. */
+/* Check that a folder is not full. One that does not exist or is read-only counts as not full. */
 static int check_space(const char *folder)
 {
     char available[32];
@@ -89,7 +89,7 @@ static int check_space(const char *folder)
     return 1;
 }
 
-/* Indices of data sets are kept here. */
+/* Check the folder in which indices of data sets are kept. */
 static int check_cache(void)
 {
     const char *named = getenv("PLENUM_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
@@ -104,7 +104,7 @@ static int check_cache(void)
     return r;
 }
 
-/* A device that another process uses, or that we may not use, is not broken. */
+/* Check that a device can be opened. One that is in use, or that we may not use, is not broken. */
 static int check_device(const char *path)
 {
     int fd, r;
@@ -120,8 +120,8 @@ static int check_device(const char *path)
     return 1;
 }
 
-/* Call check() for each accelerator with such a name that we may use: the first result that is not
- * 0. Without check(), returns their number. */
+/* Call check() for each accelerator that matches the pattern and that we may use, until it returns
+ * other than 0. Returns its last result; without check(), the number of these accelerators. */
 static int for_devices(const char *root, const char *pattern, int (*check)(const char *path))
 {
     char *full = str_format("%s%s", root, pattern);

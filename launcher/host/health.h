@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* health.h - is this machine fit to run a job's programs? */
+/* health.h - checks whether this machine can run a job's programs. */
 #ifndef LAUNCHER_HEALTH_H
 #define LAUNCHER_HEALTH_H
 
@@ -15,8 +15,8 @@ enum health_state {
 
 struct health_report {
     enum health_state state;
-    char why[HEALTH_WHY_MAX]; /* "" if it is good */
-    /* The accelerator that does not answer; "": all do. The state is that of everything else, because
+    char why[HEALTH_WHY_MAX]; /* "" if the state is HEALTH_GOOD */
+    /* Which accelerator does not answer; "": all do. `state` and `why` do not depend on it, because
      * not all jobs use accelerators. */
     char device[HEALTH_WHY_MAX];
 };

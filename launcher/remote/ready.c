@@ -23,10 +23,10 @@
 #include "launcher/host/script.h"
 #include "launcher/control/exit_status.h"
 
-#define CLOCK_MOST (2 * NS_PER_SEC)     /* largest difference without a warning */
-#define CLOCK_WRONG (300 * NS_PER_SEC)  /* and largest one with which a host may be used */
-#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes, or 1/MEMORY_PART: a warning */
-enum { MEMORY_PART = 20 };
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* clocks that differ by more cause a warning */
+#define CLOCK_WRONG (300 * NS_PER_SEC)  /* a host whose clock differs by more is not used */
+#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes cause a warning */
+enum { MEMORY_PART = 20 };              /* so does less than 1/20 of a host's memory */
 
 /* ---- this host ---- */
 
@@ -39,7 +39,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host. Returns 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status after a message. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -118,7 +118,7 @@ static int add_probes(const struct ready_request *request, const struct plan *pl
     return 0;
 }
 
-/* The time for all answers. */
+/* Returns the time limit for all answers. */
 static int get_limit_ms(const struct ready_request *request)
 {
     return (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX);
@@ -152,7 +152,8 @@ static void check_devices(const struct ready_request *request, struct ready_surv
     }
 }
 
-/* Certificates, build tools and checkpoints compared by their times rely on clocks. */
+/* Fail hosts whose clocks are wrong, because certificates, build tools and comparisons of files'
+ * times rely on them. */
 static void check_clocks(const struct ready_survey *h)
 {
     for (uint32_t i = 0; i < h->count; i++) {
@@ -311,7 +312,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Mark the address at which that host reaches us: the one from which we would send to that host. */
+/* Mark our address for another host: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -362,7 +363,7 @@ static const struct network *network_of(const struct ready_survey *h, const stru
     return NULL;
 }
 
-/* List the interfaces that lead nowhere, each once. */
+/* Append the names of virtual interfaces, each once, separated by commas. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -517,7 +518,8 @@ static int choose_networks(struct plan *plan, struct ready_survey *h, const stru
     return 0;
 }
 
-/* A check that the user has asked for must not be left out without a word. */
+/* Check that --health-check can be run on all hosts: it must not be skipped silently. Returns 0, or
+ * an exit status after a message. */
 static int check_command(const struct ready_request *request, const struct plan *plan)
 {
     if (!request->health || (!request->no_host_check && plan_is_local(plan)) ||

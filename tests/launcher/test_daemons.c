@@ -9,7 +9,7 @@
 #include "common/util/util.h"
 #include "launcher/job/daemons.h"
 
-/* What mpirun, srun and the agent print, and the message that it must give. */
+/* What mpirun, srun and the agent print, and the resulting message. */
 struct said {
     const char lines[800], wants[200];
 };

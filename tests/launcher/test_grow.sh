@@ -55,7 +55,7 @@ finds_id() {
     id=$("$ctl" job list --json | sed -n "s/.*\"id\": \"\([0-9a-f]*\)\", \"pid\": $job,.*/\1/p")
     [ -n "$id" ]
 }
-asks() { "$ctl" job status "$id" --json | grep -q '"step": [0-9]'; } # plenumrun knows that the program does
+asks() { "$ctl" job status "$id" --json | grep -q '"step": [0-9]'; } # does plenumrun know the programs' steps?
 grow() { "$ctl" job grow "$id" >grown 2>&1; code=$?; }
 at_end() { kill "$job" 2>/dev/null; }
 ends() { exec 4>&-; wait $job; code=$?; }
@@ -67,7 +67,7 @@ ok "a job whose hosts never change cannot grow, and nothing is stopped" all 'sam
     'has grown "nothing was stopped: the job has neither --num-hosts nor --min-hosts"' 'kill -0 $job'
 kill $job
 ends
-ok "... so it stops when it is asked to" same $code 75
+ok "a job that cannot grow still stops when it is asked to" same $code 75
 
 start "$stopper 1000000000 wait=0:5" --host localhost,h1,h2 --min-hosts 1 --max-host-failures 1 \
     --health-check ./check
@@ -95,11 +95,11 @@ ok "a job grows again, without counting a restart" all 'same $code 0' 'wait_for 
     'has err "this start of the job has 3 hosts: localhost, h1, h2"' 'has_not err "starts again"'
 wait_for asks
 grow
-ok "... until all hosts are in use" all 'same $code 1' \
+ok "a job that uses all of its hosts cannot grow" all 'same $code 1' \
     'has grown "nothing was stopped: all hosts that the job may have are in use"'
 "$ctl" job stop "$id" >stopped
 ends
-ok "... and stops as usual" all 'same $code 75' 'has out "^instance 2 stops before "'
+ok "a job that has grown stops when it is asked to" all 'same $code 75' 'has out "^instance 2 stops before "'
 
 # ---- what ends the job while hosts are checked, or while it stops in order to grow ----
 start "$stopper 1000000000" --host localhost,h1 --min-hosts 1 \

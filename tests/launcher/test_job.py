@@ -144,8 +144,9 @@ class Jobs(unittest.TestCase):
         errors = tempfile.TemporaryFile("w+")
         self.addCleanup(errors.close)
         process = subprocess.Popen(
-            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none", "--max-restarts", "99",
-             *options, STOPPER, FOREVER, "die=0:0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none", "--max-restarts",
+             "99", *options, STOPPER, FOREVER, "die=0:0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=errors)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.wait_until(process, errors, lambda said: "trying again in 4 s" in said)
@@ -219,7 +220,7 @@ class Jobs(unittest.TestCase):
         for data in [b"", b"\xff" * 64, b"\0" * 7, b"\0" * 16] + [b""] * 12:
             client = socket.socket(socket.AF_UNIX)
             client.connect(address)
-            with contextlib.suppress(BrokenPipeError):  # it may have too many already
+            with contextlib.suppress(BrokenPipeError):  # plenumrun may have too many clients already
                 client.sendall(data)
             silent.append(client)
         job.process.send_signal(signal.SIGUSR1)  # the job does not wait for them
@@ -229,14 +230,16 @@ class Jobs(unittest.TestCase):
 
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""
+        name = f"imposter-{os.getpid()}"
+        address = f"\0plenumrun-job-{os.geteuid()}-{name}"
         text = struct.pack("<I", 1) + b"x"
         job = struct.pack("<IHHQ", 55, 3, 0, 0) + 3 * text + struct.pack("<4I3Q", 1, 1, 0, 0, 0, 0, 0)
         stopped = struct.pack("<IHHQQ", 4, 5, 0, 0, 0)[:20]
         for word, answer in (("status", b"\xff" * 64), ("status", stopped), ("stop", job)):
             with self.subTest(word=word), socket.socket(socket.AF_UNIX) as imposter:
-                imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+                imposter.bind(address)
                 imposter.listen()
-                asked = subprocess.Popen([PLENUMCTL, "job", word, "imposter"], stdout=subprocess.PIPE,
+                asked = subprocess.Popen([PLENUMCTL, "job", word, name], stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
                 client, _ = imposter.accept()
                 client.sendall(answer)
@@ -245,11 +248,11 @@ class Jobs(unittest.TestCase):
                 self.assertEqual((asked.returncode, out), (1, ""))
                 self.assertIn("plenumrun has closed the connection", said)
         with socket.socket(socket.AF_UNIX) as imposter:
-            imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+            imposter.bind(address)
             imposter.listen(0)
             with socket.socket(socket.AF_UNIX) as waiting:
-                waiting.connect(f"\0plenumrun-job-{os.geteuid()}-imposter")
-                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", "imposter")[2])
+                waiting.connect(address)
+                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", name)[2])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users(self):
