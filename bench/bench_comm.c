@@ -20,12 +20,12 @@
  * saves if an instance is late.
  *
  *     broadcast   the same buffer with each of the two, in turn; time of the slowest instance
- *     allreduce   the same for float32
- *     late        the last instance arrives `late` seconds after the others: CPU time of instance 0
- *                 in MPI_Barrier() and in plenum_barrier()
+ *     allreduce   the same for float32, of at most 256 MiB
+ *     late        the last instance arrives 3 seconds after the others: CPU time of instance 0 in
+ *                 MPI_Barrier() and in plenum_barrier()
  *
- * A round runs both, and they go first in alternate rounds; the result is the median of the rounds'
- * ratios. Every broadcast is checked. */
+ * A round runs both, in alternating order; the result is the median of the rounds' ratios. MIB is
+ * 1024 and ROUNDS 9 by default. Each broadcast is checked, one byte in 4,093. */
 #include "config.h"
 
 #include <poll.h>

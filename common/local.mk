@@ -82,7 +82,7 @@ libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
 libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 
-# Completion for shells: one file per shell covers all programs. Its name is the one that the shell looks for.
+# Completion for shells: one file per shell covers all programs. The installed names are those that the shells look for.
 bashcompletionsdir = $(datarootdir)/bash-completion/completions
 zshcompletionsdir = $(datarootdir)/zsh/site-functions
 fishcompletionsdir = $(datarootdir)/fish/vendor_completions.d

@@ -52,8 +52,8 @@ static const struct names known[] = {
 };
 #undef MPI
 
-/* Launchers whose jobs are rejected unless RANK and WORLD_SIZE are set, too: their processes have
- * no means to meet that libplenum knows. jsrun usually sets Open MPI's variables, too. */
+/* Launchers whose jobs are rejected unless RANK and WORLD_SIZE are set, too, because libplenum has
+ * no collectives for their processes. jsrun usually sets Open MPI's variables, too. */
 static const struct names unsupported[] = {
     {PLENUM_LAUNCHER_NONE, "HOROVOD_SIZE", "HOROVOD_RANK", NULL, NULL, false},
     {PLENUM_LAUNCHER_NONE, "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", NULL, NULL, false},
@@ -154,9 +154,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* No launcher has set both the number of instances (more than one) and the index. If neither is
- * set, the process is alone. If only one is, that is an error, because otherwise every process
- * would receive the same samples. */
+/* Reject incomplete variables: no launcher has set both the number of instances (more than one) and
+ * the index. If neither is set, the process is alone. If only one is, every process would receive
+ * the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;
@@ -178,8 +178,8 @@ static int refuse_halves(job_getenv get, struct plenum_error *err)
     text = get("LOCAL_RANK");
     if (text && strcmp(text, "0") != 0 && strcmp(text, "-1") != 0)
         return refuse_half(err, "LOCAL_RANK", text, "RANK");
-    /* Open MPI's MPI_Init() sets 0 even in a program without a launcher; if there are other
-     * processes, those are refused. PMIx has no variable for their number. */
+    /* Open MPI's MPI_Init() sets PMIX_RANK to 0 even in a program without a launcher. If there are
+     * other processes, those are rejected. PMIx has no variable for their number. */
     text = get("PMIX_RANK");
     if (text && strcmp(text, "0") != 0)
         return refuse_half(err, "PMIX_RANK", text, "WORLD_SIZE");
@@ -371,7 +371,7 @@ static int check_replicas(const struct plenum_job_info *info, const char *count,
     return 0;
 }
 
-/* plenumrun reports replicas; with any other launcher each process is a replica. */
+/* Read the replicas that plenumrun reports. With any other launcher, each process is a replica. */
 static int read_replicas(job_getenv get, struct plenum_job_info *info, struct plenum_error *err)
 {
     const struct {
@@ -404,7 +404,8 @@ static int read_replicas(job_getenv get, struct plenum_job_info *info, struct pl
                           "PLENUM_REPLICA_OFFSET", err);
 }
 
-/* A string that all instances of the job on a host can derive, and no other job shares. */
+/* Set the job's id, which all instances of the job on a host can derive, and no other job
+ * shares. */
 static void name_job(job_getenv get, struct plenum_job *job)
 {
     const char *a = NULL, *b = NULL;

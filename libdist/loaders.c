@@ -357,7 +357,7 @@ static bool refused(struct loader *l, int code, const char *text)
     if (!l->warned && !s->loaders->alone_ns)
         stream_warn(s, "loader %s is not used for now: %s", l->address->text, text);
     l->warned = !s->loaders->alone_ns;
-    /* Until the loader rejected us, its connection was of no use. */
+    /* The connection was of no use, because the loader has rejected us in the end. */
     if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
         s->loaders->alone_ns = l->alone_ns;
     return true;

@@ -78,7 +78,7 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
     for (int i = 0; i < count; i++) {
         struct loader *known = find(s, &found[i]);
 
-        if (known && known->unlisted) { /* another name did resolve to this address */
+        if (known && known->unlisted) { /* another name resolved to this address before */
             known->of = of;
             known->own = found[i];
             known->unlisted = false;

@@ -8,9 +8,9 @@
  *
  * The end of an instance is detected in two ways. The launcher records the end of each program that
  * it started. That is reliable, but the program that joined may be a child of that program (a shell
- * script). So each process that joins is watched, too (meeting_server.c). Its end only counts for
- * instances that this process has met: a script's next program has not joined yet, and continues
- * with the rounds where the previous one stopped.
+ * script). So each process that joins is watched, too (meeting_server.c). Its end counts only if
+ * its instance has already entered a round since this process joined: otherwise it may be a
+ * script's previous program, and the next one continues with the rounds where that one stopped.
  *
  * Nothing here needs a descriptor after joining, because programs close descriptors that they do
  * not know. */

@@ -13,8 +13,8 @@
 /** Address of the job's server for its programs: "unix:@NAME", a socket of the launcher. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
-/** How instances wait for each other: "spin", "yield" or "sleep"; otherwise it depends on the number
- * of cores. */
+/** Variable that says how instances wait for each other: "spin", "yield" or "sleep". If it is not
+ * set, that depends on the number of cores. */
 #define MEETING_WAIT_VARIABLE "PLENUM_COLLECTIVES_WAIT"
 
 enum {
@@ -33,8 +33,8 @@ struct meeting_server;
 /* ---- the launcher ---- */
 
 /**
- * Let programs join, while meeting_server_dispatch() is being called. The memory is created for the
- * first one.
+ * Let programs join, for as long as meeting_server_dispatch() is called. The memory is created when
+ * the first one joins.
  *
  * @param name     the socket's name, unique on this host
  * @param job      id of the job that programs must name
@@ -73,7 +73,7 @@ struct meeting_member {
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  *
- * Errors: -ENOTSUP with a message: it does not exist, or belongs to another user or job;
+ * Errors: -ENOTSUP with a message: the memory does not exist, or belongs to another user or job;
  * -ETIMEDOUT: the launcher does not answer.
  */
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,

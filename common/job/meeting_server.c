@@ -167,7 +167,7 @@ static int set_size(int fd, size_t bytes, size_t slots)
     most = (struct rlimit){limit.rlim_max, limit.rlim_max};
     raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
     r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
-    if (r == 0) /* a hole could raise SIGBUS; instances pay for their rooms */
+    if (r == 0) /* a hole could raise SIGBUS; instances allocate their own rooms */
         r = -posix_fallocate(fd, 0, (off_t)slots);
     if (raised)
         (void)setrlimit(RLIMIT_FSIZE, &limit);
@@ -242,7 +242,7 @@ static void look_at(struct meeting_server *server, uint32_t instance)
     meeting_wake(server->shared, server->instances);
 }
 
-/* Make this process the instance's. Returns 0, or -ESRCH if it is gone. */
+/* Register this process as the instance's. Returns 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
     struct watched *w = &server->watched[instance];
@@ -304,7 +304,7 @@ static void answer(const struct meeting_server *server, const struct sockaddr_un
     if (with_memory)
         io_attach_descriptor(&msg, &control, server->memory);
     (void)sendmsg(server->socket, &msg,
-                  MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */
+                  MSG_NOSIGNAL | MSG_DONTWAIT); /* one answer fits into the receiver's queue */
 }
 
 /* Answer one question; false if there is none. The control buffer only has room for credentials, so

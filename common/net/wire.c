@@ -311,7 +311,7 @@ static void put_shapes(struct frame_buffer *b, const struct field_shape *shape, 
     assert(count <= FIELDS_MAX);
     frame_put_u32(b, count);
     for (uint32_t i = 0; i < count; i++)
-        frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* only u32 fields, like datasum's u64 */
+        frame_put_bytes(b, &shape[i], sizeof(shape[i])); /* only u32 members, in wire form */
 }
 
 static uint32_t get_shapes(struct frame_reader *r, struct field_shape *shape)

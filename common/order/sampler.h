@@ -2,7 +2,7 @@
 /* sampler.h - the order of one data set of a plan: which of its samples it shows, and how often.
  *
  * A sampler has passes of `positions` positions. It is a function of (seed, pass, position), and
- * has no state. docs/order.md, section 8, has the formulas. */
+ * has no state. docs/order.md, sections 3, 10 and 11, has the formulas. */
 #ifndef COMMON_SAMPLER_H
 #define COMMON_SAMPLER_H
 

@@ -10,7 +10,7 @@
 #include "common/util/util.h"
 
 enum {
-    RAND_OPS_MAX = 15, /* an operation has 16 draws */
+    RAND_OPS_MAX = 15, /* because an operation has only 16 draws */
     BINS = 31,
     TIMM_MAGNITUDE_MAX = 10,
     DEVIATION_MAX = 100, /* timm interprets larger values differently */

@@ -25,7 +25,7 @@ enum { LINE_BYTES = PATH_MAX + 2048 };
 
 const char *cgroup_top = "";
 
-/* Visit a group and all above it: "/a/b", "/a", "". `name` is the mount's root joined with it. */
+/* Visit a group and all above it: "/a/b", "/a", "". Their names are these paths below `root`. */
 static void climb(const char *point, const char *root, const char *rest, int version,
                   void (*visit)(const struct cgroup *, void *), void *arg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json.h - writes JSON. It adds commas and quotes, and checks nothing else. */
+/* json.h - writes JSON. It adds commas and quotes; the caller is responsible for the structure. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
 

@@ -134,7 +134,8 @@ PLENUM_API void plenum_job_describe(struct plenum_job *job, const char *name, co
 
 /**
  * Check that all instances have the same bytes, for example that weights have not drifted apart.
- * Compares hashes (XXH3-128), so it costs one read of the bytes and a few bytes of traffic.
+ * Compares hashes (XXH3-128), so it costs one read of the bytes, and 256 bytes of traffic per
+ * instance.
  *
  * @param bytes  [size] in this instance. Sizes may differ between instances; that counts as a
  *               difference.
@@ -173,16 +174,16 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     struct plenum_error *err);
 
 /**
- * A carrier: carries collectives over something other than MPI, such as torch.distributed under
- * torchrun. Plain data.
+ * A carrier: functions that move the data of collectives without MPI, for example through
+ * torch.distributed under torchrun. Plain data.
  *
  * Each function does what the plenum_*() function with its name does, for all instances, within
  * `timeout_ns` nanoseconds (0: no limit). It returns 0, or -ETIMEDOUT or -EIO with a message in
  * `err`, which is never NULL. Plenum calls one function at a time, in the thread that called the
  * collective, and never with 0 bytes or elements. Every collective begins with an allgather() of
  * 256 bytes, in which the instances compare their calls. A collective of at most 128 bytes needs no
- * other call. allreduce() is only called for integers; floats are gathered, and Plenum adds them, so
- * that their sum does not depend on the carrier.
+ * other call. allreduce() is only called for integers. Floats are gathered, and Plenum adds them,
+ * so that their sum does not depend on the carrier.
  */
 struct plenum_carrier {
     void *arg; /**< Passed to each function. */

@@ -210,6 +210,7 @@ static void show_state(struct supervisor *s)
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
+    s->stop.growing = false;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)
@@ -646,7 +647,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+    if (s->interrupts > 0 || s->hurry || (s->stop.noticed && !s->stop.growing) ||
         stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
@@ -660,13 +661,21 @@ static bool may_start_again(const struct supervisor *s)
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
+/* Returns whether Open MPI's daemon could not run on the instance's host. */
+static bool is_daemons_fault(const struct supervisor *s, uint32_t instance)
+{
+    return (s->report.kind == REPORT_MPIRUN || s->report.kind == REPORT_LATE) && !s->plans_sent &&
+           daemons_names_host(&s->daemon, instance_host(s, &s->instances[instance])->name);
+}
+
 /* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
  * neither is the end of a connection after the first failure, which may be a consequence. */
 static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
 {
     const struct instance *inst = &s->instances[instance];
 
-    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+    return inst->silent || is_daemons_fault(s, instance) ||
+           (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
            (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
 }
 
@@ -713,7 +722,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_close(s);
+    job_socket_drop_clients(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -776,7 +785,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = -1},
+        .socket = {.listener = job->listener},
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
@@ -824,6 +833,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
+    s.stop.growing &= !stop_was_too_early(&s);
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);
@@ -836,7 +846,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
-    ret->step = agree_get_latest(&s.stop.agreement);
+    ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)

@@ -244,9 +244,5 @@ int supervise_start(struct supervisor *s, struct plenum_error *err)
         r = open_signals(s, err);
     if (r == 0)
         r = open_output(s, err);
-    if (r == 0)
-        r = start_job(s, err);
-    if (r == 0)
-        job_socket_open(s);
-    return r;
+    return r == 0 ? start_job(s, err) : r;
 }

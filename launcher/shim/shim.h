@@ -27,7 +27,7 @@ struct shim_task {
     uint32_t instance, local_index;
     bool keep_loader;     /* keep the host's loader, if local_index is 0 */
     char status_port[8];  /* port of the loader's status page, "0": any; "none": no page */
-    uint64_t grace_ns;    /* used until plenumrun sends another one */
+    uint64_t grace_ns;    /* grace period, for the outer shim */
     uint64_t ignored;     /* signals that the program ignores (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: unchanged */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* course.h - when each sample of a data set is used next by the open streams of one order.
+/* course.h - computes when the open streams of one order use each sample of a data set next.
  *
  * Streams of one order, such as those of a job's instances on this host, share a course. A use is
  * counted in positions on the course's axis: `epoch * stride + position`. Threads: the caller's
@@ -64,8 +64,8 @@ void course_advance(struct course_stream *stream, struct order_place begin, stru
  * if a sample is repeated more than 64 times. */
 uint64_t course_next(const struct course *course, uint32_t sample);
 
-/** Did the stream that is farthest ahead pass this use long ago without requesting it, because it
- * has jumped ahead or also uses another loader? */
+/** Returns whether the stream that is farthest ahead passed this use long ago without requesting
+ * it, because the stream has jumped ahead or also uses another loader. */
 bool course_is_overdue(const struct course *course, uint64_t use);
 
 /** Returns the nanoseconds until a use is expected. */

@@ -109,8 +109,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Is so little of the disk free that nothing may be added? The space is checked only from time to
- * time. */
+/* Returns whether so little of the disk is free that nothing may be added. Checks this only once in
+ * FREE_CHECKED calls. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -266,7 +266,7 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
-/* Does a file have our format, and could no other user change it? */
+/* Returns whether a file has our format and no other user could have changed it. */
 static bool is_ours(int fd)
 {
     struct shelf_header h, want = make_header();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.h - the files of the cache, on the disk or in memory. Threads: any number read; one writes
- * and erases. */
+/* shelf.h - reads and writes the files of the cache, on the disk or in memory. Threads: any number
+ * may read; only one may write and erase. */
 #ifndef LOADER_CACHE_SHELF_H
 #define LOADER_CACHE_SHELF_H
 
@@ -19,7 +19,8 @@ enum {
     SHELF_FILES = 4096,
 };
 
-/** Receives a record that was found at the start. False: erase it. */
+/** Called by shelf_open() for each record that it finds. Returns false if the record must be
+ * erased. */
 typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *bytes);
 
 /**

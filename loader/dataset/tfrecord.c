@@ -145,7 +145,7 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
-/* Returns the most memory for an Example of `len` bytes. */
+/* Returns the maximum memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
     assert(len <= RECORD_MAX);

@@ -69,7 +69,7 @@ struct webp_reader {
     struct rect frame;      /* position of the image on the canvas */
 
     struct rect region;    /* the region, on the canvas */
-    struct rect part;      /* the part of the frame to decode; no rows: nothing */
+    struct rect part;      /* the part of the frame to decode; no rows: nothing is decoded */
     uint32_t rows_done;    /* rows of the region that are done */
     struct scratch pixels; /* [part.height][part.width][4] */
     struct scratch strip;  /* [STRIP_ROWS][region.width][4], if the frame does not fill it */
@@ -114,7 +114,7 @@ static bool chunk_is(const struct chunks *c, const char *tag)
     return memcmp(c->data - CHUNK_HEADER, tag, 4) == 0;
 }
 
-/* Advance to a chunk with one of these tags. */
+/* Advance to the next chunk with one of these tags. Returns false if there is none. */
 static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 {
     while (chunks_next(c))
@@ -141,7 +141,7 @@ static int damaged(struct plenum_error *err)
     return error_set(err, -EBADMSG, "the WebP file is damaged: its chunks contain no image");
 }
 
-/* Read the size in pixels of the image in a chunk. */
+/* Read the size of the image in a chunk, in pixels. Returns false if its header is invalid. */
 static bool read_size(const struct chunks *c, uint32_t *width, uint32_t *height)
 {
     WebPBitstreamFeatures features;

@@ -433,7 +433,7 @@ class Job:
         return result
 
     def alltoall(self, x: Any) -> Any:
-        """Return a new array or tensor like ``x``, whose part k comes from instance k: this instance's part of its ``x``.
+        """Return a new array or tensor like ``x``. Its part k comes from instance k: this instance's part of its ``x``.
 
         A part is one of ``num_instances`` equal parts of the first dimension. Any dtype without Python objects. All
         instances must use the same dtype and shape.
@@ -484,7 +484,7 @@ class Job:
     def same(self, x: Any) -> None:
         """Raise ``EBADMSG``, naming the instances that differ, unless ``x`` has the same bytes in all instances.
 
-        It costs one read of the bytes and 24 bytes of traffic per instance.
+        It costs one read of the bytes, and 256 bytes of traffic per instance.
         """
         memory, error = _memory_of(x, "same", False), CError()
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
@@ -621,7 +621,7 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
 
 
 def info_as(rank: Any, world_size: Any) -> CJobInfo:
-    """The job's description for a stream with an explicit rank, regardless of this process's own rank."""
+    """Return the job's description for a stream with an explicit rank, regardless of this process's own rank."""
     place = _place_of(rank, world_size)
     assert place is not None
     with _lock:

@@ -216,8 +216,8 @@ if torch is not None and torch.distributed.is_initialized():
 print(json.dumps([job.instance_index, len(prepared), results]), flush=True)
 """
 
-# The results of each row's code in instances 0 and 1 of two, which have 2 and 1 replicas of 2 devices. "..." is any
-# result but an error.
+# The results of each row's code in instances 0 and 1. Instance 0 has two replicas, instance 1 has one; each replica has
+# two devices. "..." accepts any result except an error.
 WANT = {
     'job.launcher != "none"': (True, True),
     "pyplenum.job()": ("Job", "Job"),

@@ -20,7 +20,7 @@ import tap  # noqa: E402
 LIMIT = 6
 TOPS = ("bench", "common", "examples", "include", "launcher", "libdist", "loader", "python", "tests")
 
-# Loops for one kind of processor keep their arguments in registers, and share their signatures in tables.
+# Loops for one kind of processor get their arguments in registers, and must have the signatures of their tables.
 KERNELS = re.compile(r"_(?:avx2|neon|portable)\.c$")
 
 # {file: {function: reason}}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff_avx2.c - fills tables of two symbols and of many, eight entries at a time.
+/* jpeg_huff_avx2.c - fills the tables `two` and `many`, eight entries at a time.
  *
  * Many photographs have their own tables, and filling these entry by entry took a tenth of the
- * total time. See jpeg_huff.c for the meaning of the entries. */
+ * total time. See jpeg_huff.h for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_huff.h"
@@ -29,8 +29,7 @@ AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i 
     return _mm256_i32gather_epi32((const int *)one, at, 4);
 }
 
-/* Returns whether there is an entry whose code is within the 11 bits, of which `length` are
- * used. */
+/* Returns all ones where an entry's code lies within the 11 bits after the first `length`. */
 AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
 {
     __m256i rare = _mm256_cmpeq_epi32(entry, _mm256_setzero_si256());

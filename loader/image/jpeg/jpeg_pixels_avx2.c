@@ -171,7 +171,7 @@ AVX2_INLINE __m256i three_times(__m256i x)
     return _mm256_add_epi16(x, _mm256_add_epi16(x, x));
 }
 
-/* Store sixteen even and sixteen odd samples, one word each. */
+/* Interleave and store sixteen even and sixteen odd samples, which are words. */
 AVX2_INLINE void store_alternating(uint8_t *to, __m256i even, __m256i odd)
 {
     _mm256_storeu_si256((__m256i *)to, _mm256_or_si256(even, _mm256_slli_epi16(odd, 8)));

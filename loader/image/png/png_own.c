@@ -99,7 +99,8 @@ static bool chunk_is_good(const struct chunk *c)
     return png_crc32(c->data - 4, c->len + (size_t)4) == get_be32(c->data + c->len);
 }
 
-/* Returns whether the chunk is ancillary, with a type that consists of letters. */
+/* Returns whether the chunk can be skipped: it is ancillary and not too large, and its type is
+ * valid. */
 static bool may_be_ignored(const struct chunk *c)
 {
     for (int i = -4; i < 0; i++) {
@@ -153,7 +154,7 @@ static bool read_ihdr(struct png_own *o)
     return true;
 }
 
-/* Read the pixels of indices. Indices without a colour are black, as in libpng. */
+/* Read the palette: the pixel for each index. Indices without a colour are black, as in libpng. */
 static bool read_palette(struct png_own *o, const struct chunk *c)
 {
     if (o->colour != PALETTE || c->len == 0 || c->len % 3 != 0 || c->len / 3 > 1U << o->depth ||

@@ -33,7 +33,7 @@ static char address[MEETING_ADDRESS_MAX];
 static pthread_t door;
 static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool closing;
-static _Atomic uint32_t *met; /* how many have reached the first round; shared with all */
+static _Atomic uint32_t *met; /* number of instances that have passed a round; shared by all */
 
 /* An instance's work, in its own process; returns the exit status, 0 on success. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
@@ -215,7 +215,7 @@ static int come_twice(struct meeting *m, uint32_t index)
     return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-/* Kills one of three instances that have met. */
+/* Kills one of three instances that have passed a round together. */
 static void kill_one(instance run)
 {
     pid_t pids[3];
@@ -237,12 +237,12 @@ Test(meeting, one_that_is_killed_is_not_waited_for)
     kill_one(come_twice);
 }
 
-/* Closes all descriptors, as a program does that becomes a daemon, or a library that starts another
- * program; then meets. */
+/* Closes all descriptors, like a program that becomes a daemon or a library that starts another
+ * program, and then takes part. */
 static int close_all_and_come(struct meeting *m, uint32_t index)
 {
     closefrom(0);
-    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other processes */
+    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other files */
     (void)index;
     return come_twice(m, index);
 }
@@ -310,7 +310,7 @@ Test(meeting, an_instance_in_another_pid_namespace_is_identified)
     r = end_of(there);
     if (r == 77) {
         (void)kill(here, SIGKILL);
-        cr_log_warn("no PID namespace can be made here");
+        cr_log_warn("no PID namespace can be created here");
     } else {
         cr_expect(eq(int, r, 0));
         cr_expect(eq(int, end_of(here), 0));
@@ -380,7 +380,7 @@ Test(meeting, one_that_joined_and_ended_has_joined)
     pid_t a, b;
 
     make(2);
-    for (int run = 0; run < 2; run++) { /* by the second time, the lock from the first is gone */
+    for (int run = 0; run < 2; run++) { /* in the second run, the lock of the first is gone */
         a = start(come_and_go, 2, 0);
         b = start(come_and_go, 2, 1);
         cr_expect(eq(int, end_of(b), 0));

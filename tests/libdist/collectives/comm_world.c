@@ -13,8 +13,8 @@
  *                           sent meanwhile
  *     comm_world own-mpi    run all checks in a program that initialises and finalises MPI itself
  *     comm_world forgetful  run all checks in a program that never closes its job
- *     comm_world single     MPI was initialised with MPI_THREAD_SINGLE: refused
- *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread: refused
+ *     comm_world single     initialise MPI with MPI_THREAD_SINGLE: collectives are rejected
+ *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread, which is rejected
  *     comm_world ends       the last instance ends after one collective: the others get an error
  *     comm_world silent     the last instance ends without a collective: the others get an error
  *     comm_world leaves     like "ends", but the instance ends by _exit()
@@ -320,7 +320,7 @@ static void check_late(bool meet_first, size_t bytes)
     CHECK(strstr(err.text, want));
     CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
     free(b);
-    /* Without MPI_Finalize(), which would wait for the others: mpirun's status then means nothing.
+    /* End without MPI_Finalize(), which would wait for the others. mpirun's status is then useless.
      */
     if (failures == 0)
         printf("timed out\n");

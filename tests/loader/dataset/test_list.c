@@ -330,7 +330,8 @@ Test(list, nothing_outside_the_roots_is_served)
         if (i == 2)
             continue;
         cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
-        dataset_unref(d); /* it leaves an index that another client was allowed to build ... */
-        cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES), "... opens nothing");
+        dataset_unref(d); /* the index that this client was allowed to build stays */
+        cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES),
+                  "the index of another client opens nothing");
     }
 }

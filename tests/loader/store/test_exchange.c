@@ -44,7 +44,7 @@ static void end(unsigned i, int code)
 
 static void wake(void)
 {
-    /* end_cancelled() */
+    /* tests call end_cancelled() themselves */
 }
 
 /* End the requests that were cancelled, as the module does after wake(). */
@@ -274,7 +274,7 @@ Test(exchange, without_memory_it_is_not_repeated)
     may_repeat = false;
     flights[0]->late(flights[0]);
     cr_assert(eq(u32, started, 1));
-    cr_assert(eq(u32, left[BUCKET_FAILURE], 1), "the second one's place in the bucket");
+    cr_assert(eq(u32, left[BUCKET_FAILURE], 1), "the second request has left the bucket");
     answer(0, 1);
     expect(1, 1, 1, 0);
 }
