@@ -41,7 +41,8 @@ rows, total = {}, 0
 for path in sys.argv[1:]:
     events = read(path)
     faults = [(at, words) for at, event, words in events if event == "fault"]
-    for (at, words), end in zip(faults, [at for at, _ in faults[1:]] + [float("inf")]):
+    ends = [at for at, _ in faults[1:]] + [float("inf")]
+    for (at, words), end in zip(faults, ends):
         rows.setdefault(words[0], []).append(follow(events, at, end))
         total += 1
 rows["all"] = [result for results in rows.values() for result in results]

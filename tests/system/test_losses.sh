@@ -12,7 +12,8 @@ num_hosts=5
 eval "$("$vhosts" env agent)"
 plenumctl=$top_builddir/plenumctl
 tools=$top_srcdir/tests/system
-export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so PLENUM_PLENUMD=$top_builddir/plenumd
+export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so
+export PLENUM_PLENUMD=$top_builddir/plenumd
 exec 3>&1
 
 checkpoints() { find . -regex '\./run\.[0-9]+' -printf '%f %T@\n' | sort; } # changes with each checkpoint
@@ -67,7 +68,8 @@ inject() { # KIND HOST - returns whether the job starts again because of it
     esac
 }
 fault() { # a random one
-    local h up kind before=$(starts)
+    local h up kind before
+    before=$(starts)
     up=$(used)
     [ -n "$up" ] || return 0
     h=$(pick $up)
@@ -111,7 +113,8 @@ random_run() { # SEED
 }
 
 seed=${LOSSES_SEED:-$((1 + $(date +%s) % 30000))}
-if [ "$PYTHON" = : ] || ! "$PYTHON" -c 'import numpy' 2>/dev/null || [ ! -e "$top_builddir/.libs/libplenum-mpi.so" ]; then
+mpi=$top_builddir/.libs/libplenum-mpi.so
+if [ "$PYTHON" = : ] || ! "$PYTHON" -c 'import numpy' 2>/dev/null || [ ! -e "$mpi" ]; then
     skip "random losses and joins" "Python, NumPy or libplenum-mpi is missing"
 else
     "$plenumctl" make-sample data --images 60 --size 48 >/dev/null 2>&1
