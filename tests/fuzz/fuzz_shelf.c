@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ROW = 40, ROWS_AT = 4096, FOUND_MAX = 64 };
+enum { ROW = 48, ROWS_AT = 4096, FOUND_MAX = 64 };
 
 struct found {
     uint32_t count, number[FOUND_MAX];
@@ -53,7 +53,7 @@ static void write_file(const char *path, const uint8_t *data, size_t size)
 
         memcpy(row, data + i * ROW, ROW);
         if (row[ROW - 1] & 1) {
-            row[27] = 0; /* most lengths are possible */
+            row[35] = 0; /* most lengths are possible */
             check = XXH3_64bits_withSeed(row, ROW - 8, i);
             memcpy(row + ROW - 8, &check, sizeof(check));
         }
