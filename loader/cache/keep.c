@@ -323,6 +323,26 @@ void keep_restored(struct keep *k)
     }
 }
 
+void keep_remove_all(struct keep *k)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (k->entries[i].heap != FREE)
+            keep_remove(k, i);
+}
+
+void keep_follow(struct keep *k, uint32_t entry, const struct keep_bytes *bytes)
+{
+    const struct keep_entry *e = entry < k->count ? &k->entries[entry] : NULL;
+
+    if (e && e->heap != FREE) {
+        if (bytes && is_key(&e->key, &bytes->key) && e->hash == bytes->hash && e->len == bytes->len)
+            return;
+        keep_remove(k, entry);
+    }
+    if (bytes)
+        (void)keep_restore(k, entry, bytes);
+}
+
 /* ---- uses ---- */
 
 /* Find when a sample is used next. Returns the heap that it belongs to. */
