@@ -736,7 +736,7 @@ void mixed_close(struct mixed *mixed)
 
 /* ---- the order ---- */
 
-/* Returns the parts of the order: the sets, or one set of all samples. */
+/* List the parts of the order: the sets, or one set of all samples. Returns their number. */
 static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
 {
     if (m->plan->order != ORDERPLAN_MIX) {

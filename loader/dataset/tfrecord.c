@@ -708,8 +708,8 @@ fail:
 
 /* Parsing takes many times the memory of the record. To keep the memory of a loader independent of
  * the number of its reading threads, these take turns in parsing records larger than LARGE. The
- * lock is taken after reading, so storage that hangs does not block other threads. Innermost
- * lock. */
+ * lock is taken after reading, so storage that hangs does not block other threads. No other lock is
+ * taken while it is held. */
 static struct lock large_record = LOCK_INITIALIZER;
 
 /* Call `field` for each feature of an Example except its image. */

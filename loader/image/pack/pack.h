@@ -52,12 +52,12 @@ enum pack_outcome {
     PACK_RESIZED,         /* packed; the image was resized first */
     PACK_RAW,             /* raw pixels of the original size */
     PACK_RAW_RESIZED,     /* raw pixels; the image was resized first */
-    PACK_KEPT_PACKED,     /* kept unchanged: it is already packed */
-    PACK_KEPT_PNG,        /* ... it is not a JPEG */
-    PACK_KEPT_CMYK,       /* ... it has four components */
-    PACK_KEPT_ARITHMETIC, /* ... it is arithmetic coded */
-    PACK_KEPT_ODD,        /* ... it has a form that a packed file cannot have */
-    PACK_KEPT_BAD,        /* ... it is bad: it does not decode without a warning */
+    PACK_KEPT_PACKED,     /* kept, like the rest: the file is already packed */
+    PACK_KEPT_PNG,        /* it is not a JPEG */
+    PACK_KEPT_CMYK,       /* it has four components */
+    PACK_KEPT_ARITHMETIC, /* it is arithmetic coded */
+    PACK_KEPT_ODD,        /* it has a form that a packed file cannot have */
+    PACK_KEPT_BAD,        /* it is bad: it does not decode without a warning */
     PACK_OUTCOMES
 };
 
