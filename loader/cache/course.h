@@ -21,7 +21,7 @@ enum { COURSE_EPOCHS = 64 }; /* a use in a later epoch counts as one in the last
 /** What the streams of one course have in common. */
 struct course_order {
     uint64_t set;       /* a hash of the data set */
-    struct order order; /* without a mixture, whose order has no inverse */
+    struct order order; /* not a mixture: its order has no inverse */
     struct order_steps steps;
     uint32_t deal; /* as in struct wire_open */
     bool mix;      /* each position also reads the sample of its partner */

@@ -66,7 +66,7 @@ struct pack_job {
     uint32_t window;
     struct pack_output output;
     uint32_t made;
-    /* Any thread, holding mu. */
+    /* Used by any thread, while it holds mu. */
     struct lock mu;
     pthread_cond_t space; /* signalled when something was written, or writing failed */
     struct slot *slots;   /* [window] */

@@ -211,8 +211,8 @@ static const char *list_features(const Example__Example *example, char *ret, siz
     return ret[0] ? ret : "none";
 }
 
-/* Find the image in its record. protobuf-c returns a copy, so we search for equal bytes, by the
- * first ones. */
+/* Find the image in its record. protobuf-c returns a copy, so we search the record for the copy's
+ * first bytes, and compare the rest. */
 static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
 {
     const uint8_t *p = data, *end = data + len;

@@ -125,7 +125,7 @@ static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 
 static uint8_t find_orientation(struct chunks c)
 {
-    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put it there */
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put this first */
 
     if (!chunks_find(&c, "EXIF", "EXIF"))
         return 1;
