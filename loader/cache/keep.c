@@ -166,7 +166,7 @@ static void leave_heap(struct keep *k, uint32_t entry)
     sift_down(k, h, k->entries[last].heap_at);
 }
 
-/* Returns 0 or -ENOMEM. */
+/* Add an entry to a heap. Returns 0 or -ENOMEM. */
 static int enter_heap(struct keep *k, uint32_t entry, unsigned heap)
 {
     struct keep_heap *h = &k->heap[heap];
