@@ -219,5 +219,5 @@ bool text_mode_archive_removed(const uint8_t *bytes, size_t len)
         return false;
     for (; at < end && (at = memchr(at, '\r', (size_t)(end - at))); at++)
         crs++;
-    return crs >= FEW_MIN / 2; /* uncompressed dark pixels have LFs but hardly a CR */
+    return crs >= FEW_MIN / 2; /* uncompressed dark pixels have LFs but hardly any CRs */
 }

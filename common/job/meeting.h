@@ -118,7 +118,7 @@ void meeting_enter(struct meeting *meeting);
 int meeting_await(struct meeting *meeting, uint32_t instance, uint64_t round, uint64_t deadline_ns,
                   uint32_t *who);
 
-/** Has an instance entered the round that was last waited for? */
+/** Returns whether the instance has entered the round that this process last waited for. */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
 /** Returns the bytes of a room that are used: a share of the processor's cache, at most
