@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random programs of collectives, half of which differ between instances; started by test_collectives.py.
+"""Runs random programs of collectives, half of which differ between instances; started by test_collectives.py.
 
     random_calls.py FOLDER SEED COUNT
 
 Every instance draws the same programs, so it knows what all of them call and with which data. A step in which all make
-the same call must give NumPy's result for all data; any other step must raise the same kind of error in all instances,
-with both calls in its text, and ends the program. Each program's outcome is written to FOLDER, to compare carriers.
+the same call must give NumPy's result for all data. Any other step must raise the same kind of error in all instances,
+with both calls in its message, and ends the program. Each program's outcome is written to FOLDER, to compare carriers.
 """
 
 import errno
@@ -69,7 +69,7 @@ def draw_call(rng):
 
 
 def mutate(rng, calls):
-    """Return the program of an instance that differs from the others', if only slightly."""
+    """Return a copy of a program with one change, which may be slight."""
     calls = list(calls)
     at = rng.randrange(len(calls))
     call = calls[at]
@@ -166,7 +166,7 @@ def expect_told(bad, error):
 
 
 def run_refused():
-    """Arguments that no other process could use are rejected before anything is sent."""
+    """Check that arguments that no other process could use are rejected before anything is sent."""
     for x in (np.array([{}], object), np.zeros(2, [("a", "i4"), ("b", "O")]), np.ma.masked_array([1, 2], [0, 1])):
         for function in (job.broadcast, job.allgather, job.same, job.allreduce):
             try:
@@ -242,7 +242,7 @@ def run_arrays(where, call):
 
 
 def run_program(where, programs):
-    """Make every instance's calls. The last one of each is unique, so that no instance waits for ever."""
+    """Make this instance's calls. The last one is a unique call, so that no instance waits for ever for another."""
     ends = [[call for call in program if call.kind != "refused"] for program in programs]
     log = hashlib.blake2b(digest_size=8)
     if any(call.kind == "refused" for call in programs[me]):

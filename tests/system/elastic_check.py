@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compare the result of elastic_run.py with plenumctl: each sample once per epoch, in order, and the same hash.
+"""Compares the result of elastic_run.py with plenumctl: each sample once per epoch, in order, and the same hash.
 
     elastic_check.py PLENUMCTL DATASET EPOCHS
 """
