@@ -662,7 +662,7 @@ static int ask_unused(struct elastic *e, const struct ready_request *request,
     if (!survey->probes)
         return -ENOMEM;
     unused.interrupted = NULL; /* this process ends with the job */
-    unused.earlier = NULL;     /* a host may have several names */
+    unused.earlier = NULL;     /* kill nothing: the host may be in use under another name */
     add_probes(&e->roster, &unused, false, survey);
     for (uint32_t i = 0; i < survey->count; i++) {
         struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);

@@ -161,8 +161,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Describe what would start the instances on this machine. For other machines (--topology) it is
- * unknown, and mpirun is assumed. */
+/* Returns the name of what would start the instances on this machine. For other machines
+ * (--topology) it is unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;
@@ -278,8 +278,8 @@ struct attempts {
     struct supervise_result result;
 };
 
-/* Does the job need accelerators? If it can choose among hosts, it avoids those whose accelerators do
- * not answer, unless they are hidden from it. */
+/* Does the job need accelerators? If it can choose among hosts, it avoids those whose accelerators
+ * do not answer, unless they are hidden from it. */
 static enum ready_devices get_devices(const struct cmdline *options)
 {
     if (options->pool.variable || options->placement == PLACE_DEVICE)

@@ -134,7 +134,7 @@ static double median(double *values, size_t n)
     return (below + values[n / 2]) / 2;
 }
 
-/* Changes the values. */
+/* Returns the scaled median absolute deviation from `center`. Changes the values. */
 static double deviation(double *values, size_t n, double center)
 {
     for (size_t i = 0; i < n; i++)
