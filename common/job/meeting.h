@@ -13,8 +13,8 @@
 /** Address of the job's server for its programs: "unix:@NAME", a socket of the launcher. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
-/** How instances wait for each other: "spin", "yield" or "sleep"; otherwise it depends on the number
- * of cores. */
+/** Variable that says how instances wait for each other: "spin", "yield" or "sleep". If it is not
+ * set, that depends on the number of cores. */
 #define MEETING_WAIT_VARIABLE "PLENUM_COLLECTIVES_WAIT"
 
 enum {

@@ -182,8 +182,8 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
  * `err`, which is never NULL. Plenum calls one function at a time, in the thread that called the
  * collective, and never with 0 bytes or elements. Every collective begins with an allgather() of
  * 256 bytes, in which the instances compare their calls. A collective of at most 128 bytes needs no
- * other call. allreduce() is only called for integers; floats are gathered, and Plenum adds them, so
- * that their sum does not depend on the carrier.
+ * other call. allreduce() is only called for integers. Floats are gathered, and Plenum adds them,
+ * so that their sum does not depend on the carrier.
  */
 struct plenum_carrier {
     void *arg; /**< Passed to each function. */

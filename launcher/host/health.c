@@ -46,7 +46,7 @@ struct health {
 
 /* ---- our own checks, in a separate process ---- */
 
-/* The process prints these before a path, a fault, and an accelerator. Only its last line counts. */
+/* The process prints these before a path, a fault and an accelerator. Only its last line counts. */
 static const char touching[] = "touching ", bad[] = "bad ", bad_device[] = "device ";
 
 static void touch(const char *what)

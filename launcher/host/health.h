@@ -16,7 +16,7 @@ enum health_state {
 struct health_report {
     enum health_state state;
     char why[HEALTH_WHY_MAX]; /* "" if the state is HEALTH_GOOD */
-    /* The accelerator that does not answer; "": all do. The state is that of everything else, because
+    /* Which accelerator does not answer; "": all do. `state` and `why` do not depend on it, because
      * not all jobs use accelerators. */
     char device[HEALTH_WHY_MAX];
 };

@@ -278,8 +278,8 @@ struct attempts {
     struct supervise_result result;
 };
 
-/* Does the job need accelerators? If it can choose among hosts, it avoids those whose accelerators
- * do not answer, unless they are hidden from it. */
+/* Returns whether the job needs accelerators. A job that can choose among hosts avoids those whose
+ * accelerators do not answer, unless they are hidden from it. */
 static enum ready_devices get_devices(const struct cmdline *options)
 {
     if (options->pool.variable || options->placement == PLACE_DEVICE)

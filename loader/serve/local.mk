@@ -19,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/queue_users.c %D%/queue_users.h \
 	%D%/quota.c %D%/quota.h \
 	%D%/readahead.c %D%/readahead.h \
+	%D%/renderings.c %D%/renderings.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h %D%/server_priv.h \
 	%D%/session.c %D%/session.h \
@@ -34,6 +35,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/token_bucket.c %D%/token_bucket.h \
+	%D%/treap.c %D%/treap.h \
 	%D%/users.c %D%/users.h \
 	%D%/window.c %D%/window.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)

@@ -433,7 +433,7 @@ class Job:
         return result
 
     def alltoall(self, x: Any) -> Any:
-        """Return a new array or tensor like ``x``, whose part k comes from instance k: this instance's part of its ``x``.
+        """Return a new array or tensor like ``x``. Its part k comes from instance k: this instance's part of its ``x``.
 
         A part is one of ``num_instances`` equal parts of the first dimension. Any dtype without Python objects. All
         instances must use the same dtype and shape.

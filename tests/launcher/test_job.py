@@ -144,8 +144,9 @@ class Jobs(unittest.TestCase):
         errors = tempfile.TemporaryFile("w+")
         self.addCleanup(errors.close)
         process = subprocess.Popen(
-            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none", "--max-restarts", "99",
-             *options, STOPPER, FOREVER, "die=0:0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none", "--max-restarts",
+             "99", *options, STOPPER, FOREVER, "die=0:0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=errors)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.wait_until(process, errors, lambda said: "trying again in 4 s" in said)

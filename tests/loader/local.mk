@@ -5,7 +5,7 @@ tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/li
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset/test_cache_limit %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_picture_size %D%/dataset/test_scope %D%/dataset/test_stamp \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
-	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_bound
+	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_renderings %D%/serve/test_bound
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
 store_tests = %D%/store/test_store_answer %D%/store/test_listing %D%/store/test_store_place %D%/store/test_sigv4 %D%/store/test_hedge %D%/store/test_exchange %D%/store/test_hugging_face
@@ -109,6 +109,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_bound_CFLAGS = $(test_cflags)
 %C%_serve_test_bound_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
+%C%_serve_test_renderings_CFLAGS = $(test_cflags)
+%C%_serve_test_renderings_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_fair_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_fair_queue_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_list_CFLAGS = $(test_cflags)
