@@ -48,7 +48,7 @@ struct slow_member {
 
 /* A host, or the run. */
 struct slow_unit {
-    bool part; /* one of its instances is */
+    bool part; /* one of its instances has reported steps, and has not ended */
     /* The step that is being judged. */
     bool present;
     uint32_t instance; /* the one that takes longest */
