@@ -29,7 +29,7 @@ enum {
     TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */
 };
 
-/* Returns the best known time of its failure. A program may take long to end. */
+/* Returns when the instance failed, as far as is known. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
     bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
