@@ -138,8 +138,9 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     world.index = index;
     /* A script may run several programs one after another. From here on, no instance is still in a
      * round of the previous program. */
-    r = explain(&c, meeting_come(world.meeting, c.deadline_ns, &who), who);
+    r = meeting_come(world.meeting, c.deadline_ns, &who);
     if (r < 0) {
+        r = explain(&c, r, who);
         meeting_destroy(world.meeting);
         world.meeting = NULL;
     }
