@@ -12,8 +12,9 @@
  * CLOSING   all got END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
  *           does not, its guard ends it, and finally the guard is killed.
  *
- * Every state has a time limit, with one exception: output whose reader is blocked. A separate
- * thread writes it (output.c), so that this loop never waits for anything but poll().
+ * All states except RUNNING have a time limit, but a blocked reader of the output may delay the
+ * end. A separate thread writes output (output.c), so that this loop never waits for anything but
+ * poll().
  *
  * An instance is lost when its connection breaks or is silent for too long, whatever the starter
  * reports about it. */
@@ -751,7 +752,7 @@ static int exit_status(struct supervisor *s)
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    instances_send_credit(s); /* the limit that the last writes reached */
+    instances_send_credit(s); /* notes errors of the last writes */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && stop_get_step(s) > 0)
         return STATUS_STOPPED;

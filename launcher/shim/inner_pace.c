@@ -27,7 +27,7 @@ struct inner_pace {
     uint64_t seen; /* number of the page's steps that were read */
     struct pace_sums sums;
     uint64_t told_ns;    /* time of the last report */
-    uint64_t stopped_at; /* when it was stopped, or when that was last reported; 0: it runs */
+    uint64_t stopped_at; /* when the program was stopped, or this was last reported; 0: it runs */
     uint64_t stopped_ns; /* earlier stops since the last report */
 };
 
