@@ -103,7 +103,8 @@ static void add_step(struct cache_trace *t, uint32_t stream, struct order_place 
     }
 }
 
-/* Make the trace of what the first of the hosts uses, or of what it is asked for as a home. */
+/* Make the trace of the samples that the first host uses, or that are requested from it as a
+ * home. */
 static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));

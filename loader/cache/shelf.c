@@ -385,7 +385,7 @@ int shelf_follow(struct shelf *s, shelf_found *found, void *arg)
 {
     int r = 0;
 
-    /* The files are numbered without gaps, except for those that somebody has removed. */
+    /* The files are numbered without gaps, except for those that another process has removed. */
     for (unsigned file = 0; r == 0 && file < SHELF_FILES; file++) {
         struct shelf_row *rows;
 

@@ -51,4 +51,5 @@ print(f"{'kind':10} {'faults':>6} {'restarts':>8} {'stall: median':>14} {'90 %':
 for kind, results in rows.items():
     stalls, lost = sorted(r[1] for r in results), sorted(r[2] for r in results)
     print(f"{kind:10} {len(results):6} {sum(r[0] for r in results):8} {statistics.median(stalls):12.2f} s "
-          f"{stalls[int(0.9 * (len(stalls) - 1))]:5.1f} s {stalls[-1]:5.1f} s {statistics.median(lost):19g} {lost[-1]:4}")
+          f"{stalls[int(0.9 * (len(stalls) - 1))]:5.1f} s {stalls[-1]:5.1f} s "
+          f"{statistics.median(lost):19g} {lost[-1]:4}")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_elastic.sh - tests jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return or
-# are added. Prints TAP. Needs root; takes minutes. test_losses.sh loses and adds hosts at random.
+# test_elastic.sh - tests jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return
+# or are added. Prints TAP. Needs root; takes minutes. test_losses.sh loses and adds hosts at random.
 num_hosts=5
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"

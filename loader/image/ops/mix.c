@@ -78,7 +78,7 @@ static uint64_t power_of(uint64_t log)
     return x >> whole;
 }
 
-/* Returns (word + 1/2) / 2^32, times 2^33: the middle of the interval that a word stands for. */
+/* Returns (word + 1/2) / 2^32, times 2^33: the middle of the interval of a word. */
 static uint64_t middle(uint32_t word)
 {
     return 2 * (uint64_t)word + 1;
