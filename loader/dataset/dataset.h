@@ -172,6 +172,9 @@ bool dataset_is_remote(const struct dataset *dataset);
 /** Returns the set in the cache of samples (loader/cache/sample_cache.h) to which the data set's
  * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
+/** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
+ * of all samples. 0: it is unknown, or the data set has no index of its own. */
+uint64_t dataset_get_checksum(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
 /** Set the error for a request for images from a data set without images. Returns -EINVAL. */
