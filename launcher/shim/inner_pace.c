@@ -34,10 +34,6 @@ struct inner_pace {
 void inner_open_pace(struct inner *in)
 {
     in->pace = calloc(1, sizeof(*in->pace));
-    if (in->pace && strain_create(in->task->local_index == 0, &in->pace->strain) < 0) {
-        free(in->pace);
-        in->pace = NULL;
-    }
 }
 
 void inner_close_pace(struct inner *in)
@@ -143,7 +139,11 @@ void inner_tell_pace(struct inner *in, uint64_t now)
     count = pace_read(page, &p->seen, steps);
     add_steps(steps, count, &m);
     add_batches(p, page, &m);
-    strain_read(p->strain, now, &m.share[PACE_STRAIN]);
+    /* Looking for the kernel's files takes time that the start of a large job does not have. */
+    if (!p->strain)
+        (void)strain_create(in->task->local_index == 0, &p->strain);
+    if (p->strain)
+        strain_read(p->strain, now, &m.share[PACE_STRAIN]);
     m.share[PACE_STOPPED] = stopped_share(p, now);
     p->told_ns = now;
     adapt_stride(page, count, m.stride);

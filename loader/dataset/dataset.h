@@ -144,7 +144,7 @@ struct dataset_reweigh {
 };
 
 /** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
- *  dataset_set_order() has filled in, and return their number. */
+ * dataset_set_order() has completed. Returns their number. */
 uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
                               struct dataset_reweigh *ret);
 
@@ -271,7 +271,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 /** Note that announced samples will not be read, because their stream has moved or ended. Other
- *  streams that share this object may have to fetch theirs again. */
+ * streams of this data set may have to fetch theirs again. */
 void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 

@@ -14,6 +14,7 @@ check_PROGRAMS += $(cache_tests)
 TESTS += $(cache_tests)
 %C%_cache_test_keep_CFLAGS = $(test_cflags)
 %C%_cache_test_keep_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
+%C%_cache_test_shelf_SOURCES = %D%/cache/test_shelf.c %D%/cache/open_shelf.h
 %C%_cache_test_shelf_CFLAGS = $(test_cflags)
 %C%_cache_test_shelf_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
 %C%_cache_test_sample_cache_CFLAGS = $(test_cflags)
