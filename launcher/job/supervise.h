@@ -32,7 +32,7 @@ struct supervise_job {
     bool strict_binding;
     bool elastic;                        /* a restart may use other hosts */
     struct elastic *hosts;               /* of an elastic job */
-    const struct ready_request *request; /* what it needs of them */
+    const struct ready_request *request; /* what the job needs of its hosts */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
