@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_render.c - bench/render: training images per second and core, rendered in several ways.
+/* bench_render.c - bench/render: training images per second per core, rendered in several ways.
  *
  * All rows see the same photographs and, if they crop, the same crops: those that Plenum draws. The
  * photographs are loaded into memory in advance; nothing here reads files or waits. See bench.h for

@@ -134,7 +134,7 @@ def main():
     if a.json:
         print(json.dumps({"images": count, "rounds": a.rounds, "forms": table}))
         return
-    print(f"{count} images, {a.rounds} rounds; images per second and core\n{'':20}{'rate':>8}{'to tar':>8}")
+    print(f"{count} images, {a.rounds} rounds; images per second per core\n{'':20}{'rate':>8}{'to tar':>8}")
     for name, each in table.items():
         print(f"{name:20}{each['per_second']:8}{each['to_tar']:8.3f}")
 

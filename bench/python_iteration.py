@@ -11,7 +11,7 @@ All batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so the
     arrays          also gets its six arrays
     tensors         also gets images, labels and valid flags as torch tensors
     torch.Loader    a loop over a pyplenum.torch.Loader
-    copy            copies the pixels of such a batch once, which Plenum saves
+    copy            copies the pixels of such a batch once: a copy that Plenum avoids
 
 Prints median, minimum and maximum of the rounds, in microseconds per batch. This is elapsed time, because the CPU time
 of the process would include the library's own thread.

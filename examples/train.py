@@ -214,7 +214,8 @@ def evaluate(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.
 
 
 def replicas_of(args: argparse.Namespace, job: pyplenum.Job):
-    """Return the job that is passed to a Loader. A single process may choose its number of replicas."""
+    """Return the Loader's `job` argument: the job, or, for a single process, the number of replicas (None: from the
+    launcher)."""
     return args.replicas if job.num_instances == 1 else job
 
 

@@ -255,8 +255,8 @@ static int choose_within_plenumrun(job_getenv get, const struct names **n, struc
     return 0;
 }
 
-/* Returns whether a Slurm step may have started an MPI's daemons on several hosts. Its variables
- * then do not describe the processes that the daemons started. */
+/* Returns whether mpirun may have used a Slurm step to start its daemons on several hosts. If so,
+ * Slurm's variables describe the daemons, not the processes they started. */
 static bool has_daemons(job_getenv get, const struct said *mpi)
 {
     uint32_t here;

@@ -92,7 +92,8 @@ void session_leave(struct loader_session *se);
 /** Connect, ping, give up; returns the time of the next call. `others`: there are other loaders to
  *  use. */
 uint64_t session_tick(struct loader_session *se, uint64_t now_ns, bool others);
-/** If the session is down, connect at the first tick after this moment. */
+/** The session must be down. Connect at the first tick at or after `when_ns`, even if the loader
+ * rejected an earlier request. */
 void session_retry_at(struct loader_session *se, uint64_t when_ns);
 /** Handle a connection that is readable, writable or broken. */
 void session_ready(struct loader_session *se);

@@ -2,7 +2,7 @@
 /* stream_core.c - the part of a stream that every other file may use: it creates and frees the
  * stream, keeps its error and its warnings, and wakes the calls that wait for it.
  *
- * Not here: batches (schedule.c), loaders (loaders.c), and the program's calls (stream.c). */
+ * Not here: batches (schedule.c), loaders (loaders.c), most of the program's calls (stream.c). */
 #include "config.h"
 
 #include "libdist/stream_core.h"

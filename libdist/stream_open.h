@@ -13,8 +13,8 @@ struct stream_trial {
     const char *verify; /* percentage of batches to verify: PLENUM_VERIFY_BATCHES */
 };
 
-/** Like plenum_stream_open(). `trial` may be NULL. `held`: nothing is requested until
- *  stream_release(). */
+/** Like plenum_stream_open(), but also accepts split = file. `trial` may be NULL. `held`: nothing
+ *  is requested until stream_release(). */
 int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
                 const struct stream_trial *trial, bool held, struct plenum_stream **ret,
                 struct plenum_error *err);

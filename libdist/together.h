@@ -10,7 +10,8 @@
 #include "common/data/datasum.h"
 #include "common/order/order.h"
 
-/** One instance's message. Sent as it is in memory, because all instances have the same build. */
+/** One instance's message. Sent as it is in memory: all instances must run the same build, which
+ * nothing checks. */
 struct together {
     int32_t code; /* result of opening its stream; negative: with a message */
     char text[256];

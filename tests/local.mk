@@ -21,8 +21,8 @@ PY_LOG_DRIVER = $(tap_driver)
 PY_LOG_COMPILER = $(TEST_LIMIT) $(PYTHON)
 EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 
-# Criterion's own macros trigger some of our warnings. gcc's discarded-qualifiers has another name in clang; each
-# compiler accepts the other's name once unknown warnings are allowed.
+# Criterion's own macros trigger some of our warnings. gcc's discarded-qualifiers has another name in clang.
+# gcc ignores unknown -Wno- options; clang does so with -Wno-unknown-warning-option.
 test_cflags = $(AM_CFLAGS) -Wno-unknown-warning-option -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings \
 	-Wno-discarded-qualifiers -Wno-incompatible-pointer-types-discards-qualifiers $(CRITERION_CFLAGS)
 

@@ -240,9 +240,10 @@ int dataname_refuse_url(const char *text, struct plenum_error *err)
                          text);
     if (path && is_url(path) && !dataname_is_remote(path))
         return error_set(err, -EINVAL,
-                         "data set '%s': Plenum reads files, s3:// and https://, but no other "
-                         "URLs: mount the storage as a file system, or copy the data to a disk",
-                         text);
+                         "data set '%s': Plenum reads files, %s, %s, %s and %s, but no other URLs: "
+                         "mount the storage as a file system, or copy the data to a disk",
+                         text, schemes[DATANAME_S3], schemes[DATANAME_HTTPS],
+                         schemes[DATANAME_HTTP], schemes[DATANAME_HF]);
     return 0;
 }
 

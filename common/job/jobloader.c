@@ -63,8 +63,7 @@ enum {
     BACKOFF_FIRST_MS = 50,
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived this long was not a failed start */
-    /* seconds without a heartbeat before a loader counts as hung; longer than clients wait for an
-     * answer */
+    /* seconds without a heartbeat that mean a hang; longer than clients wait for an answer */
     SILENT_MAX = 10,
     SLOW_MAX = 3,     /* seconds that a start may take before clients are notified */
     KILLED_MS = 1000, /* how long jobloader_destroy() waits for a killed loader, which may hang */
@@ -150,7 +149,9 @@ static int open_page(struct jobloader *l, const char *where, struct plenum_error
                          "for any free one",
                          where, strerror(-l->page_fd));
     r = watch(l, l->page_fd);
-    return r < 0 ? error_set(err, r, "cannot watch the loader: %s", strerror(-r)) : 0;
+    return r < 0 ? error_set(err, r, "cannot wait for connections to the status page at %s: %s",
+                             where, strerror(-r))
+                 : 0;
 }
 
 static int open_refuser(struct jobloader *l, struct tls *tls)
@@ -776,9 +777,8 @@ static void tell_slow(struct jobloader *l)
     jobloader_answer_clients(l, -EINPROGRESS, text);
 }
 
-/* Handle the timer: a second of the loader's life has passed, or the pause after a death. Loading a
- * program from a file server can take much longer than a second. Seconds in which this process was
- * stopped (a frozen job) count as one. */
+/* Handle the timer: a second of the loader's life has passed, or the pause after a death. Loading
+ * plenumd from a file server can take longer. Time in which we were frozen counts as one second. */
 static void tick(struct jobloader *l)
 {
     uint64_t ticks;

@@ -28,7 +28,7 @@ enum jobloader_phase {
     JOBLOADER_PHASES,
 };
 
-/** Returns a clause for use after "the loader": "is reading its settings". */
+/** Returns a clause for use after "the loader", such as "is reading its settings". */
 const char *jobloader_describe_phase(enum jobloader_phase phase);
 
 /** Reports why the loader is missing or late. */

@@ -62,7 +62,8 @@ int jobspawn_get_status(struct jobspawn_observer *observer, int *ret_wait_status
 /** Stop observing, leave the process alone, and free the observer. NULL is ignored. */
 void jobspawn_unobserve(struct jobspawn_observer *observer);
 
-/** Close the inherited descriptors in a forked child, which does not have that thread. */
+/** In a forked child, which does not have the observer's thread: close the inherited descriptors.
+ * The observer is not freed. NULL is ignored. */
 void jobspawn_forget(struct jobspawn_observer *observer);
 
 #endif

@@ -44,7 +44,7 @@ struct stop_page {
     _Atomic uint32_t noticed; /* it has received a signal that asks it to stop */
     /* Written by the shim. */
     _Atomic uint32_t changes; /* futex: counts changes of the limit */
-    /* Twice the first step that may not begin, plus 1 if that is decided. Until it is decided, the
+    /* Twice the first step that must not begin, plus 1 if that is decided. Until it is decided, the
      * program waits there. */
     _Atomic uint64_t limit;
     struct pace pace;

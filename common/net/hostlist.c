@@ -9,8 +9,8 @@
  * number of the first set is appended to it in turn, and the rest follows. Several sets therefore
  * give every combination in the order in which a person would count them.
  *
- * Names end up on command lines of ssh and mpirun: only letters, digits, '.', '-' and '_' are
- * allowed, and none may begin with '-', which would make it an option. */
+ * Names end up on command lines of ssh and mpirun. They must be IPv6 addresses, or consist of
+ * letters, digits, '.', '-' and '_' and not begin with '-', which would make them options. */
 #include "config.h"
 
 #include "common/net/hostlist.h"

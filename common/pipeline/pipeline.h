@@ -24,7 +24,7 @@ enum pipeline_version {
     PIPELINE_VERSIONS, /* number of versions */
 };
 
-/** Returns a version's name: "v1". */
+/** Returns a version's name, such as "v1". */
 const char *pipeline_version_name(enum pipeline_version version);
 
 struct rational {
@@ -228,7 +228,7 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->jitter.hue.low.num != 0 || op->jitter.hue.high.num != 0;
 }
 
-/** Returns the operation's word in texts and descriptions, "color_jitter"; NULL: none. */
+/** Returns the operation's word in texts and descriptions, such as "color_jitter"; NULL: none. */
 const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);
@@ -247,8 +247,9 @@ struct pipeline {
     enum pipeline_crop crop;
     uint32_t width, height;      /* size of the output in pixels */
     struct pipeline_shape shape; /* PIPELINE_RRC: its ratios are width / height */
-    /** PIPELINE_CENTER, PIPELINE_RANDOM_CROP: the size before cropping; width 0: the shorter side
-     *  is resize_height; both 0: the image's own size. */
+    /** PIPELINE_CENTER, PIPELINE_RANDOM_CROP, PIPELINE_STRETCH: the size before cropping (STRETCH:
+     *  equal to width and height). If width is 0, the shorter side becomes resize_height; if both
+     *  are 0 (only RANDOM_CROP), the image keeps its own size. */
     uint32_t resize_width, resize_height;
     uint32_t pad; /* PIPELINE_RANDOM_CROP: pixels on each side */
     enum pipeline_pad pad_mode;

@@ -76,7 +76,7 @@ int pipeline_parse_crop(struct parser *p, struct pipeline *ret);
 /** Write the crop's canonical text, preceded by a space. */
 void pipeline_write_crop(FILE *f, const struct pipeline *p);
 
-/** Parse one operation. Returns 0, -ENOENT if the next word is not an operation, -EINVAL. */
+/** Parse one operation. Returns 0, -ENOENT if the next word is not an operation, or -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 
 /** Parse a policy's parameters, without ")". Returns 0, or -EINVAL. */
@@ -105,7 +105,7 @@ void pipeline_write_map(FILE *f, const struct pipeline_op *op);
 void pipeline_try_name(struct str_nearest *near, const char *name);
 /** Compare with all words that may follow the crop, to suggest the nearest one. */
 void pipeline_try_ops(struct str_nearest *near);
-/** Parse mixup, cutmix or mix. Returns 0, -ENOENT if it is another word, -EINVAL. */
+/** Parse mixup, cutmix or mix. Returns 0, -ENOENT if the next word is none of these, or -EINVAL. */
 int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);
 /** Write the canonical text of mixing, preceded by a space. */
 void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);

@@ -217,8 +217,8 @@ int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
  * or to `text` if there is none. */
 double parse_real(const char *text, char **end);
 
-/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", in every locale, as a share (0 to 1).
- * Returns 0 or -EINVAL. */
+/** Parse a percentage from 0 to 100, such as "0.5" or "0.5%", with a decimal point in every locale.
+ * Sets `*ret_share` to the share, from 0 to 1. Returns 0 or -EINVAL. */
 int parse_percent(const char *text, double *ret_share);
 
 /** Parse exactly 2 * `bytes` hexadecimal digits. Returns 0 or -EINVAL. */

@@ -17,9 +17,9 @@
  *     }
  *     // here r is -ENODATA: all epochs have ended
  *
- * PLENUM_VERIFY_BATCHES in the environment is a percentage of the batches. Two loaders render each
- * of these batches. If the results differ, the stream fails with -EBADMSG and names both loaders.
- * This needs at least two loaders.
+ * PLENUM_VERIFY_BATCHES in the environment is a percentage of the batches. Each of these batches is
+ * requested from two loaders, if the stream has two. If the results differ, the stream fails with
+ * -EBADMSG and names both loaders. If one is lost or late, the other's batch is used unchecked.
  *
  * Two environment variables help to find out what an unchanged program waits for; see plenumctl(1).
  * PLENUM_SOURCE is real, generated (pixels from a table instead of decoded images) or synthetic

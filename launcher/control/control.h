@@ -282,7 +282,7 @@ void control_hello_init(struct control_hello *m);
  * -EPROTONOSUPPORT (another version), with a message. */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 
-/** Returns the step's name for messages: "the working directory". */
+/** Returns the step's name for messages, such as "the working directory". */
 const char *control_step_name(enum control_step step);
 
 #endif

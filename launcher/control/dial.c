@@ -209,7 +209,9 @@ int dial_listen(const char *network, const struct ports *ports, char *ret, size_
         fd = listen_at_port(own, ports_get_own(ports, (first % count + i) % count), ret, size, err);
     if (fd == -EADDRINUSE)
         return error_set(
-            err, fd, "--port-range %u-%u: other jobs use all of these ports: give a larger range",
+            err, fd,
+            "--port-range %u-%u: no port that plenumrun could use in this range is free; give a "
+            "larger or another range",
             ports->first, ports->last);
     return fd;
 }

@@ -9,7 +9,7 @@
 
 enum {
     LINES_LONGEST = 1 << 20, /* a longer line is passed on in pieces */
-    LINES_A_SECOND = 100,    /* lines shown per host and second */
+    LINES_A_SECOND = 100,    /* lines shown per second per host */
 };
 
 /** Empty if zero-initialised. */

@@ -162,7 +162,7 @@ void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topolog
                  host->name);
     if (!host->real && s->plan->place.policy != PLACE_DISABLED)
         instances_cannot_place(
-            s, host, "its topology is not that of the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
+            s, host, "its topology does not match the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
 }
 
 static int handle_topology(struct supervisor *s, struct instance *inst,

@@ -126,12 +126,12 @@ const struct slow_verdict *slow_get(const struct slow *slow, uint32_t unit);
 const struct slow_verdict *slow_get_logged(const struct slow *slow, uint32_t unit);
 /** Returns the number of steps judged so far. */
 uint64_t slow_get_judged(const struct slow *slow);
-/** Get the next line for the log: returns whether there is one. */
+/** Get the next line for the log. Returns whether there is one. */
 bool slow_take_line(struct slow *slow, struct slow_line *ret);
 
-/** Returns the cause as one word: "storage". */
+/** Returns the cause as one word, such as "storage". */
 const char *slow_word(enum slow_cause cause);
-/** Describe a verdict: "data, storage 80 ms per read, since step 1200". */
+/** Describe a verdict, such as "data, storage 80 ms per read, since step 1200". */
 void slow_describe(const struct slow_verdict *verdict, char *ret, size_t size);
 
 #endif

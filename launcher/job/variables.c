@@ -47,7 +47,7 @@ static int put_number(struct environ_list *list, const char *name, uint64_t valu
     return environ_list_put(list, ENVIRON_SET, name, text);
 }
 
-/* Put all variables set here whose names begin with a prefix: "PREFIX*". */
+/* Put all variables of our environment whose names begin with `prefix`. */
 static int put_all(struct environ_list *list, const char *prefix, size_t len)
 {
     for (char **e = environ; *e; e++) {

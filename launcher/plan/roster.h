@@ -106,7 +106,7 @@ int roster_list(const struct roster *roster, const uint32_t *chosen, size_t coun
 size_t roster_count_used(const struct roster *roster);
 /** Returns the number of hosts that are ready and that the job may use. */
 size_t roster_count_ready(const struct roster *roster);
-/** Describe the hosts that are not ready, each with its reason: "a: Connection refused; b: ...". */
+/** Describe the hosts that are not ready, such as "a: Connection refused; b: ...". */
 void roster_describe_lack(const struct roster *roster, char *ret, size_t size);
 
 #endif

@@ -52,7 +52,8 @@ bool remote_loaders_are_ready(const struct remote_loaders *loaders);
 /** Returns the name of the first host whose loader never listened and whose login has ended, and
  * writes the reason to `why`; NULL if there is none. */
 const char *remote_loaders_get_failed(const struct remote_loaders *loaders, char *why, size_t size);
-/** List the loaders that have never listened: "the loader on host a, the loader on host b". */
+/** List the loaders that have never listened, such as "the loader on host a, the loader on
+ * host b". */
 void remote_loaders_list_missing(const struct remote_loaders *loaders, char *ret, size_t size);
 
 /** Returns the programs' key, or "" if there are no loaders. Borrowed. */

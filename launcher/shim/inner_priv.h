@@ -107,7 +107,8 @@ static inline bool inner_is_running(const struct inner *in)
     return in->state == INNER_STARTING || in->state == INNER_RUNNING;
 }
 
-/** Have all processes that could print ended, or been given up? */
+/** Returns whether every process that could still write output has ended, or we have stopped
+ * waiting for it. */
 static inline bool inner_is_swept(const struct inner *in)
 {
     return in->state >= INNER_DRAINING || in->given_up;

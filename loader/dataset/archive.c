@@ -686,8 +686,8 @@ static enum stamp_match compare_archive(const struct dataset *dataset, uint32_t 
     return stamp_compare(&stamp, st);
 }
 
-/* Scan all archives again. Returns whether they still contain the indexed samples and their
- * fields. */
+/* Scan all archives again. Returns whether their mtimes, samples and fields are still those of the
+ * index. Also accepts the new ctimes of unchanged archives, so that they are not scanned again. */
 static bool scan_again(const struct dataset *dataset)
 {
     struct index_builder b = {0};

@@ -129,10 +129,10 @@ void index_builder_count_dotted(struct index_builder *b, const char *name, const
 void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part);
 /** Count a class without images. */
 void index_builder_count_empty(struct index_builder *b, const char *class);
-/** Write "8 images of other formats or names (6 .webp, 2 .jfif)", or "", to `ret`; returns
- * `ret`. */
+/** Write a phrase such as "8 images in other formats or with other extensions (6 .webp, 2 .jfif)",
+ * or "", to `ret`. Returns `ret`. */
 char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size);
-/** Returns advice about foreign images: "convert them". */
+/** Returns advice about foreign images, such as "convert them". */
 const char *index_builder_advise_foreign(const struct index_builder *b);
 /** Returns "is" for one foreign image, "are" for several. */
 const char *index_builder_foreign_verb(const struct index_builder *b);

@@ -84,7 +84,7 @@ char *index_builder_describe_foreign(const struct index_builder *b, char *ret, s
     ret[0] = '\0';
     if (total == 0)
         return ret;
-    (void)snprintf(ret, size, "%llu image%s with other formats or names (",
+    (void)snprintf(ret, size, "%llu image%s in other formats or with other extensions (",
                    (unsigned long long)total, total > 1 ? "s" : "");
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         at = strlen(ret);

@@ -137,8 +137,8 @@ def _type_text(dtype: Any) -> str:
 
 def _array_memory(x: Any, what: str, written: bool) -> _Memory:
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{what}: a masked array's mask would be lost: pass x.filled(...), or x.data and x.mask, as "
-                        "arrays of their own")
+        raise TypeError(f"{what}: a masked array's mask would be lost: pass x.filled(...), or pass x.data "
+                        "and x.mask separately")
     if x.dtype.hasobject:
         raise TypeError(f"{what}: an array of {x.dtype} holds references to Python objects, which mean nothing in "
                         "another process: use broadcast_object() or allgather_object()")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs training jobs for the tests in this folder, to their end or until they are killed."""
+"""Runs training jobs for tests, to completion or until they are killed. Tests in other folders import it, too."""
 
 import fcntl
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that process trees cannot escape: grandchildren in their own sessions, and a tree that
- * keeps forking. */
+/* Checks that proctree_kill() ends every process of a tree, including grandchildren in their own
+ * sessions and a tree that keeps forking. */
 #include "config.h"
 
 #include <criterion/criterion.h>

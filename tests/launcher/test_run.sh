@@ -783,10 +783,10 @@ job -n 1 --reserve-cores 1000 true
 ok "--reserve-cores rejects more cores than there are" all 'same $code 125' \
     'has err "--reserve-cores 1000 leaves nothing"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
-ok "a topology that is not that of the machine causes a warning" all 'same $code 0' \
-    'has err "warning: host $host: its topology is not that of the machine"'
+ok "a topology that does not match the machine causes a warning" all 'same $code 0' \
+    'has err "warning: host $host: its topology does not match the machine"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 --strict-binding true
-ok "--strict-binding rejects a topology that is not that of the machine" all \
+ok "--strict-binding rejects a topology that does not match the machine" all \
     'same $code 125' 'last_line_has err "--strict-binding"'
 if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
     strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then

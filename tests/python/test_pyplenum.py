@@ -343,7 +343,7 @@ class StreamTest(unittest.TestCase):
             self.assertIsNone(s.classes)
 
     def test_passed_over(self):
-        """images of other formats or names, and classes without images, are reported once"""
+        """images in other formats or with other extensions, and classes without images, are reported once"""
         data = os.path.join(T, "mixed")
         shutil.copytree(DATA, data)
         os.mkdir(os.path.join(data, "empty"))
@@ -359,7 +359,7 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        sentence = ("3 images with other formats or names (1 .gif, 2 .bmp) are left out: convert them; "
+        sentence = ("3 images in other formats or with other extensions (1 .gif, 2 .bmp) are left out: convert them; "
                     "2 folders without other images count as classes: 'empty', 'scans'")
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout

@@ -7,7 +7,7 @@
     --stall S   sometimes pass nothing for up to S seconds, starting after any byte, even inside a frame or pixels
     --mute      accept connections, and never send anything
 
-It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalled".
+It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalling".
 """
 
 import argparse
@@ -51,7 +51,7 @@ async def send(queue, writer, args, most, what):
             writer.write(data[:left])
             await writer.drain()
             data, pause = data[left:], dice.uniform(0.3, 1) * args.stall
-            say(f"stalled {what} for {pause:.2f} s, {len(data)} bytes before the end of a piece")
+            say(f"stalling {what} for {pause:.2f} s, {len(data)} bytes before the end of a piece")
             await asyncio.sleep(pause)
             left = dice.randrange(1, most)
         left -= len(data)

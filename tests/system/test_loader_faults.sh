@@ -211,7 +211,7 @@ fault_delay() {
 fault_stalls() {
     proxy v1 --stall 2
     train tcp:v1:7001,tcp:v2:7000
-    proxies_did "stalled answers"
+    proxies_did "stalling answers"
     meanwhile
     struck
     ending="end_proxy v1"
@@ -220,7 +220,7 @@ fault_all_stall() {
     proxy v1 --stall 2
     proxy v2 --stall 2
     train tcp:v1:7001,tcp:v2:7001
-    proxies_did "stalled"
+    proxies_did "stalling"
     progress 10
     better_way v1 v2
     ending="end_proxy v1; end_proxy v2"

@@ -295,8 +295,8 @@ static void locate_letterbox(const struct pipeline *p, uint32_t width, uint32_t 
     locate_padded(p, ret);
 }
 
-/* Convert position `at` of a resized axis to samples of the image: its part starting at `start` was
- * `box` samples long and is now `size`. */
+/* Convert `at`, a position on a resized axis, to a position in the image, in pixels. The part of
+ * the image that begins at `start` was `box` pixels long and is now `size` pixels long. */
 static float place_of(uint32_t start, uint32_t box, uint32_t size, int64_t at)
 {
     return (float)((double)((int64_t)start * size + at * box) / size);

@@ -161,17 +161,19 @@ Test(folder, other_folders_are_rejected_with_a_message)
     tree_write_text(&tree, "void/a/x.txt", "");
     tree_write_text(&tree, "void/b/y.BMP", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 2 images with other formats or names (1 .bmp, 1 .heic): convert them");
+            "there are 2 images in other formats or with other extensions (1 .bmp, 1 .heic): "
+            "convert them");
     tree_write_text(&tree, "void/b/y.jfif", "");
     tree_write_text(&tree, "void/b/z.jpe", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 4 images with other formats or names (1 .bmp, 1 .heic, 1 .jfif, 1 .jpe): "
-            "convert or rename them");
+            "there are 4 images in other formats or with other extensions (1 .bmp, 1 .heic, "
+            "1 .jfif, 1 .jpe): convert or rename them");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     tree_write_text(&tree, "named/a/1.jfif", "x");
     refused(tree_path(&tree, "named"), -EBADMSG,
-            "there is 1 image with other formats or names (1 .jfif): rename it to .jpg");
+            "there is 1 image in other formats or with other extensions (1 .jfif): "
+            "rename it to .jpg");
     refused("", -ENOENT, "data set ''");
 }
 
@@ -187,8 +189,8 @@ Test(folder, a_class_with_only_other_formats_is_reported)
     cr_expect(eq(u32, dataset_get_classes(d), 2));
     cr_expect(
         eq(str, (char *)dataset_get_warning(d),
-           "2 images with other formats or names (1 .bmp, 1 .tiff) are left out: convert them; "
-           "1 folder without other images counts as a class: 'b'"));
+           "2 images in other formats or with other extensions (1 .bmp, 1 .tiff) are left out: "
+           "convert them; 1 folder without other images counts as a class: 'b'"));
     dataset_unref(d);
 }
 
@@ -211,7 +213,8 @@ static void is_an_image_where_it_is_decoded(bool decoded, const char *ending, co
     tree_write_text(&tree, "data/b/4.png", "four");
     d = opened(tree_path(&tree, "data"));
     (void)snprintf(warning, sizeof(warning),
-                   "2 images with other formats or names (2 .%s) are left out: convert them",
+                   "2 images in other formats or with other extensions (2 .%s) are left out: "
+                   "convert them",
                    ending);
     cr_assert(eq(u32, dataset_get_samples(d), decoded ? 4 : 2));
     cr_expect(eq(str, (char *)dataset_get_warning(d), decoded ? "" : warning));
@@ -258,7 +261,8 @@ Test(folder, raw_pixels_are_images)
     expect_sample(d, 1, "a/2.PPM", 0);
     expect_sample(d, 2, "b/3.pnm", 1);
     cr_expect(eq(str, (char *)dataset_get_warning(d),
-                 "1 image with other formats or names (1 .pgm) is left out: convert it"));
+                 "1 image in other formats or with other extensions (1 .pgm) is left out: "
+                 "convert it"));
     dataset_unref(d);
 }
 

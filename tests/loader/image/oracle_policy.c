@@ -138,7 +138,7 @@ static int64_t at_level(const struct pipeline_policy *policy, const char *name, 
     return sign * near(45 * (name[9] == 'X' ? width : height) * l, 1000);
 }
 
-/* Each entry has two operations: name, probability in tenths, bin. */
+/* Each entry has two operations, each written as name, probability in tenths and magnitude bin. */
 static const char *const pairs[3][25] = {
     {
         "Posterize 4 8 Rotate 6 9",  "Solarize 6 5 AutoContrast 6 0",

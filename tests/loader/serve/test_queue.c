@@ -340,9 +340,9 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     queue_destroy(q);
 }
 
-/* Make the first sample hang while all streams submit their requests, so that their shares do not
- * depend on how long this thread takes to submit them: it may lose its core meanwhile. Works with
- * queues that have one I/O thread. */
+/* Make the first sample hang until all streams have submitted their requests. Otherwise their
+ * shares would depend on how fast this thread submits: it may be preempted. Works only for queues
+ * with one I/O thread. */
 static void begin_submitting(void)
 {
     set_hung(dataset, 0);
