@@ -168,7 +168,7 @@ static bool is_connected(struct plenum_stream *s)
     return false;
 }
 
-/* Have all loaders behind the name been unreachable? */
+/* Returns whether all loaders behind the name have been unreachable. */
 static bool is_in_vain(struct plenum_stream *s, int of)
 {
     bool any = false;

@@ -384,7 +384,7 @@ static bool may_append(struct plenum_stream *s)
     return count + count_leased(s) < s->open.slots;
 }
 
-/* Has every open loader failed to render it, with no other loader to come? */
+/* Returns whether every open loader has failed to render it, with no other loader to come. */
 static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
 {
     uint64_t now = time_now_ns();

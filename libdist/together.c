@@ -44,7 +44,7 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
     memcpy(t->fields, s->fields_hash, sizeof(t->fields));
 }
 
-/* Format an instance's name: "instance 3 (host b)". */
+/* Format an instance's name, such as "instance 3 (host b)". */
 static const char *name_of(const struct together *all, uint32_t i, char *text, size_t size)
 {
     (void)snprintf(text, size, "instance %u (host %s)", i, all[i].host);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Names the page for the program: "/proc/PID/fd/NUMBER". */
+/** Names the page for the program, such as "/proc/PID/fd/NUMBER". */
 #define DEPARTED_VARIABLE "PLENUM_DEPARTED"
 
 /** The count of an instance that joins; each collective adds one. */

@@ -21,7 +21,7 @@
 
 #include "common/job/pace.h"
 
-/** Names the page for the program: "/proc/PID/fd/NUMBER". */
+/** Names the page for the program, such as "/proc/PID/fd/NUMBER". */
 #define STOP_PAGE_VARIABLE "PLENUM_STOP"
 
 /** The last step that a program may ask about. */

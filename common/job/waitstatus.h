@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/** Describe a wait status: "exited with code 3", "was ended by signal 9 (Killed)". */
+/** Describe a wait status, such as "exited with code 3" or "was ended by signal 9 (Killed)". */
 void status_describe(int wait_status, char *ret, size_t size);
 
 #endif

@@ -409,7 +409,7 @@ static int parse_word(struct hostlist_host *host, char *word, struct plenum_erro
                      "'%s' is not allowed after a host; use slots=N, port=N or user=NAME", word);
 }
 
-/* Remove the spaces and tabs around each '=': "slots = 2". */
+/* Remove the spaces and tabs around each '=', as in "slots = 2". */
 static void join_words(char *line)
 {
     char *to = line;

@@ -23,7 +23,7 @@ double status_cache_percent(const struct wire_cache *cache);
 /** Write the member "cache" of a JSON object: null if the loader has no cache. */
 void status_put_cache(struct json *json, const struct wire_cache *cache);
 
-/** Returns the name of a bound: "decode", "trainer", ... */
+/** Returns the name of a bound, such as "decode" or "trainer". */
 const char *status_bound_name(enum wire_bound bound);
 
 /** Write one JSON object: {"loader": {...}, "streams": [...]}. Shares are 0 to 1; unknown values

@@ -2,7 +2,7 @@
 /* stream.h - one instance's stream of batches.
  *
  * A batch is a pure function of (data set, pipeline, seed, epoch, positions): the same options give
- * the same bytes in the same order, even if loaders, threads or hosts fail meanwhile.
+ * the same bytes in the same order, even if loaders, threads or hosts fail.
  *
  *     struct plenum_stream_options options;
  *     plenum_stream_options_init(&options);

@@ -4,7 +4,7 @@
  * A separate process looks for hosts first, because logins take seconds, and nothing is stopped
  * unless it finds some. Then the programs stop at the same step, as for a preemption, and the job
  * starts again from the checkpoint that they write there. The choice of hosts is made again at that
- * start, by a check of all hosts: if the new ones have gone meanwhile, the job continues as it
+ * start, by a check of all hosts: if the new ones have gone by then, the job continues as it
  * was. */
 #include "config.h"
 

@@ -31,7 +31,7 @@ int interlude_wait(uint64_t end_ns);
  * second while something takes long. */
 int interlude_look(void);
 
-/** Returns what has ended the job: "SIGTERM", "plenumctl job stop"; "" if nothing has. */
+/** Returns what has ended the job, such as "SIGTERM" or "plenumctl job stop"; "" if nothing has. */
 const char *interlude_get_reason(void);
 
 #endif

@@ -259,7 +259,7 @@ void supervise_expect_reason(struct supervisor *s);
 /** Move an instance to its next state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to);
 
-/** Have all instances reached `state`? */
+/** Returns whether all instances have reached `state`. */
 bool instances_are(const struct supervisor *s, enum instance_state state);
 /** List the instances that have not reached `state`, on `hosts` (by number; NULL: on all):
  * "instance 1 on host a, 4 instances on host b". */

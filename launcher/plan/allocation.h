@@ -34,7 +34,7 @@ void allocation_fini(struct allocation *allocation);
 /** Append hosts in Slurm's format, "n[1-3],m". `tasks` gives their slots, "2(x3),1"; NULL: none. */
 int allocation_add_slurm(struct hostlist *list, const char *nodes, const char *tasks,
                          struct plenum_error *err);
-/** Append hosts in LSF's format: "a 4 b 2". */
+/** Append hosts in LSF's format, such as "a 4 b 2". */
 int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_error *err);
 /** Append the hosts of a file named by `variable`: one line per slot, as written by PBS, OAR and
  * Cobalt, or, if `counted`, "HOST SLOTS ...", as written by SGE. */

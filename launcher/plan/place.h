@@ -66,7 +66,7 @@ struct place_host {
  *
  * Depends on nothing but its arguments, so that a table printed in advance, even for a saved or
  * made-up host, shows what will happen. Memory without nearby CPUs, and CPUs without nearby memory,
- * are handled: the memory is not assigned, the CPUs form a group of their own.
+ * are handled: the memory is not assigned, the CPUs form a separate group.
  *
  * Errors: -EINVAL with a message (no CPU, --cpus names unusable ones, no core is left
  * besides the loader's); -ENOMEM. `*ret` is owned: places_fini().

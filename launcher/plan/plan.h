@@ -104,7 +104,7 @@ void plan_fini(struct plan *plan);
 int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology, bool real,
                     struct plenum_error *err);
 
-/** Do all instances run on this machine, so that no network is needed? */
+/** Returns whether all instances run on this machine, so that no network is needed. */
 bool plan_is_local(const struct plan *plan);
 
 #endif

@@ -47,7 +47,7 @@ void remote_loaders_beat(struct remote_loaders *loaders, uint64_t now_ns);
 /** Announce that heartbeats will stop (`suspend`), or have resumed. */
 void remote_loaders_suspend(struct remote_loaders *loaders, bool suspend);
 
-/** Has each loader listened at least once? */
+/** Returns whether each loader has listened at least once. */
 bool remote_loaders_are_ready(const struct remote_loaders *loaders);
 /** Returns the name of the first host whose loader never listened and whose login has ended, and
  * writes the reason to `why`; NULL if there is none. */
@@ -65,7 +65,7 @@ void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t
 
 /** Notify the hosts that the job is over, so that they end their loaders. */
 void remote_loaders_end(struct remote_loaders *loaders);
-/** Have all logins ended? */
+/** Returns whether all logins have ended. */
 bool remote_loaders_are_gone(const struct remote_loaders *loaders);
 
 /** Kill the logins that are still running, and free everything. */

@@ -392,7 +392,7 @@ static void write_metrics(struct job_answer *a)
 
 /* ---- the commands ---- */
 
-/* List all jobs, except those that end meanwhile. */
+/* List all jobs, except those that end while we ask. */
 static int list_all(const struct job_arguments *arguments, struct plenum_error *err)
 {
     struct json j = {.file = stdout};

@@ -99,7 +99,7 @@ const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] *
 const struct datasum *dataset_get_sum(const struct dataset *dataset);
 /** Returns the size in bytes of all samples as stored. */
 uint64_t dataset_get_bytes(const struct dataset *dataset);
-/** Returns the number of files skipped because their extensions are not those of images. */
+/** Returns the number of files skipped because they have no image extension. */
 uint64_t dataset_get_skipped(const struct dataset *dataset);
 /** Returns the extensions of images, as patterns that depend on the build: "*.jpg, *.jpeg, *.png,
  * *.webp, *.avif, *.ppm and *.pnm". */

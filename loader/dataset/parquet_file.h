@@ -26,7 +26,7 @@ enum parquet_type {
     PARQUET_TYPES,
 };
 
-/** A leaf of the schema. Members of structs are leaves, too: "image.bytes". */
+/** A leaf of the schema. Members of structs are leaves, too, such as "image.bytes". */
 struct parquet_column {
     char *name;
     enum parquet_type type;

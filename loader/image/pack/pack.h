@@ -114,7 +114,7 @@ int image_pack_raw(struct image_decoder *decoder, const struct pack_resize *resi
  */
 int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err);
 
-/** Returns the name of an outcome, for programs: "baseline", "kept-png". */
+/** Returns the name of an outcome, for programs, such as "baseline" or "kept-png". */
 const char *pack_outcome_name(enum pack_outcome outcome);
 
 /* Shared by pack.c and jpeg_pack.c. */

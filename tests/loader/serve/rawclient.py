@@ -80,7 +80,7 @@ def lingering(seconds):
 
 
 def close_aside(s):
-    """Close a socket in a thread of its own, because close() may wait."""
+    """Close a socket in a separate thread, because close() may wait."""
     threading.Thread(target=s.close, daemon=True).start()
 
 

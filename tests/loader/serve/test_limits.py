@@ -90,7 +90,7 @@ class LimitsTest(ServiceCase):
             self.assertNotEqual(p.returncode, 0)
             self.assertAlmostEqual(self.all_memory(err), 106, delta=1)
         if os.environ.get("PLENUM_SANITIZED"):
-            return  # a sanitizer needs memory of its own, which streams would then lack
+            return  # a sanitizer needs memory itself, which streams would then lack
         for operations in "", "flip(0.5) blur(9, 0.1:2)", "mixup(0.2)", "blur(9, 0.1:2) mixup(0.2)":
             self.fed(self.feed(*shape, "--pipeline", "rrc(1024) " + operations))
         opened = self.said().count("samples, 'v1")
