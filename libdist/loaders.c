@@ -529,8 +529,8 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
 }
 
 /* Start and keep a loader at the job's own address, because no process listens there, unless
- * another process has just begun to. A process that has bound the address but never listens is no
- * loader. */
+ * another process has just begun to. A process that has bound the address but never listens is
+ * not a loader. */
 static void keep_own(struct plenum_stream *s)
 {
     struct plenum_error err;

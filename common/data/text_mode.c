@@ -115,7 +115,7 @@ static size_t lines_of_ppm(const uint8_t *bytes, size_t len)
     return count_lines(bytes, at);
 }
 
-/* Returns the number of lines of XMP metadata, a text whose beginning and end are marked. */
+/* Returns the number of lines of XMP metadata, whose beginning and end are marked. */
 static size_t lines_of_xmp(const uint8_t *bytes, size_t len)
 {
     static const char begin[] = "<x:xmpmeta", end[] = "</x:xmpmeta>";

@@ -3,9 +3,9 @@
  * instance, passes signals on to them, and ends when they have ended.
  *
  * Like mpirun, it is a separate process between its guard and the shims. If any of these processes
- * is killed, the consequences are therefore the same as with mpirun; guard.c describes them. A shim
- * that fails makes it end the others, because a shim that never connected to plenumrun is noticed
- * only here. */
+ * is killed, the consequences are therefore the same as with mpirun; guard.c describes them. If a
+ * shim fails, this process ends the others: plenumrun would not notice a shim that fails before it
+ * has connected. */
 #include "config.h"
 
 #include "launcher/job/local.h"
