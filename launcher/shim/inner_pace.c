@@ -14,7 +14,7 @@
 
 enum {
     STRIDE_MAX = 1 << 20,
-    FEW_STEPS = 3, /* with fewer in a second, more of them can be recorded */
+    FEW_STEPS = 3, /* if fewer are recorded in a second, the stride is halved */
 };
 
 /* The loader's sums in the page. */
@@ -24,10 +24,11 @@ struct pace_sums {
 
 struct inner_pace {
     struct strain *strain;
-    uint64_t seen; /* steps of the page */
+    uint64_t seen; /* number of the page's steps that were read */
     struct pace_sums sums;
-    uint64_t told_ns;                /* time of the last report */
-    uint64_t stopped_at, stopped_ns; /* since when it is stopped, or 0; and before, since then */
+    uint64_t told_ns;    /* time of the last report */
+    uint64_t stopped_at; /* when the program was stopped, or this was last reported; 0: it runs */
+    uint64_t stopped_ns; /* earlier stops since the last report */
 };
 
 void inner_open_pace(struct inner *in)
@@ -93,7 +94,7 @@ static void add_batches(struct inner_pace *p, const struct pace *page, struct pa
     p->sums = now;
 }
 
-/* Add the last steps, as many as there are at equal distances. */
+/* Add the last steps that are `m->stride` apart. */
 static void add_steps(const struct pace_step *steps, size_t count, struct pace_report *m)
 {
     size_t first = count;
@@ -111,7 +112,7 @@ static void add_steps(const struct pace_step *steps, size_t count, struct pace_r
     }
 }
 
-/* Let about as many steps be recorded as a report has room for. */
+/* Change the stride so that about as many steps are recorded as a report has room for. */
 static void adapt_stride(struct pace *page, size_t count, uint32_t stride)
 {
     if (count > PACE_REPORT_STEPS && stride < STRIDE_MAX)
