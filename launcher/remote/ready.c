@@ -125,7 +125,7 @@ static int get_limit_ms(const struct ready_request *request)
 }
 
 /* The program may not use accelerators. */
-MESSAGE static void warn_of_device(const char *host, const char *name, const char *device)
+static void warn_of_device(const char *host, const char *name, const char *device)
 {
     log_warn("%s%s: %s; the job starts, because none of its options says that it uses accelerators "
              "(--device-env)",
