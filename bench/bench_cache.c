@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_cache.c - how many samples a cache of limited size saves, by the rule of loader/cache and
- * by other rules.
+/* bench_cache.c - measures how many reads a cache of limited size saves, by the rule of
+ * loader/cache and by other rules.
  *
  *     cache [--json] [SAMPLES]        20,000 by default
  *
- * Each line is one host's part of six epochs of real orders. Hits are counted in the second to the
+ * Each line simulates one host's part of six epochs. Hits are counted in the second to the
  * fifth epoch, in percent of the host's uses. The last epoch is left out because a rule could gain
  * from knowing when the stream ends, which a loader does not know. All samples have one size, for
  * which Belady's rule, which needs to know the whole trace in advance, is the optimum. "writes" are
@@ -29,10 +29,10 @@ enum { EPOCHS = 6, STREAMS = 2, MICRO_BATCH = 32, PARTS = 20, STEADY = 2, BLOCK 
 enum { LATER = 37, EPOCH_S = 600 };
 
 struct cache_use {
-    uint32_t sample, next; /* next: when it is used next in the trace, or UINT32_MAX */
+    uint32_t sample, next; /* next: index of the sample's next use, or UINT32_MAX */
     uint32_t stream, epoch;
     struct order_place step; /* the step to which the use belongs */
-    uint64_t time;           /* in positions */
+    uint64_t time;           /* in positions, times MICRO_BATCH */
 };
 
 struct cache_trace {
@@ -103,7 +103,8 @@ static void add_step(struct cache_trace *t, uint32_t stream, struct order_place 
     }
 }
 
-/* Make the trace of what the first of the hosts uses, or of what it is asked for as a home. */
+/* Make the trace of the samples that the first host uses, or that are requested from it as a
+ * home. */
 static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));
@@ -223,7 +224,7 @@ static struct score run_plenum(const struct cache_trace *t, uint32_t room)
     return score_of(&c);
 }
 
-/* ---- other rules: a heap whose top goes first ---- */
+/* ---- other rules: a heap whose top is evicted ---- */
 
 struct heap {
     uint64_t *key;
@@ -280,7 +281,7 @@ static uint64_t next_random(void)
     return random_state >> 11;
 }
 
-/* Returns a key; the sample with the largest key is evicted first. */
+/* Returns a key; every rule but RANDOM evicts the sample with the largest key. */
 static uint64_t rule_key(enum rule rule, const struct cache_trace *t, uint32_t i)
 {
     return rule == OPTIMUM ? t->uses[i].next : rule == RANDOM ? next_random() : UINT32_MAX - i;
@@ -326,7 +327,7 @@ static struct score run_rule(const struct cache_trace *t, enum rule rule, uint32
 
 /* ---- the table ---- */
 
-static double worst = 1; /* hits of `plenum` divided by those of the optimum */
+static double worst = 1; /* the smallest ratio of plenum's hits to the optimum's */
 
 static void print_line(const struct cache_trace *t, const struct cache_trace *home,
                        const char *shuffle, uint32_t percent, bool json)

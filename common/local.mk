@@ -19,7 +19,9 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/jobspawn.c %D%/job/jobspawn.h \
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
+	%D%/job/meeting_rounds.c \
 	%D%/job/meeting_server.c \
+	%D%/job/meeting_wait.c \
 	%D%/job/pace.c %D%/job/pace.h \
 	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \
@@ -80,7 +82,7 @@ libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
 libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 
-# Completion for shells: one file per shell covers all programs. Its name is the one that the shell looks for.
+# Completion for shells: one file per shell covers all programs. The installed names are those that the shells look for.
 bashcompletionsdir = $(datarootdir)/bash-completion/completions
 zshcompletionsdir = $(datarootdir)/zsh/site-functions
 fishcompletionsdir = $(datarootdir)/fish/vendor_completions.d

@@ -14,8 +14,8 @@ import sys
 # (caption of the table of contents, pages)
 CONTENTS = (
     ("Begin", ("README", "docs/install", "docs/guide", "docs/glossary")),
-    ("Train", ("docs/training", "docs/elastic", "docs/slow", "docs/pipelines", "docs/recipes", "docs/popdist",
-               "examples/index")),
+    ("Train", ("docs/training", "docs/elastic", "docs/slow", "docs/sweeps", "docs/pipelines", "docs/recipes",
+               "docs/popdist", "examples/index")),
     ("Data sets", ("docs/datasets", "docs/stores", "docs/sampling", "docs/preparing", "docs/packed")),
     ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/failures", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
@@ -143,10 +143,9 @@ class Manual:
         for name in sorted(os.listdir(os.path.join(self.source, "docs", "man"))):
             self.manual_page(name)
         for folder, below, title, words in (
-                ("examples", ("examples", "examples/frameworks"), "Examples", "Whole programs, as they lie in "
-                                                                              "`examples/`."),
+                ("examples", ("examples", "examples/frameworks"), "Examples", "The files of `examples/`."),
                 ("include", ("include/plenum",), "Headers", "The public headers, as programs include them. The manual "
-                                                            "pages say the same, at length.")):
+                                                            "pages describe the functions in detail.")):
             names = [f"{each}/{name}" for each in below for name in sorted(os.listdir(os.path.join(self.source, each)))
                      if name.endswith((".c", ".h", ".py"))]
             for name in names:

@@ -12,8 +12,9 @@
  * CLOSING   all got END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
  *           does not, its guard ends it, and finally the guard is killed.
  *
- * Every state has a time limit, with one exception: output whose reader is blocked. A separate
- * thread writes it (output.c), so that this loop never waits for anything but poll().
+ * All states except RUNNING have a time limit, but a blocked reader of the output may delay the
+ * end. A separate thread writes output (output.c), so that this loop never waits for anything but
+ * poll().
  *
  * An instance is lost when its connection breaks or is silent for too long, whatever the starter
  * reports about it. */
@@ -210,6 +211,7 @@ static void show_state(struct supervisor *s)
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
+    s->stop.growing = false;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)
@@ -476,10 +478,12 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
+    uint64_t next = stop_next_due(s);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
+    if (s->plans_sent)
+        next = min_u64(next, s->departures.due_ns);
     /* These two stay set after they have passed, so only future times count. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
@@ -646,7 +650,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+    if (s->interrupts > 0 || s->hurry || (s->stop.noticed && !s->stop.growing) ||
         stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
@@ -660,13 +664,21 @@ static bool may_start_again(const struct supervisor *s)
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
+/* Returns whether Open MPI's daemon could not run on the instance's host. */
+static bool is_daemons_fault(const struct supervisor *s, uint32_t instance)
+{
+    return (s->report.kind == REPORT_MPIRUN || s->report.kind == REPORT_LATE) && !s->plans_sent &&
+           daemons_names_host(&s->daemon, instance_host(s, &s->instances[instance])->name);
+}
+
 /* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
  * neither is the end of a connection after the first failure, which may be a consequence. */
 static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
 {
     const struct instance *inst = &s->instances[instance];
 
-    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+    return inst->silent || is_daemons_fault(s, instance) ||
+           (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
            (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
 }
 
@@ -681,7 +693,7 @@ static void mark_hosts(const struct supervisor *s)
         struct plan_host *host = instance_host(s, inst);
 
         host->lost |= is_hosts_fault(s, i);
-        if (s->plans_sent && !inst->has_exited && !inst->has_failed)
+        if (s->plans_begun && !inst->has_exited && !inst->has_failed)
             host->dead_ns = max_u64(host->dead_ns, inst->heard_ns + limits->heartbeat_timeout_ns +
                                                        limits->grace_ns + SWEEP_MS * NS_PER_MS);
     }
@@ -713,7 +725,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_close(s);
+    job_socket_drop_clients(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -740,7 +752,7 @@ static int exit_status(struct supervisor *s)
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    instances_send_credit(s); /* the limit that the last writes reached */
+    instances_send_credit(s); /* notes errors of the last writes */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && stop_get_step(s) > 0)
         return STATUS_STOPPED;
@@ -776,7 +788,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = -1},
+        .socket = {.listener = job->listener},
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
@@ -824,6 +836,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
+    s.stop.growing &= !stop_was_too_early(&s);
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);
@@ -835,8 +848,8 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
-    ret->ran = s.plans_sent;
-    ret->step = agree_get_latest(&s.stop.agreement);
+    ret->ran = s.plans_begun;
+    ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)

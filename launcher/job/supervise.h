@@ -32,7 +32,7 @@ struct supervise_job {
     bool strict_binding;
     bool elastic;                        /* a restart may use other hosts */
     struct elastic *hosts;               /* of an elastic job */
-    const struct ready_request *request; /* what it needs of them */
+    const struct ready_request *request; /* what the job needs of its hosts */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
@@ -49,15 +49,16 @@ struct supervise_job {
     uint64_t attempt_ns;  /* when this attempt began */
     uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
     mode_t umask;         /* the umask that plenumrun was started with */
+    int listener;         /* the job's socket for plenumctl job; -1: none */
     bool may_replace;     /* may plenumrun's own starter replace mpirun? */
 };
 
 struct supervise_result {
-    bool again;    /* the job may be restarted */
-    bool grows;    /* it has stopped only to continue on more hosts */
-    bool ran;      /* its programs started */
-    bool asked;    /* one of them has called plenum_job_should_stop() */
-    uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
+    bool again;                 /* the job may be restarted */
+    bool grows;                 /* it has stopped only to continue on more hosts */
+    bool ran;                   /* its programs started */
+    bool asked;                 /* one of them has called plenum_job_should_stop() */
+    uint64_t step;              /* 1 + the step that it has reached; 0: none is known */
     char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
      * starter may replace it. */
@@ -68,7 +69,8 @@ struct supervise_result {
  * Start the job, wait for its end, report what went wrong. Returns plenumrun's exit status, and
  * sets `ret`, which is zero-initialised.
  *
- * Threads: starts one (output.c). Blocks the signals that it reads from a descriptor.
+ * Threads: starts those of output.c and input.c. Blocks the signals that it reads from a
+ * descriptor.
  */
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 

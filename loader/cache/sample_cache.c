@@ -62,20 +62,20 @@ static struct {
     _Atomic(enum sample_cache_state) state;
     /* Constant while it is open. */
     struct shelf *shelf;
-    char *folder; /* or NULL */
+    char *folder; /* NULL: the cache is in memory */
     pthread_t writer;
     /* Protected by mu, the innermost lock. */
     struct lock mu;
     pthread_cond_t work;
     struct keep *keep;
     struct list jobs;
-    uint64_t queued; /* bytes */
+    uint64_t queued; /* bytes that wait to be written */
     bool stop;
     struct sample_cache_counts counts;
     uint64_t paused_until_ns, pause_s;
     uint64_t read_ns; /* moving mean of the time of a read */
     unsigned reads;
-    bool only_writes; /* the disk is full, and can only be read */
+    bool only_writes; /* the disk is full: the pause is only for writes */
     struct plenum_error news;
     bool has_news;
 } cache = {.mu = LOCK_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
@@ -366,8 +366,7 @@ static uint32_t find_range(const struct sample_cache_range *range, struct keep_b
     struct keep_key key;
     uint32_t entry;
 
-    if (!is_cacheable(
-            range)) /* checked first, so that a read without a cache does not cost a hash */
+    if (!is_cacheable(range)) /* without a cache, no hash is computed */
         return KEEP_NONE;
     key = key_of(range);
     lock_acquire(&cache.mu);

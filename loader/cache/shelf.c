@@ -113,8 +113,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Is so little of the disk free that nothing may be added? The space is checked only from time to
- * time. */
+/* Returns whether so little of the disk is free that nothing may be added. Checks this only once in
+ * FREE_CHECKED calls. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -287,7 +287,7 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
-/* Does a file have our format, and could no other user change it? */
+/* Returns whether a file has our format and no other user could have changed it. */
 static bool is_ours(int fd)
 {
     struct shelf_header h, want = make_header();
@@ -385,7 +385,7 @@ int shelf_follow(struct shelf *s, shelf_found *found, void *arg)
 {
     int r = 0;
 
-    /* The files are numbered without gaps, except for those that somebody has removed. */
+    /* The files are numbered without gaps, except for those that another process has removed. */
     for (unsigned file = 0; r == 0 && file < SHELF_FILES; file++) {
         struct shelf_row *rows;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.h - the files of the cache, on the disk or in memory. Threads: any number read; one writes
- * and erases. */
+/* shelf.h - reads and writes the files of the cache, on the disk or in memory. Threads: any number
+ * may read; only one may write and erase. */
 #ifndef LOADER_CACHE_SHELF_H
 #define LOADER_CACHE_SHELF_H
 

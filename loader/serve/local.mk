@@ -15,10 +15,12 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/openings.c %D%/openings.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h %D%/queue_priv.h \
+	%D%/queue_begin.c %D%/queue_begin.h \
 	%D%/queue_item.c %D%/queue_item.h \
 	%D%/queue_users.c %D%/queue_users.h \
 	%D%/quota.c %D%/quota.h \
 	%D%/readahead.c %D%/readahead.h \
+	%D%/renderings.c %D%/renderings.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h %D%/server_priv.h \
 	%D%/session.c %D%/session.h \
@@ -31,9 +33,11 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/session_refuse.c \
 	%D%/session_send.c \
 	%D%/settings.c %D%/settings.h \
+	%D%/sharing.c %D%/sharing.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/token_bucket.c %D%/token_bucket.h \
+	%D%/treap.c %D%/treap.h \
 	%D%/users.c %D%/users.h \
 	%D%/window.c %D%/window.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)

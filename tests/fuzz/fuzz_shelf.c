@@ -39,8 +39,8 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     return true;
 }
 
-/* Write the input after the header that shelf_write() has made; rows whose last byte is odd get
- * checksums. */
+/* Write the input after the header that shelf_write() has written. Rows whose last byte is odd get
+ * correct checksums. */
 static void write_file(const char *path, const uint8_t *data, size_t size)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seeds.c - writes an initial corpus for a fuzz target to a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|comm_header|hint_cache
- * FOLDER. */
+/* seeds.c - writes an initial corpus for fuzz_TARGET to a folder: seeds TARGET FOLDER. */
 #include "config.h"
 
 #include <stdio.h>

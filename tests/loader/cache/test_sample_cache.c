@@ -161,7 +161,8 @@ Test(sample_cache, a_failing_disk_is_not_read_either)
     cr_assert(not(reads(1)));
 }
 
-/* Read a range until the cache is used again, or for `most` times. */
+/* Read a range until the cache is used again, at most `most` times. Returns one more than the
+ * number of reads. */
 static int read_until_used(uint32_t i, int most)
 {
     int n = 0;
@@ -255,7 +256,7 @@ static int lock_folder(void)
     return fd;
 }
 
-/* Wait until the cache has news, and check the end of it. */
+/* Wait until the cache has news, and check that it contains `text`. */
 static void wait_for_news(const char *text)
 {
     struct plenum_error news;
