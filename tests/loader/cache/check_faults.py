@@ -170,8 +170,8 @@ class CacheFaults(test_caches.Caches):
 
     def start_feed(self, out):
         self.feeder = subprocess.Popen([os.path.join(test_caches.BUILD, "examples", "feed"), self.name, "--loader",
-                                        f"unix:{self.socket}", "--verbose", "--micro-batch", "8", "--pipeline", "rrc(32)",
-                                        *self.options], stdout=out, stderr=out, env=self.env)
+                                        f"unix:{self.socket}", "--verbose", "--micro-batch", "8", "--pipeline",
+                                        "rrc(32)", *self.options], stdout=out, stderr=out, env=self.env)
         self.addCleanup(self.feeder.wait)
         self.addCleanup(self.feeder.kill)
 
