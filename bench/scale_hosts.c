@@ -130,6 +130,7 @@ void scale_measure(int pid, struct scale_record *ret)
     ret->at_ns = time_now_ns();
     ret->rss = read_status(pid, "VmRSS:");
     ret->most = read_status(pid, "VmHWM:");
+    ret->most -= min_u64(ret->most, read_status(pid, "RssFile:"));
     ret->cpu_ns = read_cpu(pid);
     ret->descriptors = count_descriptors(pid);
 }

@@ -18,7 +18,7 @@
 struct scale_record {
     char event[16];
     uint64_t at_ns;       /* on the monotonic clock */
-    uint64_t rss, most;   /* bytes of memory: now, and at most */
+    uint64_t rss, most;   /* bytes of memory: now; and its own (no pages of files) at most */
     uint64_t cpu_ns;      /* of its process, without children */
     uint64_t descriptors; /* open now */
 };

@@ -5,7 +5,7 @@ man3_pages = %D%/man/libplenum.3 %D%/man/plenum_batch.3 %D%/man/plenum_collectiv
 dist_man_MANS += $(man3_pages)
 dist_man_MANS += %D%/man/plenumctl.1 %D%/man/plenumrun.1 %D%/man/plenumd.8 %D%/man/plenumd.conf.5 %D%/man/plenum.7
 dist_doc_DATA = %D%/architecture.md %D%/datasets.md %D%/decoding.md %D%/elastic.md %D%/failures.md %D%/glossary.md %D%/guide.md %D%/install.md %D%/kubernetes.md %D%/launcher.md %D%/messages.md %D%/operator.md %D%/order.md %D%/packed.md %D%/pipelines.md %D%/pixels.md %D%/preparing.md %D%/sampling.md \
-	%D%/popdist.md %D%/protocol.md %D%/security.md %D%/slow.md %D%/states.md %D%/stores.md \
+	%D%/popdist.md %D%/protocol.md %D%/security.md %D%/slow.md %D%/states.md %D%/stores.md %D%/sweeps.md \
 	%D%/recipes.md %D%/tour.md %D%/training.md %D%/versions.md %D%/batch.svg %D%/operations.jpg %D%/rooms.svg
 # Draw operations.jpg, and the tables of states.md.
 EXTRA_DIST += %D%/operations.py %D%/states.py

@@ -233,9 +233,9 @@ static int refuse_two(job_getenv get, const struct names *a, const struct names 
         b->count, count ? count : "(not set)");
 }
 
-/* plenumrun also sets RANK and WORLD_SIZE, and unsets GROUP_WORLD_SIZE. If that is set, a torchrun
- * runs within plenumrun's instance. If only RANK and WORLD_SIZE differ, another launcher has set
- * some of the variables, and the others are still plenumrun's. */
+/* Choose torchrun's variables if a torchrun runs within plenumrun's instance: it sets
+ * GROUP_WORLD_SIZE, which plenumrun unsets. If only RANK and WORLD_SIZE, which plenumrun sets, too,
+ * have other values, another launcher has set them: reject both. */
 static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -255,8 +255,8 @@ static int choose_within_plenumrun(job_getenv get, const struct names **n, struc
     return 0;
 }
 
-/* A Slurm step may have started an MPI's daemons on several hosts. Its variables then do not
- * describe the processes that the daemons started. */
+/* Returns whether a Slurm step may have started an MPI's daemons on several hosts. Its variables
+ * then do not describe the processes that the daemons started. */
 static bool has_daemons(job_getenv get, const struct said *mpi)
 {
     uint32_t here;
@@ -296,8 +296,8 @@ static bool is_framework(job_getenv get, const struct said *believed)
            (local && its && !same_text(local, its));
 }
 
-/* One of two launchers runs within the other. If their variables contradict each other, reject
- * both, because otherwise several processes would receive the same samples. */
+/* Reject two launchers, one within the other, whose variables contradict each other: otherwise
+ * several processes would receive the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];

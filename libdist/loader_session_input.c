@@ -195,7 +195,8 @@ static void let_go(struct loader_session *se, struct plenum_lease *slot, const s
     se->setup->events->done(se->loader, slot, m);
 }
 
-/* Is this the answer to a request whose slot has been reused? */
+/* Returns whether this is the answer to a cancelled request whose slot is in use again, and if so,
+ * forgets the request. */
 static bool forget_cancelled(struct loader_session *se, uint64_t request)
 {
     for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)

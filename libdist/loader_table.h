@@ -61,7 +61,7 @@ struct loader_table {
 
     /* Holding the stream's lock. */
     unsigned own_turn;  /* number of the own loader's current address */
-    unsigned own_taken; /* consecutive attempts at that address, which was bound, that failed */
+    unsigned own_taken; /* consecutive failed attempts at that address, although it was bound */
     bool told_waiting;  /* the program has been warned that no loader has answered yet */
     bool wants_keeper;  /* there is no listener: this process must keep a loader */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */

@@ -238,7 +238,7 @@ static bool is_idle(const struct loader *l)
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);
 }
 
-/* End loaders that their names no longer resolve to. */
+/* End idle loaders that their names no longer resolve to, unless no other one is open. */
 static void end_unlisted(struct plenum_stream *s)
 {
     bool other = false;

@@ -110,7 +110,7 @@ static uint64_t since(uint64_t then, uint64_t now)
     return now > then ? now - then : 0;
 }
 
-/* Record the step that ends now, if its turn has come. */
+/* Add up the step that ends now; each time `stride` steps are complete, record their means. */
 static void end_step(struct pace *pace, uint64_t now)
 {
     uint64_t stride = max_u64(atomic_load_explicit(&pace->stride, memory_order_relaxed), 1);

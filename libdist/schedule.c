@@ -188,7 +188,7 @@ static unsigned count_leased(struct plenum_stream *s)
     return n;
 }
 
-/* Returns the time at which a loader would finish one more batch, from its time per batch. */
+/* Returns how long a loader would take to finish one more batch, from its time per batch. */
 static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
 {
     uint64_t service = l->service_ns;
@@ -264,7 +264,7 @@ static struct loader *choose(struct plenum_stream *s, struct order_place place, 
     return best;
 }
 
-/* Discard a slot's contents. */
+/* Cancel the request for a slot, or discard its result. */
 static void drop(struct plenum_lease *slot)
 {
     if (!slot)

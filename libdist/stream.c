@@ -533,8 +533,8 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
-/* Does the stream of a plan show the same samples before the cursor's position as the stream that
- * made the cursor? */
+/* Check that the stream of a plan shows the same samples before the cursor's position as the stream
+ * that made the cursor. Returns 0 or -ESTALE. */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                       struct plenum_error *err)
 {
@@ -571,7 +571,7 @@ static int check_plan(const struct plenum_stream *s, const struct plenum_cursor 
                : 0;
 }
 
-/* Is the cursor valid for the stream? */
+/* Check that the cursor is valid for the stream. Returns 0 or -ESTALE. */
 static int check_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                         struct plenum_error *err)
 {

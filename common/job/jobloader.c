@@ -504,7 +504,7 @@ static void retry_later(struct jobloader *l)
         watch_sockets(l);
 }
 
-/* Record a failed start. */
+/* Record a failed start, report it if the reason is new, and answer the clients that wait. */
 static void note_failure(struct jobloader *l, const char *text)
 {
     bool again = strcmp(l->failure, text) == 0;

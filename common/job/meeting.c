@@ -206,6 +206,7 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
     }
     m->first = m->round = m->base = atomic_load(&m->shared->slots[index].came);
     m->turn = m->shared->slots[index].turn;
+    atomic_store(&m->shared->slots[index].culprit, 0); /* an earlier program's */
     meeting_wait_publish(&m->shared->slots[index]);
     *ret = m;
     return 0;

@@ -19,7 +19,7 @@
 
 enum {
     MEETING_ADDRESS_MAX = 96,
-    MEETING_SAID_BYTES = 256, /* at most, of meeting_meet() */
+    MEETING_SAID_BYTES = 256, /* at most, in a call of meeting_meet() */
     MEETING_ROOMS = 8,        /* per instance; pages are allocated when written */
     MEETING_ROOM_BYTES = 256 << 10,
     MEETING_CPUS = 1024,
@@ -114,11 +114,11 @@ void meeting_begin(struct meeting *meeting, uint64_t rounds);
 /** Enter the next round. What was written before is then visible to those that await the round. */
 void meeting_enter(struct meeting *meeting);
 
-/** Wait until an instance has entered a round of this collective. Errors like meeting_come(). */
+/** Wait until an instance has entered a round of this collective. Returns like meeting_come(). */
 int meeting_await(struct meeting *meeting, uint32_t instance, uint64_t round, uint64_t deadline_ns,
                   uint32_t *who);
 
-/** Has an instance entered the round that was last waited for? */
+/** Returns whether the instance has entered the round that this process last waited for. */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
 /** Returns the bytes of a room that are used: a share of the processor's cache, at most

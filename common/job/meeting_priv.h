@@ -28,7 +28,7 @@ struct meeting_said {
 struct meeting_slot {
     _Alignas(MEETING_LINE) _Atomic uint64_t came; /* number of rounds entered; a futex */
     _Atomic uint32_t sleepers;                    /* instances that sleep until `came` changes */
-    _Atomic uint32_t culprit; /* the instance, plus one, whose end this instance has noticed */
+    _Atomic uint32_t culprit; /* 1 + the instance whose end this one has noticed; 0: none */
     _Alignas(MEETING_LINE) _Atomic uint32_t ended; /* the instance's program has ended */
     _Atomic uint32_t present;                      /* a process has joined and not ended */
     uint64_t turn;                                 /* number of calls of meeting_meet() */

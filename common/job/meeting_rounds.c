@@ -3,15 +3,15 @@
  *
  * Each instance counts the rounds that it has entered. The number only grows, and only its instance
  * writes it, so any instance can wait for any round of any other. A collective has a number of
- * rounds that all instances know in advance: an instance that ends before the last one is missed.
+ * rounds that all instances know in advance. If one ends before the last round, the others fail.
  *
  * A waiter first stays awake for a short time (meeting_wait.c), and then sleeps on the other's
  * counter, which is a futex. It counts itself as a sleeper first: the other stores its counter,
  * and then looks for sleepers; the waiter does both in the opposite order. So one of them sees the
  * other. A sleeper that dies is counted for ever, which costs the other a system call per round.
  *
- * If an instance leaves because it has missed another, those that miss it then report the first
- * cause (`culprit`). */
+ * If an instance fails because another one has ended, and ends too, those that wait for it report
+ * the one that ended first (`culprit`). */
 #include "config.h"
 
 #include <assert.h>
@@ -68,8 +68,8 @@ static bool is_gone(const struct meeting *m, uint32_t instance)
            (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
 }
 
-/* Find an instance that ended before the last round. One that entered it and then ended is not
- * missed. */
+/* Find an instance that ended before it entered the last round; one that has entered it is not
+ * needed any more. */
 static bool find_gone(const struct meeting *m, uint32_t *ret)
 {
     for (uint32_t i = 0; i < m->instances; i++) {

@@ -72,6 +72,24 @@ void status_put_cache(struct json *j, const struct wire_cache *c)
     json_end_object(j);
 }
 
+static void put_shared(struct json *j, const struct wire_shared *m)
+{
+    if (m->limit == 0) {
+        json_null(j, "shared");
+        return;
+    }
+    json_begin_object(j, "shared", JSON_LINES);
+    json_number(j, "kept", m->kept);
+    json_number(j, "bytes", m->bytes);
+    json_number(j, "limit_bytes", m->limit);
+    json_number(j, "rendered", m->rendered);
+    json_number(j, "copied", m->copied);
+    json_number(j, "evicted", m->evicted);
+    json_number(j, "refused", m->refused);
+    json_seconds(j, "saved_cpu_seconds", m->saved_ns);
+    json_end_object(j);
+}
+
 static void put_loader(struct json *j, const struct wire_status *l)
 {
     json_begin_object(j, "loader", JSON_LINES);
@@ -101,6 +119,7 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_number(j, "descriptors", l->descriptors);
     json_text(j, "loops", l->loops);
     status_put_cache(j, &l->cache);
+    put_shared(j, &l->shared);
     json_begin_array(j, "nodes", JSON_LINES);
     for (uint32_t i = 0; i < l->lanes; i++) {
         json_begin_object(j, NULL, JSON_FLAT);
@@ -439,6 +458,12 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
                   l->cache.in_memory ? " in memory" : "", status_cache_percent(&l->cache),
                   (unsigned long long)(l->cache.hits + l->cache.misses),
                   l->cache.paused ? "; PAUSED: it fails or is full" : "");
+    if (l->shared.limit > 0)
+        put_parts(t, "shared: %llu samples copied, %s of CPU time saved; %s of %s kept",
+                  (unsigned long long)l->shared.copied,
+                  format_age(l->shared.saved_ns, a, sizeof(a)),
+                  format_bytes(l->shared.bytes, b, sizeof(b)),
+                  format_bytes(l->shared.limit, c, sizeof(c)));
     for (uint32_t i = 0; i < l->lanes && l->lanes > 1 && (height == 0 || i < 4); i++)
         put_parts(t, "node %u: %u threads, %u streams, rings %s", i, l->lane[i].threads,
                   l->lane[i].streams, format_bytes(l->lane[i].ring_bytes, a, sizeof(a)));

@@ -705,6 +705,30 @@ static void get_cache(struct frame_reader *r, struct wire_cache *ret)
         *counters[i] = frame_get_u64(r);
 }
 
+static void put_shared(struct frame_buffer *b, const struct wire_shared *m)
+{
+    frame_put_u64(b, m->kept);
+    frame_put_u64(b, m->bytes);
+    frame_put_u64(b, m->limit);
+    frame_put_u64(b, m->rendered);
+    frame_put_u64(b, m->copied);
+    frame_put_u64(b, m->evicted);
+    frame_put_u64(b, m->refused);
+    frame_put_u64(b, m->saved_ns);
+}
+
+static void get_shared(struct frame_reader *r, struct wire_shared *ret)
+{
+    ret->kept = frame_get_u64(r);
+    ret->bytes = frame_get_u64(r);
+    ret->limit = frame_get_u64(r);
+    ret->rendered = frame_get_u64(r);
+    ret->copied = frame_get_u64(r);
+    ret->evicted = frame_get_u64(r);
+    ret->refused = frame_get_u64(r);
+    ret->saved_ns = frame_get_u64(r);
+}
+
 int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m)
 {
     size_t begin = frame_begin(b, WIRE_STATUS, request);
@@ -740,6 +764,7 @@ int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_
     }
     frame_put_text(b, m->loops);
     put_cache(b, &m->cache);
+    put_shared(b, &m->shared);
     return frame_end(b, begin);
 }
 
@@ -780,6 +805,9 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
     ret->cache = (struct wire_cache){.open = false};
     if (!r->bad && r->at < r->end) /* since WIRE_MINOR_CACHE */
         get_cache(r, &ret->cache);
+    ret->shared = (struct wire_shared){.limit = 0};
+    if (!r->bad && r->at < r->end) /* since WIRE_MINOR_SHARED */
+        get_shared(r, &ret->shared);
     return frame_got(r);
 }
 

@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 16,
+    WIRE_MINOR = 17,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -96,6 +96,7 @@ enum {
     WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
     WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
     WIRE_MINOR_REST = 16,    /* rest_ns of DONE */
+    WIRE_MINOR_SHARED = 17,  /* shared of STATUS */
     WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
 };
 
@@ -272,6 +273,16 @@ struct wire_cache {
     uint64_t damaged; /* ranges whose bytes were wrong */
 };
 
+/** The renderings that streams of the loader share (loader/serve/renderings.h). */
+struct wire_shared {
+    uint64_t kept, bytes, limit; /* renderings now; limit 0: streams share none */
+    uint64_t rendered;           /* since the start: positions rendered for several streams */
+    uint64_t copied;             /* positions that were copied instead of rendered */
+    uint64_t evicted;            /* renderings dropped to make room */
+    uint64_t refused;            /* renderings not kept, because those kept are needed sooner */
+    uint64_t saved_ns;           /* CPU time of the renderings that were copied */
+};
+
 /** The loader as a whole. Shares are in millionths, rates in thousandths per second, both over the
  *  last ten seconds. */
 struct wire_status {
@@ -295,6 +306,7 @@ struct wire_status {
     } lane[WIRE_LANES_MAX];
     char loops[WIRE_NAME_MAX]; /* since 1.7: vector instructions and JPEG decoder in use */
     struct wire_cache cache;   /* since 1.14 */
+    struct wire_shared shared; /* since 1.17 */
 };
 
 /** How many samples of a plan's set a run has shown before its stream's position, in all replicas

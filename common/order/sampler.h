@@ -30,7 +30,7 @@ struct sampler_table;
 /** The table that is used starting at a pass. */
 struct sampler_reweigh {
     uint64_t pass;
-    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN; as many positions as before */
+    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN, with the same `positions` */
 };
 
 /** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are

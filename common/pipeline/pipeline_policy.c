@@ -201,7 +201,7 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
         int r;
 
         parser_skip_space(p);
-        if (strchr("|,)", *p->at) && one_of->one_of.count > before) { /* or the text's end */
+        if (strchr("|,)", *p->at) && one_of->one_of.count > before) { /* also at the text's end */
             one_of->one_of.lists++;
             return 0;
         }

@@ -219,7 +219,7 @@ int cgroup_read(const struct cgroup *group, const char *file, const char *key, u
     return r;
 }
 
-/* Parse "200000 100000". */
+/* Read cpu.max, such as "200000 100000". Returns -ENOENT if there is no quota. */
 static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *period)
 {
     struct text_lines lines;

@@ -14,8 +14,8 @@ import sys
 # (caption of the table of contents, pages)
 CONTENTS = (
     ("Begin", ("README", "docs/install", "docs/guide", "docs/glossary")),
-    ("Train", ("docs/training", "docs/elastic", "docs/slow", "docs/pipelines", "docs/recipes", "docs/popdist",
-               "examples/index")),
+    ("Train", ("docs/training", "docs/elastic", "docs/slow", "docs/sweeps", "docs/pipelines", "docs/recipes",
+               "docs/popdist", "examples/index")),
     ("Data sets", ("docs/datasets", "docs/stores", "docs/sampling", "docs/preparing", "docs/packed")),
     ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/failures", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),

@@ -61,17 +61,15 @@ static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *head
                      file, name);
 }
 
+/* The header of this program, which the linker provides. */
+extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+
 /* Is the binary for this processor? Emulators run others, and look for their loaders elsewhere. */
 static bool is_native(const Elf64_Ehdr *header)
 {
-    Elf64_Ehdr own = {0};
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : pread(fd, &own, sizeof(own), 0);
-
-    io_close(&fd);
-    return n == (ssize_t)sizeof(own) && own.e_machine == header->e_machine &&
-           own.e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_CLASS] == ELFCLASS64 &&
-           own.e_ident[EI_DATA] == header->e_ident[EI_DATA] &&
+    return own_header.e_machine == header->e_machine &&
+           own_header.e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_CLASS] == ELFCLASS64 &&
+           own_header.e_ident[EI_DATA] == header->e_ident[EI_DATA] &&
            header->e_phentsize == sizeof(Elf64_Phdr);
 }
 

@@ -319,7 +319,7 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
-/* A host has failed its check. */
+/* Note that a host has failed its check. */
 MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
                                  bool blameless, const char *why)
 {
@@ -350,8 +350,8 @@ static void note_health(const struct roster *roster, const struct health_report 
             note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
-/* Is a host ready that cannot be checked? One that has just failed sits out the next start, if it
- * can be spared: nothing shows that it has recovered. */
+/* May a host be used although it cannot be checked? One that has just failed sits out the next
+ * start, if it can be spared: nothing shows that it has recovered. */
 static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t now)
 {
     return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);
@@ -662,7 +662,7 @@ static int ask_unused(struct elastic *e, const struct ready_request *request,
     if (!survey->probes)
         return -ENOMEM;
     unused.interrupted = NULL; /* this process ends with the job */
-    unused.earlier = NULL;     /* a host may have several names */
+    unused.earlier = NULL;     /* kill nothing: the host may be in use under another name */
     add_probes(&e->roster, &unused, false, survey);
     for (uint32_t i = 0; i < survey->count; i++) {
         struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);

@@ -29,7 +29,7 @@ enum {
     TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */
 };
 
-/* Returns the best known time of its failure. A program may take long to end. */
+/* Returns when the instance failed, as far as is known. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
     bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
@@ -151,15 +151,15 @@ static void report_others(const struct supervisor *s)
     }
     if (others > 0 && ended == others)
         log_info("the other %u instance%s ended", ended, ended == 1 ? " has" : "s have");
-    else if (lost > 0 && s->plans_sent) {
+    else if (lost > 0 && s->plans_begun) {
         instances_list_missing(s, INSTANCE_DONE, NULL, missing, sizeof(missing));
         if (missing[0])
             log_warn("plenumrun did not see %s end: look for processes there", missing);
     }
 }
 
-/* Ask the hosts why the job could not start. A useful answer is printed after what we know
- * ourselves; otherwise the starter's own output is printed. */
+/* Ask the hosts why the job could not start. If a host reports a problem, print the sentence and
+ * then the hosts' answers. Returns whether they were printed. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));

@@ -25,12 +25,12 @@
 
 enum {
     SILENT_MS = 4000, /* several missed heartbeats: more than a busy host misses */
-    /* bytes to a shim; its plan may be as large as the first */
+    /* bytes queued for a shim: a plan, and standard input */
     QUEUE_MAX = CONTROL_MAX_PAYLOAD + SUPERVISE_INPUT_BYTES,
     LEAVE_MS = 1000, /* time for others to notice by themselves that an instance has ended */
 };
 
-/* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
+/* DONE follows PLANNED if the program fails to start, and any state with a shim if that is lost. */
 static const struct state_row instance_states[INSTANCE_STATES] = {
     [INSTANCE_ABSENT] = {"absent", STATE(INSTANCE_PRESENT)},
     [INSTANCE_PRESENT] = {"present", STATE(INSTANCE_PLANNED) | STATE(INSTANCE_DONE)},
@@ -238,6 +238,7 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
     if (!instance_host(s, inst)->known && s->plan->instances[hello.instance].local_index == 0)
         (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
                                  s->plan->place.policy == PLACE_DEVICE);
+    instances_plan_early(s, inst);
     return 0;
 }
 
@@ -311,7 +312,7 @@ void instances_tell_departed(struct supervisor *s, uint64_t now)
 {
     struct control_departed m;
 
-    if (now < s->departures.due_ns)
+    if (now < s->departures.due_ns || !s->plans_sent)
         return;
     for (int k = 0; k < DEPARTURES_ROUND && departures_take(&s->departures, &m); k++)
         for (uint32_t i = 0; i < s->plan->num_instances; i++)

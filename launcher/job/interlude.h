@@ -25,8 +25,8 @@ enum interlude_notices { INTERLUDE_OBEYS, INTERLUDE_IGNORES };
 void interlude_set_notices(enum interlude_notices notices);
 
 /** Wait until this time, or until the user ends the job. Returns 0, or the signal with which the
- * job ends; SIGTERM if another request ends it. Once it has returned a signal, it returns it
- * always. Other signals are ignored, because there is no program to pass them to. */
+ * job ends; SIGTERM if another request ends it. Once it has returned a signal, all later calls
+ * return it, too. SIGTSTP stops plenumrun; other signals are ignored, as no programs run. */
 int interlude_wait(uint64_t end_ns);
 /** Like interlude_wait(), without waiting and without --stop-command. Call it several times a
  * second while something takes long. */

@@ -161,8 +161,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Describe what would start the instances on this machine. For other machines (--topology) it is
- * unknown, and mpirun is assumed. */
+/* Returns the name of what would start the instances on this machine. For other machines
+ * (--topology) it is unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;

@@ -48,7 +48,7 @@ struct slow_member {
 
 /* A host, or the run. */
 struct slow_unit {
-    bool part; /* one of its instances is */
+    bool part; /* one of its instances has reported steps, and has not ended */
     /* The step that is being judged. */
     bool present;
     uint32_t instance; /* the one that takes longest */
@@ -134,7 +134,7 @@ static double median(double *values, size_t n)
     return (below + values[n / 2]) / 2;
 }
 
-/* Changes the values. */
+/* Returns the scaled median absolute deviation from `center`. Changes the values. */
 static double deviation(double *values, size_t n, double center)
 {
     for (size_t i = 0; i < n; i++)

@@ -26,7 +26,7 @@ _Static_assert(IS_SHARE(SLOW_IN_CPU, STRAIN_CPU), "");
 _Static_assert(IS_SHARE(SLOW_IN_IO, STRAIN_IO), "");
 _Static_assert(IS_SHARE(SLOW_FACTS, STRAIN_KINDS), "");
 
-/* On one host, instances are compared with each other. */
+/* Returns whether hosts are compared with each other. On one host, instances are. */
 static bool has_hosts(const struct supervisor *s)
 {
     return s->plan->num_hosts > 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stop.c - stops the job's programs at the same step, so that it can continue later: when plenumrun
- * receives SIGTERM or SIGUSR1, when the command of --stop-command ends with status 0, and when a
- * shim or a program receives SIGUSR1.
+/* stop.c - stops the job's programs at the same step, so that it can continue later: on SIGTERM or
+ * SIGUSR1 to plenumrun, on SIGUSR1 to a shim or a program, if --stop-command ends with status 0,
+ * and on request of plenumctl job.
  *
  * Only programs that call plenum_job_should_stop() can be stopped like this. The first call of any
  * program is reported at once (STEP). Without one, plenumrun treats signals as if this file did

@@ -12,8 +12,9 @@
  * CLOSING   all got END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
  *           does not, its guard ends it, and finally the guard is killed.
  *
- * Every state has a time limit, with one exception: output whose reader is blocked. A separate
- * thread writes it (output.c), so that this loop never waits for anything but poll().
+ * All states except RUNNING have a time limit, but a blocked reader of the output may delay the
+ * end. A separate thread writes output (output.c), so that this loop never waits for anything but
+ * poll().
  *
  * An instance is lost when its connection breaks or is silent for too long, whatever the starter
  * reports about it. */
@@ -477,10 +478,12 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
+    uint64_t next = stop_next_due(s);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
+    if (s->plans_sent)
+        next = min_u64(next, s->departures.due_ns);
     /* These two stay set after they have passed, so only future times count. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
@@ -690,7 +693,7 @@ static void mark_hosts(const struct supervisor *s)
         struct plan_host *host = instance_host(s, inst);
 
         host->lost |= is_hosts_fault(s, i);
-        if (s->plans_sent && !inst->has_exited && !inst->has_failed)
+        if (s->plans_begun && !inst->has_exited && !inst->has_failed)
             host->dead_ns = max_u64(host->dead_ns, inst->heard_ns + limits->heartbeat_timeout_ns +
                                                        limits->grace_ns + SWEEP_MS * NS_PER_MS);
     }
@@ -749,7 +752,7 @@ static int exit_status(struct supervisor *s)
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    instances_send_credit(s); /* the limit that the last writes reached */
+    instances_send_credit(s); /* notes errors of the last writes */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && stop_get_step(s) > 0)
         return STATUS_STOPPED;
@@ -845,7 +848,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
-    ret->ran = s.plans_sent;
+    ret->ran = s.plans_begun;
     ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:

@@ -33,7 +33,7 @@ struct supervise_job {
     bool strict_binding;
     bool elastic;                        /* a restart may use other hosts */
     struct elastic *hosts;               /* of an elastic job */
-    const struct ready_request *request; /* what it needs of them */
+    const struct ready_request *request; /* what the job needs of its hosts */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
@@ -70,7 +70,8 @@ struct supervise_result {
  * Start the job, wait for its end, report what went wrong. Returns plenumrun's exit status, and
  * sets `ret`, which is zero-initialised.
  *
- * Threads: starts one (output.c). Blocks the signals that it reads from a descriptor.
+ * Threads: starts those of output.c and input.c. Blocks the signals that it reads from a
+ * descriptor.
  */
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 

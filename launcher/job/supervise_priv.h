@@ -124,7 +124,7 @@ struct stop {
     bool early;       /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
     bool growing;     /* only to continue on more hosts */
     bool terminated;  /* SIGTERM was such a request: the next one ends the job */
-    uint64_t by;      /* when they must have agreed on a step, or NEVER */
+    uint64_t by;      /* when all programs must have ended or know that they stop, or NEVER */
     struct stop_command command;
 };
 
@@ -159,7 +159,9 @@ struct supervisor {
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
-    bool plans_sent, table_printed;
+    bool plans_begun; /* at least one instance has its plan */
+    bool plans_sent;  /* all have */
+    bool table_printed;
 
     struct meeting_server *place; /* where programs meet if MPI does not carry their collectives */
     char place_address[MEETING_ADDRESS_MAX];
@@ -252,7 +254,7 @@ void supervise_interrupt(struct supervisor *s, int signal);
  * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
-/* ---- instances.c ---- */
+/* ---- instances.c and peers.c ---- */
 
 /** Move an instance to its next state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to);
@@ -320,6 +322,8 @@ void peers_hang_up(struct supervisor *s, struct shim_peer *peer);
 
 /** Send all instances the plan, if all hosts are known. All shims are connected. */
 void instances_send_plans(struct supervisor *s);
+/** Send the plan to an instance that has connected, in a job on this host alone. */
+void instances_plan_early(struct supervisor *s, struct instance *inst);
 
 /* ---- stop.c ---- */
 
@@ -368,8 +372,8 @@ void slow_watch_write(const struct supervisor *s, struct json *j);
 
 /* ---- job_socket.c ---- */
 
-/** Returns the socket of the job with this id for plenumctl job; -1 if it cannot be opened, without
- * which the job runs, too. */
+/** Returns the socket for plenumctl job of the job with this id; -1 if it cannot be opened. The job
+ * also runs without it. */
 int job_socket_open(const char *id);
 /** Close the connections, but not the socket. */
 void job_socket_drop_clients(struct supervisor *s);
@@ -413,7 +417,7 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result. Returns 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
-/** Returns an instance's state, as one word. */
+/** Returns an instance's state, such as "running" or "not started". */
 const char *result_state(const struct instance *inst);
 /** Format a table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */

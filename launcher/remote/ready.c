@@ -124,7 +124,7 @@ static int get_limit_ms(const struct ready_request *request)
     return (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX);
 }
 
-/* The program may not use accelerators. */
+/* Warn that an accelerator does not answer, which does not matter if the program uses none. */
 static void warn_of_device(const char *host, const char *name, const char *device)
 {
     log_warn("%s%s: %s; the job starts, because none of its options says that it uses accelerators "

@@ -27,17 +27,13 @@ struct inner_pace {
     uint64_t seen; /* number of the page's steps that were read */
     struct pace_sums sums;
     uint64_t told_ns;    /* time of the last report */
-    uint64_t stopped_at; /* when it was stopped, or when that was last reported; 0: it runs */
+    uint64_t stopped_at; /* when the program was stopped, or this was last reported; 0: it runs */
     uint64_t stopped_ns; /* earlier stops since the last report */
 };
 
 void inner_open_pace(struct inner *in)
 {
     in->pace = calloc(1, sizeof(*in->pace));
-    if (in->pace && strain_create(in->task->local_index == 0, &in->pace->strain) < 0) {
-        free(in->pace);
-        in->pace = NULL;
-    }
 }
 
 void inner_close_pace(struct inner *in)
@@ -143,7 +139,11 @@ void inner_tell_pace(struct inner *in, uint64_t now)
     count = pace_read(page, &p->seen, steps);
     add_steps(steps, count, &m);
     add_batches(p, page, &m);
-    strain_read(p->strain, now, &m.share[PACE_STRAIN]);
+    /* Looking for the kernel's files takes time that the start of a large job does not have. */
+    if (!p->strain)
+        (void)strain_create(in->task->local_index == 0, &p->strain);
+    if (p->strain)
+        strain_read(p->strain, now, &m.share[PACE_STRAIN]);
     m.share[PACE_STOPPED] = stopped_share(p, now);
     p->told_ns = now;
     adapt_stride(page, count, m.stride);

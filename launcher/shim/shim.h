@@ -12,7 +12,7 @@
 #include "launcher/control/dial.h"
 
 /** The outer shim sends this to the inner shim when the outer shim's parent (mpirun, orted) has
- * exited. SIGTERM means that mpirun asked it to stop. */
+ * exited, and SIGTERM when that parent has asked the outer shim to stop. */
 #define SHIM_ORPHAN_SIGNAL (SIGRTMIN + 1)
 
 /** Exit status of the inner shim when plenumrun was lost. */

@@ -406,10 +406,14 @@ static int run(struct call *c)
                             c->err);
     if (r < 0)
         return leave(job, r); /* the others return the same error, and no data has moved */
-    if (!is_inline(c))
-        return end(job, carry(c));
-    finish_inline(c);
-    return end(job, 0);
+    if (is_inline(c)) {
+        finish_inline(c);
+        return end(job, 0);
+    }
+    r = carry(c);
+    if (r < 0)
+        world.broken = true; /* whatever the reason: the others may have finished */
+    return end(job, r);
 }
 
 void plenum_job_describe(struct plenum_job *job, const char *name, const char *what)

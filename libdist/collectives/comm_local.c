@@ -138,8 +138,9 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     world.index = index;
     /* A script may run several programs one after another. From here on, no instance is still in a
      * round of the previous program. */
-    r = explain(&c, meeting_come(world.meeting, c.deadline_ns, &who), who);
+    r = meeting_come(world.meeting, c.deadline_ns, &who);
     if (r < 0) {
+        r = explain(&c, r, who);
         meeting_destroy(world.meeting);
         world.meeting = NULL;
     }
@@ -182,22 +183,22 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
 /* ---- pieces ---- */
 
 /* How bytes are cut into pieces. */
-struct pieces {
+struct local_pieces {
     size_t bytes, piece; /* in all; of each piece but the last */
     uint64_t count;
 };
 
-static struct pieces cut(size_t bytes, size_t piece)
+static struct local_pieces cut(size_t bytes, size_t piece)
 {
-    return (struct pieces){bytes, piece, (bytes + piece - 1) / piece};
+    return (struct local_pieces){bytes, piece, (bytes + piece - 1) / piece};
 }
 
-static size_t begin_of(const struct pieces *p, uint64_t k)
+static size_t begin_of(const struct local_pieces *p, uint64_t k)
 {
     return k * p->piece;
 }
 
-static size_t length_of(const struct pieces *p, uint64_t k)
+static size_t length_of(const struct local_pieces *p, uint64_t k)
 {
     return min_u64(p->piece, p->bytes - begin_of(p, k));
 }
@@ -235,7 +236,7 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct local_call c = begin("broadcast", timeout_ns, err);
-    const struct pieces p = cut(bytes, meeting_room_bytes(world.meeting));
+    const struct local_pieces p = cut(bytes, meeting_room_bytes(world.meeting));
 
     (void)arg;
     meeting_begin(world.meeting, p.count);
@@ -262,7 +263,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct local_call c = begin("allgather", timeout_ns, err);
-    const struct pieces p = cut(bytes, meeting_room_bytes(world.meeting));
+    const struct local_pieces p = cut(bytes, meeting_room_bytes(world.meeting));
     unsigned char *own = (unsigned char *)recv + world.index * bytes;
 
     (void)arg;
@@ -288,7 +289,8 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
 }
 
 /* Copy what each other instance wants to my room: the same piece of each part. */
-static void fill_parts(const unsigned char *send, size_t step, const struct pieces *p, uint64_t k)
+static void fill_parts(const unsigned char *send, size_t step, const struct local_pieces *p,
+                       uint64_t k)
 {
     for (uint32_t i = 1; i < world.instances; i++)
         memcpy(room_of(world.index, k) + next(i) * p->piece, send + next(i) * step + begin_of(p, k),
@@ -298,7 +300,7 @@ static void fill_parts(const unsigned char *send, size_t step, const struct piec
 static int backend_exchange(const struct comm_exchange *x, struct plenum_error *err)
 {
     const struct local_call c = begin(x->what, x->timeout_ns, err);
-    const struct pieces p = cut(x->bytes, share_of_room(x->bytes));
+    const struct local_pieces p = cut(x->bytes, share_of_room(x->bytes));
 
     meeting_begin(world.meeting, p.count);
     for (uint64_t s = 0; s <= p.count; s++) {
@@ -325,18 +327,18 @@ static int backend_exchange(const struct comm_exchange *x, struct plenum_error *
 struct local_reduction {
     struct local_call call;
     const struct comm_reduction *x;
-    struct pieces p;
+    struct local_pieces p;
 };
 
 /* A part of a piece. */
-struct span {
+struct local_slice {
     size_t at, bytes;
 };
 
 /* Combine a part of piece k from all rooms, once all have entered the round. This instance's own
  * bytes are `mine`. */
 static int combine_rooms(const struct local_reduction *d, uint64_t k, uint64_t round,
-                         struct span part, const unsigned char *mine, unsigned char *to)
+                         struct local_slice part, const unsigned char *mine, unsigned char *to)
 {
     int r = await_all(&d->call, round);
 
@@ -351,7 +353,7 @@ static int combine_rooms(const struct local_reduction *d, uint64_t k, uint64_t r
 
 static int reduce_small(const struct local_reduction *d)
 {
-    const struct pieces *p = &d->p;
+    const struct local_pieces *p = &d->p;
 
     meeting_begin(world.meeting, p->count);
     for (uint64_t s = 0; s <= p->count; s++) {
@@ -361,7 +363,7 @@ static int reduce_small(const struct local_reduction *d)
         }
         if (s > 0) {
             size_t at = begin_of(p, s - 1);
-            int r = combine_rooms(d, s - 1, s, (struct span){0, length_of(p, s - 1)},
+            int r = combine_rooms(d, s - 1, s, (struct local_slice){0, length_of(p, s - 1)},
                                   d->x->send + at, d->x->recv + at);
 
             if (r < 0)
@@ -372,12 +374,12 @@ static int reduce_small(const struct local_reduction *d)
 }
 
 /* Returns an instance's slice of a piece. */
-static struct span slice_of(size_t bytes, uint32_t instance)
+static struct local_slice slice_of(size_t bytes, uint32_t instance)
 {
     size_t lines = bytes / LINE, from = lines * instance / world.instances * LINE;
     size_t to = lines * (instance + (size_t)1) / world.instances * LINE;
 
-    return (struct span){from, (instance + 1 == world.instances ? bytes : to) - from};
+    return (struct local_slice){from, (instance + 1 == world.instances ? bytes : to) - from};
 }
 
 /* Copy the others' slices of piece k to my room. */
@@ -386,7 +388,7 @@ static void fill_slices(const struct local_reduction *d, uint64_t k)
     const unsigned char *from = d->x->send + begin_of(&d->p, k);
     unsigned char *room = room_of(world.index, k);
     size_t length = length_of(&d->p, k);
-    struct span own = slice_of(length, world.index);
+    struct local_slice own = slice_of(length, world.index);
     size_t end = own.at + own.bytes;
 
     memcpy(room, from, own.at);
@@ -395,7 +397,7 @@ static void fill_slices(const struct local_reduction *d, uint64_t k)
 
 static int combine_slice(const struct local_reduction *d, uint64_t k, uint64_t round)
 {
-    struct span own = slice_of(length_of(&d->p, k), world.index);
+    struct local_slice own = slice_of(length_of(&d->p, k), world.index);
     size_t at = begin_of(&d->p, k) + own.at;
     unsigned char *sum = sum_of(world.index, k) + own.at;
     int r = combine_rooms(d, k, round, own, d->x->send + at, sum);
@@ -408,7 +410,7 @@ static int combine_slice(const struct local_reduction *d, uint64_t k, uint64_t r
 static int copy_slices(const struct local_reduction *d, uint64_t k, uint64_t round)
 {
     for (uint32_t i = 1; i < world.instances; i++) {
-        struct span slice = slice_of(length_of(&d->p, k), next(i));
+        struct local_slice slice = slice_of(length_of(&d->p, k), next(i));
         int r = await(&d->call, next(i), round);
 
         if (r < 0)
@@ -456,7 +458,7 @@ static int backend_reduce_scatter(const struct comm_reduction *x, struct plenum_
     const struct local_reduction d = {.call = begin("reduce_scatter", x->timeout_ns, err),
                                       .x = x,
                                       .p = cut(bytes, share_of_room(bytes))};
-    const struct pieces *p = &d.p;
+    const struct local_pieces *p = &d.p;
 
     meeting_begin(world.meeting, p->count);
     for (uint64_t s = 0; s <= p->count; s++) {
@@ -465,7 +467,7 @@ static int backend_reduce_scatter(const struct comm_reduction *x, struct plenum_
             meeting_enter(world.meeting);
         }
         if (s > 0) {
-            struct span part = {world.index * p->piece, length_of(p, s - 1)};
+            struct local_slice part = {world.index * p->piece, length_of(p, s - 1)};
             size_t at = begin_of(p, s - 1);
             int r =
                 combine_rooms(&d, s - 1, s, part, x->send + world.index * bytes + at, x->recv + at);

@@ -166,7 +166,7 @@ static void leave_heap(struct keep *k, uint32_t entry)
     sift_down(k, h, k->entries[last].heap_at);
 }
 
-/* Returns 0 or -ENOMEM. */
+/* Add an entry to a heap. Returns 0 or -ENOMEM. */
 static int enter_heap(struct keep *k, uint32_t entry, unsigned heap)
 {
     struct keep_heap *h = &k->heap[heap];
@@ -321,6 +321,26 @@ void keep_restored(struct keep *k)
         k->entries[i].chain = k->first_free;
         k->first_free = i;
     }
+}
+
+void keep_remove_all(struct keep *k)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (k->entries[i].heap != FREE)
+            keep_remove(k, i);
+}
+
+void keep_follow(struct keep *k, uint32_t entry, const struct keep_bytes *bytes)
+{
+    const struct keep_entry *e = entry < k->count ? &k->entries[entry] : NULL;
+
+    if (e && e->heap != FREE) {
+        if (bytes && is_key(&e->key, &bytes->key) && e->hash == bytes->hash && e->len == bytes->len)
+            return;
+        keep_remove(k, entry);
+    }
+    if (bytes)
+        (void)keep_restore(k, entry, bytes);
 }
 
 /* ---- uses ---- */

@@ -77,6 +77,11 @@ bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *by
 void keep_restored(struct keep *keep);
 /** Remove an entry. */
 void keep_remove(struct keep *keep, uint32_t entry);
+/** Remove all entries. */
+void keep_remove_all(struct keep *keep);
+/** Let an entry be what another process has under this number: `bytes`, or nothing if it is NULL.
+ * Call keep_remove_all() and keep_restored() before the next keep_admit(). */
+void keep_follow(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
 
 /** Record that an entry has been read, and compute when it is used next. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);

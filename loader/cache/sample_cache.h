@@ -39,10 +39,10 @@ struct sample_cache_counts {
  * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes. If
  * `folder` is NULL, the cache is in memory.
  *
- * If another process uses the folder, the cache is empty until that process ends, and then takes
- * its contents over; sample_cache_get_news() reports both.
+ * If another process uses the folder, the cache has what that process has, and adds nothing. When
+ * that process ends, the cache takes the folder over; sample_cache_get_news() reports both.
  *
- * Errors: those of shelf_open() except -EBUSY. Everything else also works without a cache.
+ * Errors: those of shelf_attach() and shelf_load(). Everything else also works without a cache.
  */
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err);
 /** Stop writing, and close the cache. All streams must be closed. */

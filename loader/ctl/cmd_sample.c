@@ -36,8 +36,8 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Copies a value to `text` if it is text of at most FIELD_MAX bytes; otherwise writes its size
- * there, such as "(12 bytes)". Returns `text`. */
+/* Copy a value to `text` if it is text of at most FIELD_MAX bytes; otherwise write its size there,
+ * such as "(12 bytes)". Returns `text`. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

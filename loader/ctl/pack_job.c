@@ -66,7 +66,7 @@ struct pack_job {
     uint32_t window;
     struct pack_output output;
     uint32_t made;
-    /* Any thread, holding mu. */
+    /* Used by any thread, while it holds mu. */
     struct lock mu;
     pthread_cond_t space; /* signalled when something was written, or writing failed */
     struct slot *slots;   /* [window] */
@@ -455,8 +455,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* --- the job --- */
 
-/* Returns 1 if an archive exists, 0 if not; -EEXIST if it has no record, so that plenumctl pack did
- * not write it, or not its recorded size; or -ENOMEM. */
+/* Returns 1 if an archive exists, 0 if not; -EEXIST if plenumctl pack has not recorded it, or has
+ * recorded another size; or -ENOMEM. */
 static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);

@@ -45,7 +45,7 @@ struct deltas {
     uint64_t min_delta;
 };
 
-/** Read the head, and set `left` to the number of values. Returns false if the head is damaged. */
+/** Read the header, and set `left` to the number of values. Returns false if it is damaged. */
 bool deltas_begin(struct deltas *deltas, const uint8_t *bytes, size_t len);
 /** Get the next value. Returns false if the bytes are damaged or have ended. */
 bool deltas_next(struct deltas *deltas, uint64_t *ret);

@@ -473,6 +473,13 @@ bool dataset_is_remote(const struct dataset *dataset)
     return dataset->remote != NULL || dataset->has_remote_sets;
 }
 
+uint64_t dataset_get_checksum(const struct dataset *dataset)
+{
+    bool has = !dataset->mixed && !dataset_is_generated(dataset) && dataset->index.header;
+
+    return has ? dataset->index.header->checksum : 0;
+}
+
 bool dataset_has_images(const struct dataset *dataset)
 {
     return !dataset->no_images;

@@ -144,7 +144,7 @@ struct dataset_reweigh {
 };
 
 /** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
- *  dataset_set_order() has filled in, and return their number. */
+ * dataset_set_order() has completed. Returns their number. */
 uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
                               struct dataset_reweigh *ret);
 
@@ -172,6 +172,9 @@ bool dataset_is_remote(const struct dataset *dataset);
 /** Returns the set in the cache of samples (loader/cache/sample_cache.h) to which the data set's
  * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
+/** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
+ * of all samples. 0: it is unknown, or the data set has no index of its own. */
+uint64_t dataset_get_checksum(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
 /** Set the error for a request for images from a data set without images. Returns -EINVAL. */
@@ -271,7 +274,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 /** Note that announced samples will not be read, because their stream has moved or ended. Other
- *  streams that share this object may have to fetch theirs again. */
+ * streams of this data set may have to fetch theirs again. */
 void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 

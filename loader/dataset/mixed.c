@@ -330,7 +330,7 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     if (r < 0 || from == to)
         return r;
     (void)dataset_buffer_reserve(buffer, to); /* there is room */
-    /* From the last field on, because fields only move up. */
+    /* Begin with the last field, because fields only move up. */
     for (uint32_t i = all->count; i-- > 0;) {
         from -= own->stored[i];
         to -= all->stored[i];
@@ -736,7 +736,7 @@ void mixed_close(struct mixed *mixed)
 
 /* ---- the order ---- */
 
-/* Returns the parts of the order: the sets, or one set of all samples. */
+/* List the parts of the order: the sets, or one set of all samples. Returns their number. */
 static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
 {
     if (m->plan->order != ORDERPLAN_MIX) {

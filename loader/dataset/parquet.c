@@ -24,7 +24,7 @@
 #include "loader/dataset/parquet_set.h"
 
 enum {
-    FLAG_PACKED = 2, /* `where` is the offset of the page's header, `extra` that in the page */
+    FLAG_PACKED = 2, /* `where`: offset of the page's header; `extra`: offset in the page */
     CODEC_SHIFT = 8, /* the page's codec */
 };
 

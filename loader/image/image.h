@@ -45,6 +45,11 @@ static inline uint8_t image_store_zero(const struct image_store *store)
     return store->dtype == PLENUM_INT8 ? 0 : 128;
 }
 
+/** Write an image of `pixels` pixels that was stored as uint8 [3][H][W] to `dst` in the format of
+ * `store`. The result has the bytes that rendering in this format produces. */
+void image_store_planes(const uint8_t *planes, size_t pixels, const struct image_store *store,
+                        uint8_t *dst);
+
 /** The numbers that determine the random draws of a sample: see common/order/philox.h. */
 struct image_draw {
     uint64_t seed;

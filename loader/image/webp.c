@@ -125,7 +125,7 @@ static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 
 static uint8_t find_orientation(struct chunks c)
 {
-    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put it there */
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put this first */
 
     if (!chunks_find(&c, "EXIF", "EXIF"))
         return 1;
@@ -319,8 +319,8 @@ static int webp_reader_seek(struct image_reader *reader, const struct rect *regi
                          region->width);
     if (bottom <= w->frame.top)
         return 0;
-    /* Needed even if the region is outside the frame, because the rows determine whether the image
-     * is bad. */
+    /* Decode a part even if the region is outside the frame, because the rows of the frame
+     * determine whether the image is bad. */
     choose_part(w->frame.left, w->frame.width, region->left, region->left + region->width,
                 &w->part.left, &w->part.width);
     choose_part(w->frame.top, w->frame.height, region->top, bottom, &w->part.top, &w->part.height);

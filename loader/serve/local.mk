@@ -15,6 +15,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/openings.c %D%/openings.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h %D%/queue_priv.h \
+	%D%/queue_begin.c %D%/queue_begin.h \
 	%D%/queue_item.c %D%/queue_item.h \
 	%D%/queue_users.c %D%/queue_users.h \
 	%D%/quota.c %D%/quota.h \
@@ -32,6 +33,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/session_refuse.c \
 	%D%/session_send.c \
 	%D%/settings.c %D%/settings.h \
+	%D%/sharing.c %D%/sharing.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/token_bucket.c %D%/token_bucket.h \

@@ -192,6 +192,27 @@ static void put_cache(FILE *f, const struct wire_cache *c)
             (double)c->damaged);
 }
 
+static void put_shared(FILE *f, const struct wire_shared *m)
+{
+    if (m->limit == 0)
+        return;
+    put_one(f, "plenum_shared_kept", "gauge", "Renderings that are kept for other streams.",
+            (double)m->kept);
+    put_one(f, "plenum_shared_bytes", "gauge", "Memory of these renderings.", (double)m->bytes);
+    put_one(f, "plenum_shared_limit_bytes", "gauge", "Limit on that memory.", (double)m->limit);
+    put_one(f, "plenum_shared_rendered_total", "counter",
+            "Samples that were rendered for several streams.", (double)m->rendered);
+    put_one(f, "plenum_shared_copied_total", "counter",
+            "Samples that a stream copied instead of rendering them.", (double)m->copied);
+    put_one(f, "plenum_shared_evicted_total", "counter", "Renderings that were dropped for others.",
+            (double)m->evicted);
+    put_one(f, "plenum_shared_refused_total", "counter",
+            "Renderings that were not kept because those that are kept are needed sooner.",
+            (double)m->refused);
+    put_one(f, "plenum_shared_saved_cpu_seconds_total", "counter",
+            "CPU time that rendering the copied samples would have taken.", seconds(m->saved_ns));
+}
+
 void metrics_write(FILE *file, const struct status *status, const struct server *server)
 {
     const struct wire_status *l = &status->loader;
@@ -252,6 +273,7 @@ void metrics_write(FILE *file, const struct status *status, const struct server 
         (void)fprintf(file, "plenum_node_ring_bytes{node=\"%u\"} %llu\n", i,
                       (unsigned long long)l->lane[i].ring_bytes);
     put_cache(file, &l->cache);
+    put_shared(file, &l->shared);
     put_streams(file, status);
     put_sets(file, status);
     put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory of the loader.",

@@ -156,6 +156,7 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
 {
     uint64_t working = more->working, reading = more->reading;
     uint64_t now = memory_of("RssAnon"), rings = 0, least;
+    struct renderings_counts shared;
 
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
         struct session_facts f;
@@ -166,13 +167,15 @@ uint64_t monitor_own_bytes(struct server *server, const struct stream_memory *mo
         if (f.dataset)
             reading = max_u64(reading, monitor_reading_bytes(server, f.dataset));
     }
-    now -= min_u64(now, rings);
+    queue_get_shared(server->queue, &shared); /* counted in full below */
+    now -= min_u64(now, rings + shared.bytes);
     if (server->num_sessions <= 1) /* only the requesting client is left */
         server->own_bytes = 0;
     server->own_bytes = max_u64(server->own_bytes, now);
     least =
         (server->threads + server->io_threads) * THREAD_BYTES + server->threads * working + reading;
-    return max_u64(server->own_bytes, least) + server->options->cache_memory;
+    return max_u64(server->own_bytes, least) + server->options->cache_memory +
+           server->options->share_memory;
 }
 
 void monitor_beat(struct server *server, uint64_t now_ns)
@@ -223,6 +226,21 @@ static void put_cache(struct wire_cache *ret)
                                .damaged = c.damaged};
 }
 
+static void put_shared(const struct server *server, struct wire_shared *ret)
+{
+    struct renderings_counts c;
+
+    queue_get_shared(server->queue, &c);
+    *ret = (struct wire_shared){.kept = c.kept,
+                                .bytes = c.bytes,
+                                .limit = c.limit,
+                                .rendered = c.rendered,
+                                .copied = c.shared,
+                                .evicted = c.evicted,
+                                .refused = c.refused,
+                                .saved_ns = c.saved_ns};
+}
+
 void monitor_get_status(const struct server *server, struct wire_status *ret)
 {
     struct window_point p = window_span(&server->window);
@@ -254,6 +272,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
         .stopping = server->stopping,
         .lanes = (uint32_t)min_u64(pin_count_nodes(server->pin), WIRE_LANES_MAX)};
     put_cache(&ret->cache);
+    put_shared(server, &ret->shared);
     (void)gethostname(ret->host, sizeof(ret->host) - 1);
     image_describe_loops(server->options->jpeg, ret->loops, sizeof(ret->loops));
     for (unsigned i = 0; i < server->threads; i++)

@@ -227,6 +227,10 @@ static const struct option_def defs[] = {
              "this (default: no limit except --ring-limit)"},
     {"fetch-memory", 0, "BYTES", OPTION_BYTES, AT(server.fetch_memory), 1, 0,
      .help = "fetch at most this much from object stores before it is read (default 256M)"},
+    {"share-memory", 0, "BYTES", OPTION_BYTES, AT(server.share_memory), 0, 0,
+     .help =
+         "keep pixels that other streams of the same user will need in at most this much memory "
+         "(default 0: each stream renders its own)"},
     {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
      .help = "serve at most this many clients, and reject others (default 4096)"},
     {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns),
@@ -310,6 +314,27 @@ static uint64_t whole_memory(void)
     return all;
 }
 
+/* Check --share-memory, once --cache-memory is known to fit. */
+static int check_shared(const struct server_options *o, uint64_t all)
+{
+    uint64_t kept = o->share_memory + o->cache_memory;
+    char size[32], most[32];
+
+    (void)format_bytes(o->share_memory, size, sizeof(size));
+    if (o->share_memory == 0)
+        return 0;
+    if (o->memory_budget > 0 && kept >= o->memory_budget)
+        log_error("--share-memory %s leaves nothing of --memory-budget %s", size,
+                  format_bytes(o->memory_budget, most, sizeof(most)));
+    else if (kept >= all)
+        log_error("--share-memory %s is not less than the memory of this host or its control group "
+                  "(%s)",
+                  size, format_bytes(all, most, sizeof(most)));
+    else
+        return 0;
+    return -EINVAL;
+}
+
 /* Check --cache-memory, and by default limit rings to half of the remaining memory. Pages of sparse
  * rings are charged to the loader's control group and must not fill it. */
 static int share_memory(struct server_options *o)
@@ -328,9 +353,9 @@ static int share_memory(struct server_options *o)
         log_error("--cache-memory %s is not less than the memory of this host or its control group "
                   "(%s)",
                   size, format_bytes(all, most, sizeof(most)));
-    else {
+    else if (check_shared(o, all) == 0) {
         if (o->ring_limit == 0)
-            o->ring_limit = (all - o->cache_memory) / 2;
+            o->ring_limit = (all - o->cache_memory - o->share_memory) / 2;
         return 0;
     }
     return -EINVAL;

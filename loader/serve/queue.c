@@ -5,7 +5,7 @@
  *            -> [node queue: read items] -> worker: render -> finished
  *
  * A request is a batch. A task is one sample of it, or several if they are so cheap that handing
- * each over separately would cost more than rendering it (wanted_parts()). An I/O thread takes the
+ * each over separately would cost more than rendering it (queue_begin.c). An I/O thread takes the
  * next task from users in turn, from a user's jobs in turn (the client sends the name of its job),
  * from a job's streams in turn (so a job with many instances gets no more than one with few), and
  * from the stream's oldest request (so all cores work on the batch that is needed first). Turns are
@@ -60,16 +60,15 @@
 #include "common/util/util.h"
 #include "loader/cache/sample_cache.h"
 #include "loader/serve/fair_queue.h"
+#include "loader/serve/queue_begin.h"
 #include "loader/serve/queue_item.h"
 #include "loader/serve/queue_priv.h"
 #include "loader/serve/queue_users.h"
 #include "loader/serve/readahead.h"
+#include "loader/serve/sharing.h"
 #include "loader/serve/token_bucket.h"
 
-enum {
-    ITEM_NS = 100000, /* CPU time or reading time to aim for in an item of several parts */
-    COST_MEAN = 8,    /* samples */
-};
+enum { COST_MEAN = 8 }; /* samples */
 
 struct node_queue {
     struct lock mu;
@@ -133,9 +132,10 @@ static void finish(struct queue *q, struct queue_request *r)
     list_add_last(&q->finished, &r->link);
 }
 
-/* Change the number of waiting samples. */
-static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
+void queue_add_waiting(struct queue_stream *s, int64_t more)
 {
+    struct queue *q = s->queue;
+
     assert(lock_is_held(&q->mu));
     assert(more >= 0 || s->waiting >= (uint64_t)-more);
     s->waiting += (uint64_t)more;
@@ -144,13 +144,27 @@ static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
+/* Free retries that will not be read. */
+static void drop_retries(struct queue *q, struct list *retries)
+{
+    struct list *link;
+
+    while ((link = list_pop_first(retries))) {
+        struct retry *retry = container_of(link, struct retry, link);
+
+        sharing_end(q, &retry->hold);
+        free(retry);
+    }
+}
+
 /* Drop the samples of a request that no thread has begun. */
 static void drop_waiting(struct queue *q, struct queue_request *r)
 {
-    struct list *list = &r->stream->retries, *next;
+    struct list *list = &r->stream->retries, *next, dropped;
     uint32_t untaken = r->count - r->next;
 
     assert(lock_is_held(&q->mu));
+    list_init(&dropped);
     for (struct list *at = list_first(list); at; at = next) {
         struct retry *retry = container_of(at, struct retry, link);
 
@@ -159,23 +173,14 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
             continue;
         untaken += retry->count;
         list_remove(at);
-        free(retry);
+        list_add_last(&dropped, at);
     }
     assert(untaken <= r->left);
     r->next = r->count;
     r->left -= untaken;
-    add_waiting(q, r->stream, -(int64_t)untaken);
-}
-
-/* Start an item with a retry. */
-static void begin_retry(struct queue_stream *s, struct item *item)
-{
-    struct retry *retry = container_of(list_pop_first(&s->retries), struct retry, link);
-
-    assert(lock_is_held(&s->queue->mu));
-    item->request = retry->request;
-    queue_item_add_part(item, retry->index, retry->count, &retry->try);
-    free(retry);
+    queue_add_waiting(r->stream, -(int64_t)untaken);
+    r->left -= sharing_drop_parked(r);
+    drop_retries(q, &dropped);
 }
 
 static struct queue_request *request_of(struct list *link)
@@ -183,90 +188,38 @@ static struct queue_request *request_of(struct list *link)
     return container_of(link, struct queue_request, link);
 }
 
-/* Returns the oldest request with samples that no thread has begun. There must be one. */
-static struct queue_request *first_waiting(struct queue_stream *s)
+/* Put the next samples of a stream into an item. Returns false if all of them were parked. */
+static bool begin_item(struct queue_stream *s, struct item *item)
 {
-    struct list *at = list_first(&s->requests);
-
     assert(lock_is_held(&s->queue->mu));
-    while (request_of(at)->next == request_of(at)->count)
-        at = list_next(&s->requests, at);
-    return request_of(at);
-}
-
-/* Add the next sample of a request, or a run of at most `most` of them, to an item. */
-static void begin_part(struct queue_stream *s, struct queue_request *r, struct item *item,
-                       uint32_t most)
-{
-    uint32_t in_step = r->next % s->open->local, count;
-    struct render_try try;
-
-    assert(lock_is_held(&s->queue->mu));
-    assert(most > 0 && r->next < r->count);
-    if (r->next > 0 && in_step == 0) /* the batch's next step begins */
-        r->place =
-            order_place_settle(&r->share.steps, order_place_after(&r->share.steps, r->place));
-    try = (struct render_try){.epoch = r->place.epoch,
-                              .position = order_share_position(&r->share, r->place, in_step)};
-    count = render_run(s->spec, try.position, (uint32_t)min_u64(most, s->open->local - in_step));
-    queue_item_add_part(item, r->next, count, &try);
-    r->next += count;
-    assert(count > 0 && r->next <= r->count);
-    s->taken += count;
-}
-
-/* Returns how many parts an item of this stream should have: one, unless samples are so cheap that
- * handing each one from thread to thread would cost more than rendering it. If reading is slow,
- * also one, so that more threads read at once. */
-static uint32_t wanted_parts(const struct queue_stream *s)
-{
-    uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);
-
-    assert(lock_is_held(&s->queue->mu));
-    return s->reads == 0 ? 1 : (uint32_t)min_u64(max_u64(ITEM_NS / each, 1), PARTS_MAX);
-}
-
-/* Start an item with the next samples of the oldest request that has some. */
-static void begin_next(struct queue_stream *s, struct item *item)
-{
-    struct queue_request *r = first_waiting(s);
-    uint32_t parts = wanted_parts(s), share;
-
-    assert(lock_is_held(&s->queue->mu));
-    if (r->next == 0)
-        r->done.queue_ns = time_now_ns() - r->arrived_ns;
-    item->request = r;
-    /* Keeping idle threads busy saves more time than saving a decode or a handover. */
-    share = (uint32_t)min_u64(max_u64(s->waiting / s->queue->options.workers, 1), UINT32_MAX);
-    do
-        begin_part(s, r, item, share - item->samples);
-    while (item->num_parts < parts && item->samples < share && r->next < r->count);
+    assert(item->num_parts == 0 && item->samples == 0);
+    s->starved = false;
+    queue_add_waiting(s, -(int64_t)queue_begin_samples(s, item));
+    if (item->samples == 0) {
+        item->request = NULL;
+        return false;
+    }
+    item_move(item, ITEM_READING);
+    assert(item->request->stream == s);
+    flow_charge(&s->flow, s->cost_ns * (item->samples - item->copies), &item->turn);
+    flow_hold(&s->flow);
+    return true;
 }
 
 /* Returns an item for the next samples to read, or NULL if there are none or no item is free. */
 static struct item *begin_task(struct queue *q)
 {
-    struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
-    struct queue_stream *s;
-    struct item *item;
+    struct flow *leaf;
 
     assert(lock_is_held(&q->mu));
-    if (!leaf)
-        return NULL;
-    item = container_of(list_pop_first(&q->free), struct item, link);
-    assert(item->num_parts == 0 && item->samples == 0);
-    s = container_of(leaf, struct queue_stream, flow);
-    if (!list_is_empty(&s->retries))
-        begin_retry(s, item);
-    else
-        begin_next(s, item);
-    item_move(item, ITEM_READING);
-    assert(item->samples > 0 && item->request->stream == s);
-    flow_charge(leaf, s->cost_ns * item->samples, &item->turn);
-    flow_hold(leaf);
-    s->starved = false;
-    add_waiting(q, s, -(int64_t)item->samples);
-    return item;
+    while (!list_is_empty(&q->free) && (leaf = flow_pick(&q->flow, q->readers))) {
+        struct item *item = container_of(list_pop_first(&q->free), struct item, link);
+
+        if (begin_item(container_of(leaf, struct queue_stream, flow), item))
+            return item;
+        list_add_first(&q->free, &item->link);
+    }
+    return NULL;
 }
 
 /* Free an item for another task. */
@@ -278,7 +231,7 @@ static void release_item(struct queue *q, struct item *item)
     flow_settle(&r->stream->flow, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
     item->request = NULL;
-    item->num_parts = item->samples = 0;
+    item->num_parts = item->samples = item->copies = 0;
     item_move(item, ITEM_FREE);
     list_add_first(&q->free, &item->link);
     /* Wake I/O threads only once several items are free, not for each one. */
@@ -296,14 +249,14 @@ static uint32_t queue_retries(struct queue *q, struct queue_request *r, struct l
 
     assert(lock_is_held(&q->mu));
     if (r->cancelled || r->done.status < 0)
-        queue_item_free_retries(retries);
+        drop_retries(q, retries);
     while ((link = list_pop_first(retries))) {
         assert(container_of(link, struct retry, link)->request == r);
         count += container_of(link, struct retry, link)->count;
         list_add_first(&s->retries, link);
     }
     if (count > 0) {
-        add_waiting(q, s, count);
+        queue_add_waiting(s, count);
         (void)pthread_cond_broadcast(&q->to_read);
     }
     return count;
@@ -381,7 +334,8 @@ static void *io_main(void *arg)
             flow_release(&s->flow);
             s->reads++;
             readahead_set_hangs(s, false);
-            readahead_track_reading(s, item->read_ns / item->num_parts);
+            if (item->num_parts > item->copies)
+                readahead_track_reading(s, item->read_ns / (item->num_parts - item->copies));
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             lock_release(&q->mu);
             hand_over(q, item);
@@ -467,10 +421,10 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns,
         totals[i]->render_ns += render_ns;
         totals[i]->cpu_ns += item->cpu_ns;
     }
-    for (uint32_t i = 0; i < item->num_parts; i++)
-        histogram_add(&q->counters.read, item->read_ns / item->num_parts);
-    for (uint32_t i = 0; i < o->rendered; i++)
-        histogram_add(&q->counters.render, render_ns / item->samples);
+    for (uint32_t i = item->copies; i < item->num_parts; i++)
+        histogram_add(&q->counters.read, item->read_ns / (item->num_parts - item->copies));
+    for (uint32_t i = item->copies; i < o->rendered; i++)
+        histogram_add(&q->counters.render, render_ns / (item->samples - item->copies));
 }
 
 static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
@@ -490,11 +444,13 @@ static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struc
     r->done.render_ns += render_ns;
     r->done.substituted += o->substituted;
     count(q, item, render_ns, o);
-    if (o->rendered > 0)
-        track_cost(r->stream, item->cpu_ns / item->samples);
+    if (o->rendered > item->copies)
+        track_cost(r->stream, item->cpu_ns / (item->samples - item->copies));
     if (o->code < 0 && !r->cancelled)
         fail_request(q, r, o->code, &o->err);
     over -= queue_retries(q, r, &o->retries);
+    for (uint32_t i = 0; i < item->num_parts; i++)
+        sharing_end(q, &item->parts[i].hold);
     assert(r->left >= over);
     r->left -= over;
     release_item(q, item);
@@ -509,6 +465,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
 {
     struct queue_request *r = item->request;
     struct outcome outcome = {.code = 0};
+    struct rendering *unused;
     uint64_t begin, cpu;
     bool over;
 
@@ -529,7 +486,9 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
 
     lock_acquire(&q->mu);
     over = settle(q, item, begin, &outcome);
+    unused = sharing_reap(q);
     lock_release(&q->mu);
+    sharing_free(unused);
     if (over)
         q->options.wake(q->options.arg);
 }
@@ -626,6 +585,7 @@ void queue_beat(struct queue *queue)
         list_add_first(&q->free, &q->items[q->num_items++].link);
     (void)pthread_cond_broadcast(&q->to_read);
     lock_release(&q->mu);
+    sharing_beat(q);
 }
 
 static int make_items(struct queue *q)
@@ -664,6 +624,9 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     q->num_nodes = options->nodes ? options->nodes : 1;
     lock_init(&q->mu);
     (void)pthread_cond_init(&q->to_read, NULL);
+    r = -ENOMEM;
+    if (options->share_memory > 0 && !(q->renderings = renderings_create(options->share_memory)))
+        goto fail;
     r = make_items(q);
     if (r < 0)
         goto fail;
@@ -705,6 +668,8 @@ void queue_destroy(struct queue *queue)
     assert(list_is_empty(&queue->streams));
     while ((r = queue_pop_finished(queue)))
         free(r);
+    sharing_beat(queue);
+    renderings_destroy(queue->renderings);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
         queue_item_fini(&queue->items[i]);
     for (unsigned i = 0; queue->node_queues && queue->items && i < queue->num_nodes; i++) {
@@ -750,7 +715,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     r->rested_ns = q->counters.all.rested_ns;
     list_add_last(&stream->requests, &r->link);
     readahead_track_request(stream, r);
-    add_waiting(q, stream, r->count);
+    queue_add_waiting(stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
     lock_release(&q->mu);
     return 0;
@@ -821,5 +786,15 @@ void queue_get_counters(struct queue *queue, struct queue_counters *ret)
 {
     lock_acquire(&queue->mu);
     *ret = queue->counters;
+    lock_release(&queue->mu);
+}
+
+void queue_get_shared(struct queue *queue, struct renderings_counts *ret)
+{
+    *ret = (struct renderings_counts){0};
+    if (!queue->renderings)
+        return;
+    lock_acquire(&queue->mu);
+    renderings_get_counts(queue->renderings, ret);
     lock_release(&queue->mu);
 }

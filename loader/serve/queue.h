@@ -11,6 +11,7 @@
 #include "common/net/ring.h"
 #include "common/net/wire.h"
 #include "loader/serve/histogram.h"
+#include "loader/serve/renderings.h"
 #include "loader/render/render.h"
 
 /** The threads and the work waiting for them. Opaque. */
@@ -25,6 +26,7 @@ struct queue_options {
     unsigned io_threads;     /* reading threads, at least 1 */
     uint32_t cpu_millicores; /* CPU time that the process may use; 0: no limit */
     uint64_t fetch_memory;   /* bytes fetched from stores in advance and not read yet */
+    uint64_t share_memory;   /* bytes of renderings kept for other streams; 0: share none */
     unsigned nodes;          /* NUMA nodes that have workers; 0: one */
     /** Returns the node of a worker. NULL: every worker is on the first node. */
     unsigned (*worker_node)(void *arg, unsigned worker);
@@ -115,6 +117,8 @@ struct queue_request *queue_pop_finished(struct queue *queue);
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);
+/** Get the counts of renderings that streams share; zeros if they share none. */
+void queue_get_shared(struct queue *queue, struct renderings_counts *ret);
 
 /** Returns the NUMA node of the stream's ring. */
 unsigned queue_stream_node(const struct queue_stream *stream);

@@ -12,6 +12,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "loader/serve/queue_priv.h"
+#include "loader/serve/sharing.h"
 
 enum {
     BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this is freed after its sample */
@@ -24,7 +25,7 @@ enum {
 };
 
 void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
-                         const struct render_try *try)
+                         const struct render_try *try, const struct hold *hold)
 {
     struct part *p = &item->parts[item->num_parts++];
 
@@ -32,8 +33,10 @@ void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
     p->index = index;
     p->count = count;
     p->try = *try;
+    p->hold = *hold;
     p->code = 0;
     item->samples += count;
+    item->copies += hold->way == RENDERINGS_COPY;
 }
 
 void queue_item_free_retries(struct list *retries)
@@ -59,6 +62,7 @@ static bool add_retries(struct list *retries, struct queue_request *request,
             .request = request, .index = part->index + i, .count = each, .try = part->try};
         retry->try.position += i;
         retry->try.found = 0;
+        retry->hold = part->hold;
         list_add_first(retries, &retry->link);
     }
     return true;
@@ -74,8 +78,10 @@ static bool leave_parts(struct item *item, uint32_t first, struct list *left)
             queue_item_free_retries(left);
             return false;
         }
-    for (; item->num_parts > first; item->num_parts--)
+    for (; item->num_parts > first; item->num_parts--) {
         item->samples -= item->parts[item->num_parts - 1].count;
+        item->copies -= item->parts[item->num_parts - 1].hold.way == RENDERINGS_COPY;
+    }
     return true;
 }
 
@@ -88,6 +94,8 @@ void queue_item_read(struct item *item, struct list *left)
     for (uint32_t i = 0; i < item->num_parts; i++) {
         struct part *p = &item->parts[i];
 
+        if (p->hold.way == RENDERINGS_COPY)
+            continue;
         if (i > 0 && (bytes > LARGE || time_now_ns() - begin > LATE_NS) &&
             leave_parts(item, i, left))
             break;
@@ -144,7 +152,8 @@ static int render_part(struct render_scratch *scratch, const struct queue_reques
     assert(p->count <= VIEWS_IMAGES_MAX);
     for (uint32_t i = 0; i < p->count; i++)
         targets[i] = target_of(s, slot, p->index + i);
-    r = render_bytes_of(&job, result, &p->err);
+    r = p->hold.rendering ? sharing_render(&job, s, &p->hold, result, &p->err)
+                          : render_bytes_of(&job, result, &p->err);
     if (r < 0)
         return r;
     for (uint32_t i = p->index; i < p->index + p->count; i++) {
@@ -169,8 +178,10 @@ void queue_item_render(struct render_scratch *scratch, struct item *item, struct
         struct render_result result = {0};
 
         if (p > item->parts && time_now_ns() - begin > DEAR_NS &&
-            add_retries(&ret->retries, r, p, p->count))
+            add_retries(&ret->retries, r, p, p->count)) {
+            p->hold = (struct hold){0}; /* the retry has it */
             continue;
+        }
         if (p->code == 0)
             p->code = render_part(scratch, r, p, &result);
         if (p->code == 0) {
@@ -180,6 +191,8 @@ void queue_item_render(struct render_scratch *scratch, struct item *item, struct
                                 : render_goes_on(r->stream->spec, &p->try, p->code, &p->err)) {
             if (!add_retries(&ret->retries, r, p, 1))
                 ret->code = error_set(&ret->err, -ENOMEM, "out of memory");
+            else
+                p->hold = (struct hold){0};
         } else {
             ret->code = p->code;
             ret->err = p->err;

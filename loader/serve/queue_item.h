@@ -15,6 +15,13 @@
 
 enum { PARTS_MAX = 32 }; /* per item */
 
+/* How a sample uses a shared rendering. Starts as zeros: it does not. */
+struct hold {
+    struct rendering *rendering; /* pinned, or NULL */
+    enum renderings_way way;
+    bool done; /* it was rendered, or copied */
+};
+
 /* A sample that needs a substitute because its bytes were bad, or a part that its item left to
  * other threads. It holds no buffer until it is in an item again. */
 struct retry {
@@ -22,6 +29,7 @@ struct retry {
     struct queue_request *request;
     uint32_t index, count; /* as in struct part */
     struct render_try try;
+    struct hold hold;
 };
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING };
@@ -32,6 +40,7 @@ struct part {
     uint32_t count; /* length of the run, in consecutive samples of the batch */
     struct render_try try;
     struct render_files files;
+    struct hold hold;
     int code; /* result of the last operation on this part; `err` holds its message */
     struct plenum_error err;
 };
@@ -46,6 +55,7 @@ struct item {
     struct flow_turn turn;
     struct part parts[PARTS_MAX];
     uint32_t num_parts, samples; /* 0 when FREE */
+    uint32_t copies;             /* parts that are copied from shared renderings */
     uint64_t read_ns, cpu_ns;
 };
 
@@ -61,7 +71,7 @@ struct outcome {
 
 /** Append a sample, or a run of `count` of them, to an item. */
 void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
-                         const struct render_try *try);
+                         const struct render_try *try, const struct hold *hold);
 /** Read an item's files. If some samples are more expensive than expected, the parts after them go
  * to `left`. */
 void queue_item_read(struct item *item, struct list *left);

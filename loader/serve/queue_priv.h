@@ -2,9 +2,11 @@
 /* queue_priv.h - the queue and its streams, shared by the files that implement them:
  *
  *     queue.c        requests, items and threads
+ *     queue_begin.c  chooses the samples that a thread reads next
  *     queue_item.c   reads and renders the samples of one item
  *     queue_users.c  streams, and the users and jobs that take turns
- *     readahead.c    announces the next samples to the kernel */
+ *     readahead.c    announces the next samples to the kernel
+ *     sharing.c      shares renderings among streams */
 #ifndef LOADER_SERVE_QUEUE_PRIV_H
 #define LOADER_SERVE_QUEUE_PRIV_H
 
@@ -80,6 +82,10 @@ struct queue_stream {
     uint64_t read_ns;            /* mean time of a read */
     struct queue_totals totals;
     uint64_t slow_until; /* announce until `taken` reaches this */
+    /* Renderings that it shares with other streams (sharing.c); NULL: it shares none. */
+    struct renderings_reader *reader;
+    struct render_spec *planes; /* `spec` in the format of shared renderings */
+    struct list parked;         /* samples that another stream renders now */
 };
 
 struct queue {
@@ -108,7 +114,11 @@ struct queue {
     struct queue_counters counters;
     pthread_cond_t rested; /* workers that rest (for CPU time) wait here for `stop` */
     bool stop;
-    struct token_bucket cpu; /* any thread */
+    struct renderings *renderings; /* those that streams share; NULL: they share none */
+    struct token_bucket cpu;       /* any thread */
 };
+
+/** Change the number of a stream's waiting samples. The caller holds the lock. */
+void queue_add_waiting(struct queue_stream *s, int64_t more);
 
 #endif

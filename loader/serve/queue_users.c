@@ -13,6 +13,7 @@
 #include "common/util/lock.h"
 #include "loader/cache/sample_cache.h"
 #include "loader/serve/queue_priv.h"
+#include "loader/serve/sharing.h"
 
 enum { COST_PIXEL_NS = 20 }; /* estimated cost before any sample is rendered */
 
@@ -123,8 +124,11 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                                .expected = {.epoch = UINT64_MAX}};
     list_init(&s->requests);
     list_init(&s->retries);
+    list_init(&s->parked);
     lock_acquire(&queue->mu);
     r = join_owners(queue, o, s);
+    if (r == 0)
+        sharing_open(s);
     lock_release(&queue->mu);
     if (r < 0)
         free(s);
@@ -139,13 +143,16 @@ void queue_users_maybe_free(struct queue_stream *s)
     if (!s->closed || s->announcing > 0)
         return;
     assert(list_is_empty(&s->requests) && list_is_empty(&s->retries));
+    assert(list_is_empty(&s->parked));
     assert(s->waiting == 0 && s->flow.held == 0 && !s->flow.at);
     leave_owners(s->queue, s);
+    free(s->planes);
     free(s);
 }
 
 void queue_stream_close(struct queue_stream *stream)
 {
+    struct rendering *unused;
     struct queue *q;
 
     if (!stream)
@@ -157,8 +164,11 @@ void queue_stream_close(struct queue_stream *stream)
     lock_acquire(&q->mu);
     assert(!stream->closed && list_is_empty(&stream->requests));
     stream->closed = true;
+    sharing_close(stream);
     queue_users_maybe_free(stream);
+    unused = sharing_reap(q);
     lock_release(&q->mu);
+    sharing_free(unused);
 }
 
 bool queue_users_is_starved(const struct queue *q, struct queue_stream *s)

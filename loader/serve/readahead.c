@@ -17,6 +17,7 @@
 #include "common/util/util.h"
 #include "loader/serve/queue_priv.h"
 #include "loader/serve/queue_users.h"
+#include "loader/serve/sharing.h"
 
 enum {
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced */
@@ -94,7 +95,7 @@ static bool may_announce(const struct queue *q, struct queue_stream *s, unsigned
 
 /* Returns the stream of the next sample to announce, out of all streams whose reading is slow: the
  * one that has announced least; or NULL. */
-static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
+static struct queue_stream *next_announcement(struct queue *q)
 {
     struct queue_stream *best = NULL;
     unsigned users;
@@ -108,14 +109,23 @@ static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
             (!best || s->ahead.ordinal - s->taken < best->ahead.ordinal - best->taken))
             best = s;
     }
-    if (!best)
-        return NULL;
-    *sample =
-        render_sample_at(best->spec, best->ahead.step.epoch,
-                         order_share_position(&best->share, best->ahead.step, best->ahead.index));
-    walk_on(best, &best->ahead, 1);
-    assert(best->ahead.ordinal > best->taken);
     return best;
+}
+
+/* Move past samples that need no reading because their pixels are shared, and past the one after
+ * them, which is to be announced. */
+static uint32_t take_announcement(struct queue_stream *s)
+{
+    struct order_place place;
+
+    do {
+        place = (struct order_place){
+            .epoch = s->ahead.step.epoch,
+            .position = order_share_position(&s->share, s->ahead.step, s->ahead.index)};
+        walk_on(s, &s->ahead, 1);
+    } while (sharing_has(s, place) && s->ahead.ordinal < s->asked + AHEAD_SAMPLES);
+    assert(s->ahead.ordinal > s->taken);
+    return render_sample_at(s->spec, place.epoch, place.position);
 }
 
 void readahead_track_reading(struct queue_stream *s, uint64_t read_ns)
@@ -135,9 +145,10 @@ uint64_t readahead_announce(struct queue *q)
     bool images;
 
     assert(lock_is_held(&q->mu));
-    s = next_announcement(q, &sample);
+    s = next_announcement(q);
     if (!s)
         return 0;
+    sample = take_announcement(s);
     /* The stream may be closed meanwhile. The stream and its data set then still exist, but its
      * spec does not. */
     images = views_have_images(&s->spec->views);

@@ -455,8 +455,9 @@ static uint64_t fetch_memory(const struct server_options *o)
 {
     if (o->fetch_memory > 0)
         return o->fetch_memory;
-    return o->memory_budget > 0 ? min_u64(AHEAD_BYTES, (o->memory_budget - o->cache_memory) / 4)
-                                : AHEAD_BYTES;
+    return o->memory_budget > 0
+               ? min_u64(AHEAD_BYTES, (o->memory_budget - o->cache_memory - o->share_memory) / 4)
+               : AHEAD_BYTES;
 }
 
 static int start_threads(struct main_loop *m, struct plenum_error *err)
@@ -480,6 +481,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     q.nodes = pin_count_nodes(m->server.pin);
     m->server.fetch_memory = q.fetch_memory = fetch_memory(o);
     ahead_set_memory(q.fetch_memory);
+    q.share_memory = o->share_memory;
     q.io_threads = o->io_threads;
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
         q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;

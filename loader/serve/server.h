@@ -46,6 +46,7 @@ struct server_options {
     uint32_t cpu_millicores;  /* CPU time that may be used; 0: no limit */
     uint32_t max_clients;     /* 0: no limit */
     uint64_t fetch_memory;    /* bytes fetched from stores in advance and not read yet */
+    uint64_t share_memory;    /* bytes of renderings kept for other streams; 0: none */
     uint64_t drain_ns;        /* longest time that SIGTERM waits for batches in progress */
     const char *http_address; /* address of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */

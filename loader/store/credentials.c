@@ -136,7 +136,7 @@ int credentials_parse_sts(const char *text, size_t len, struct credentials *ret,
     return check_expiry(expires, ret, err);
 }
 
-/* Request something from an endpoint of this host, or from STS, a few times. */
+/* Send a request to an endpoint of this host or to STS, and repeat it if it fails. */
 static int ask(struct exchange *x, struct plenum_error *err)
 {
     const char *const *headers = x->transfer.headers;

@@ -65,8 +65,8 @@ static struct {
     /* The engine's thread only. */
     struct flight *flights;
     struct flight *free;  /* finished flights, whose handles are reused */
-    uint64_t shortest_ns; /* the shortest stall time of all flights */
-    uint64_t due_ns;      /* time from now until the next flight is late */
+    uint64_t shortest_ns; /* the shortest stall_ns of all flights */
+    uint64_t due_ns;      /* time until the next flight is late, when this was checked */
     /* Constant once running. */
     CURLM *multi;
     const char *authorities;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hedge.h - decides when a request for a range is late, and whether it may be sent once more. Pure;
- * the caller has a lock. */
+/* hedge.h - decides when a request for a range is late, and whether it may be sent once more. Does
+ * no I/O. The caller's lock protects everything. */
 #ifndef LOADER_STORE_HEDGE_H
 #define LOADER_STORE_HEDGE_H
 

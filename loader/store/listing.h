@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.h - parses the XML answers of S3: listings (ListObjectsV2) and errors. Pure. The text
- * comes from a server, which may be faulty or hostile. */
+/* listing.h - parses the XML answers of S3: listings (ListObjectsV2) and errors. Does no I/O. The
+ * text comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_LISTING_H
 #define LOADER_STORE_LISTING_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* store_answer.h - parses the headers of HTTP answers, and checks that an answer is the requested
- * one. Pure. Every byte comes from a server, which may be faulty or hostile. */
+ * one. Does no I/O. Every byte comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_STORE_ANSWER_H
 #define LOADER_STORE_STORE_ANSWER_H
 

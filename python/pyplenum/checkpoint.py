@@ -80,7 +80,7 @@ class Checkpoint:
                                                 f"process belongs to start {self._generation}: end it")
 
     def _check(self) -> None:
-        """Raise an error if a later start of this job has begun, or one of any job has written a checkpoint."""
+        """Raise an error if a later start of this job has begun, or a later start has written this checkpoint."""
         self._check_start()
         newest = max([0, *self._files("")])
         if newest > self.number:

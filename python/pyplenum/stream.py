@@ -1111,7 +1111,7 @@ class Stream:
 
     def reshape(self, rank: int, size: int, at: Optional[bytes] = None) -> None:
         """Continue with another share of each step, because replicas have come or gone: this process is now rank
-        ``rank`` of ``size``. If it has several replicas, all have as many.
+        ``rank`` of ``size``. If this process has several replicas, every process must have the same number of them.
 
         The next batch begins at the cursor ``at``, or after the last batch that the program received. The rest of
         the epoch is divided into steps of the new size. If all ranks continue from the same position, no sample is

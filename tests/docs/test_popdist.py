@@ -198,6 +198,7 @@ except ImportError:
 job = pyplenum.job()
 data = sys.argv[1]
 x = np.full(3, float(job.instance_index))
+y = np.arange(4) + float(job.instance_index)
 o = {"from": job.instance_index}
 f = lambda: "f was called"
 prepared = []
@@ -237,6 +238,8 @@ WANT = {
     'pyplenum.Stream(data, "eval", micro_batch=4)': ("Stream", "Stream"),
     "job.broadcast(x, 0)": ([0.0] * 3, [0.0] * 3),
     'job.allreduce(x, "mean")': ([0.5] * 3, [0.5] * 3),
+    'job.reduce_scatter(y, "mean")': ([0.5, 1.5], [2.5, 3.5]),
+    "job.alltoall(y)": ([0.0, 1.0, 1.0, 2.0], [2.0, 3.0, 3.0, 4.0]),
     "job.allgather(x)": ([[0.0] * 3, [1.0] * 3],) * 2,
     "job.broadcast_object(o, 0)": ({"from": 0}, {"from": 0}),
     "job.allgather_object(o)": ([{"from": 0}, {"from": 1}],) * 2,

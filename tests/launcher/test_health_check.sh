@@ -73,7 +73,7 @@ for signal in TERM USR1 INT; do
         'grep -q "\"exit_status\": $code" ended.json'
 done
 checking --host localhost,h1 --num-hosts 1
-"$ctl" job list --json >jobs
+"$ctl" job list --json >"jobs"
 kill -TERM $job
 ends
 ok "... also if the job chooses among hosts; meanwhile, plenumctl job shows it" all 'same $code 143' \

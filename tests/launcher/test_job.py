@@ -199,7 +199,7 @@ class Jobs(unittest.TestCase):
         self.assertRegex(seen, rb"Instance +Host +Process")
 
     def test_wrong(self):
-        """wrong commands have status 2, and jobs that do not run 1"""
+        """the exit status is 2 for a wrong command, and 1 for a job that does not run"""
         for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop, top or grow"),
                                    (("halt",), 2, "list, status, stop, top or grow"),
                                    (("stop", "-j"), 2, "--json is for"),

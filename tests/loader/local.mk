@@ -4,7 +4,7 @@ tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tre
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset/test_cache_limit %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_picture_size %D%/dataset/test_scope %D%/dataset/test_stamp \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_queue_sharing %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_renderings %D%/serve/test_bound
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
@@ -14,6 +14,7 @@ check_PROGRAMS += $(cache_tests)
 TESTS += $(cache_tests)
 %C%_cache_test_keep_CFLAGS = $(test_cflags)
 %C%_cache_test_keep_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
+%C%_cache_test_shelf_SOURCES = %D%/cache/test_shelf.c %D%/cache/open_shelf.h
 %C%_cache_test_shelf_CFLAGS = $(test_cflags)
 %C%_cache_test_shelf_LDADD = loader/cache/libcache.la common/libcommon.la $(CRITERION_LIBS)
 %C%_cache_test_sample_cache_CFLAGS = $(test_cflags)
@@ -48,7 +49,7 @@ phony += check-stores
 if PYTHON_FOUND
 TESTS += %D%/cache/test_caches.py %D%/store/test_stores.py
 endif
-threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
+threads_tests += %D%/serve/test_blocking %D%/serve/test_queue %D%/serve/test_queue_sharing
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
@@ -103,6 +104,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
+%C%_serve_test_queue_sharing_CFLAGS = $(test_cflags)
+%C%_serve_test_queue_sharing_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_log_limit_CFLAGS = $(test_cflags)
 %C%_serve_test_log_limit_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_session_CFLAGS = $(test_cflags)
@@ -126,6 +129,6 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 
 if PYTHON_FOUND
 TESTS += %D%/test_walls.py
-TESTS += %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py
+TESTS += %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_sharing.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py
 endif
-EXTRA_DIST += %D%/test_walls.py %D%/serve/rawclient.py %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py %D%/serve/service.py
+EXTRA_DIST += %D%/test_walls.py %D%/serve/rawclient.py %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_sharing.py %D%/serve/test_status.py %D%/serve/test_unauthenticated.py %D%/serve/service.py

@@ -200,7 +200,7 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(at, 9)
 
     def test_hash(self):
-        """each sample once, with the pixels that `plenumctl hash` reports"""
+        """the batches on the device hold the Stream's samples and pixels; their hash is that of `plenumctl hash`"""
         done = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, "--seed", "3", "--epochs", "3"], check=True,
                               capture_output=True, text=True)
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, seed=3, epochs=3, layout="nchw", dtype="uint8") as s, \

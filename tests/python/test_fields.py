@@ -434,7 +434,7 @@ class LinesTest(unittest.TestCase):
              "captions": [line.encode() for line in cls.lines(n)]}) for n in range(COUNT)])
 
     def test_lines(self):
-        """every caption is drawn, the same index for all fields of a sample, separately for each position"""
+        """every caption is drawn; all fields of a sample show the caption of the same index"""
         data, fields = f"tar,label=cls:{path_of('lines.tar')}", ["en:txt:line", "de:de:line"]
         for options in ({"epochs": 40}, {"epochs": 10, "repeat": 4}):
             seen = {n: [] for n in range(COUNT)}

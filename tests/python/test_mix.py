@@ -31,7 +31,7 @@ def draw(seed, position, epoch, number):
 
 
 def log(x):
-    """Return -log2(x / 2^33) at 2^32."""
+    """Return -log2(x / 2^33) in units of 2^-32."""
     s = 64 - x.bit_length()
     y, bits = x * 2**s, 0
     for _ in range(32):
@@ -42,13 +42,13 @@ def log(x):
     return (s - 30) * WORD - bits
 
 
-ROOTS = [2**47]  # 2^(-2^-k) at 2^48
+ROOTS = [2**47]  # 2^(-2^-k) in units of 2^-48
 while len(ROOTS) < 33:
     ROOTS.append(math.isqrt(ROOTS[-1] * 2**48))
 
 
 def power(n):
-    """Return 2^(-n / 2^32) at 2^48."""
+    """Return 2^(-n / 2^32) in units of 2^-48."""
     if n // WORD > 48:
         return 0
     f = 2**48

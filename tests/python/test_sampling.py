@@ -208,7 +208,7 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(label, want(sample))
 
     def test_balance(self):
-        """balanced blocks have equally many samples of all classes, or of P classes with k samples each"""
+        """balanced blocks have equally many samples of each of their classes"""
         rows = order_of("set x 1 generated,classes=4:90\nbalance label\nblock 8\nepoch 64\n", 2)
         for b in range(0, 64, 8):
             self.assertEqual([[row[2] for row in rows[b:b + 8]].count(c) for c in range(4)], [2] * 4)

@@ -56,7 +56,7 @@ def check_arrays():
             x = want.copy() if me == last else np.zeros(size, dtype)
             expect(job.broadcast(x, root=last) is x, "broadcast must return its argument")
             expect((x == want).all(), f"broadcast of {size} {dtype}")
-    for dtype in ("int32", "int64", "float32", "float64"):
+    for dtype in ("int32", "int64", "float32", "float64", "float16"):
         for op, want in (("sum", count * (count + 1) // 2), ("min", 1), ("max", count),
                          ("mean", (count + 1) // 2 if dtype.startswith("int") else (count + 1) / 2)):
             x = np.full((3, 5), me + 1, dtype)
@@ -64,6 +64,7 @@ def check_arrays():
             expect((x == want).all(), f"{op} of {dtype}: {x[0, 0]}")
     x = job.allgather(np.full((2, 3), me, np.uint8))
     expect(x.shape == (count, 2, 3) and (x == np.arange(count).reshape(-1, 1, 1)).all(), "allgather")
+    check_parts()
     read_only = np.zeros(3)
     read_only.flags.writeable = False
     try:
@@ -71,6 +72,21 @@ def check_arrays():
         expect(False, "a read-only array was accepted")
     except ValueError as error:
         expect("read-only" in str(error), error)
+
+
+def check_parts():
+    for size in (1, 1000):  # sent with the header, and separately
+        x = np.arange(count * 2 * size, dtype=np.float32).reshape(count * 2, size)
+        parts = np.split(x, count)
+        got = job.reduce_scatter(x * (me + 1))
+        expect((got == parts[me] * (count * (count + 1) // 2)).all(), "reduce_scatter")
+        got = job.alltoall(x + 7 * me)
+        expect((got == np.concatenate([parts[me] + 7 * i for i in range(count)])).all(), "alltoall")
+    try:
+        job.alltoall(np.zeros(count + 1 if count > 1 else ()))
+        expect(False, "an array was divided that cannot be")
+    except ValueError as error:
+        expect("must be divisible by the number of instances" in str(error), error)
 
 
 def check_objects():

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_elastic.sh - tests jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return
-# or are added. Prints TAP. Needs root; takes minutes.
+# or are added. Prints TAP. Needs root; takes minutes. test_losses.sh loses and adds hosts at random.
 num_hosts=5
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
@@ -142,87 +142,4 @@ ok "options that cannot be kept are rejected" all \
     'refused "no instance 2 if the job starts on 2 hosts" --host "v[1-3]" --min-hosts 2 \
         --instance-mpi-local-args "2:-x A"' \
     'refused "only-output-from-instance, with 1 host: 1 in" --host v1,v2 --min-hosts 1 --only-output-from-instance 0,1'
-# ---- random losses and joins ----
-# The program checkpoints all samples that it has shown. However often hosts are lost and join, the samples of the whole
-# run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5);
-# ELASTIC_SEED=N and ELASTIC_RUNS=1 repeat one.
-plenumctl=$top_builddir/plenumctl
-export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so
-shown() { find . -regex '\./run\.[0-9]+' -exec cat {} + | wc -c; } # prints a number that changes with each checkpoint
-alive() { kill -0 $job 2>/dev/null; }
-moved_on() { ! alive || [ "$(shown)" != "$before" ]; }
-list_hosts() { for h in $listed; do echo "$h slots=2"; done >hosts.new; mv hosts.new hosts; }
-pick() { # WORD... - prints a random one of the words
-    shift $((RANDOM % $#))
-    echo "$1"
-}
-without() { # HOST WORD... - prints the words without HOST
-    local h=$1 w
-    shift
-    for w; do [ "$w" = "$h" ] || printf '%s ' "$w"; done
-}
-repair() { # let all hosts that are away return
-    for h in $crashed; do "$vhosts" boot "$h" 2>/dev/null; done
-    for h in $dropped; do "$vhosts" undrop "$h"; done
-    for h in $crashed $dropped; do on "$h" sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'; done
-    crashed='' dropped=''
-}
-fault() { # causes a random fault; $up lists the hosts that work
-    local up h kind
-    up=$(for h in $listed; do case " $crashed $dropped " in *" $h "*) ;; *) echo "$h" ;; esac; done)
-    h=$(pick $up)
-    kind=$(pick daemon program shims crash drop list repair)
-    [ "$(echo "$up" | wc -l)" -gt 1 ] || kind=$(pick daemon program repair)
-    faults="$faults $kind:$h"
-    case $kind in
-    daemon) lose "$h" ;;
-    program) on "$h" pkill -KILL -f elastic_run.py ;;
-    shims) on "$h" pkill -KILL -f 'plenumrun --shim' ;;
-    crash) "$vhosts" crash "$h"; crashed="$crashed $h" ;;
-    drop) "$vhosts" drop "$h"; dropped="$dropped $h" ;;
-    list) # one host leaves the list or joins it, and a restart reads it
-        h=$(pick v1 v2 v3 v4 v5)
-        case " $listed " in *" $h "*) listed=$(without "$h" $listed) ;; *) listed="$listed $h" ;; esac
-        [ -n "${listed// /}" ] || listed=v1
-        list_hosts
-        on "$(pick $up)" pkill -KILL -f elastic_run.py ;;
-    repair) repair ;;
-    esac
-}
-random_run() { # SEED
-    local n before
-    RANDOM=$1 listed='v1 v2 v3' crashed='' dropped='' faults=''
-    rm -rf run.* result
-    list_hosts
-    "$run" --hostfile hosts --min-hosts 1 --replicas-per-host 2 --max-restarts 1000 --max-host-failures 1000 \
-        --wait-hosts 5m --progress-file run --heartbeat-timeout 3 --grace 1 --start-timeout 30 \
-        "$PYTHON" "$top_srcdir/tests/system/elastic_run.py" "$dir/data" run 2 0.1 >out 2>err &
-    job=$!
-    for ((n = 0; n < ${ELASTIC_FAULTS:-5}; n++)); do
-        before=$(shown)
-        wait_for moved_on
-        alive || break
-        fault
-    done
-    repair
-    wait $job
-    code=$?
-    for h in v1 v2 v3 v4 v5; do on $h sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'; done # what killed shims leave
-    echo "# seed $1:$faults; $(grep -c '^start ' out) starts showed samples" >&3
-    sed 's/^/out: /' out
-    all 'same $code 0' '"$PYTHON" "$top_srcdir/tests/system/elastic_check.py" "$plenumctl" "$dir/data" 2' \
-        nothing_is_left
-}
-exec 3>&1
-seed=${ELASTIC_SEED:-$((1 + $(date +%s) % 30000))}
-mpi=$top_builddir/.libs/libplenum-mpi.so
-if [ "$PYTHON" = : ] || ! "$PYTHON" -c 'import numpy' 2>/dev/null || [ ! -e "$mpi" ]; then
-    skip "random losses and joins" "Python, NumPy or libplenum-mpi is missing"
-else
-    "$plenumctl" make-sample data --images 40 --size 48 >/dev/null 2>&1
-    for ((i = 0; i < ${ELASTIC_RUNS:-1}; i++)); do
-        ok "hosts are lost and join at random (ELASTIC_SEED=$((seed + i))): each sample is shown once, in order" \
-            random_run $((seed + i))
-    done
-fi
 finish

@@ -194,7 +194,7 @@ daemon=$(readlink -f "$(command -v $daemon)")
 library=$(ldd "$daemon" | awk '/lib(open-rte|prrte)\./ { print $3 }')
 plugins=$(dirname "$(readlink -f "$library")")/openmpi
 last_line_has() { grep -v ^salloc: err | tail -n 1 | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
-hide() { on v2 mount -n --bind "$1" "$2"; } # WITH FILE
+hide() { on v2 mount -n --bind "$1" "$2"; } # WITH FILE: v2 sees WITH in place of FILE
 unhide() { on v2 umount -n "$1"; }
 mkdir -p empty
 hide /dev/null "$daemon"

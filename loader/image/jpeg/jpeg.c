@@ -201,7 +201,7 @@ static void source_skip(j_decompress_ptr d, long count)
     d->src->bytes_in_buffer -= (size_t)count;
 }
 
-/* Called at least once for each row of MCUs while the scans are read. */
+/* Reject a file with too many scans. The library calls this at least once for each row of MCUs. */
 static void on_progress(j_common_ptr cinfo)
 {
     struct jpeg_reader *j = reader_of(cinfo);

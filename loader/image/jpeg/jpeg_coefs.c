@@ -580,7 +580,7 @@ static int read_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tool
 }
 
 /* Returns whether coefficients of each component were sent. Coefficients that were not sent are
- * zeros, as in libjpeg, but a file with a component without any is left to libjpeg. */
+ * zeros, as in libjpeg, but if a component has none, the file is left to libjpeg. */
 static bool is_whole(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->count; i++)

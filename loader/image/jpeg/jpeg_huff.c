@@ -192,7 +192,7 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_k
     memcpy((*oldest)->counts, spec->bytes, 16);
     memcpy((*oldest)->symbols, spec->bytes + 16, spec->count);
     (*oldest)->count = spec->count;
-    (*oldest)->used = 0; /* until it is complete */
+    (*oldest)->used = 0; /* until the table is complete */
     *ret = -EBADMSG;
     if (!fill_codes(*oldest, kind))
         return NULL;

@@ -44,7 +44,7 @@ AVX2_INLINE __m256i values_of(__m256i bits, __m256i code, __m256i size)
 {
     __m256i t = _mm256_sllv_epi32(_mm256_slli_epi32(bits, 32 - JPEG_LOOK), code);
     __m256i value = _mm256_srlv_epi32(_mm256_srli_epi32(t, 1), _mm256_sub_epi32(number(31), size));
-    __m256i negative = _mm256_cmpgt_epi32(t, number(UINT32_MAX)); /* its first bit is 0 */
+    __m256i negative = _mm256_cmpgt_epi32(t, number(UINT32_MAX)); /* the value's first bit is 0 */
     __m256i less = _mm256_sub_epi32(number(1), _mm256_sllv_epi32(number(1), size));
 
     return _mm256_add_epi32(value, _mm256_and_si256(negative, less));

@@ -60,7 +60,7 @@ NEON_INLINE uint32x4_t values_of(uint32x4_t bits, uint32x4_t code, uint32x4_t si
 {
     uint32x4_t t = shift_left(vshlq_n_u32(bits, 32 - JPEG_LOOK), code);
     uint32x4_t value = shift_right(vshrq_n_u32(t, 1), vsubq_u32(vdupq_n_u32(31), size));
-    uint32x4_t negative = vcgezq_s32(vreinterpretq_s32_u32(t)); /* its first bit is 0 */
+    uint32x4_t negative = vcgezq_s32(vreinterpretq_s32_u32(t)); /* the value's first bit is 0 */
     uint32x4_t less = vsubq_u32(vdupq_n_u32(1), shift_left(vdupq_n_u32(1), size));
 
     return vaddq_u32(value, vandq_u32(negative, less));

@@ -54,7 +54,7 @@ enum { STRIP_ROWS = 8, BATCH = 16 };
 /* One block of an MCU. */
 struct mcu_block {
     const struct jpeg_huff *dc, *ac;
-    uint8_t component, x, y; /* in blocks, within the component's part of the MCU */
+    uint8_t component, x, y; /* x, y: position in the component's part of the MCU, in blocks */
     uint8_t h;               /* blocks per MCU, across */
     bool keep;               /* blocks of this row are needed */
     const struct jpeg_plane *plane;

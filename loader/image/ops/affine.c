@@ -122,7 +122,7 @@ void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32
     affine_of_parts(ret, &parts, width, height);
 }
 
-/* The centre of a pixel. The shears add half a factor, rounded to an integer. */
+/* The centre of a pixel: half a pixel. A shear also shifts it by half of its factor, rounded. */
 static const int64_t half = 1 << (AFFINE_BITS - 1);
 
 void affine_shear_x(struct affine *ret, int64_t factor)

@@ -394,3 +394,18 @@ void augment_trim(struct augment *a, size_t keep)
     scratch_trim(&a->other, keep);
     scratch_trim(&a->mixed, keep);
 }
+
+void image_store_planes(const uint8_t *planes, size_t pixels, const struct image_store *store,
+                        uint8_t *dst)
+{
+    const struct augment_loops *loops = augment_loops_of(image_kernels(0));
+    uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
+
+    if (store->layout == PLENUM_NHWC) {
+        loops->store_pixels(planes, pixels, pixels, store->channels, flip, zero, dst);
+        return;
+    }
+    loops->store_bytes(planes, 3 * pixels, flip, dst);
+    if (store->channels == 4)
+        memset(dst + 3 * pixels, zero, pixels);
+}

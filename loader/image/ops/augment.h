@@ -20,8 +20,8 @@
 struct augment_step {
     enum pipeline_op_kind kind; /* for a jitter, one of its parts */
     union {
-        /** For all other operations: a factor times 2^14, sixths of a turn times 2^13, a threshold,
-         * bits, levels to add, or a share times 2^16. */
+        /** For all operations except those below: a factor times 2^14, sixths of a turn times 2^13,
+         * a threshold, bits, levels to add, or a share times 2^16. */
         uint32_t number;
         struct {
             uint32_t size;  /* size of the kernel */

@@ -11,7 +11,7 @@
 enum { BLOCK = 16 };
 
 struct sums {
-    __m256i low, high; /* the even and the odd quarters of a block, in the order of unpacking */
+    __m256i low, high; /* quarters 0 and 2 of a block; quarters 1 and 3 */
 };
 
 /* Returns two coefficients as a pair of words; the second is 0 past the last one. */

@@ -78,7 +78,7 @@ static uint64_t power_of(uint64_t log)
     return x >> whole;
 }
 
-/* Returns the middle of the word's cell in [0, 1), times 2^33. */
+/* Returns (word + 1/2) / 2^32, times 2^33: the middle of the interval of a word. */
 static uint64_t middle(uint32_t word)
 {
     return 2 * (uint64_t)word + 1;
@@ -106,7 +106,7 @@ static bool try_uniform(struct rational alpha, const struct philox_block *d, uin
     uint64_t x_log, v_log;
 
     *ret = (uint32_t)(((uint64_t)d->word[0] + (1 << 16)) >> 17);
-    /* 4 x (1 - x) < 1 in all cells, and its logarithm is that of x (1 - x) plus 2. */
+    /* x is never exactly 1/2, so 4 x (1 - x) < 1. Its logarithm is that of x (1 - x) plus 2. */
     x_log = log_of(x) + log_of(rest) - (UINT64_C(2) << LOG_BITS);
     v_log = log_of(middle(d->word[1]));
     return (u128)v_log * alpha.den >= (u128)x_log * (alpha.num - alpha.den);

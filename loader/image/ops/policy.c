@@ -41,7 +41,7 @@ struct target {
 
 /* ---- torchvision: a bin of an operation's range ---- */
 
-/* Ranges of strengths, given by the last bin; the first bin is 0 (for posterize: `bits`, for
+/* The operations' strengths in the last bin. In the first bin, they are 0 (posterize: `bits`;
  * solarize: 255). */
 struct space {
     uint32_t last;             /* the last bin's number */

@@ -47,17 +47,18 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
 
 /** The result of image_pack() for a file. */
 enum pack_outcome {
-    PACK_BASELINE,        /* packed; the original was a JPEG with one scan */
-    PACK_CONVERTED,       /* packed; the original was progressive, or had several scans */
-    PACK_RESIZED,         /* packed; the image was resized first */
-    PACK_RAW,             /* raw pixels of the original size */
-    PACK_RAW_RESIZED,     /* raw pixels; the image was resized first */
-    PACK_KEPT_PACKED,     /* kept unchanged: it is already packed */
-    PACK_KEPT_PNG,        /* ... it is not a JPEG */
-    PACK_KEPT_CMYK,       /* ... it has four components */
-    PACK_KEPT_ARITHMETIC, /* ... it is arithmetic coded */
-    PACK_KEPT_ODD,        /* ... it has a form that a packed file cannot have */
-    PACK_KEPT_BAD,        /* ... it is bad: it does not decode without a warning */
+    PACK_BASELINE,    /* packed; the original was a JPEG with one scan */
+    PACK_CONVERTED,   /* packed; the original was progressive, or had several scans */
+    PACK_RESIZED,     /* packed; the image was resized first */
+    PACK_RAW,         /* raw pixels of the original size */
+    PACK_RAW_RESIZED, /* raw pixels; the image was resized first */
+    /* The file is kept unchanged, because: */
+    PACK_KEPT_PACKED,     /* it is already packed */
+    PACK_KEPT_PNG,        /* it is not a JPEG */
+    PACK_KEPT_CMYK,       /* it has four components */
+    PACK_KEPT_ARITHMETIC, /* it is arithmetic coded */
+    PACK_KEPT_ODD,        /* it has a form that a packed file cannot have */
+    PACK_KEPT_BAD,        /* it is bad: it does not decode without a warning */
     PACK_OUTCOMES
 };
 

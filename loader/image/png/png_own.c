@@ -166,8 +166,8 @@ static bool read_palette(struct png_own *o, const struct chunk *c)
     return true;
 }
 
-/* Compute the pixels of numbers: for a mask the numbers themselves, otherwise their share of
- * white. */
+/* Fill in the palette for an image without one: a mask's pixels are the numbers themselves, others
+ * are levels of grey. */
 static void count_up(struct png_own *o)
 {
     uint32_t most = o->depth < 8 ? (1U << o->depth) - 1 : 255;
@@ -335,7 +335,7 @@ static bool ends_well(struct png_own *o)
 
 /* --- rows --- */
 
-/* Convert bytes of pixels, in any format, to pixels. */
+/* Convert the bytes of a row, in any format, to pixels. */
 static void spread(const struct png_own *o, const uint8_t *from, uint8_t *to)
 {
     if (o->depth < 8) {

@@ -66,7 +66,7 @@ struct resize {
     size_t pair_bytes;
 
     /* Memory that is kept: a few hundred KiB at most, unless an image has unusual proportions. */
-    const struct resize_kernels *prepared; /* `own` has their form of `across`; or NULL */
+    const struct resize_kernels *prepared; /* those for which `own` was made; or NULL */
     struct scratch own;
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
     struct scratch pointers; /* [ring_pairs] pointers to the pairs of one output */

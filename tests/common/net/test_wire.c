@@ -52,6 +52,7 @@ enum {
     ASKED_BYTES = 4 + sizeof("set a 1 /x\n") - 1,                         /* FIELDS, 1.13 */
     LOOPS_BYTES = 4 + sizeof("avx2") - 1,                                 /* STATUS, 1.7 */
     CACHE_BYTES = 3 * 4 + 13 * 8,                                         /* STATUS, 1.14 */
+    SHARED_BYTES = 8 * 8,                                                 /* STATUS, 1.17 */
     SHARES_BYTES = 4 + 2 * (4 + 16) + sizeof("a") - 1 + sizeof("bc") - 1, /* STATUS_STREAM, 1.14 */
 };
 
@@ -65,7 +66,7 @@ static size_t later_bytes(uint16_t type, size_t n)
     case WIRE_OPENED:
         return sizeof(struct datasum) + 12 + SETS_BYTES + REWEIGHS_BYTES;
     case WIRE_STATUS:
-        return n > 0 ? LOOPS_BYTES + CACHE_BYTES : SIZE_MAX / 2;
+        return n > 0 ? LOOPS_BYTES + CACHE_BYTES + SHARED_BYTES : SIZE_MAX / 2;
     case WIRE_STATUS_STREAM:
         return SHARES_BYTES;
     case WIRE_DONE:
@@ -106,7 +107,9 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             size_t later = later_bytes(type_number, n);                                            \
             bool older =                                                                           \
                 n + FRAME_HEADER_BYTES + later == b.len ||                                         \
-                (type_number == WIRE_STATUS && n + FRAME_HEADER_BYTES + CACHE_BYTES == b.len) ||   \
+                (type_number == WIRE_STATUS &&                                                     \
+                 (n + FRAME_HEADER_BYTES + CACHE_BYTES + SHARED_BYTES == b.len ||                  \
+                  n + FRAME_HEADER_BYTES + SHARED_BYTES == b.len)) ||                              \
                 (type_number == WIRE_OPENED &&                                                     \
                  (n + FRAME_HEADER_BYTES + SETS_BYTES + REWEIGHS_BYTES == b.len ||                 \
                   n + FRAME_HEADER_BYTES + REWEIGHS_BYTES == b.len)) ||                            \
@@ -205,7 +208,15 @@ Test(wire, every_message_is_read_as_written)
                                                   .write_bytes = 10,
                                                   .evicted = 11,
                                                   .dropped = 12,
-                                                  .damaged = 13}};
+                                                  .damaged = 13},
+                                        .shared = {.kept = 1,
+                                                   .bytes = 2,
+                                                   .limit = 3,
+                                                   .rendered = 4,
+                                                   .copied = 5,
+                                                   .evicted = 6,
+                                                   .refused = 7,
+                                                   .saved_ns = 8}};
     static struct wire_status_stream stream = {.id = 1,
                                                .pid = 2,
                                                .uid = 3,

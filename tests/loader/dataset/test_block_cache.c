@@ -111,7 +111,7 @@ Test(block_cache, threads_with_too_little_memory_do_not_deadlock)
             cr_assert(eq(int, pthread_create(&threads[i], NULL, use_many, (void *)(i + 1)), 0));
         for (int i = 0; i < THREADS; i++)
             cr_assert(eq(int, pthread_join(threads[i], NULL), 0));
-        /* One more block per thread, which is being made from another one. */
+        /* Each thread may have one more block: the one from which it is making another. */
         cr_expect(le(sz, block_cache_get_peak(cache), (blocks + THREADS) * (BLOCK + 4096)));
         block_cache_destroy(cache);
     }

@@ -915,8 +915,8 @@ static bool was_shown(const struct line *line)
 }
 
 /* Check that the open stream shows something that was true at some time since it was opened, or
- * ends. (An archive that was replaced while it is open is still read.) Returns whether it goes
- * on. */
+ * ends. (An archive that was replaced while it is open is still read.) Returns whether it is
+ * still open. */
 static bool goes_on(struct dataset *d)
 {
     for (uint32_t i = 0; i < dataset_get_samples(d); i++) {

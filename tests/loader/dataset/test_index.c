@@ -523,7 +523,7 @@ Test(index, leftovers_are_removed_by_the_builder)
     free(path);
 }
 
-/* If a symbolic link is in the place of the lock or the file, its target is not written to. */
+/* If the lock or the file is a symbolic link, its target is not written to. */
 Test(cache, links_are_not_followed_to_write, .init = setup, .fini = teardown)
 {
     struct stat st;

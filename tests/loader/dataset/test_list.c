@@ -266,7 +266,7 @@ Test(list, changes_of_the_list_and_of_its_files_are_detected)
     d = opened_in(&tree, "list:", "x");
     reads(d, 0, "changed", 1);
     dataset_unref(d);
-    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* of equal size */
+    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* the same size as before */
     d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 5);
     dataset_unref(d);

@@ -331,7 +331,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     }
     tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers,
            io_threads);
-    tap_ok(right, "every slot is what one thread renders alone");
+    tap_ok(right, "every slot has the pixels of render_position()");
     queue_get_counters(q, &counters);
     tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
            "each sample was rendered once");

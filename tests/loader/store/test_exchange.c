@@ -117,7 +117,7 @@ static void make_request(void)
         .transfer = {.method = "GET", .url = "http://a/b", .headers = headers},
         .want = &want,
         .dst = got,
-        .bucket = (struct bucket *)&x, /* never looked into */
+        .bucket = (struct bucket *)&x, /* never dereferenced */
         .ended = on_ended,
         .may_repeat = repeat,
     };
@@ -208,7 +208,7 @@ Test(exchange, both_may_arrive)
 {
     flights[0]->late(flights[0]);
     answer(1, 2);
-    answer(0, 1); /* before it was cancelled */
+    answer(0, 1); /* before its cancellation takes effect */
     expect(1, 2, 0, 0);
 }
 

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* sharing.c - renders a position once for all streams that show the same pixels there.
+ *
+ * A rendering is a function of the data set's contents, the pipeline, the seed, the order, the
+ * epoch and the position. make_key() lists them all. Streams of one user with equal keys share
+ * renderings; their world sizes, batches, layouts and paces do not matter. Anything that affects
+ * pixels and is not in the key excludes a stream (may_share()): it renders its own pixels.
+ *
+ * A stream's sample takes one of four ways (renderings.h). FILL renders it into memory of its own,
+ * as uint8 planes, from where it is stored into the slot. COPY only stores. WAIT parks the sample
+ * until another stream's FILL has ended: then it becomes a COPY or, if the FILL has failed or was
+ * cancelled, is rendered on its own. A stream that shares with no other one takes none of these
+ * ways, and its samples are rendered straight into their slots. */
+#include "config.h"
+
+#include "loader/serve/sharing.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/lock.h"
+#include "common/util/util.h"
+#include "loader/serve/queue_priv.h"
+
+enum {
+    TIDY_PIECE = 256, /* renderings per turn of the lock */
+};
+
+/* ---- which streams share ---- */
+
+/* A stream's key: this, followed by the data set's name and the text of each view's pipeline. */
+struct key_head {
+    uint64_t seed, checksum; /* checksum: of the index, with the stamps of all files */
+    uint8_t fingerprint[16];
+    uint32_t n, first, block;
+    uint32_t shuffle, bad, views;
+    uint32_t counts[VIEWS_MAX]; /* images of each view */
+};
+
+/* May other streams use what this one renders? Excluded are pixels that depend on more than
+ * the key: plans, runs of one sample, and fields; and pixels that are cheaper to render than
+ * to keep. */
+static bool may_share(const struct queue_stream *s)
+{
+    const struct render_spec *spec = s->spec;
+
+    return views_have_images(&spec->views) && !spec->order.mixture && spec->order.repeat <= 1 &&
+           s->open->num_fields == 0 && s->open->plan[0] == '\0' &&
+           dataset_get_checksum(spec->dataset) != 0;
+}
+
+/* Returns a stream's key (malloc), or NULL. */
+static char *make_key(const struct render_spec *spec, size_t *len)
+{
+    const char *name = dataset_get_name(spec->dataset);
+    struct key_head head;
+    char *key, *at;
+
+    memset(&head, 0, sizeof(head)); /* with its padding */
+    head.seed = spec->order.seed;
+    head.checksum = dataset_get_checksum(spec->dataset);
+    memcpy(head.fingerprint, dataset_get_fingerprint(spec->dataset), sizeof(head.fingerprint));
+    head.n = spec->order.n;
+    head.first = spec->order.first;
+    head.shuffle = (uint32_t)spec->order.shuffle;
+    head.block = spec->order.shuffle == ORDER_BLOCK ? spec->order.block : 0;
+    head.bad = (uint32_t)spec->bad;
+    head.views = spec->views.count;
+    *len = sizeof(head) + strlen(name) + 1;
+    for (uint32_t i = 0; i < spec->views.count; i++) {
+        head.counts[i] = spec->views.view[i].count;
+        *len += strlen(spec->views.view[i].pipeline.text) + 1;
+    }
+    key = malloc(*len);
+    if (!key)
+        return NULL;
+    memcpy(key, &head, sizeof(head));
+    at = stpcpy(key + sizeof(head), name) + 1;
+    for (uint32_t i = 0; i < spec->views.count; i++)
+        at = stpcpy(at, spec->views.view[i].pipeline.text) + 1;
+    assert(at == key + *len);
+    return key;
+}
+
+/* ---- the bytes of a rendering: planes, boxes, sizes, flips ---- */
+
+static uint64_t boxes_at(const struct render_spec *planes)
+{
+    return (render_bytes(planes) + 7) / 8 * 8;
+}
+
+static uint64_t bytes_of(const struct render_spec *planes)
+{
+    return boxes_at(planes) + planes->views.images * (4 * sizeof(float) + 1) + 2 * sizeof(uint32_t);
+}
+
+static struct render_target target_in(const struct render_spec *planes, uint8_t *bytes)
+{
+    struct render_target target = render_target_in(planes, bytes);
+    uint32_t images = planes->views.images;
+
+    target.boxes = (float *)(void *)(bytes + boxes_at(planes));
+    target.size = (uint32_t *)(void *)(target.boxes + 4 * (size_t)images);
+    target.flips = (uint8_t *)(target.size + 2);
+    return target;
+}
+
+/* Store a rendering into a slot. */
+static void store(const struct queue_stream *s, const struct rendering *r,
+                  const struct render_target *dst)
+{
+    const struct render_target from = target_in(s->planes, r->bytes);
+    const struct views *views = &s->spec->views;
+
+    for (uint32_t i = 0; i < views->count; i++) {
+        const struct pipeline *pipeline = &views->view[i].pipeline;
+        size_t pixels = (size_t)pipeline->width * pipeline->height;
+
+        for (uint32_t k = 0; k < views->view[i].count; k++)
+            image_store_planes(from.view[i] + k * 3 * pixels, pixels, &s->spec->store,
+                               dst->view[i] + k * render_view_bytes(s->spec, i));
+    }
+    if (!dst->boxes)
+        return;
+    memcpy(dst->boxes, from.boxes, views->images * 4 * sizeof(float));
+    memcpy(dst->size, from.size, 2 * sizeof(uint32_t));
+    memcpy(dst->flips, from.flips, views->images);
+}
+
+static int fill(const struct render_job *job, const struct queue_stream *s, struct rendering *r,
+                struct plenum_error *err)
+{
+    struct render_target target = target_in(s->planes, r->bytes);
+    struct render_job planes = *job;
+    uint64_t begin = time_cpu_ns();
+    int code;
+
+    planes.spec = s->planes;
+    planes.dst = &target;
+    code = render_bytes_of(&planes, &r->result, err);
+    r->cost_ns = time_cpu_ns() - begin;
+    return code;
+}
+
+int sharing_render(const struct render_job *job, const struct queue_stream *s, struct hold *hold,
+                   struct render_result *ret, struct plenum_error *err)
+{
+    struct rendering *r = hold->rendering;
+    int code;
+
+    assert(job->count == 1 && hold->way != RENDERINGS_WAIT);
+    if (hold->way == RENDERINGS_FILL) {
+        if (!r->bytes) /* it may have been tried before, with a bad sample */
+            r->bytes = malloc(bytes_of(s->planes));
+        if (!r->bytes) /* share nothing */
+            return render_bytes_of(job, ret, err);
+        code = fill(job, s, r, err);
+        if (code < 0)
+            return code;
+    }
+    store(s, r, job->dst);
+    *ret = r->result;
+    hold->done = true;
+    return 0;
+}
+
+/* ---- under the lock ---- */
+
+void sharing_open(struct queue_stream *s)
+{
+    struct renderings_stream stream = {.user = s->user->name, .local = s->open->local};
+    char *key;
+
+    assert(lock_is_held(&s->queue->mu));
+    if (!s->queue->renderings || !may_share(s))
+        return;
+    s->planes = malloc(sizeof(*s->planes));
+    if (!s->planes)
+        return;
+    memcpy(s->planes, s->spec, sizeof(*s->planes));
+    s->planes->store =
+        (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NCHW, .channels = 3};
+    stream.positions = order_positions(&s->spec->order);
+    stream.bytes = bytes_of(s->planes);
+    key = make_key(s->spec, &stream.key_len);
+    stream.key = key;
+    if (key)
+        s->reader = renderings_join(s->queue->renderings, &stream);
+    free(key);
+}
+
+void sharing_close(struct queue_stream *s)
+{
+    assert(lock_is_held(&s->queue->mu) && list_is_empty(&s->parked));
+    if (!s->reader)
+        return;
+    renderings_leave(s->reader);
+    s->reader = NULL;
+    (void)renderings_tidy(s->queue->renderings, TIDY_PIECE, time_now_ns());
+}
+
+struct hold sharing_begin(struct queue_stream *s, const struct queue_request *r, uint32_t in_step,
+                          uint64_t position)
+{
+    struct hold hold = {0};
+    uint64_t now;
+
+    assert(lock_is_held(&s->queue->mu));
+    if (!s->reader || !renderings_are_shared(s->reader) || r->share.steps.num_gaps > 0)
+        return hold;
+    now = time_now_ns();
+    renderings_begin(s->reader, &r->share, r->place, in_step, now);
+    hold.way = renderings_take(s->reader, (struct order_place){r->place.epoch, position}, now,
+                               &hold.rendering);
+    return hold;
+}
+
+bool sharing_has(const struct queue_stream *s, struct order_place place)
+{
+    assert(lock_is_held(&s->queue->mu));
+    return s->reader && renderings_has(s->reader, place);
+}
+
+bool sharing_park(struct queue_request *r, const struct render_try *try, const struct hold *hold)
+{
+    struct retry *retry = malloc(sizeof(*retry));
+
+    assert(lock_is_held(&r->stream->queue->mu) && hold->way == RENDERINGS_WAIT);
+    if (!retry) {
+        renderings_unpin(hold->rendering);
+        return false;
+    }
+    *retry = (struct retry){.request = r, .index = r->next, .count = 1, .try = *try, .hold = *hold};
+    list_add_last(&r->stream->parked, &retry->link);
+    return true;
+}
+
+uint32_t sharing_drop_parked(struct queue_request *r)
+{
+    struct list *list = &r->stream->parked, *next;
+    uint32_t count = 0;
+
+    assert(lock_is_held(&r->stream->queue->mu));
+    for (struct list *at = list_first(list); at; at = next) {
+        struct retry *retry = container_of(at, struct retry, link);
+
+        next = list_next(list, at);
+        if (retry->request != r)
+            continue;
+        renderings_unpin(retry->hold.rendering);
+        list_remove(at);
+        free(retry);
+        count++;
+    }
+    return count;
+}
+
+/* A rendering has ended: let a stream's samples that waited for it continue. */
+static void unpark(struct queue_stream *s, struct rendering *r, bool ready)
+{
+    struct list *next;
+
+    for (struct list *at = list_first(&s->parked); at; at = next) {
+        struct retry *retry = container_of(at, struct retry, link);
+
+        next = list_next(&s->parked, at);
+        if (retry->hold.rendering != r)
+            continue;
+        list_remove(at);
+        retry->hold.way = RENDERINGS_COPY;
+        if (!ready) {
+            renderings_unpin(r);
+            retry->hold = (struct hold){0};
+        }
+        list_add_last(&s->retries, &retry->link);
+        queue_add_waiting(s, 1);
+        (void)pthread_cond_broadcast(&s->queue->to_read);
+    }
+}
+
+static void end_fill(struct queue *q, struct rendering *r, bool done)
+{
+    if (done)
+        renderings_publish(r);
+    else
+        renderings_abandon(r);
+    if (r->pins == 1) /* nothing waits for it */
+        return;
+    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at))
+        unpark(container_of(at, struct queue_stream, link), r, done);
+}
+
+void sharing_end(struct queue *q, struct hold *hold)
+{
+    assert(lock_is_held(&q->mu));
+    if (!hold->rendering)
+        return;
+    if (hold->way == RENDERINGS_FILL)
+        end_fill(q, hold->rendering, hold->done);
+    else if (hold->done)
+        renderings_count_copy(hold->rendering);
+    renderings_unpin(hold->rendering);
+    *hold = (struct hold){0};
+}
+
+struct rendering *sharing_reap(struct queue *q)
+{
+    assert(lock_is_held(&q->mu));
+    return q->renderings ? renderings_reap(q->renderings) : NULL;
+}
+
+/* ---- without the lock ---- */
+
+void sharing_free(struct rendering *unused)
+{
+    struct rendering *next;
+
+    for (; unused; unused = next) {
+        next = unused->dead;
+        free(unused->bytes);
+        free(unused);
+    }
+}
+
+void sharing_beat(struct queue *q)
+{
+    struct rendering *unused;
+    bool more = q->renderings != NULL;
+
+    if (!more)
+        return;
+    lock_acquire(&q->mu);
+    renderings_expire(q->renderings, time_now_ns());
+    lock_release(&q->mu);
+    while (more) {
+        lock_acquire(&q->mu);
+        more = renderings_tidy(q->renderings, TIDY_PIECE, time_now_ns());
+        unused = sharing_reap(q);
+        lock_release(&q->mu);
+        sharing_free(unused);
+    }
+}
