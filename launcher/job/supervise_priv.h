@@ -159,9 +159,7 @@ struct supervisor {
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
-    bool plans_begun; /* at least one instance has its plan */
-    bool plans_sent;  /* all have */
-    bool table_printed;
+    bool plans_sent, table_printed;
 
     struct meeting_server *place; /* where programs meet if MPI does not carry their collectives */
     char place_address[MEETING_ADDRESS_MAX];
@@ -322,8 +320,6 @@ void peers_hang_up(struct supervisor *s, struct shim_peer *peer);
 
 /** Send all instances the plan, if all hosts are known. All shims are connected. */
 void instances_send_plans(struct supervisor *s);
-/** Send the plan to an instance that has connected, in a job on this host alone. */
-void instances_plan_early(struct supervisor *s, struct instance *inst);
 
 /* ---- stop.c ---- */
 
