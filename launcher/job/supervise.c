@@ -725,7 +725,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_drop_clients(s);
+    job_socket_give_back(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -788,7 +788,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = job->listener},
+        .socket = job_socket_take(job),
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,

@@ -377,6 +377,10 @@ void slow_watch_write(const struct supervisor *s, struct json *j);
 int job_socket_open(const char *id);
 /** Close the connections, but not the socket. */
 void job_socket_drop_clients(struct supervisor *s);
+/** Take over the job's socket, with clients that have not been answered, for an attempt. */
+struct job_socket job_socket_take(const struct supervise_job *job);
+/** Return it after the attempt. Clients that wait for an answer of the attempt are dropped. */
+void job_socket_give_back(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);

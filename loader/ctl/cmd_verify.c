@@ -80,8 +80,8 @@ static const struct options_program program = {
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs match their "
                "originals, and list bad samples, for you and for loaders. With a plan (@FILE), "
-               "verify each of its data sets. Exits with 0 if there are no bad samples, "
-               "otherwise with 1.",
+               "verify each of its data sets. Exits with 0 if it finds nothing "
+               "wrong, otherwise with 1.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = words,
