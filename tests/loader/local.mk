@@ -39,7 +39,7 @@ store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
 %C%_store_test_sigv4_CFLAGS = $(test_cflags)
 %C%_store_test_sigv4_LDADD = $(store_test_libs)
 %C%_store_reader_LDADD = loader/store/libstore.la common/libcommon.la
-EXTRA_DIST += %D%/cache/check_faults.py %D%/cache/test_caches.py %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
+EXTRA_DIST += %D%/cache/check_faults.py %D%/cache/faults.tsv %D%/cache/test_caches.py %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
 # Real servers, installed once from PyPI, below the build folder or in STORES=DIR; and random faults.
 STORES = $(abs_top_builddir)/stores
 check-stores: all
