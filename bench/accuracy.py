@@ -5,8 +5,8 @@
     bench/accuracy.py --build BUILD [--recipe NAME] [--seeds N]
 
 Both train on the same generated photographs with the same distribution of crops; each draws its own random numbers.
-The result is the accuracy on other photographs of the same classes: the two means must differ less than the results of
-different seeds. Needs torch and torchvision (0.15 or newer).
+The result is the accuracy on other photographs of the same classes. Exits with 1 if the two means differ by more than
+twice the spread of the seeds plus half a point. Needs torch and torchvision (0.15 or newer).
 """
 
 import argparse
@@ -23,7 +23,7 @@ SIDE, BATCH = 64, 32
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default=".", help="Plenum's build folder (default: this one)")
+    p.add_argument("--build", default=".", help="Plenum's build folder (default: the current folder)")
     p.add_argument("--recipe", choices=["crop", "jitter", "trivial", "rand", "blur"], default="jitter")
     p.add_argument("--seeds", type=int, default=5, help="runs per loader (default: %(default)s)")
     p.add_argument("--epochs", type=int, default=12)
@@ -44,7 +44,7 @@ import pyplenum  # noqa: E402
 import pyplenum.torch  # noqa: E402
 
 CROP = f"rrc({SIDE}, scale=0.25:1) flip(0.5)"
-RECIPES = {  # the loader's text behind the crop, and torchvision's
+RECIPES = {  # the operations after the crop, for the loader and for torchvision
     "crop": ("", []),
     "jitter": ("color_jitter(0.4, 0.4, 0.4) grayscale(0.2) erase(0.25)",
                [v2.ColorJitter(0.4, 0.4, 0.4), v2.RandomGrayscale(0.2), "erase 0.25"]),

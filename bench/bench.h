@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* bench.h - shared by the benchmarks of image code: photographs in memory, statistics.
+/* bench.h - what the benchmarks share: photographs in memory, statistics, reports.
  *
  * A benchmark compares several ways ("rows") of doing the same work. Machines are noisy: a round
  * visits all rows, in small blocks of images and in a different order each time, so that other load
- * on the machine affects all rows equally. The result is CPU time, and the median of the rounds. */
+ * on the machine affects all rows equally. Results are medians of the rounds, in CPU time. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
@@ -21,11 +21,11 @@
 int bench_start(const struct options_program *program, void *target, const char *const *images,
                 int argc, char **argv);
 
-/** Print the error, and exit with status 1. */
+/** Print `what` as an error, and exit with status 1. */
 _Noreturn void bench_die(const struct options_program *program, const char *what);
 
 /** Prepare for loaders: create a folder for their sockets and indices, and select ./plenumd unless
- * PLENUM_PLENUMD names another loader. Returns the folder's path (static). */
+ * PLENUM_PLENUMD names another loader. Exits on failure. Returns the folder's path (static). */
 const char *bench_stage_open(const struct options_program *program);
 /** Remove the folder. Returns an exit status, 0 or 1. */
 int bench_stage_close(void);
@@ -40,7 +40,7 @@ struct bench_file {
 struct bench_files {
     struct bench_file *files;
     size_t count;
-    size_t refused; /* found, but cannot be decoded completely */
+    size_t refused; /* found, but left out: no JPEG, or not all rows can decode it */
     size_t bytes;
 };
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_cache.c - how many samples a cache of limited size saves, by the rule of loader/cache and
- * by other rules.
+/* bench_cache.c - measures how many reads a cache of limited size saves, by the rule of
+ * loader/cache and by other rules.
  *
  *     cache [--json] [SAMPLES]        20,000 by default
  *
- * Each line is one host's part of six epochs of real orders. Hits are counted in the second to the
+ * Each line simulates one host's part of six epochs. Hits are counted in the second to the
  * fifth epoch, in percent of the host's uses. The last epoch is left out because a rule could gain
  * from knowing when the stream ends, which a loader does not know. All samples have one size, for
  * which Belady's rule, which needs to know the whole trace in advance, is the optimum. "writes" are
  * those of `plenum` in the last three of these epochs, in percent of the uses; "burst" is the
- * largest share of misses in a twentieth of an epoch, of `plenum` and of the optimum. */
+ * largest share of misses in a twentieth of an epoch, of `plenum` and of the optimum.
+ *
+ * "homes" is what Plenum does not do: each sample has a home, one of the hosts, from which the
+ * others get it. The hosts' caches then hold different samples. The column shows the hits of one
+ * host's cache, by the rule of `plenum`, in percent of all uses of the samples at home there. */
 #include "config.h"
 
 #include <stdio.h>
@@ -25,16 +29,17 @@ enum { EPOCHS = 6, STREAMS = 2, MICRO_BATCH = 32, PARTS = 20, STEADY = 2, BLOCK 
 enum { LATER = 37, EPOCH_S = 600 };
 
 struct cache_use {
-    uint32_t sample, next; /* next: when it is used next in the trace, or UINT32_MAX */
+    uint32_t sample, next; /* next: index of the sample's next use, or UINT32_MAX */
     uint32_t stream, epoch;
     struct order_place step; /* the step to which the use belongs */
-    uint64_t time;           /* in positions */
+    uint64_t time;           /* in positions, times MICRO_BATCH */
 };
 
 struct cache_trace {
     struct cache_use *uses;
     uint32_t count;
     uint32_t hosts, streams;
+    bool homes; /* the trace is what all hosts use of the samples whose home is the first host */
     struct order order[STREAMS];
     struct order_steps steps;
 };
@@ -68,21 +73,38 @@ static int by_time(const void *a, const void *b)
                                     : 0;
 }
 
+/* Returns how many positions of a step the trace covers. */
+static uint32_t part_of_step(const struct cache_trace *t)
+{
+    return t->homes ? t->hosts * MICRO_BATCH : MICRO_BATCH;
+}
+
+static bool is_at_home(const struct cache_trace *t, uint32_t sample)
+{
+    return (sample * UINT64_C(0x9E3779B97F4A7C15) >> 32) % t->hosts == 0;
+}
+
 static void add_step(struct cache_trace *t, uint32_t stream, struct order_place step)
 {
     uint64_t later = stream * (uint64_t)samples * LATER / 100;
 
-    for (uint32_t i = 0; i < MICRO_BATCH && step.position + i < samples; i++)
+    for (uint32_t i = 0; i < part_of_step(t) && step.position + i < samples; i++) {
+        uint32_t sample =
+            order_sample(&t->order[stream], (uint32_t)step.epoch, (uint32_t)step.position + i);
+
+        if (t->homes && !is_at_home(t, sample))
+            continue;
         t->uses[t->count++] = (struct cache_use){
-            .sample =
-                order_sample(&t->order[stream], (uint32_t)step.epoch, (uint32_t)step.position + i),
+            .sample = sample,
             .stream = stream,
             .epoch = (uint32_t)step.epoch,
             .step = step,
             .time = (later + step.epoch * samples + step.position) * MICRO_BATCH + i};
+    }
 }
 
-/* Make the trace of what the first of the hosts uses. */
+/* Make the trace of the samples that the first host uses, or that are requested from it as a
+ * home. */
 static void make_trace(struct cache_trace *t, enum order_shuffle shuffle)
 {
     uint32_t *last = need(malloc(samples * sizeof(*last)));
@@ -188,7 +210,8 @@ static struct score run_plenum(const struct cache_trace *t, uint32_t room)
         bool hit, wrote;
 
         if (!stream[u->stream])
-            stream[u->stream] = need(keep_open_stream(keep, &order, 0, MICRO_BATCH, time_ns_of(u)));
+            stream[u->stream] =
+                need(keep_open_stream(keep, &order, 0, part_of_step(t), time_ns_of(u)));
         course_advance(stream[u->stream], u->step,
                        order_place_settle(&t->steps, order_place_after(&t->steps, u->step)),
                        time_ns_of(u));
@@ -201,7 +224,7 @@ static struct score run_plenum(const struct cache_trace *t, uint32_t room)
     return score_of(&c);
 }
 
-/* ---- other rules: a heap whose top goes first ---- */
+/* ---- other rules: a heap whose top is evicted ---- */
 
 struct heap {
     uint64_t *key;
@@ -258,7 +281,7 @@ static uint64_t next_random(void)
     return random_state >> 11;
 }
 
-/* Returns a key; the sample with the largest key is evicted first. */
+/* Returns a key; every rule but RANDOM evicts the sample with the largest key. */
 static uint64_t rule_key(enum rule rule, const struct cache_trace *t, uint32_t i)
 {
     return rule == OPTIMUM ? t->uses[i].next : rule == RANDOM ? next_random() : UINT32_MAX - i;
@@ -304,14 +327,14 @@ static struct score run_rule(const struct cache_trace *t, enum rule rule, uint32
 
 /* ---- the table ---- */
 
-static double worst = 1; /* hits of `plenum` divided by those of the optimum */
+static double worst = 1; /* the smallest ratio of plenum's hits to the optimum's */
 
-static void print_line(const struct cache_trace *t, const char *shuffle, uint32_t percent,
-                       bool json)
+static void print_line(const struct cache_trace *t, const struct cache_trace *home,
+                       const char *shuffle, uint32_t percent, bool json)
 {
     static const char *const names[RULES] = {"optimum", "lru", "fifo", "random", "never-evict"};
     uint32_t room = (uint32_t)((uint64_t)samples * percent / 100);
-    struct score ours = run_plenum(t, room), other[RULES];
+    struct score ours = run_plenum(t, room), homes = run_plenum(home, room), other[RULES];
 
     for (unsigned i = 0; i < RULES; i++)
         other[i] = run_rule(t, (enum rule)i, room);
@@ -319,36 +342,41 @@ static void print_line(const struct cache_trace *t, const char *shuffle, uint32_
         worst = ours.hits / other[OPTIMUM].hits;
     if (json) {
         printf("{\"shuffle\": \"%s\", \"hosts\": %u, \"streams\": %u, \"cache\": %u, "
-               "\"plenum\": %.2f",
-               shuffle, t->hosts, t->streams, percent, ours.hits);
+               "\"plenum\": %.2f, \"homes\": %.2f",
+               shuffle, t->hosts, t->streams, percent, ours.hits, homes.hits);
         for (unsigned i = 0; i < RULES; i++)
             printf(", \"%s\": %.2f", names[i], other[i].hits);
         printf(", \"writes\": %.2f, \"burst\": %.1f, \"optimum_burst\": %.1f}\n", ours.writes,
                ours.burst, other[OPTIMUM].burst);
         return;
     }
-    printf("%-9s %5u %7u %4u %% | %7.1f %7.1f | %6.1f %6.1f %6.1f %6.1f | %6.1f | %5.0f %5.0f\n",
+    printf("%-9s %5u %7u %4u %% | %7.1f %7.1f | %6.1f %6.1f %6.1f %6.1f | %6.1f | %6.1f | %5.0f "
+           "%5.0f\n",
            shuffle, t->hosts, t->streams, percent, other[OPTIMUM].hits, ours.hits, other[LRU].hits,
-           other[FIFO].hits, other[RANDOM].hits, other[NEVER].hits, ours.writes, ours.burst,
-           other[OPTIMUM].burst);
+           other[FIFO].hits, other[RANDOM].hits, other[NEVER].hits, homes.hits, ours.writes,
+           ours.burst, other[OPTIMUM].burst);
 }
 
 static void run_all(bool json)
 {
     static const uint32_t hosts[] = {1, 2, 4, 16}, percents[] = {10, 25, 50, 90};
-    struct cache_trace t = {.uses =
-                                need(calloc((size_t)samples * EPOCHS * STREAMS, sizeof(*t.uses)))};
+    size_t most = (size_t)samples * EPOCHS * STREAMS;
+    struct cache_trace t = {.uses = need(calloc(most, sizeof(*t.uses)))};
+    struct cache_trace home = {.uses = need(calloc(most, sizeof(*t.uses))), .homes = true};
 
     for (unsigned block = 0; block < 2; block++)
         for (size_t h = 0; h < ARRAY_LEN(hosts); h++)
             for (t.streams = 1; t.streams <= STREAMS; t.streams++) {
-                t.hosts = hosts[h];
+                t.hosts = home.hosts = hosts[h];
+                home.streams = t.streams;
                 make_trace(&t, block ? ORDER_BLOCK : ORDER_GLOBAL);
+                make_trace(&home, block ? ORDER_BLOCK : ORDER_GLOBAL);
                 for (size_t i = 0; i < ARRAY_LEN(percents); i++)
-                    print_line(&t, block ? "block:64" : "global", percents[i], json);
+                    print_line(&t, &home, block ? "block:64" : "global", percents[i], json);
                 (void)fflush(stdout);
             }
     free(t.uses);
+    free(home.uses);
 }
 
 int main(int argc, char **argv)
@@ -365,9 +393,9 @@ int main(int argc, char **argv)
     samples = (uint32_t)n;
     if (!json)
         printf("hits in %% of a host's uses, epochs 2 to 5, %u samples of one size\n"
-               "%-9s %5s %7s %6s | %7s %7s | %6s %6s %6s %6s | %6s | %s\n",
+               "%-9s %5s %7s %6s | %7s %7s | %6s %6s %6s %6s | %6s | %6s | %s\n",
                samples, "shuffle", "hosts", "streams", "cache", "optimum", "plenum", "LRU", "FIFO",
-               "random", "never", "writes", "burst: plenum, optimum");
+               "random", "never", "homes", "writes", "burst: plenum, optimum");
     run_all(json);
     if (!json)
         printf("plenum reaches at least %.4f of the optimum's hits\n", worst);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_index.c - the cost of opening a data set of ImageNet's size, compared with `find`.
+/* bench_index.c - measures opening a data set of ImageNet's size, compared with `find`.
  *
  *     bench/index [--samples N] [--folders N] [--archives N] [--rounds N] [--json] [FOLDER]
  *
@@ -12,9 +12,9 @@
  *     open      opens the folders' existing index
  *     open-archives  opens the archives' existing index
  *
- * and at the end starts two loaders, one for folders and one for archives: their memory per sample,
- * and the time from opening a stream to a first batch of 64, with an existing index. Everything
- * runs with a warm page cache. PLENUM_PLENUMD names the loader. */
+ * At the end, a loader for the folders and one for the archives show the memory per sample, and the
+ * time from opening a stream to a first batch of 64, with an existing index. The page cache is warm
+ * throughout. PLENUM_PLENUMD names the loader. */
 #include "config.h"
 
 #include <errno.h>
@@ -186,12 +186,12 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC;
 }
 
-/* A measurement: elapsed time, and CPU time of all CPUs, which a busy machine disturbs less. */
+/* A measurement: elapsed time, and CPU time of all threads, which a busy machine disturbs less. */
 struct took {
     double clock[ROUNDS_MAX], cpu[ROUNDS_MAX];
 };
 
-/* Returns the CPU time so far: ours, or that of children that have ended. */
+/* Returns the CPU seconds used so far by this process, or by its children that have ended. */
 static double cpu_seconds(int who)
 {
     struct rusage u;
@@ -334,7 +334,7 @@ static void print_loader(struct json *j, bool json, const char *what,
         json_end_object(j);
     } else {
         printf("%s: first batch of %d %.0f ms after opening the stream; the loader's memory: %.1f "
-               "bytes per sample besides slots\n",
+               "bytes per sample without its rings\n",
                what, BATCH, l->first_batch_ms, l->bytes_a_sample);
     }
 }

@@ -4,8 +4,8 @@
  *
  * A row is a pixel layout, a float layout and a float type. A round visits all rows, each
  * immediately after a memcpy() of as many bytes as its floats have, to the same destination. The
- * result is the ratio of the two: 1 means the same number of bytes written per second. One thread,
- * CPU time, and memory that was written to before. */
+ * result is the ratio of the two: 1 means the same number of bytes written per second. The times
+ * are CPU times of one thread, and all memory was written to before. */
 #include "config.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct bench_normalise_arguments {
 
 static const struct option_def defs[] = {
     {"images", 'n', "N", OPTION_U32, AT(images), 1, 65536, "images per batch (default 64)", NULL},
-    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "of an image (default 224)", NULL},
+    {"side", 's', "PIXELS", OPTION_U32, AT(side), 1, 4096, "side of an image (default 224)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds (default 11)", NULL},
     {"loops", 0, "NAME", OPTION_TEXT, AT(loops), 0, 0,
      "avx2 or portable (default: the best for this processor)", NULL},

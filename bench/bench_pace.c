@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_pace.c - bench/pace: what it costs to know who is slow.
+/* bench_pace.c - bench/pace: measures what it costs to find out who is slow.
  *
- *     bench/pace [SECONDS]
+ *     bench/pace [SECONDS]        20,000 by default
  *
- * The program's part: the time of a step, with a batch and a collective. The shim's part: the CPU
- * time of a report, once a second, for the first instance of a host and for another one. Both as a
- * share of a core. */
+ * It measures the program's part, which is the CPU time of a step with a batch and a collective
+ * (100 * SECONDS steps), and the shim's part, which is the CPU time of a report, sent once a second
+ * (SECONDS reports), on the first instance of a host and on another one. */
 #include "config.h"
 
 #include <stdint.h>
@@ -35,7 +35,7 @@ static double measure_step(uint64_t steps)
     return (double)(time_cpu_ns() - begun) / (double)steps;
 }
 
-/* The shim's work of `seconds` seconds. */
+/* Returns the CPU time of one report, in ns; `host`: by the first instance of a host. */
 static double measure_report(const struct pace *pace, bool host, uint64_t seconds)
 {
     struct pace_step steps[PACE_STEPS];

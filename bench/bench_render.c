@@ -36,16 +36,16 @@ static const struct option_def defs[] = {
      "rrc pipeline to render (default: train)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
      "rounds over all photographs and rows (default 15)", NULL},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
     {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
-     "also with every other set of loops that this processor can use", NULL},
+     "also measure every other set of loops that this processor can use", NULL},
     {"forms", 0, NULL, OPTION_FLAG, AT(forms), 0, 0,
-     "photographs rewritten in each form of JPEG, PNG, WebP and AVIF, compared with the formats' "
-     "libraries",
+     "rewrite the photographs in each form of JPEG, PNG, WebP and AVIF, and compare with the "
+     "formats' libraries",
      NULL},
     {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
-     "only these rows, to profile one (default: all)", NULL},
+     "measure only these rows, for example to profile one (default: all)", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -121,9 +121,10 @@ struct render_report {
     double *rates, *column; /* [rounds][ROWS], [rounds] */
 };
 
-/* A row's images per second, divided round by round by another row's; NO_ROW: by 1. */
 enum { NO_ROW = ROWS };
 
+/* Returns the spread of a row's images per second, divided in each round by those of `other`
+ * (NO_ROW: not divided). */
 static struct bench_spread spread_of(const struct render_report *report, size_t row, size_t other)
 {
     uint32_t rounds = report->arguments->rounds;
@@ -213,7 +214,7 @@ static void print_table(const struct render_report *report)
                render_packed_size(report->context, report->files));
 }
 
-/* Find the row of FFCV's method, or its replacement if that is not available. */
+/* Returns the row to which the others are compared: FFCV's method, or else the first one shown. */
 static size_t find_base(void)
 {
     size_t first = ROWS;
@@ -273,8 +274,7 @@ static size_t find_row(const char *name)
     return k;
 }
 
-/* The columns of --forms, each a row relative to another. libjpeg-turbo cannot decode the other
- * forms. */
+/* The columns of --forms, each a row relative to another; `jpeg`: only for JPEGs. */
 static const struct column {
     const char *title, *key, *row, *other;
     bool jpeg;
@@ -419,7 +419,7 @@ static int compare_forms(const struct bench_render_arguments *a, struct render_c
     printf("\nfull   the format's own library decodes the whole picture: libjpeg-turbo, libpng, "
            "libwebp, libavif\nturbo  libjpeg-turbo decodes what lies under the crop, for the same "
            "pixels\nwhole  Plenum decodes the whole picture, and hashes it\n"
-           "first  Plenum in a first epoch; later: it knows where tiles begin\n\n");
+           "first  Plenum in a first epoch; later: with hints about where tiles begin\n\n");
     for (const struct form *f = forms; f->name; f++)
         printf("%-12s %s\n", f->name, f->what);
     return r;
@@ -434,9 +434,9 @@ static int context_init(struct render_context *c, const struct bench_render_argu
     if (r < 0)
         return r;
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
-        return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
+        return error_set(err, -EINVAL, "--pipeline: it must be rrc(S), without exif");
     if (a->forms && (a->rows || a->kernels))
-        return error_set(err, -EINVAL, "--forms has its own rows: leave out --rows, --kernels");
+        return error_set(err, -EINVAL, "--forms has its own rows: omit --rows and --kernels");
     c->seed = a->seed;
     r = render_rows_init(a->forms ? FORM_ROWS : a->rows, a->kernels, &room, err);
     if (r < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_scale.c - bench/scale: what a job of many hosts costs plenumrun, on one machine.
+/* bench_scale.c - bench/scale: measures on one machine what jobs of many hosts cost plenumrun.
  *
  *     bench/scale [--instances N] [--seconds N] [--real LIST] [HOSTS]...
  *
  * Default: 8 instances per host, 5 seconds, real jobs of 16 and 64, and 16, 64, 256 and 1024 hosts.
  *
- * plenumrun is the real program, from the current folder or PATH. The other hosts are simulated
- * (scale_hosts.c): this program is also what plenumrun finds as mpirun and ssh. A second table
- * compares jobs of real processes on this host with mpirun's. bench/README.md explains both. */
+ * plenumrun is the real program, from the current folder or PATH. The hosts are simulated
+ * (scale_hosts.c): plenumrun runs this program as its mpirun and ssh. A second table compares jobs
+ * of real processes on this host with mpirun's. bench/README.md explains both tables. */
 #include "config.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static char *list_hosts(uint32_t hosts)
     return text;
 }
 
-/* All hosts get an address of this host's network, so that plenumrun listens only there. */
+/* Give all simulated hosts an address of this one, so that plenumrun listens only there. */
 static void set_address(void)
 {
     struct network own = {0};
@@ -94,7 +94,7 @@ static void set_address(void)
     network_fini(&own);
 }
 
-/* The option that root needs; for others, one that changes nothing. */
+/* Returns the option that root needs, or for other users one that changes nothing. */
 static const char *allow_root(void)
 {
     return geteuid() == 0 ? "--allow-run-as-root" : "--loader=none";
@@ -208,7 +208,7 @@ static void simulate(uint32_t hosts)
 
 /* ---- real processes, on this host ---- */
 
-/* All instances report that they are up; then one of them fails. */
+/* Each instance reports that it is up; instance 1 then waits for `go`, and fails. */
 static const char program[] =
     "printf x >>\"$0/up\"; [ \"${OMPI_COMM_WORLD_RANK:-$PLENUM_INSTANCE_INDEX}\" = 1 ] || "
     "exec sleep 600; read x <\"$0/go\"; exit 1";
@@ -285,7 +285,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The medians of several jobs. */
+/* The measurements of several jobs. */
 struct medians {
     double start[ROUNDS], end[ROUNDS], cpu[ROUNDS];
     struct scale_record used; /* by the launcher's process, in the last job */

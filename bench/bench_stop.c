@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_stop.c - bench/stop: the time of plenum_job_should_stop() while no stop is being agreed on.
+/* bench_stop.c - bench/stop: measures plenum_job_should_stop() while no stop is being agreed on.
  *
- *     bench/stop [CALLS]
+ *     bench/stop [CALLS]        20,000,000 by default
  *
  * This process is the only instance of a job, with the page that a shim would share with it. */
 #include "config.h"

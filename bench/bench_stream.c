@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_stream.c - bench/stream: the cost of the path from the loader to the program.
+/* bench_stream.c - bench/stream: measures the path from the loader to the program.
  *
  * Compares a stream from a plenumd with one decoding thread with the bare renderer, which is one
  * thread of this process that reads and renders the same positions into memory like the ring's.
  * Their rounds alternate; while one is measured, the other is idle.
  *
- * It prints three things: images per second of both, and their ratio; the CPU time per image, of
- * loader and client together compared with the bare renderer's, which gives the same result on a
- * busy machine; and the time to hand over a batch that is ready: plenum_stream_next(), and
- * separately what follows it, plenum_batch_release(), which requests another batch from the loader
- * and so wakes it.
+ * It prints images per second of both, and their ratio; the CPU time per image of loader and client
+ * together, compared with the bare renderer's, which a busy machine changes little; and the time of
+ * plenum_stream_next() for a batch that is ready, and of plenum_batch_release(), which requests
+ * another batch from the loader and so wakes it.
  *
  * --small measures the cost of a sample that takes almost no time to render: it cuts the
  * photographs into small images first, like those of data sets such as CIFAR. */
@@ -38,7 +37,7 @@
 
 enum {
     HAND_OVERS = 4,        /* per round */
-    SMALL_SAMPLES = 20000, /* more than a processor's caches can hold */
+    SMALL_SAMPLES = 20000, /* of 32 x 32: more than a processor's caches can hold */
     SMALL_SIDE_MAX = 256,
 };
 
@@ -111,7 +110,7 @@ static uint64_t cpu_ns(pid_t loader)
     return sum;
 }
 
-/* Wait until nothing is being rendered. */
+/* Wait until nothing is being rendered and a batch is ready. Returns 0 or -ETIMEDOUT. */
 static int settle(struct bench *b)
 {
     struct plenum_stream_stats stats;
@@ -293,7 +292,7 @@ static int open_all(struct bench *b, struct plenum_error *err)
     b->spec.store = (struct image_store){PLENUM_INT8, PLENUM_NHWC, 3};
     (void)snprintf(address, sizeof(address), "unix:@plenum-bench-%ld", (long)getpid());
     (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
-    /* Without a cache, the loader has no hints; the bare renderer has none, either. */
+    /* Without a cache folder, the loader has no hints; the bare renderer never has any. */
     (void)setenv("PLENUM_CACHE_DIR", "/proc/none", 1);
     b->loader = daemon_start(address, "1", NULL, NULL);
     plenum_stream_options_init(&o);
@@ -324,7 +323,7 @@ static void close_all(struct bench *b)
     free(b->places);
 }
 
-/* A line of the report, or of "rows". */
+/* A line of the table, or an element of "rows" in JSON. */
 struct stream_line {
     const char *name, *what;
     int digits;
@@ -378,11 +377,10 @@ static int measure(struct bench *b, struct plenum_error *err)
         [BARE] = {"bare", "images/s of the bare renderer", 1, NULL, rounds},
         [STREAM] = {"stream", "images/s of loader and stream", 1, NULL, rounds},
         [RATIO] = {"ratio", "stream / bare, round by round", 3, NULL, rounds},
-        [CPU_BARE] = {"cpu-bare", "us of CPU an image, bare", 1, NULL, rounds},
+        [CPU_BARE] = {"cpu-bare", "us of CPU per image, bare", 1, NULL, rounds},
         [CPU_STREAM] = {"cpu-stream", "us of CPU per image, loader and client", 1, NULL, rounds},
         [CPU_RATIO] = {"cpu-ratio", "cpu-bare / cpu-stream, round by round", 3, NULL, rounds},
-        [HAND_OVER] = {"hand-over", "us until a ready batch is there", 2, NULL,
-                       rounds * HAND_OVERS},
+        [HAND_OVER] = {"hand-over", "us to get a ready batch", 2, NULL, rounds * HAND_OVERS},
         [GIVE_BACK] = {"give-back", "us to release it", 2, NULL, rounds * HAND_OVERS},
     };
     double *values = calloc((size_t)rounds * (HAND_OVER + 2 * HAND_OVERS), sizeof(*values));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* count.c - a qemu plugin (user mode) that counts the instructions of a program, for
- * bench/instructions. The interface is that of qemu's qemu-plugin.h, which Debian does not package,
- * so the required parts are declared here. VERSION is the interface's version. */
+ * bench/instructions. Debian does not package qemu's qemu-plugin.h, so the required parts are
+ * declared here. VERSION is the version of that interface, which bench/instructions tries out. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * decodes the whole image with its fast inverse DCT (TJFLAG_FASTDCT), and OpenCV shrinks the crop
  * (INTER_AREA).
  *
- * Only available if configure found both libraries (HAVE_FFCV_WAY). This code neither stores the
- * pixels elsewhere nor flips JPEGs, which would take more time. */
+ * Only available if configure found both libraries (HAVE_FFCV_WAY). FFCV also copies the pixels to
+ * its batch and flips images from JPEGs, which this code leaves out. */
 #ifndef BENCH_FFCV_H
 #define BENCH_FFCV_H
 
@@ -20,6 +20,7 @@ extern "C" {
 
 struct ffcv_way;
 
+/** Returns 0 or -ENOMEM. */
 int ffcv_way_create(struct ffcv_way **ret);
 void ffcv_way_destroy(struct ffcv_way *way);
 

@@ -102,8 +102,8 @@ static int decode_png(const struct bench_file *file, uint8_t *ret)
 }
 
 #if defined(HAVE_WEBP) || defined(HAVE_AVIF)
-/* Returns a destination for pixels that are not needed. Its memory was written in advance, so that
- * the cost of new pages is not measured. */
+/* Returns a destination for pixels that are not needed, or NULL. Its memory was written in advance,
+ * so that the cost of new pages is not measured. */
 static uint8_t *find_room(size_t need)
 {
     static uint8_t *room;
@@ -308,8 +308,8 @@ static void convert(struct encode_options *o, uint8_t *pixels)
     }
 }
 
-/* Shrink to side x side in place; each pixel is the mean of the area that it covers. No pixel is
- * overwritten before it is read, because every photograph is larger than that. */
+/* Shrink to side x side in place; each pixel is the mean of the area that it covers. The photograph
+ * must be at least that large, so no pixel is overwritten before it is read. */
 static void shrink(struct encode_options *o, uint8_t *pixels, uint32_t side)
 {
     uint8_t *to = pixels;

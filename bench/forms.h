@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* forms.h - converts photographs to other forms, and decodes them with the formats' own libraries.
  *
- * encode.h provides colour at quality 90, so that forms differ only in the property that names
- * them. */
+ * All lossy forms have quality 90, so that each differs only in the property that names it. */
 #ifndef BENCH_FORMS_H
 #define BENCH_FORMS_H
 
@@ -20,8 +19,8 @@ struct form {
 /** All forms; an element whose name is NULL follows the last one. */
 extern const struct form forms[];
 
-/** Convert a photograph to a form. The result is owned like a file of bench_files_load(). Returns
- * 0, -EOPNOTSUPP if this build has no encoder for the form, -EBADMSG or -ENOMEM. */
+/** Convert a photograph to a form. The caller frees ret->bytes. Returns 0, -EOPNOTSUPP if this
+ * build has no encoder for the form, -EBADMSG or -ENOMEM. */
 int form_make(const struct form *form, const struct bench_file *photograph, struct bench_file *ret);
 
 /** Decode all of a JPEG, PNG, WebP or AVIF to RGB with libjpeg-turbo (accurate inverse DCT),

@@ -2,7 +2,7 @@
 /* loops.c - bench/loops: runs one loop, from one of the sets of loops, a given number of times; for
  * bench/instructions.
  *
- *     bench/loops                     lists the loops for this processor: set, loop, number, unit
+ *     bench/loops                     lists the loops for this processor: set, loop, units, unit
  *     bench/loops SET LOOP TIMES
  *
  * With arguments, it prints nothing: bench/instructions counts its instructions. Samples and
@@ -52,7 +52,7 @@ static void make_input(void)
         }
         blocks[b] = (struct jpeg_block){coef[b], quant, &samples[0][8 * b], sizeof(samples[0])};
     }
-    for (uint32_t i = 0; i < JPEG_LOOKS; i++) { /* 4-bit codes and values of up to 7 */
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) { /* 4-bit codes, values of up to 7 bits */
         uint32_t size = i >> 8 & 7;
 
         huff.one[i] = (4 + size) | 1U << 8 | 4U << 16 | size << 24;
@@ -111,7 +111,7 @@ static const struct {
     {"grey", do_grey, SAMPLES, "pixel"},      {"tables", do_tables, JPEG_LOOKS, "entry"},
 };
 
-/* Run a whole resize to half size; its tables are built once. */
+/* Run a whole resize to half size; only the first one builds tables. */
 static void run_resize(const struct resize_kernels *kernels, uint64_t times)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -179,6 +179,6 @@ int main(int argc, char **argv)
     make_input();
     if (argc == 4 && parse_u64(argv[3], UINT32_MAX, &times) == 0 && run(argv[1], argv[2], times))
         return 0;
-    fprintf(stderr, "bench/loops SET LOOP TIMES; without arguments, prints the available loops\n");
+    fprintf(stderr, "usage: loops [SET LOOP TIMES]; without arguments, it lists the loops\n");
     return 2;
 }

@@ -3,15 +3,14 @@
  * loaders compared with one.
  *
  * The variants take turns, so that other load on the machine affects all of them equally. The
- * loader runs on CPU 0 and the program on CPU 1, like iperf3's two ends. Pixels are `generated:`,
- * which means copied, so that the transport is measured; they are not read here.
+ * loader runs on CPU 0 and the program on CPU 1, like iperf3's two ends. Pixels come from
+ * `generated:`, where the loader only copies them, and the program does not read them.
  *
  *     tcp, tls, unix     a stream from a loader over each of these: bytes of pixels per second
  *     iperf3             one iperf3 stream, if it is installed
  *
- * With --images: one loader limited to a part of a core (without cgroup v2: the loader is stopped
- * and continued all the time, running for PART of it) and two such loaders, with real
- * photographs. */
+ * With --images, it compares two loaders with one instead, on photographs. Each of them gets only a
+ * part of a core: a process stops and continues the loaders all the time. */
 #include "config.h"
 
 #include <errno.h>
@@ -46,12 +45,10 @@ struct bench_net_arguments {
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
      "photographs: compare two loaders of a part of a core with one", NULL},
-    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100,
-     "size of that part of a core (default "
-     "40)",
+    {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100, "size of that part of a core (default 40)",
      NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds of each (default 5)", NULL},
-    {"seconds", 's', "N", OPTION_U32, AT(seconds), 1, 1000, "of a round (default 2)", NULL},
+    {"seconds", 's', "N", OPTION_U32, AT(seconds), 1, 1000, "seconds per round (default 2)", NULL},
     {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
      NULL},
 };
@@ -82,7 +79,7 @@ static void run_on(unsigned cpu)
         (void)fprintf(stderr, "bench/net: CPU %u cannot be used: nothing is bound\n", cpu);
 }
 
-/* Returns a stream's bytes of pixels per second, measured for the given time after one second of
+/* Returns a stream's bytes of pixels per second, measured for a->seconds after half a second of
  * warm-up. */
 static double measure(const struct bench_net_arguments *a, const char *dataset, const char *loader)
 {
@@ -111,7 +108,7 @@ static double measure(const struct bench_net_arguments *a, const char *dataset, 
     return (double)bytes / ((double)(now - begin) / (double)NS_PER_SEC);
 }
 
-/* Returns what measure() does, for iperf3; 0 if that is not installed. */
+/* Returns iperf3's bytes per second, or 0 if it is not installed. */
 static double measure_iperf(const struct bench_net_arguments *a)
 {
     char command[512], line[4096];
@@ -156,7 +153,7 @@ static void print_row(const char *name, double *values, uint32_t count, double b
     printf("\n");
 }
 
-/* Write a loader's key, or its client's. */
+/* Write the loader's key or the client's to a file. */
 static void write_key(const char *path, const struct tls_key *key)
 {
     char text[TLS_TEXT_MAX];
@@ -255,8 +252,9 @@ static void compare_two(const struct bench_net_arguments *a)
         (void)daemon_end(loaders[i], SIGTERM);
     }
     s = bench_spread_of(ratio, a->rounds);
-    printf("two loaders of %u %% of a core: %.2f x one (%.2f to %.2f), of %.0f images/s\n", a->part,
-           s.median, s.min, s.max, bench_spread_of(one, a->rounds).median / (224 * 224 * 3));
+    printf("two loaders of %u %% of a core: %.2f x one (%.2f to %.2f); one: %.0f images/s\n",
+           a->part, s.median, s.min, s.max,
+           bench_spread_of(one, a->rounds).median / (224 * 224 * 3));
 }
 
 int main(int argc, char **argv)

@@ -6,8 +6,8 @@
 
 Both convert int8 NHWC batches to floats, in turn, in rounds. torch uses the usual expression, (x.float() + 128)
 .sub_(mean).div_(std) of a permuted batch, with .contiguous() for planes and .to() for halves, into new memory; ours
-uses an `out` that was written to before ("out"), or creates a new array like torch ("new"). Reports CPU time of the
-process, and the median, minimum and maximum of the rounds' ratios.
+uses an `out` that was written to before ("out"), or creates a new array like torch ("new"). Prints the median, minimum
+and maximum of the rounds' ratios of the process's CPU time.
 """
 
 import json

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* operations.c - times the operations after the crop, each in its own copies of the window. */
+/* operations.c - times the operations after the crop, each on a copy of the window. */
 #include "config.h"
 
 #include "bench/operations.h"

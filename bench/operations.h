@@ -15,14 +15,14 @@ extern const char *const bench_operations[BENCH_OPERATIONS];
 
 struct bench_operations;
 
-/** Create the operations; if `kernels` is NULL, the best are used. Returns 0 or -ENOMEM. */
+/** Create the operations with the loops named `kernels` (NULL: the best). Returns 0 or -ENOMEM. */
 int bench_operations_create(struct bench_operations **ret, uint32_t side, const char *kernels);
 void bench_operations_destroy(struct bench_operations *o);
 
 /**
  * Runs operation k on a copy of planes[3][side][side], and stores the result to dst.
  *
- * Returns the CPU time that it took; 0 if this build's pipelines do not have it.
+ * Returns its CPU time in ns, or 0 if this build does not support it or memory ran out.
  */
 uint64_t bench_operations_run(struct bench_operations *o, size_t k, const struct image_draw *draw,
                               const uint8_t *planes, const struct image_store *store, uint8_t *dst);

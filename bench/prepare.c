@@ -4,10 +4,10 @@
  *
  * Each row is a way of storing the same photographs: unchanged, with their entry points known,
  * packed, and packed after a resize (plenumctl pack). Everything is in memory. Rates are those of
- * rendering training images, as in bench/render; see bench.h for how rows are compared. Quality is
- * how close images rendered from the stored form are to those rendered from the original
- * photographs: for an evaluation, which shows the same part of both, and for training crops, where
- * a small crop shows what a resize has lost. */
+ * rendering training images, as in bench/render; see bench.h for how rows are compared. Quality
+ * compares images rendered from the stored form with those from the original photographs: the
+ * pipeline of an evaluation, and training crops, of which small ones show what a resize has
+ * lost. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ struct kept {
     uint8_t *packed; /* malloc, or NULL */
     struct image_tiles tiles;
     uint8_t *hint;          /* entry points: malloc, or NULL */
-    uint32_t width, height; /* for raw pixels */
+    uint32_t width, height; /* only for FFCV's row */
 };
 
 enum { TRAIN, EVAL, PIPELINES };
@@ -72,9 +72,9 @@ struct prepare_row {
 #endif
 
 static struct prepare_row rows[] = {
-    {.name = "as-they-lie", .what = "the files as they are"},
-    {.name = "tiles",
-     .what = "the files as they are from the second epoch on, tiles known",
+    {.name = "original", .what = "the original files"},
+    {.name = "hints",
+     .what = "the original files in later epochs, with hints about where tiles begin",
      .indexed = true},
     {.name = "packed", .what = "plenumctl pack", .packs = true},
     {.name = "longest-500", .what = "pack --longest 500", .packs = true, .resize.longest = 500},
@@ -96,7 +96,7 @@ static struct prepare_row rows[] = {
      .resize = {.shortest = 256, .raw_share = 100}},
 #ifdef HAVE_FFCV_WAY
     {.name = "ffcv-raw-256",
-     .what = "the pixels of raw-longest-256, as FFCV has raw images: OpenCV's crop, resize "
+     .what = "the pixels of raw-longest-256, rendered by FFCV's method: OpenCV's crop, resize "
              "(INTER_AREA) and flip",
      .packs = true,
      .ffcv = true,
@@ -104,7 +104,7 @@ static struct prepare_row rows[] = {
 #endif
 };
 
-enum { ROWS = ARRAY_LEN(rows), BLOCK = 25, EPOCHS = 4 /* of training crops that are judged */ };
+enum { ROWS = ARRAY_LEN(rows), BLOCK = 25, EPOCHS = 4 /* of training crops to compare */ };
 
 struct prepare_context {
     struct pipeline pipeline[PIPELINES];
@@ -120,7 +120,7 @@ static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), .help = "folder of photographs (required)"},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
      .help = "rounds over all photographs and rows (default 15)"},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "only the first N photographs"},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, .help = "use only the first N photographs"},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, .help = "seed of the crops (default 1)"},
     {"quality", 'q', "Q", OPTION_U32, AT(quality), 1, 100,
      .help = "quality of the JPEGs of shrunk images (default 90)"},
@@ -486,8 +486,7 @@ static void print_json(const struct bench_prepare_arguments *a, const struct pre
 
 /* --- main --- */
 
-/* Measure the photographs, except for those that do not decode, as in bench_files_load(), and
- * those that cannot be packed. */
+/* Measure all photographs. Returns 0, or an error if one of them cannot be packed or rendered. */
 static int measure(const struct bench_prepare_arguments *a, struct prepare_context *c,
                    const struct bench_files *files, struct plenum_error *err)
 {

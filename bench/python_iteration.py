@@ -10,11 +10,11 @@ All batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so the
     next            only gets the batch
     arrays          also gets its six arrays
     tensors         also gets images, labels and valid flags as torch tensors
-    torch.Loader    a loop over a loader
+    torch.Loader    a loop over a pyplenum.torch.Loader
+    copy            copies the pixels of such a batch once, which Plenum saves
 
-and `copy`, the time to copy such a batch's pixels once, which Plenum saves. Prints median, minimum and maximum of the
-rounds, in microseconds per batch. This is elapsed time, because Python's process CPU time would hide the library's
-thread.
+Prints median, minimum and maximum of the rounds, in microseconds per batch. This is elapsed time, because the CPU time
+of the process would include the library's own thread.
 """
 
 import json

@@ -83,7 +83,7 @@ static int run_recipe(struct render_context *c, const struct render_row *row,
     return r;
 }
 
-/* Render the same images, and decode again for each. */
+/* Render the images of run_recipe(), but decode the file again for each. */
 static int run_apart(struct render_context *c, const struct render_row *row,
                      const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -191,6 +191,7 @@ static int run_indexing(struct render_context *c, const struct render_row *row,
     (void)row;
     return render_with(c, &tiles, file, index, round);
 }
+
 double render_hints_size(const struct render_context *c, const struct bench_files *files)
 {
     double bytes = 0;
@@ -209,7 +210,7 @@ double render_packed_size(const struct render_context *c, const struct bench_fil
     return bytes / (double)files->bytes;
 }
 
-/* Render the same images with other loops, or another decoder. */
+/* Render with the row's own decoder, which has other loops or is libjpeg's. */
 static int run_other(struct render_context *c, const struct render_row *row,
                      const struct bench_file *file, size_t index, uint32_t round)
 {
@@ -263,7 +264,7 @@ static int run_ffcv_way(struct render_context *c, const struct render_row *row,
     "view(global, 2, rrc(224, scale=0.32:1, interpolation=bicubic) flip(0.5)) " \
     "view(local, 8, rrc(96, scale=0.05:0.32, interpolation=bicubic) flip(0.5))"
 
-/* --kernels fills in the last ones. */
+/* add_kernels() fills in the last ones. */
 struct render_row render_rows[] = {
     {.name = FULL_ROW,
      .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
@@ -273,7 +274,7 @@ struct render_row render_rows[] = {
      .what = "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop",
      .run = run_ffcv_way,
      .missing = FFCV_MISSING},
-    {.name = PLAIN_ROW, .what = "Plenum, version 1, files as they are", .run = run_plain},
+    {.name = PLAIN_ROW, .what = "Plenum, version 1, original files", .run = run_plain},
     {.name = LIBJPEG_ROW,
      .what = "plain, by libjpeg-turbo instead of Plenum's own decoder",
      .run = run_other},
@@ -299,11 +300,11 @@ struct render_row render_rows[] = {
      .recipe = "rrc(224, interpolation=random) flip(0.5) color_jitter(0.4, 0.4, 0.4) "
                "rand_augment(2, 9, mstd=0.5, inc=1) erase(0.25, value=pixel)"},
     {.name = "recipe-simclr",
-     .what = "SimCLR's and DINO's global crop",
+     .what = "the operations of SimCLR and of DINO's global crops",
      .run = run_recipe,
      .recipe = SIMCLR},
     {.name = "recipe-jitter",
-     .what = "a jitter of four parts",
+     .what = "a colour jitter of four operations",
      .run = run_recipe,
      .recipe = "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)"},
     {.name = "views-pair",
@@ -352,7 +353,7 @@ bool render_rows_shown(const struct render_row *row)
     return !row->off && !row->missing;
 }
 
-/* Add the row of libjpeg's decoder. */
+/* Create the decoder of LIBJPEG_ROW. */
 static int add_libjpeg(struct plenum_error *err)
 {
     for (size_t k = 0; k < OTHERS; k++) {
@@ -406,18 +407,17 @@ static int choose_rows(const char *list, struct plenum_error *err)
         render_rows[k].off = !render_rows[k].name || (list && !listed(list, render_rows[k].name));
         any = any || render_rows_shown(&render_rows[k]);
     }
-    return any ? 0
-               : error_set(err, -EINVAL, "--rows: '%s' names no available row; see --help", list);
+    return any ? 0 : error_set(err, -EINVAL, "--rows: '%s' names no available row", list);
 }
 
-/* Parse what a recipe's row renders, or leave the row out if this build's pipelines do not
- * support it. Returns the bytes of its pixels. */
+/* Parse a row's recipe, or leave the row out if this build does not support it. Returns the bytes
+ * of its pixels; 0 without a recipe. */
 static size_t parse_recipe(struct render_row *row)
 {
     if (!row->recipe)
         return 0;
     if (views_parse(row->recipe, &row->views, NULL) < 0) {
-        row->missing = "this build's pipelines do not know all of its words";
+        row->missing = "this build does not support all of its operations";
         return 0;
     }
     return views_pixels(&row->views) * 3;

@@ -5,12 +5,12 @@
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
     bench/reshape.py DATASET
 
-A separate loader renders training images (224 x 224, batches of 32, 4 in advance). Each round takes some batches, and
-then the time from a change to the first batch with the new share, in random order:
+A loader renders training images (224 x 224, batches of 32, 4 in advance). Each round makes each of these changes, in
+random order and after some batches, and measures the time from the change to the next batch:
 
     reshape     the open stream changes its share
-    seek        the open stream keeps its share and seeks to where it is: what rendering one batch takes
-    reopen      the stream is closed, and another one is opened, which seeks to the same place
+    seek        the open stream keeps its share and seeks to where it is, so this is the time to render a batch
+    reopen      the stream is closed, and another one with the new share is opened and seeks to the same place
 
 Prints median, 90th percentile and maximum in milliseconds, ratios of medians, and how many changes took 100 ms or more.
 """

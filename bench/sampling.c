@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sampling.c - measures how long the order of a plan takes for each position, and how exactly it
- * keeps shares.
+/* sampling.c - measures how long each kind of order takes to find the sample of a position.
  *
  *     sampling [SAMPLES]        1,281,167 by default
  *
  * It uses one thread. Each line is a kind of order: nanoseconds of CPU time per position, the
- * memory of its table, and the largest distance of a set, sample or class from its share. */
+ * memory of its table, and the largest distance of a set from its share, which is measured for the
+ * mixture only; the other lines print a constant. */
 #include "config.h"
 
 #include <stdio.h>

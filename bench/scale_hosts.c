@@ -3,7 +3,7 @@
  *
  *     plenumrun --probe    ── ssh (here) prints what a host would print
  *     guard ── mpirun (here) ──┬── plenumrun --agent ── ssh (here)  one per host, as with Open MPI
- *                              └── a connection for each instance   as of its shim
+ *                              └── a connection for each instance   as its shim opens one
  *
  * The connections speak the real protocol with the code of the real shims: TLS, HELLO, a heartbeat
  * a second. The instances start, run for a while, print lines, and then one of them fails. */
@@ -130,6 +130,7 @@ void scale_measure(int pid, struct scale_record *ret)
     ret->at_ns = time_now_ns();
     ret->rss = read_status(pid, "VmRSS:");
     ret->most = read_status(pid, "VmHWM:");
+    ret->most -= min_u64(ret->most, read_status(pid, "RssFile:"));
     ret->cpu_ns = read_cpu(pid);
     ret->descriptors = count_descriptors(pid);
 }
@@ -216,7 +217,7 @@ static void end_actor(struct scale_stage *s, struct actor *a)
     if (!a->open)
         return;
     if (!a->planned) {
-        fprintf(stderr, "scale: plenumrun has closed a connection before its plan\n");
+        fprintf(stderr, "scale: plenumrun closed a connection before it sent a plan\n");
         exit(1);
     }
     a->open = false;
@@ -400,7 +401,7 @@ static void log_in(const struct scale_stage *s)
     free(args);
 }
 
-/* A login has taken the secret: its host's shims connect. */
+/* Accept a login, which has taken the secret: its host's shims may connect now. */
 static void open_door(struct scale_stage *s)
 {
     char name[256];

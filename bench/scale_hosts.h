@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* scale_hosts.h - the other hosts of a job, simulated for bench/scale: programs that plenumrun
- * takes for mpirun and ssh, and the shims of all instances, in one process.
+/* scale_hosts.h - the hosts of a job, simulated for bench/scale: programs that plenumrun takes for
+ * mpirun and ssh, and the shims of all instances, in one process.
  *
- * They leave records of what plenumrun has used, in a file: one line per event. */
+ * At each event, they add a line to a file: what plenumrun has used so far. */
 #ifndef BENCH_SCALE_HOSTS_H
 #define BENCH_SCALE_HOSTS_H
 
@@ -11,14 +11,14 @@
 /* Variables that bench/scale sets for them. */
 #define SCALE_ENV_EVENTS "SCALE_EVENTS"   /* the file of records */
 #define SCALE_ENV_PID "SCALE_PID"         /* plenumrun's process */
-#define SCALE_ENV_SECONDS "SCALE_SECONDS" /* how long the job runs before it fails */
+#define SCALE_ENV_SECONDS "SCALE_SECONDS" /* how long instances only send heartbeats */
 #define SCALE_ENV_ADDRESS "SCALE_ADDRESS" /* an interface and address for all hosts; may be "" */
 
-/** What plenumrun has used when something happened. */
+/** What a process had used when an event happened. */
 struct scale_record {
     char event[16];
     uint64_t at_ns;       /* on the monotonic clock */
-    uint64_t rss, most;   /* bytes of memory: now, and at most */
+    uint64_t rss, most;   /* bytes of memory: now; and its own (no pages of files) at most */
     uint64_t cpu_ns;      /* of its process, without children */
     uint64_t descriptors; /* open now */
 };
@@ -26,10 +26,12 @@ struct scale_record {
 /** Read what a process uses now. */
 void scale_measure(int pid, struct scale_record *ret);
 
-/** Be mpirun: log in to all hosts by the agent, then play the shims. */
+/** Act as mpirun: log in to all hosts through the agent, then act as their shims. Returns an exit
+ * status. */
 int scale_be_mpirun(int argc, char **argv);
 
-/** Be ssh: answer the query of a host; or take the secret, and stay until the job ends. */
+/** Act as ssh: answer the query of a host, or take the secret and stay until the job ends. Returns
+ * an exit status. */
 int scale_be_ssh(int argc, char **argv);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* slow_store.c - an object store for bench/stores.py. It serves a folder's files from bucket "b"
- * and delays each answer by a fixed time. It has one thread and copies nothing, so that it is never
- * the bottleneck. Signatures are not verified.
+ * and delays each answer by a fixed time. It sends files from mapped memory, so that it is not the
+ * bottleneck. It does not verify signatures.
  *
  *     slow_store FOLDER MILLISECONDS      prints its port
  *

@@ -12,7 +12,7 @@
  *     resize+store  resizes into a ring of slots that exceeds every cache
  *     render        everything but reading: image_render() into the ring
  *
- * Then the operations after the crop (bench/operations.c), each on a copy of the resized window.
+ * It also times the operations after the crop (operations.c), each on a copy of the resized window.
  *
  * The decoder stages run with both libjpeg-turbo and our own decoder; rendering uses our own. If
  * our decoder gives up on an image, libjpeg's time counts in our decoder's row, as in production.
@@ -52,7 +52,7 @@ struct bench_stages_arguments {
     bool json;
 };
 
-/* The current image. */
+/* Decoders, buffers, and the current image. */
 struct stages_context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
@@ -267,8 +267,8 @@ static int run_resize(struct stages_context *c)
     return resize_into(c, &c->crop, c->slots);
 }
 
-/* Warm the caches for both timed runs: they must find code and rows there, but not their tables,
- * which are kept between images of equal scale. So this uses another scale. */
+/* Bring code and rows into the caches before a timed resize. This uses another scale, because the
+ * timed resize must build its tables, which are kept between images of equal scale. */
 static int warm_resize(struct stages_context *c)
 {
     struct crop other = c->crop;
@@ -360,7 +360,7 @@ static const struct {
     {"libjpeg: entropy", "the same of libjpeg-turbo", LIBRARY_ENTROPY, LIBRARY_HEADER},
     {"libjpeg: IDCT and so on", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_ENTROPY},
     {"libjpeg: decode", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_DECODE},
-    {"resize, in its place", "render run less decode run", RENDER, DECODE},
+    {"resize within render", "render run less decode run", RENDER, DECODE},
     {"resize alone", "run, with its tables, rows in memory", RESIZE, RESIZE},
     {"store", "resize into cold slots less into a warm one", STORE, RESIZE},
     {"decode", "run", DECODE, DECODE},
@@ -377,7 +377,7 @@ static const struct option_def defs[] = {
      "loops of the resize (default: the best this processor can use)", NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
      "rounds over all photographs (default 9)", NULL},
-    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "use only the first N photographs", NULL},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
@@ -517,9 +517,9 @@ static int context_init(struct stages_context *c, const struct bench_stages_argu
     if (r < 0)
         return r;
     if (c->pipeline.width != c->pipeline.height)
-        return error_set(err, -EINVAL, "--pipeline: square windows are taken apart");
+        return error_set(err, -EINVAL, "--pipeline: width and height must be equal");
     if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
-        return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
+        return error_set(err, -EINVAL, "--pipeline: it must be of version 1, without exif");
     c->slot_bytes = (size_t)c->pipeline.width * c->pipeline.height * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
     c->planes = malloc(c->slot_bytes);

@@ -2,11 +2,10 @@
 /* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is killed
  * or stopped.
  *
- * One stream over both takes batches as fast as they arrive, so that none is ready when the loader
- * is struck: the worst case. The reference is measured in the same run, before and after, with a
- * stream from one of the loaders alone: the time in which it renders as many batches as are
- * prefetched. A stall is the longest call of plenum_stream_next() from shortly before a loader is
- * struck until both are running again.
+ * One stream over both takes batches as fast as they arrive, so that none is ready when a loader
+ * fails: the worst case. Before that, each loader alone serves a stream, which shows how long it
+ * takes to render as many batches as are prefetched. A stall is the longest call of
+ * plenum_stream_next() that was running at some time in the WHOLE_AGAIN_MS after a failure.
  *
  *     kill    SIGKILL; a new loader is started at the same address WHOLE_AGAIN_MS later
  *     stop    SIGSTOP; SIGCONT WHOLE_AGAIN_MS later
@@ -46,14 +45,14 @@ struct bench_stall_arguments {
 #define AT(field) offsetof(struct bench_stall_arguments, field)
 
 static const struct option_def defs[] = {
-    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "photographs (needed)", NULL},
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
     {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX,
      "how often a loader is killed and stopped over each transport (default 20)", NULL},
     {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches requested in advance (default 6)",
      NULL},
     {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images per batch (default 64)",
      NULL},
-    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "seed of the moments (default 1)", NULL},
+    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "seed of the failures (default 1)", NULL},
 };
 
 static const struct options_program program = {
@@ -168,7 +167,7 @@ static void start(struct stall_loaders *l, unsigned i, const char *root)
     l->pids[i] = daemon_start_with(l->sockets[i], "1", args);
 }
 
-/* Strike one of the loaders several times, each time when both are running well. */
+/* Kill or stop one of the loaders several times, each time when both have been running well. */
 static void strike(const struct bench_stall_arguments *a, struct stall_loaders *l, int signum,
                    const char *way, double bound)
 {
@@ -199,15 +198,15 @@ static void strike(const struct bench_stall_arguments *a, struct stall_loaders *
             start(l, victim, a->images);
         else
             (void)kill(l->pids[victim], SIGCONT);
-        done = atomic_load(&taker.batches); /* batches continue, or there is nothing to measure */
+        done = atomic_load(&taker.batches); /* wait until batches arrive again */
         while (atomic_load(&taker.batches) < done + a->depth)
             sleep_ms(10);
     }
     plenum_stream_get_stats(taker.stream, &after);
     s = bench_spread_of(stalls, a->times);
     calm = bench_spread_of(usual, a->times);
-    printf("%-5s %s of one of two, %u times: longest wait median %.3f s, max %.3f s (without it: "
-           "median %.3f s, max %.3f s); "
+    printf("%-5s %s of one of two, %u times: longest wait median %.3f s, max %.3f s (without a "
+           "fault: median %.3f s, max %.3f s); "
            "bound %.3f s: %u of %u below it; hedged %llu, moved %llu\n",
            way, name, a->times, s.median, s.max, calm.median, calm.max, bound, below, a->times,
            (unsigned long long)(after.hedged - before.hedged),

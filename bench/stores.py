@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stores.py - measures the first epoch from an object store that takes 30 ms for each answer, beside a disk and other
-libraries.
+"""stores.py - measures the first epoch from an object store that takes 30 ms for each answer, compared with a disk and
+with other libraries.
 
     bench/stores.py FOLDER [--latency MS] [--rounds N] [--copies N] [--threads N] [--json]
 
 FOLDER is a data set of class folders. Writes N copies of it (4) below TMPDIR as tar archives, Parquet, MDS shards and
-single files, and serves them with bench/slow_store, which is never the bottleneck. Each round runs, in random order:
+single files, and serves them with bench/slow_store, which is not the bottleneck. Each round runs, in random order:
 
     plenum, disk     plenumd with N threads (2) renders an epoch of the archives, in shuffled order, to uint8
     plenum, s3       plenumd does this from the store, with an index, but with nothing else kept from earlier rounds
     others           one process reads all samples, and crops, resizes and flips them with Pillow
 
-Images per second are of wall time, and per core of CPU time (user and system, of the loader or the process). Libraries
-that are not installed for the Python that runs this are named. Prints medians and ratios.
+"images/s" is per second of elapsed time, and "per core" per second of CPU time (user and system, of the loader or the
+process). Libraries that are not installed for the Python that runs this are named. Prints medians and ratios.
 
 PLENUM_BUILD names the build folder (default: build/work)."""
 

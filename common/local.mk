@@ -19,7 +19,9 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/job/jobspawn.c %D%/job/jobspawn.h \
 	%D%/job/meeting.c %D%/job/meeting.h \
 	%D%/job/meeting_priv.h \
+	%D%/job/meeting_rounds.c \
 	%D%/job/meeting_server.c \
+	%D%/job/meeting_wait.c \
 	%D%/job/pace.c %D%/job/pace.h \
 	%D%/job/stop_page.c %D%/job/stop_page.h \
 	%D%/job/waitstatus.c %D%/job/waitstatus.h \
@@ -30,7 +32,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/net/ring.c %D%/net/ring.h \
 	%D%/net/status.c %D%/net/status.h \
 	%D%/net/tls.c %D%/net/tls.h \
-	%D%/net/wire.c %D%/net/wire.h \
+	%D%/net/wire.c %D%/net/wire.h %D%/net/wire_status.c \
 	%D%/options/complete.c \
 	%D%/options/options.c %D%/options/options.h \
 	%D%/options/program.c %D%/options/program.h \
@@ -80,7 +82,7 @@ libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
 libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 
-# Completion for shells: one file per shell covers all programs. Its name is the one that the shell looks for.
+# Completion for shells: one file per shell covers all programs. The installed names are those that the shells look for.
 bashcompletionsdir = $(datarootdir)/bash-completion/completions
 zshcompletionsdir = $(datarootdir)/zsh/site-functions
 fishcompletionsdir = $(datarootdir)/fish/vendor_completions.d

@@ -23,8 +23,8 @@ uninstall-local: uninstall-completions
 	rm -rf '$(DESTDIR)$(htmldir)/manual'
 	each() { rm -f "$(DESTDIR)$(man3dir)/$$1.3"; }; $(each_function)
 
-# make html: all pages, manual pages, headers and docstrings as one manual, html/manual/index.html, with search. A warning of Sphinx and a link that leads
-# nowhere end it. make install-html puts it into htmldir.
+# make html: all pages, manual pages, headers and docstrings as one manual with search, html/manual/index.html. A warning of Sphinx or a dead link is an
+# error. make install-html installs the manual in htmldir.
 html_files = %D%/html/conf.py %D%/html/deadlinks.py %D%/html/manual.css %D%/html/stage.py
 EXTRA_DIST += $(html_files)
 html_missing = test '$(PYTHON)' != : || { echo "make html: configure found no Python" >&2; exit 1; }; \

@@ -27,7 +27,7 @@ class Table:
 
 
 def sources(top):
-    """{path: text} of all sources."""
+    """Return {path: text} of all sources."""
     found = {}
     for folder in FOLDERS:
         for at, _, names in os.walk(os.path.join(top, folder)):
@@ -56,7 +56,7 @@ def rows_of(body):
 
 
 def tables(files):
-    """{prefix of the states: Table} of all sources."""
+    """Return {prefix of the states: Table} of all sources."""
     found = {}
     for path, text in sorted(files.items()):
         for name, body in re.findall(r"^static const struct state_row (\w+)\[\w*\] = \{\n(.*?)^\};", text, re.M | re.S):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Train on an imbalanced folder without and with weights="class:1/2"; print the accuracy, also of the rarest class.
+"""Train on an imbalanced folder without and with weights="class:1/2"; print accuracy, overall and of the rarest class.
 
     plenumctl make-sample sample --images 60 --size 48 --seed 1
     rm -f sample/waves/*-000[1-9]?.jpg      # one class with few samples

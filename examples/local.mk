@@ -8,7 +8,7 @@ noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 %C%_feed_SOURCES = %D%/feed.c
 %C%_feed_CPPFLAGS = -I$(top_srcdir)/include
 %C%_feed_LDADD = libplenum.la
-# Runs from the build folder without libtool's wrapper script.
+# -no-install: the program runs from the build folder without libtool's wrapper script.
 %C%_feed_LDFLAGS = $(AM_LDFLAGS) -no-install
 %C%_hello_SOURCES = %D%/hello.c
 %C%_hello_CPPFLAGS = -I$(top_srcdir)/include

@@ -12,7 +12,7 @@ with pyplenum.Stream(dataset, "rrc(224) flip(0.5)", seed=1, micro_batch=16, epoc
     print(f"from epoch {stream.place.epoch}, position {stream.place.position}")
     for number, batch in enumerate(stream):
         print(f"{batch.hash():016x}")      # train here
-        if number == 4:                    # ... until something stops it
+        if number == 4:                    # stop after five batches
             break
     with open(checkpoint + ".new", "wb") as file:
         file.write(stream.cursor)          # 32 bytes: the next step, for any number of processes

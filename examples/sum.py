@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# sum.py - the hash of every batch that the processes of a job received.
+# sum.py - add up the hashes of all batches that the processes of a job received.
 import sys
 import pyplenum
 

@@ -38,6 +38,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/mpirun.c %D%/job/mpirun.h \
 	%D%/job/output.c %D%/job/output.h \
 	%D%/job/output_folder.c %D%/job/output_folder.h \
+	%D%/job/interlude.c %D%/job/interlude.h \
 	%D%/job/pause.c %D%/job/pause.h \
 	%D%/job/peers.c \
 	%D%/job/report.c %D%/job/report.h \

@@ -12,14 +12,14 @@
  * below. */
 uint64_t amended_position(const struct plenum_stream *s);
 
-/** Check, in the answer of the first loader that has opened an amended plan, that what was shown
- * stays the same. Errors: -ESTALE a data set has changed; -EINVAL new weights would begin too
- * early. */
+/** Handle the answer of the first loader that has opened an amended plan: check that the samples
+ * shown so far are the same in it. Errors: -ESTALE a data set has changed; -EINVAL new weights
+ * would begin too early. */
 int amended_describe(struct plenum_stream *s, const struct wire_opened *m,
                      struct plenum_error *err);
 
-/** Set the error of a stream whose plan a loader has opened with other samples or weights; returns
- * -ESTALE. */
+/** Write the message for a plan that a loader has opened with other samples or weights than before.
+ * Returns -ESTALE. */
 int amended_refuse_changed(const struct plenum_stream *s, struct plenum_error *err);
 
 /** Note that all loaders have refused an amended plan, for this reason. */

@@ -14,9 +14,9 @@
  *  the sample counts. */
 void batch_describe(const struct plenum_stream *s, const struct made_batch *made,
                     struct plenum_batch *b);
-/** Count the valid samples that replace the ones that the order names. Only needed if the loader
- * has reported any: their number is `told`. Only loaders know the order of a plan, so with a plan
- * this is `told`, or the number of valid samples if that is lower. */
+/** Returns the number of valid samples that are substitutes. Without a plan, the samples are
+ * compared with the order. Only loaders know the order of a plan; with one, the result is the
+ * number that the loader has `told`, or the number of valid samples if that is lower. */
 uint32_t batch_count_substituted(const struct plenum_stream *s, const struct plenum_batch *b,
                                  uint32_t told);
 

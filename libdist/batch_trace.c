@@ -29,7 +29,7 @@ struct trace {
     FILE *file;
     struct json json;
     unsigned process; /* number of the stream in the trace */
-    /* From CLOCK_MONOTONIC to CLOCK_REALTIME, so that traces of hosts line up. */
+    /* Added to CLOCK_MONOTONIC to get CLOCK_REALTIME, so that traces of several hosts line up. */
     uint64_t offset_ns;
     uint32_t slots; /* number of slots whose tracks have been named */
 };

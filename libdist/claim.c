@@ -43,7 +43,7 @@
 enum {
     PIECE = 4096,     /* bytes read at a time from files in /proc */
     WAITING = 64,     /* backlog: processes that look for the holder of a name */
-    ANCESTORS = 1000, /* more means a loop: processes come and go while we look */
+    ANCESTORS = 1000, /* limit: process numbers that are reused meanwhile could form a loop */
 };
 
 /* The instance that this process, or the one it was forked from, has claimed. */

@@ -5,8 +5,9 @@
  * clock or io_poke() wakes it. It blocks all signals, because they belong to the program.
  *
  * Some programs close all descriptors above 2, and may then open others, which get the same
- * numbers. Nothing wakes a thread that sleeps in an epoll that was closed. So it looks once a
- * second; once it knows, it fails all streams and touches no descriptor again.
+ * numbers. Nothing wakes a thread that sleeps in an epoll that was closed. So the thread checks its
+ * descriptors once a second. If they were closed, it fails all streams and uses no descriptor
+ * again.
  *
  * Lock order: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so when
  * io_remove() returns, the thread is no longer inside the stream.
@@ -312,7 +313,7 @@ static void stop(void)
         free(k);
     }
     io.running = false;
-    if (io.cut_off) { /* the numbers may belong to files of the program now */
+    if (io.cut_off) { /* the program may have opened files with these numbers */
         io.epoll_fd = io.wake_fd = -1;
         return;
     }
@@ -340,7 +341,7 @@ void io_remove(struct plenum_stream *s)
     free(gone);
 }
 
-/* Returns whether `fd` is what epoll and eventfd are: a file of no type. */
+/* Returns whether `fd` is an anonymous inode, like epoll and eventfd: its mode has no file type. */
 static bool is_anonymous(int fd)
 {
     struct stat st;
@@ -358,7 +359,7 @@ const char io_closed_sentence[] =
 
 void io_poke(void)
 {
-    if (is_anonymous(io.wake_fd)) /* not a file of the program, which would grow by 8 bytes */
+    if (is_anonymous(io.wake_fd)) /* otherwise 8 bytes would be written to a file of the program */
         io_event_set(io.wake_fd);
 }
 

@@ -52,8 +52,8 @@ static const struct names known[] = {
 };
 #undef MPI
 
-/* Launchers whose jobs are rejected unless RANK and WORLD_SIZE are set, too: their processes have
- * no means to meet that libplenum knows. jsrun usually sets Open MPI's variables, too. */
+/* Launchers whose jobs are rejected unless RANK and WORLD_SIZE are set, too, because libplenum has
+ * no collectives for their processes. jsrun usually sets Open MPI's variables, too. */
 static const struct names unsupported[] = {
     {PLENUM_LAUNCHER_NONE, "HOROVOD_SIZE", "HOROVOD_RANK", NULL, NULL, false},
     {PLENUM_LAUNCHER_NONE, "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", NULL, NULL, false},
@@ -154,9 +154,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* No launcher has set both the number of instances (more than one) and the index. If neither is
- * set, the process is alone. If only one is, that is an error, because otherwise every process
- * would receive the same samples. */
+/* Reject incomplete variables: no launcher has set both the number of instances (more than one) and
+ * the index. If neither is set, the process is alone. If only one is, every process would receive
+ * the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;
@@ -178,8 +178,8 @@ static int refuse_halves(job_getenv get, struct plenum_error *err)
     text = get("LOCAL_RANK");
     if (text && strcmp(text, "0") != 0 && strcmp(text, "-1") != 0)
         return refuse_half(err, "LOCAL_RANK", text, "RANK");
-    /* Open MPI's MPI_Init() sets 0 even in a program without a launcher; if there are other
-     * processes, those are refused. PMIx has no variable for their number. */
+    /* Open MPI's MPI_Init() sets PMIX_RANK to 0 even in a program without a launcher. If there are
+     * other processes, those are rejected. PMIx has no variable for their number. */
     text = get("PMIX_RANK");
     if (text && strcmp(text, "0") != 0)
         return refuse_half(err, "PMIX_RANK", text, "WORLD_SIZE");
@@ -233,9 +233,9 @@ static int refuse_two(job_getenv get, const struct names *a, const struct names 
         b->count, count ? count : "(not set)");
 }
 
-/* plenumrun also sets RANK and WORLD_SIZE, and unsets GROUP_WORLD_SIZE. If that is set, a torchrun
- * runs within plenumrun's instance. If only RANK and WORLD_SIZE differ, another launcher has set
- * some of the variables, and the others are still plenumrun's. */
+/* Choose torchrun's variables if a torchrun runs within plenumrun's instance: it sets
+ * GROUP_WORLD_SIZE, which plenumrun unsets. If only RANK and WORLD_SIZE, which plenumrun sets, too,
+ * have other values, another launcher has set them: reject both. */
 static int choose_within_plenumrun(job_getenv get, const struct names **n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -255,8 +255,8 @@ static int choose_within_plenumrun(job_getenv get, const struct names **n, struc
     return 0;
 }
 
-/* A Slurm step may have started an MPI's daemons on several hosts. Its variables then do not
- * describe the processes that the daemons started. */
+/* Returns whether a Slurm step may have started an MPI's daemons on several hosts. Its variables
+ * then do not describe the processes that the daemons started. */
 static bool has_daemons(job_getenv get, const struct said *mpi)
 {
     uint32_t here;
@@ -296,8 +296,8 @@ static bool is_framework(job_getenv get, const struct said *believed)
            (local && its && !same_text(local, its));
 }
 
-/* One of two launchers runs within the other. If their variables contradict each other, reject
- * both, because otherwise several processes would receive the same samples. */
+/* Reject two launchers, one within the other, whose variables contradict each other: otherwise
+ * several processes would receive the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];
@@ -371,7 +371,7 @@ static int check_replicas(const struct plenum_job_info *info, const char *count,
     return 0;
 }
 
-/* plenumrun reports replicas; with any other launcher each process is a replica. */
+/* Read the replicas that plenumrun reports. With any other launcher, each process is a replica. */
 static int read_replicas(job_getenv get, struct plenum_job_info *info, struct plenum_error *err)
 {
     const struct {
@@ -404,7 +404,8 @@ static int read_replicas(job_getenv get, struct plenum_job_info *info, struct pl
                           "PLENUM_REPLICA_OFFSET", err);
 }
 
-/* A string that all instances of the job on a host can derive, and no other job shares. */
+/* Set the job's id, which all instances of the job on a host can derive, and no other job
+ * shares. */
 static void name_job(job_getenv get, struct plenum_job *job)
 {
     const char *a = NULL, *b = NULL;

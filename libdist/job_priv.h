@@ -11,20 +11,20 @@
 struct plenum_job {
     /* Constant after plenum_job_open(). */
     struct plenum_job_info info;
-    char id[320]; /* a full host name and a port */
+    char id[320]; /* room for a full host name and a port */
     char loader[2048];
     pid_t pid; /* the process that opened it */
     /* Under job.c's lock. */
     unsigned opens;
     /* Under comm.c's lock. */
-    uint64_t timeout_ns; /* of collectives; 0: none */
+    uint64_t timeout_ns; /* time limit of a collective; 0: none */
 };
 
 /** Take a reference, which plenum_job_close() drops. */
 void job_ref(struct plenum_job *job);
 
-/** This process is about to receive the samples of `info`. If that is its own rank in its job,
- *  claim the rank until the process ends. -EBUSY: another process already has it (claim.h). */
+/** If `info` is this process's own rank in its job, claim the rank until the process ends. Call it
+ *  before the process receives samples. -EBUSY: another process already has the rank (claim.h). */
 int job_claim(const struct plenum_job_info *info, struct plenum_error *err);
 
 #endif

@@ -11,12 +11,12 @@
  * other loaders are open, a loader that takes much longer for that answer than ever before counts
  * as silent: its batches are requested from others long before it is abandoned (schedule.c).
  *
- * Losing a loader of this host abandons its ring, because the loader may only be stopped and write
- * later. Its batches that are ready or leased stay valid; those being filled are requested from
- * another loader, into another ring. No batch is lost or repeated, because a request names a
- * position in the stream, which determines the batch. A loader over TCP cannot write to our memory:
- * the bytes that follow its DONE are received into the slot, all such loaders share one ring, and a
- * cancelled slot is free at once. Bytes that still arrive for it are discarded.
+ * If a loader of this host is lost, its ring is abandoned, because a loader that was only stopped
+ * could still write to it. Batches in it that are ready or leased stay valid; those being filled
+ * are requested from another loader, into another ring. No batch is lost or repeated: a request
+ * names a position in the stream, which determines the batch. A loader over TCP cannot write to our
+ * memory: the bytes that follow its DONE are received into the slot, all such loaders share one
+ * ring, and a cancelled slot is free at once. Bytes that still arrive for it are discarded.
  *
  * Not here: what a loader sends (loader_session_input.c).
  *
@@ -169,8 +169,7 @@ void session_leave(struct loader_session *se)
     io_close(&se->conn.fd);
 }
 
-/* End a lost connection. `text` is the reason, and `since_ns` the time since when it was
- * useless. */
+/* End a lost connection. `text` is the reason. The connection was of no use from `since_ns` on. */
 static void lose_since(struct loader_session *se, uint64_t since_ns, const char *text)
 {
     bool ran = se->state == SESSION_OPEN;
@@ -539,7 +538,7 @@ void session_retry_at(struct loader_session *se, uint64_t when_ns)
     assert(lock_is_held(se->setup->lock));
     assert(se->state == SESSION_DOWN);
     se->retry_ns = when_ns;
-    se->refused = 0; /* that was another request */
+    se->refused = 0; /* the loader rejected an earlier request */
 }
 
 void session_forgive(struct loader_session *se, uint64_t now_ns)

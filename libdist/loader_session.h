@@ -31,7 +31,7 @@ struct session_events {
      * from those of another loader; -EINVAL if a batch would be too large. */
     int (*fields)(struct loader *l, const struct wire_fields *m, struct plenum_error *err);
     /** A loader has said HELLO and can serve `open`. Returns the ring that it will fill, with a
-     *  reference. Errors are local ones. */
+     *  reference. Any error is one of this process. */
     int (*greeted)(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                    struct plenum_error *err);
     /** The loader's keeper reports that the loader is still starting, and its progress. */

@@ -39,7 +39,7 @@ struct loader_session {
 
     /* Requests that the loader has not answered. */
     unsigned filling;    /* slots to fill */
-    unsigned cancelling; /* slots to leave alone */
+    unsigned cancelling; /* slots whose requests were cancelled */
     unsigned naming;     /* names */
 
     uint64_t batch_bytes; /* size of each batch that the loader renders */
@@ -63,7 +63,7 @@ struct loader_session {
     unsigned failed_openings;  /* consecutive openings in which HELLO arrived, but OPENED did not */
 };
 
-/** The only place that writes a session's state. */
+/** Change a session's state. No other function writes it. */
 void session_move(struct loader_session *se, enum session_state to);
 /** Record that the loader has accepted the stream. */
 void session_opened(struct loader_session *se);

@@ -87,7 +87,7 @@ static void send_open(struct loader_session *se)
     (void)session_flush(se);
 }
 
-/* Request the shapes of the fields: only with all of them is the size of a slot known. */
+/* Request the shapes of the fields, from which the size of a slot is computed. */
 static void send_fields(struct loader_session *se)
 {
     const struct wire_open *open = se->setup->open;
@@ -195,7 +195,8 @@ static void let_go(struct loader_session *se, struct plenum_lease *slot, const s
     se->setup->events->done(se->loader, slot, m);
 }
 
-/* Is this the answer to a request whose slot has been reused? */
+/* Returns whether this is the answer to a cancelled request whose slot is in use again, and if so,
+ * forgets the request. */
 static bool forget_cancelled(struct loader_session *se, uint64_t request)
 {
     for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
@@ -299,7 +300,7 @@ static void handle_error(struct loader_session *se, const struct frame_header *h
         session_lose(se, "sent a malformed message");
     else if (m.code == -EINPROGRESS) /* from its keeper: jobloader.c */
         lose_starting(se, m.text);
-    else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
+    else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* temporary: try again */
         session_lose(se, m.text);
     else
         session_refuse(se, m.code, m.text);

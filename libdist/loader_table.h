@@ -31,7 +31,7 @@ struct loader_name {
 /** One loader of the stream. */
 struct loader {
     struct plenum_stream *stream;
-    struct loader_session *session; /* NULL: unused entry, all other fields are void */
+    struct loader_session *session; /* NULL: unused entry, all other fields are undefined */
     const struct address *address;  /* its entry in `named`, or `own` */
     struct address own;             /* its address, if a name resolved to it */
     int of;                         /* index of its entry in `named` */
@@ -61,7 +61,7 @@ struct loader_table {
 
     /* Holding the stream's lock. */
     unsigned own_turn;  /* number of the own loader's current address */
-    unsigned own_taken; /* how often in a row it was bound without a listener */
+    unsigned own_taken; /* consecutive failed attempts at that address, although it was bound */
     bool told_waiting;  /* the program has been warned that no loader has answered yet */
     bool wants_keeper;  /* there is no listener: this process must keep a loader */
     struct loader all[LOADERS_MAX]; /* FOR_LOADERS */

@@ -137,7 +137,7 @@ static uint64_t tell_waiting(struct plenum_stream *s, uint64_t now)
     return UINT64_MAX;
 }
 
-/* Fail the stream if every loader has rejected it. */
+/* Fail the stream, or reject its amended plan, if every loader has rejected it. */
 static void maybe_give_up(struct plenum_stream *s, uint64_t now)
 {
     const struct loader *first = NULL;
@@ -210,7 +210,8 @@ static int described(struct loader *l, const struct wire_opened *m, struct plenu
     return 0;
 }
 
-/* Fill every slot once with pixels at the zero point, for PLENUM_SOURCE=synthetic. */
+/* Fill every slot once, for PLENUM_SOURCE=synthetic: pixels at the zero point, labels, sample
+ * numbers and, if samples are mixed, weights of 1. */
 static void fill_synthetic(const struct loader *l)
 {
     const struct plenum_stream *s = l->stream;
@@ -357,7 +358,7 @@ static bool refused(struct loader *l, int code, const char *text)
     if (!l->warned && !s->loaders->alone_ns)
         stream_warn(s, "loader %s is not used for now: %s", l->address->text, text);
     l->warned = !s->loaders->alone_ns;
-    /* Until the loader rejected us, its connection was of no use. */
+    /* The connection was of no use, because the loader has rejected us in the end. */
     if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
         s->loaders->alone_ns = l->alone_ns;
     return true;
@@ -527,8 +528,9 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
                                 : next;
 }
 
-/* Keep a loader at the job's own address, because no process listens there, unless another process
- * has just begun to. A process that has bound the address but never listens is not a loader. */
+/* Start and keep a loader at the job's own address, because no process listens there, unless
+ * another process has just begun to. A process that has bound the address but never listens is
+ * not a loader. */
 static void keep_own(struct plenum_stream *s)
 {
     struct plenum_error err;

@@ -78,7 +78,7 @@ static void add_found(struct plenum_stream *s, int of, const struct address *fou
     for (int i = 0; i < count; i++) {
         struct loader *known = find(s, &found[i]);
 
-        if (known && known->unlisted) { /* another name did resolve to this address */
+        if (known && known->unlisted) { /* another name resolved to this address before */
             known->of = of;
             known->own = found[i];
             known->unlisted = false;
@@ -238,7 +238,7 @@ static bool is_idle(const struct loader *l)
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);
 }
 
-/* End loaders that their names no longer resolve to. */
+/* End idle loaders that their names no longer resolve to, unless no other one is open. */
 static void end_unlisted(struct plenum_stream *s)
 {
     bool other = false;

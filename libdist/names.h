@@ -12,8 +12,8 @@
 
 struct loader;
 
-/** Wait for the names of `count` samples, or of all classes (NULL): one block that ends with
- *  NULL. */
+/** Wait for the names of `count` samples, or of all classes (`samples` is NULL). `*ret` is one
+ *  block: pointers that end with NULL, and the names. */
 int names_get(struct plenum_stream *s, enum wire_named of, const uint32_t *samples, uint32_t count,
               char ***ret, struct plenum_error *err);
 /** Send the requests that callers wait for. */

@@ -117,7 +117,7 @@ AVX2_INLINE __m256 compute_one(__m256i levels, __m256 scale, __m256 bias)
 {
     __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(levels), scale);
 
-    __asm__("" : "+x"(product)); /* emits nothing, but compilers cannot fuse what it hides */
+    __asm__("" : "+x"(product)); /* emits nothing, but keeps compilers from fusing the two steps */
     return _mm256_add_ps(product, bias);
 }
 
@@ -269,7 +269,7 @@ static void run_avx2(struct normalise_values *values, const struct normalise_run
     enum plenum_layout layout = run->to_step == 1 ? PLENUM_NCHW : PLENUM_NHWC;
     size_t begin = 0, end;
 
-    past = past && values->type == PLENUM_TO_FLOAT32; /* others take longer than their stores */
+    past = past && values->type == PLENUM_TO_FLOAT32; /* the others are not limited by stores */
     if (past) {
         begin = first_aligned(run);
         past = begin < run->count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* normalise_loops.h - the loops of plenum_normalise(), of which there are several sets. */
+/* normalise_loops.h - the sets of loops for plenum_normalise(). */
 #ifndef LIBDIST_NORMALISE_LOOPS_H
 #define LIBDIST_NORMALISE_LOOPS_H
 
@@ -53,8 +53,8 @@ extern const struct normalise_loops normalise_avx2;
 void normalise_by_table(struct normalise_values *values, const struct normalise_run *run,
                         size_t begin, size_t end);
 
-/** With at least this many bytes of floats, write past the cache: otherwise the first floats would
- * have been evicted by the time they are read (bench/normalise measures the gain). */
+/** With at least this many bytes of floats, write past the cache, because the first floats would be
+ * evicted from it before the program reads them (bench/normalise measures the gain). */
 enum { NORMALISE_PAST_CACHE = 16 << 20 };
 
 /** The arguments of plenum_normalise(). */

@@ -63,7 +63,7 @@ static void add_file(XXH3_state_t *hash, const char *path)
     struct stat st = {0};
     uint64_t id[2];
 
-    (void)stat(path, &st); /* without /proc, only the rest distinguishes places */
+    (void)stat(path, &st); /* without /proc, only the rest of the hash distinguishes containers */
     id[0] = st.st_dev;
     id[1] = st.st_ino;
     (void)XXH3_128bits_update(hash, id, sizeof(id));

@@ -15,7 +15,7 @@
 static struct {
     _Atomic int32_t pid; /* this process, once it has opened the page; 0: not yet */
     struct stop_page *page;
-    pthread_mutex_t mu; /* for everything below */
+    pthread_mutex_t mu; /* protects everything below */
     bool by_steps;      /* the program calls plenum_job_should_stop() */
     bool in_step;
     uint64_t step, begun_ns;  /* of the step in progress */
@@ -73,7 +73,7 @@ struct stop_page *pacing_open(const struct plenum_job_info *info)
     return opened_by() ? self.page : NULL;
 }
 
-/* Note what the program does now: returns its page, or NULL. */
+/* Record what the program does now. Returns its page, or NULL if this process records no steps. */
 static struct pace *note(uint64_t now, enum pace_doing doing)
 {
     int32_t pid = opened_by();
@@ -110,7 +110,7 @@ static uint64_t since(uint64_t then, uint64_t now)
     return now > then ? now - then : 0;
 }
 
-/* Record the step that ends now, if its turn has come. */
+/* Add up the step that ends now; each time `stride` steps are complete, record their means. */
 static void end_step(struct pace *pace, uint64_t now)
 {
     uint64_t stride = max_u64(atomic_load_explicit(&pace->stride, memory_order_relaxed), 1);
@@ -167,7 +167,7 @@ void pacing_wait(uint64_t now)
     (void)note(now, PACE_WAITS);
 }
 
-/* Add what the loader has reported. All zero: there was none. */
+/* Add the times that the loader has reported, which are all zero if there was no loader. */
 static void add_batch(struct pace *pace, const struct trace_batch *batch, uint64_t samples)
 {
     const struct wire_done *done = &batch->done;

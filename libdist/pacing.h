@@ -28,16 +28,16 @@ void pacing_wait(uint64_t now);
 /**
  * Record that plenum_stream_next() ends.
  *
- * @param waits    it was allowed to wait
- * @param batch    the batch's times; NULL: it returned none
- * @param samples  in the batch
+ * @param waits    the call was allowed to wait
+ * @param batch    the batch's times; NULL: the call returned no batch
+ * @param samples  number of samples in the batch
  */
 void pacing_take(uint64_t began_ns, uint64_t now, bool waits, const struct trace_batch *batch,
                  uint64_t samples);
 
 /** Record that the program arrives at a collective. */
 void pacing_arrive(uint64_t now);
-/** Record that it leaves the collective. */
+/** Record that the program leaves the collective. */
 void pacing_depart(uint64_t now);
 
 #endif

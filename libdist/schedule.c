@@ -126,7 +126,7 @@ static const struct state_row entry_states[] = {
 static const struct state_machine entry_machine = {
     .name = "entry", .states = entry_states, .count = ARRAY_LEN(entry_states), .holds = is_sound};
 
-/* The only place that writes an entry's state. */
+/* Change an entry's state. No other function writes it. */
 static void move(struct entry *e, enum entry_state to)
 {
     enum entry_state from = e->state;
@@ -188,7 +188,7 @@ static unsigned count_leased(struct plenum_stream *s)
     return n;
 }
 
-/* Returns the time at which a loader would finish one more batch, from its time per batch. */
+/* Returns how long a loader would take to finish one more batch, from its time per batch. */
 static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
 {
     uint64_t service = l->service_ns;
@@ -199,8 +199,8 @@ static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
     return (double)(filling + 1) * (double)service;
 }
 
-/* Returns a loader's weight for a request (rendezvous hashing). The request goes to the loader with
- * the highest weight, and stays there when others come or go. */
+/* Returns a loader's weight for a request (rendezvous hashing). Equal requests go to the loader
+ * with the highest weight, even after other loaders have come or gone. */
 static uint64_t rendezvous_weight(const struct loader *l, struct order_place place)
 {
     const struct plenum_stream *s = l->stream;
@@ -264,7 +264,7 @@ static struct loader *choose(struct plenum_stream *s, struct order_place place, 
     return best;
 }
 
-/* Discard a slot's contents. */
+/* Cancel the request for a slot, or discard its result. */
 static void drop(struct plenum_lease *slot)
 {
     if (!slot)
@@ -601,7 +601,7 @@ static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
     slot_free(arbiter);
 }
 
-/* Confirm batches without a lost loader: it will not answer for those that it was to verify. */
+/* Confirm batches without a lost loader, which will not answer for those that it was to verify. */
 void schedule_confirm(struct plenum_stream *s)
 {
     for (struct entry *e = s->schedule->first; e; e = e->next)

@@ -52,7 +52,7 @@ static bool is_locked(const void *slot)
 static const struct state_machine slot_machine = {
     .name = "slot", .states = slot_states, .count = ARRAY_LEN(slot_states), .is_locked = is_locked};
 
-/* The only place that writes a slot's state. */
+/* Change a slot's state. No other function writes it. */
 static void move(struct plenum_lease *slot, enum slot_state to)
 {
     enum slot_state from = slot->state;

@@ -60,7 +60,7 @@ struct slot_set {
     struct ring *ring;
     uint32_t num_slots;
     /* Written by slot.c only. */
-    /* sessions, each CHECKING, READY and LEASED slot, the list `shown`, s->remote */
+    /* References: of sessions, each CHECKING, READY or LEASED slot, the list `shown`, s->remote. */
     unsigned refs;
     /* For stream.c: the list of rings that the program knows. */
     bool shown;

@@ -533,15 +533,15 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
-/* Does the stream of a plan show the same samples before the cursor's position as the stream that
- * made the cursor? */
+/* Check that the stream of a plan shows the same samples before the cursor's position as the stream
+ * that made the cursor. Returns 0 or -ESTALE. */
 static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                       struct plenum_error *err)
 {
     unsigned long long g = cursor->epoch * s->steps.n + cursor->position;
     uint8_t identity[16];
 
-    /* without the sum, like older versions and loaders */
+    /* Without the sum, as older versions and loaders compute it. */
     identity_of_plan(&(struct identity_plan){.plan = s->plan,
                                              .sets = s->sets,
                                              .reweighs = s->reweighs,
@@ -571,7 +571,7 @@ static int check_plan(const struct plenum_stream *s, const struct plenum_cursor 
                : 0;
 }
 
-/* Is the cursor valid for the stream? */
+/* Check that the cursor is valid for the stream. Returns 0 or -ESTALE. */
 static int check_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                         struct plenum_error *err)
 {
@@ -586,7 +586,7 @@ static int check_cursor(const struct plenum_stream *s, const struct plenum_curso
         return error_set(
             err, -ESTALE,
             "the cursor was made before samples of %s became known to be bad (plenumctl verify), "
-            "so that its epoch would not be the same: restart the epoch, or remove the list of bad "
+            "so the rest of its epoch would differ: restart the epoch, or remove the list of bad "
             "samples (plenumctl index shows its path)",
             s->open.dataset);
     return error_set(err, -ESTALE,
@@ -708,8 +708,8 @@ int plenum_stream_reshape(struct plenum_stream *stream, const struct plenum_shar
         r = read_cursor(s, at, &place, err);
     else if (r == 0 && s->open.steps > 1 && s->leased > 0)
         r = error_set(err, -EBUSY,
-                      "a batch of %u steps is leased, and the stream cannot tell how many of them "
-                      "count: release it, or pass the cursor to continue from",
+                      "a batch of %u steps is leased, and the stream does not know how many of "
+                      "them count: release it, or pass the cursor to continue from",
                       s->open.steps);
     if (r == 0) {
         schedule_drop(s); /* while its loaders still have the old share */

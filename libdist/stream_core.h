@@ -63,14 +63,14 @@ struct plenum_stream {
 
     /* Delivery. */
     bool opened;            /* the first OPENED has arrived: the data set is known */
-    struct orderplan *plan; /* what open.plan says, or NULL: first_plan, or a later one, owned */
+    struct orderplan *plan; /* open.plan, parsed: first_plan, or a later one, owned; NULL: none */
     bool amended;           /* no loader has opened the plan since plenum_stream_amend() */
     struct plenum_error *amend_error; /* amend.c's: set if all loaders refuse the plan; or NULL */
     int amend_code;
     bool held; /* nothing is requested yet: plenum_stream_open_all() is in progress */
     struct order order;
     struct order_steps steps;
-    uint32_t num_samples, num_classes;   /* of the data set */
+    uint32_t num_samples, num_classes;   /* in the data set */
     uint32_t num_class_names;            /* number of classes with names: all or 0 */
     struct wire_set sets[WIRE_SETS_MAX]; /* sets of the plan, as the first loader described them */
     struct wire_reweigh

@@ -30,8 +30,8 @@ struct together_result {
     uint32_t classes;
 };
 
-/** Check that all parts fit together. Returns 0, or an error for all instances. A pure function, so
- *  that all reach the same conclusion. */
+/** Check that the streams of all instances fit together. Returns 0, or an error for all instances.
+ *  This is a pure function, so all instances get the same result. */
 int together_agree(const struct together *all, uint32_t count, struct together_result *ret,
                    struct plenum_error *err);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# python/: the package pyplenum, over libplenum by ctypes: nothing to compile.
+# python/: the package pyplenum. It calls libplenum through ctypes, so nothing is compiled.
 pyplenumdir = $(pythondir)/pyplenum
 pyplenum_files = \
 	%D%/pyplenum/__init__.py \

@@ -69,7 +69,7 @@ finish() {
     exit 0
 }
 
-# wait_for COMMAND...: retry until it succeeds. Gives up after five minutes, when something hangs.
+# wait_for COMMAND...: retry the command until it succeeds, for at most five minutes
 wait_for() {
     local end=$((SECONDS + 300))
     until "$@" >/dev/null 2>&1; do
@@ -93,7 +93,7 @@ hide_mpirun() {
 # checked.
 asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 
-# Keep Open MPI on this host: allow more ranks than cores and root, and do not look for a fabric.
+# Keep Open MPI on this host: allow it to run as root and with more ranks than cores, and use no network fabric.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
     local daemons=""

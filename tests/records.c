@@ -13,7 +13,7 @@ void bytes_put(struct bytes *b, const void *p, size_t len)
     b->p = realloc(b->p, b->len + len + 1);
     if (!b->p)
         abort();
-    if (len > 0) /* `p` may be NULL for no bytes */
+    if (len > 0) /* otherwise, `p` may be NULL */
         memcpy(b->p + b->len, p, len);
     b->len += len;
 }

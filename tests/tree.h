@@ -13,12 +13,12 @@ struct tree {
  *  indices. */
 void tree_init(struct tree *tree);
 void tree_fini(struct tree *tree);
-/** "root/name", in one of several static buffers. */
+/** Returns "root/name", which is valid until the eighth call after this one. */
 const char *tree_path(const struct tree *tree, const char *name);
 /** Write a file, creating the folders above it. */
 void tree_write(const struct tree *tree, const char *name, const void *bytes, size_t len);
 void tree_write_text(const struct tree *tree, const char *name, const char *text);
-/** Write a small JPEG whose pixels depend on `number`; grey ones are smaller. */
+/** Write a JPEG in colour whose pixels depend on `number`. */
 void tree_write_jpeg(const struct tree *tree, const char *name, unsigned width, unsigned height,
                      unsigned number);
 

@@ -56,8 +56,8 @@ def random_box(width, height):
 
 
 def torchvision_transforms():
-    """torchvision's transforms, which are Python and Pillow: they do not use its compiled operators, which may not
-    match the installed torch, and are skipped in that case."""
+    """Return torchvision's transforms. They use only Python and Pillow, so its compiled operators, which may not match
+    the installed torch, are not registered."""
     import torch
 
     register = torch.library.register_fake
@@ -88,7 +88,8 @@ def passes(batches, count, size_of):
 
 
 def plenum(prepared=None):
-    """plenumd and pyplenum: whole batches delivered to the program. prepared: one of recipes.PREPARED, packed first."""
+    """plenumd and pyplenum: whole batches delivered to the program; with `prepared`, a key of recipes.PREPARED, from
+    packed photographs."""
     dataset = IMAGES
     if prepared:
         longest, raw = recipes.PREPARED[prepared]
@@ -201,8 +202,8 @@ def webdataset():
 
 
 def ffcv(prepared=None):
-    """FFCV's loader over its own file, into which it writes the photographs as JPEGs of its own. prepared: one of
-    recipes.PREPARED, its writer's options."""
+    """FFCV's loader over its own file, into which it writes the photographs as JPEGs, or as `prepared`, a key of
+    recipes.PREPARED, says."""
     from ffcv.fields import IntField, RGBImageField
     from ffcv.fields.basics import IntDecoder
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder

@@ -26,7 +26,8 @@ def cannot(library, recipe):
 
 
 def posterize(image, bits, **_):
-    """timm's, which keeps 0 bits at the highest magnitudes: newer Pillows reject that, older ones return black."""
+    """Do what timm's operation does. At the highest magnitudes it keeps 0 bits: older versions of Pillow return black,
+    and newer ones reject that."""
     from PIL import ImageOps
 
     return ImageOps.posterize(image, bits) if bits > 0 else image.point(lambda _: 0)

@@ -128,7 +128,7 @@ static bool is_format(const struct dataname *name, const char *format)
            memcmp(name->format, format, name->format_len) == 0;
 }
 
-/* Does a number or another data set's name follow the colon, as in "generated:"? */
+/* Returns whether another data set's name follows "generated:", instead of a number. */
 static bool is_wrapped(const struct dataname *name)
 {
     return name->format && is_format(name, "generated") &&

@@ -37,7 +37,7 @@ char *datasum_hex(const uint8_t fingerprint[16], char ret[33]);
 
 /**
  * Describe the first difference between two sums as a clause: "one has 1000 samples, the other
- * 999", "the names of samples differ, first among samples 16 to 31". Returns `ret`; empty if they
+ * 999", "the names of samples differ, first within samples 16 to 31". Returns `ret`; empty if they
  * are equal.
  */
 char *datasum_difference(const struct datasum *a, const struct datasum *b, char *ret, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* png_depth.h - detects PNGs with 16 bits per channel, of which images show the upper 8. */
+/* png_depth.h - detects PNGs with 16 bits per channel. Images show only the upper 8 bits. */
 #ifndef COMMON_PNG_DEPTH_H
 #define COMMON_PNG_DEPTH_H
 

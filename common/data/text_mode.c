@@ -115,7 +115,7 @@ static size_t lines_of_ppm(const uint8_t *bytes, size_t len)
     return count_lines(bytes, at);
 }
 
-/* Returns the number of lines of XMP metadata: text that marks its beginning and its end. */
+/* Returns the number of lines of XMP metadata, whose beginning and end are marked. */
 static size_t lines_of_xmp(const uint8_t *bytes, size_t len)
 {
     static const char begin[] = "<x:xmpmeta", end[] = "</x:xmpmeta>";
@@ -219,5 +219,5 @@ bool text_mode_archive_removed(const uint8_t *bytes, size_t len)
         return false;
     for (; at < end && (at = memchr(at, '\r', (size_t)(end - at))); at++)
         crs++;
-    return crs >= FEW_MIN / 2; /* uncompressed dark pixels have LFs but hardly a CR */
+    return crs >= FEW_MIN / 2; /* uncompressed dark pixels have LFs but hardly any CRs */
 }

@@ -38,6 +38,7 @@ enum jobctl_effect {
     JOBCTL_AGREES,  /* the programs stop at the same step */
     JOBCTL_SIGNALS, /* the programs were sent SIGTERM */
     JOBCTL_ALREADY, /* the job is stopping or ending already */
+    JOBCTL_ENDS,    /* no programs are running, and they do not start again */
     JOBCTL_EARLY,   /* not all programs have started yet: nothing was done */
     JOBCTL_EFFECTS
 };
@@ -51,7 +52,7 @@ struct jobctl_grown {
 struct jobctl_job {
     char id[JOBCTL_ID_MAX];
     char program[JOBCTL_TEXT_MAX];
-    char phase[JOBCTL_WORD_MAX]; /* starting, running, stopping, ending, closing */
+    char phase[JOBCTL_WORD_MAX]; /* waiting, starting, running, stopping, ending, closing */
     uint32_t pid;                /* plenumrun's */
     uint32_t hosts, instances, restarts;
     uint64_t elapsed_ns;
@@ -70,11 +71,11 @@ struct jobctl_instance {
     /* Its own time and its wait for batches in its last step; UINT64_MAX: not known. */
     uint64_t own_ns, wait_ns;
     char slow[JOBCTL_TEXT_MAX];  /* why it makes the job slow; "": it does not */
-    char cause[JOBCTL_WORD_MAX]; /* the same as one word */
+    char cause[JOBCTL_WORD_MAX]; /* that reason as one word */
 };
 
-/** Writes the address of a job's socket, "unix:@plenumrun-job-1000-ID"; "" as the id: what the
- * addresses of all jobs of this user begin with. Returns `ret`. */
+/** Write the address of a job's socket, "unix:@plenumrun-job-1000-ID". With an empty `id`, write
+ * the beginning that the addresses of all jobs of this user share. Returns `ret`. */
 char *jobctl_address(const char *id, char ret[JOBCTL_NAME_MAX]);
 
 /* Each of these appends one frame, and returns 0 or -ENOMEM. Texts that are too long are
@@ -83,7 +84,7 @@ int jobctl_put_job(struct frame_buffer *b, const struct jobctl_job *m);
 int jobctl_put_instance(struct frame_buffer *b, const struct jobctl_instance *m);
 int jobctl_put_stopped(struct frame_buffer *b, enum jobctl_effect effect);
 int jobctl_put_grown(struct frame_buffer *b, const struct jobctl_grown *m);
-/** STATUS, STOP, GROW. */
+/** Append STATUS, STOP or GROW, which have no payload. */
 int jobctl_put_empty(struct frame_buffer *b, enum jobctl_type type);
 
 /* Each of these reads one payload, and returns 0 or -EPROTO. */

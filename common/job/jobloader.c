@@ -5,7 +5,7 @@
  * processes, and leaves nothing in a file system. (On a host that only runs loaders it is a TCP
  * socket.) plenumd starts when the first client connects, because until then it would only take
  * memory from the training program. It inherits the socket and that client. Clients that connect
- * while there is no loader wait in the socket's backlog: none of this user's is rejected.
+ * while there is no loader wait in the socket's backlog: no client of this user is rejected.
  * Connections of other users are closed and start nothing.
  *
  * The status page has its own socket, which is bound, kept and inherited in the same way, so
@@ -13,7 +13,7 @@
  *
  *     none --a client waits--> starting --first heartbeat--> serving --death--> none ...
  *                                 |
- *                                 +--death--> none; again, observed; again: clients get an error
+ *                                 +--death--> starting, observed --death--> none: an error
  *
  * A socket pair ("lifeline") ties the two processes together: the loader ends when it reads
  * end-of-file from it, so it cannot outlive its keeper. After a first byte from the keeper, the
@@ -444,7 +444,7 @@ static int start_process(struct jobloader *l, struct loader_start *t, bool obser
     return r == -ENOTSUP ? jobspawn_start(&t->request, &t->process) : r;
 }
 
-/* Start the loader. Its end is observed if the last one died early, or if it must be reported. */
+/* Start the loader. Its end is observed if the last loader died early, or if ends are reported. */
 static int spawn(struct jobloader *l)
 {
     struct loader_start t;
@@ -504,7 +504,7 @@ static void retry_later(struct jobloader *l)
         watch_sockets(l);
 }
 
-/* Record a failed start. */
+/* Record a failed start, report it if the reason is new, and answer the clients that wait. */
 static void note_failure(struct jobloader *l, const char *text)
 {
     bool again = strcmp(l->failure, text) == 0;

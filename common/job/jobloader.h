@@ -31,7 +31,7 @@ enum jobloader_phase {
 /** Returns a clause for use after "the loader": "is reading its settings". */
 const char *jobloader_describe_phase(enum jobloader_phase phase);
 
-/** Reports in one sentence why the loader is missing or late. */
+/** Reports why the loader is missing or late. */
 typedef void jobloader_report(void *arg, const char *text);
 
 struct jobloader_options {
@@ -50,7 +50,8 @@ struct jobloader_options {
 };
 
 /** Returns the address of this user's loader for a job on this host, "unix:@plenum-UID-JOB", which
- *  plenumctl status looks for. With an empty job, their common prefix. Returns `text`. */
+ *  plenumctl status looks for. With an empty job, writes the prefix that all of them share. Returns
+ *  `text`. */
 char *jobloader_form_address(const char *job, char *text, size_t size);
 
 /**

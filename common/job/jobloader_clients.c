@@ -81,7 +81,8 @@ bool jobloader_find_client(struct jobloader *l)
     return false;
 }
 
-/* TCP clients trust only peers that have the loader's key. Without it, close their connections. */
+/* Answer all waiting clients. TCP clients trust only peers that have the loader's key; without it,
+ * close their connections. */
 static void answer_clients_with(struct jobloader *l, const struct frame_buffer *b)
 {
     static const struct frame_buffer nothing = {0};
@@ -100,7 +101,8 @@ static void answer_clients_with(struct jobloader *l, const struct frame_buffer *
     }
 }
 
-/* Anyone may open the status page, so it must not reveal why there is no loader. */
+/* Answer all who wait for the status page. Anyone may open it, so do not reveal why there is no
+ * loader. */
 static void answer_readers(struct jobloader *l)
 {
     static const char text[] = "HTTP/1.1 503 Service Unavailable\r\n"

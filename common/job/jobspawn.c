@@ -14,7 +14,7 @@
  * then.) A loader that serves ends in order instead, through its lifeline, and drops the leash.
  *
  * Only a parent learns how a process ended. For an observed loader, `between` therefore stays until
- * the loader ends. So does the thread that cloned it, because the two share a stack's thread-local
+ * the loader ends. So does the thread that cloned it, because both use that thread's thread-local
  * memory. That thread dies only with the process, so PR_SET_PDEATHSIG is right for this
  * `between`. */
 #include "config.h"
@@ -73,14 +73,15 @@ struct jobspawn_observer {
     int fds[2]; /* our end, the thread's end */
 };
 
-/* Returns a copy above the numbers that the loader expects, so that dup2() cannot overwrite it. */
+/* Returns a copy of a descriptor, above the numbers that the loader expects, so that dup2() cannot
+ * overwrite it. */
 static int move_up(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
 }
 
-/* Make the kernel kill the loader when the keeper has gone. If the keeper has gone already, no
- * signal is sent any more. */
+/* Make the kernel kill the loader when the keeper ends. If the keeper has already ended, the kernel
+ * sends no signal, so kill the loader now. */
 static void put_on_leash(const struct spawn *b)
 {
     struct pollfd fd = {.fd = b->leash_fd};
@@ -108,13 +109,13 @@ static int between(void *arg)
     if (b->r < 0)
         return 0;
     put_on_leash(b);
-    b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0); /* Linux 5.3, and no seccomp before it */
+    b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0); /* fails before Linux 5.3, or by seccomp */
     return 0;
 }
 
-/* Start the loader on kernels without such a clone(): qemu's user mode only supports children with
- * their own memory and SIGCHLD. The child sends the loader's process id and lives until we hold a
- * pidfd. The program may notice this child. */
+/* Start the loader where clone_between() fails: qemu's user mode only supports children with their
+ * own memory and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd.
+ * The program may notice this child. */
 static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting.c - how instances on one host wait for each other and exchange bytes, without MPI.
+/* meeting.c - joins the memory in which instances on one host wait for each other and exchange
+ * bytes, without MPI.
  *
  * The memory has, for each instance, a slot with the number of rounds that the instance has
- * entered, and two rooms. A round is complete when all have entered it. There is no shared state
- * that others depend on, so an instance that is killed at any moment leaves nothing half done.
- * Waiters sleep on a futex, and the last instance to enter wakes them.
- *
- * Why two rooms: an instance that has entered a round may write for the next turn while others
- * still read the previous one. No instance can be two turns ahead, because it would have to wait
- * for the others.
+ * entered, and rooms for its bytes (meeting_rounds.c). There is no shared state that others depend
+ * on, so an instance that is killed at any moment leaves nothing half done.
  *
  * The end of an instance is detected in two ways. The launcher records the end of each program that
  * it started. That is reliable, but the program that joined may be a child of that program (a shell
- * script). So each process that joins is watched, too (meeting_server.c). Its end only counts for
- * instances that this process has met: a script's next program has not joined yet, and continues
- * with the rounds where the previous one stopped.
+ * script). So each process that joins is watched, too (meeting_server.c). Its end counts only if
+ * its instance has already entered a round since this process joined: otherwise it may be a
+ * script's previous program, and the next one continues with the rounds where that one stopped.
  *
  * Nothing here needs a descriptor after joining, because programs close descriptors that they do
  * not know. */
@@ -22,10 +18,8 @@
 
 #include "common/job/meeting.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -34,29 +28,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/job/meeting_priv.h"
 #include "common/net/address.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
-
-#ifndef MADV_POPULATE_WRITE /* glibc 2.35 */
-#define MADV_POPULATE_WRITE 23
-#endif
-
-/* Interval of the checks for instances that have ended. */
-static const uint64_t look_ns = 250 * NS_PER_MS;
-
-struct meeting {
-    struct meeting_shared *shared;
-    size_t bytes;
-    uint32_t instances, index;
-    uint64_t first, round; /* this process's first and current round */
-    uint64_t turn;
-    size_t reserved[2]; /* bytes of our rooms that have memory */
-};
 
 void meeting_destroy(struct meeting *meeting)
 {
@@ -66,14 +43,6 @@ void meeting_destroy(struct meeting *meeting)
         (void)munmap(meeting->shared, meeting->bytes);
     free(meeting);
 }
-
-void meeting_wake(struct meeting_shared *s)
-{
-    (void)atomic_fetch_add(&s->woken, 1);
-    (void)syscall(SYS_futex, &s->woken, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-/* ---- joining ---- */
 
 MESSAGE static int refuse(struct plenum_error *err, const char *address, const char *why)
 {
@@ -235,123 +204,10 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
         free(m);
         return error_set(err, -ENOMEM, "out of memory");
     }
-    m->first = m->round = atomic_load(&m->shared->slots[index].came);
+    m->first = m->round = m->base = atomic_load(&m->shared->slots[index].came);
+    m->turn = m->shared->slots[index].turn;
+    atomic_store(&m->shared->slots[index].culprit, 0); /* an earlier program's */
+    meeting_wait_publish(&m->shared->slots[index]);
     *ret = m;
-    return 0;
-}
-
-/* ---- rounds ---- */
-
-bool meeting_has_come(const struct meeting *meeting, uint32_t instance)
-{
-    assert(instance < meeting->instances);
-    return atomic_load(&meeting->shared->slots[instance].came) > meeting->round;
-}
-
-/* Check the instances starting at `*at`; earlier ones had entered when they were last checked. */
-static bool all_have_come(const struct meeting *m, uint32_t *at)
-{
-    assert(*at <= m->instances);
-    while (*at < m->instances && meeting_has_come(m, *at))
-        ++*at;
-    return *at == m->instances;
-}
-
-static bool is_gone(const struct meeting *m, uint32_t instance)
-{
-    const struct meeting_slot *slot = &m->shared->slots[instance];
-
-    return atomic_load(&slot->ended) ||
-           (atomic_load(&slot->came) > m->first && !atomic_load(&slot->present));
-}
-
-/* Find an instance that ended before it entered. One that entered and then ended has entered. */
-static bool find_gone(const struct meeting *m, uint32_t *ret)
-{
-    for (uint32_t i = 0; i < m->instances; i++) {
-        if (i == m->index || meeting_has_come(m, i) || !is_gone(m, i) || meeting_has_come(m, i))
-            continue;
-        *ret = i;
-        return true;
-    }
-    return false;
-}
-
-static void sleep_until(struct meeting_shared *s, uint32_t woken, uint64_t until_ns, uint64_t now)
-{
-    uint64_t left = until_ns > now ? until_ns - now : 0;
-    const struct timespec limit = {.tv_sec = (time_t)(left / NS_PER_SEC),
-                                   .tv_nsec = (long)(left % NS_PER_SEC)};
-
-    (void)syscall(SYS_futex, &s->woken, FUTEX_WAIT, woken, &limit, NULL, 0);
-}
-
-/* Find an instance that belongs to another run of the program, after all have entered. */
-static bool find_odd(const struct meeting *m, uint32_t *ret)
-{
-    for (uint32_t i = 0; i < m->instances; i++) {
-        if (m->shared->slots[i].first[m->round & 1] == m->first)
-            continue;
-        *ret = i;
-        return true;
-    }
-    return false;
-}
-
-int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who)
-{
-    struct meeting_shared *s = meeting->shared;
-    struct meeting_slot *own = &s->slots[meeting->index];
-    uint32_t at = 0;
-    bool look = false;
-
-    assert(meeting->round >= meeting->first);
-    own->first[meeting->round & 1] = meeting->first;
-    atomic_store(&own->came, meeting->round + 1);
-    if (all_have_come(meeting, &at))
-        meeting_wake(s);
-    for (;;) {
-        uint32_t woken = atomic_load(&s->woken);
-        uint64_t now;
-
-        if (all_have_come(meeting, &at))
-            break;
-        now = time_now_ns();
-        if (deadline_ns && now >= deadline_ns)
-            return -ETIMEDOUT;
-        if (look && find_gone(meeting, who))
-            return -EPIPE;
-        sleep_until(s, woken, min_u64(deadline_ns ? deadline_ns : UINT64_MAX, now + look_ns), now);
-        look = true;
-    }
-    if (find_odd(meeting, who))
-        return -EPROTO;
-    meeting->round++;
-    return 0;
-}
-
-static unsigned char *rooms_of(const struct meeting *m, uint64_t turn)
-{
-    return (unsigned char *)m->shared + meeting_slots_bytes(m->instances) +
-           (turn & 1) * m->instances * MEETING_ROOM_BYTES;
-}
-
-unsigned char *meeting_next_rooms(struct meeting *meeting)
-{
-    return rooms_of(meeting, meeting->turn++);
-}
-
-int meeting_reserve(struct meeting *meeting, size_t bytes)
-{
-    uint64_t turn = meeting->turn - 1;
-    size_t *reserved = &meeting->reserved[turn & 1];
-    unsigned char *room = rooms_of(meeting, turn) + (size_t)meeting->index * MEETING_ROOM_BYTES;
-
-    assert(meeting->turn > 0 && bytes <= MEETING_ROOM_BYTES);
-    if (bytes <= *reserved)
-        return 0;
-    if (madvise(room, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) /* before Linux 5.14 */
-        return -ENOMEM;
-    *reserved = bytes;
     return 0;
 }

@@ -13,10 +13,16 @@
 /** Address of the job's server for its programs: "unix:@NAME", a socket of the launcher. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
+/** Variable that says how instances wait for each other: "spin", "yield" or "sleep". If it is not
+ * set, that depends on the number of cores. */
+#define MEETING_WAIT_VARIABLE "PLENUM_COLLECTIVES_WAIT"
+
 enum {
     MEETING_ADDRESS_MAX = 96,
-    /* per instance and turn (two turns); pages are allocated when written */
-    MEETING_ROOM_BYTES = 512 << 10,
+    MEETING_SAID_BYTES = 256, /* at most, in a call of meeting_meet() */
+    MEETING_ROOMS = 8,        /* per instance; pages are allocated when written */
+    MEETING_ROOM_BYTES = 256 << 10,
+    MEETING_CPUS = 1024,
 };
 
 /** A program's membership. Opaque. */
@@ -27,8 +33,8 @@ struct meeting_server;
 /* ---- the launcher ---- */
 
 /**
- * Let programs join, while meeting_server_dispatch() is being called. The memory is created for the
- * first one.
+ * Let programs join, for as long as meeting_server_dispatch() is called. The memory is created when
+ * the first one joins.
  *
  * @param name     the socket's name, unique on this host
  * @param job      id of the job that programs must name
@@ -67,7 +73,7 @@ struct meeting_member {
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  *
- * Errors: -ENOTSUP with a message: it does not exist, or belongs to another user or job;
+ * Errors: -ENOTSUP with a message: the memory does not exist, or belongs to another user or job;
  * -ETIMEDOUT: the launcher does not answer.
  */
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
@@ -77,7 +83,7 @@ int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct
 void meeting_destroy(struct meeting *meeting);
 
 /**
- * Enter the next round, and sleep until all instances have entered it. Writes of an instance before
+ * Enter the next round, and wait until all instances have entered it. Writes of an instance before
  * it entered are then visible to all.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
@@ -88,22 +94,45 @@ void meeting_destroy(struct meeting *meeting);
  */
 int meeting_come(struct meeting *meeting, uint64_t deadline_ns, uint32_t *who);
 
-/** Has an instance entered the round of the last meeting_come()? */
+/**
+ * Enter the next round with a few bytes for the others, wait like meeting_come(), and read the
+ * bytes of all. Every collective begins with this call. When it returns, all instances have ended
+ * their earlier collectives, and no room is in use.
+ *
+ * @param mine  [bytes], at most MEETING_SAID_BYTES; as many in all instances
+ * @param all   [instances][bytes]
+ */
+int meeting_meet(struct meeting *meeting, const void *mine, size_t bytes, void *all,
+                 uint64_t deadline_ns, uint32_t *who);
+
+/**
+ * Begin to move bytes, after meeting_meet(): every instance enters `rounds` more rounds with
+ * meeting_enter(), which does not wait. Rounds are counted from 1 here.
+ */
+void meeting_begin(struct meeting *meeting, uint64_t rounds);
+
+/** Enter the next round. What was written before is then visible to those that await the round. */
+void meeting_enter(struct meeting *meeting);
+
+/** Wait until an instance has entered a round of this collective. Returns like meeting_come(). */
+int meeting_await(struct meeting *meeting, uint32_t instance, uint64_t round, uint64_t deadline_ns,
+                  uint32_t *who);
+
+/** Returns whether the instance has entered the round that this process last waited for. */
 bool meeting_has_come(const struct meeting *meeting, uint32_t instance);
 
-/**
- * Returns the rooms of the next turn, [instances][MEETING_ROOM_BYTES]. Each instance writes its
- * own.
- *
- * A turn has one or more rounds. Its rooms may be read until this instance enters the first round
- * of the next turn: the turn after that reuses them.
- */
-unsigned char *meeting_next_rooms(struct meeting *meeting);
+/** Returns the bytes of a room that are used: a share of the processor's cache, at most
+ * MEETING_ROOM_BYTES and a multiple of 4096. The same in all instances. */
+size_t meeting_room_bytes(const struct meeting *meeting);
+
+/** Returns one of an instance's MEETING_ROOMS rooms. Only that instance writes to
+ * them. */
+unsigned char *meeting_room(const struct meeting *meeting, uint32_t instance, unsigned room);
 
 /**
- * Allocate memory for the first `bytes` of this instance's room of the turn. Without it, writing
- * there could end the process by SIGBUS. Returns 0 or -ENOMEM.
+ * Allocate memory for this instance's first `rooms` rooms, and for `bytes` of each. Without it,
+ * writing there could end the process by SIGBUS. Returns 0 or -ENOMEM.
  */
-int meeting_reserve(struct meeting *meeting, size_t bytes);
+int meeting_reserve(struct meeting *meeting, unsigned rooms, size_t bytes);
 
 #endif

@@ -38,6 +38,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
+enum { MEETING_ROOM_LEAST = 128 << 10 };
 enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instance */
 
 struct watched {
@@ -150,7 +151,7 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
     if (!server->shared)
         return;
     atomic_store(&server->shared->slots[instance].ended, 1);
-    meeting_wake(server->shared);
+    meeting_wake(server->shared, server->instances);
 }
 
 /* Set the memory's size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the
@@ -166,12 +167,24 @@ static int set_size(int fd, size_t bytes, size_t slots)
     most = (struct rlimit){limit.rlim_max, limit.rlim_max};
     raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
     r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
-    if (r == 0) /* a hole could raise SIGBUS; instances pay for their rooms */
+    if (r == 0) /* a hole could raise SIGBUS; instances allocate their own rooms */
         r = -posix_fallocate(fd, 0, (off_t)slots);
     if (raised)
         (void)setrlimit(RLIMIT_FSIZE, &limit);
     (void)signal(SIGXFSZ, before);
     return r;
+}
+
+/* Returns the bytes of a room that are used. Instances read what others have just written, so a few
+ * rooms must fit into the second-level cache. Smaller rooms cost more waits. */
+static uint32_t choose_room(void)
+{
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (cache < 4 * (long)MEETING_ROOM_LEAST)
+        cache = 4 * (long)MEETING_ROOM_LEAST;
+    return (uint32_t)min_u64((uint64_t)cache / 4 / MEETING_UNIT_BYTES * MEETING_UNIT_BYTES,
+                             MEETING_ROOM_BYTES);
 }
 
 /* Create the memory and seal its size, so that no process can truncate it under the others. */
@@ -200,6 +213,7 @@ static int make_memory(struct meeting_server *server)
     assert(!server->shared && server->memory < 0);
     server->shared = shared;
     server->memory = fd;
+    server->shared->room_bytes = choose_room();
     for (uint32_t i = 0; i < server->instances; i++)
         atomic_store(&server->shared->slots[i].ended, server->watched[i].ended);
     return 0;
@@ -225,10 +239,10 @@ static void look_at(struct meeting_server *server, uint32_t instance)
         return;
     unwatch(server, instance);
     atomic_store(&server->shared->slots[instance].present, 0);
-    meeting_wake(server->shared);
+    meeting_wake(server->shared, server->instances);
 }
 
-/* Make this process the instance's. Returns 0, or -ESRCH if it is gone. */
+/* Register this process as the instance's. Returns 0, or -ESRCH if it is gone. */
 static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
 {
     struct watched *w = &server->watched[instance];
@@ -290,7 +304,7 @@ static void answer(const struct meeting_server *server, const struct sockaddr_un
     if (with_memory)
         io_attach_descriptor(&msg, &control, server->memory);
     (void)sendmsg(server->socket, &msg,
-                  MSG_NOSIGNAL | MSG_DONTWAIT); /* the receiver has room for one */
+                  MSG_NOSIGNAL | MSG_DONTWAIT); /* one answer fits into the receiver's queue */
 }
 
 /* Answer one question; false if there is none. The control buffer only has room for credentials, so

@@ -41,7 +41,7 @@ struct pace {
     /* Sums over all batches that were returned, as reported by loaders. */
     _Atomic uint64_t batches, samples;
     _Atomic uint64_t read_ns, render_ns; /* summed over samples */
-    _Atomic uint64_t rest_ns;            /* that the loader's CPU budget has cost */
+    _Atomic uint64_t rest_ns;            /* waits for the loader's CPU budget */
     _Atomic uint64_t network_ns;         /* from request to answer, without the loader's time */
     /* Written by the shim. */
     _Atomic uint32_t stride; /* a power of two; 0: 1 */

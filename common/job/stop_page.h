@@ -32,7 +32,7 @@
 
 enum { STOP_PATH_MAX = 64 };
 
-/** The shared memory. All zero except for the limit at the start. */
+/** The shared memory. At the start, nothing is asked, and no step is forbidden. */
 struct stop_page {
     char magic[8];
     uint32_t instance, instances;
@@ -94,12 +94,12 @@ uint64_t stop_page_get_asked(const struct stop_page *page);
 bool stop_page_promise(struct stop_page *page, uint64_t step, uint64_t *asked);
 /** Do the second half of stop_page_promise(), after stop_page_set_limit(). */
 bool stop_page_keep(struct stop_page *page, uint64_t step, uint64_t *asked);
-/** Decide that the program stops at `step`, for which it has promised. */
+/** Decide that the program stops at `step`, for which the promise was given. */
 void stop_page_decide(struct stop_page *page, uint64_t step);
 
 /* ---- the program ---- */
 
-/** This instance's page, valid until the process ends; NULL if there is no usable one. */
+/** Returns this instance's page, valid until the process ends; NULL if there is no usable one. */
 struct stop_page *stop_page_open(uint32_t instance, uint32_t instances);
 /** Register this process as the one that calls plenum_job_should_stop(). Returns 0, or -EBUSY if
  * another running process has registered, whose ID is stored in `owner`. */

@@ -64,10 +64,11 @@ int address_resolve(struct address *address, struct plenum_error *err);
 int address_lookup(const struct address *name, unsigned turn, struct address **ret, bool *both,
                    struct plenum_error *err);
 
-/** Are both the same single TCP address? */
+/** Is each a single TCP address, and are the two equal? */
 bool address_is_same(const struct address *a, const struct address *b);
 
-/** Parse addresses separated by commas: their number (1 ... ADDRESS_LIST_MAX) or -EINVAL. */
+/** Parse addresses separated by commas. Returns their number (1 ... ADDRESS_LIST_MAX) or
+ *  -EINVAL. */
 int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
                        struct plenum_error *err);
 
@@ -77,8 +78,8 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
  * A unix socket is connected on return. A TCP connection may still be in progress: writes are
  * queued, and the first read reports the result. `turn` selects one of the host's addresses.
  *
- * Errors: -EAGAIN for a unix socket means "later": its connection queue is full, because many
- * clients connect at once or a process floods it. Try again after ADDRESS_AGAIN_MS.
+ * Errors: -EAGAIN: the connection queue of a unix socket is full, because many clients connect at
+ * once or a process floods it. Try again after ADDRESS_AGAIN_MS.
  */
 int address_connect(const struct address *address, unsigned turn);
 
@@ -97,7 +98,7 @@ int address_check_peer(const struct address *address, int fd);
  * Open a listening socket, close-on-exec, or return -errno with a message.
  *
  * A path that a dead process left behind is replaced; one with a live listener is -EADDRINUSE.
- * `mode` is for the socket file and is otherwise ignored.
+ * `mode` is the mode of a socket file; it is ignored for other addresses.
  */
 int address_listen(const struct address *address, unsigned mode, struct plenum_error *err);
 

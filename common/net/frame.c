@@ -389,7 +389,7 @@ static void compact_tx(struct frame_conn *conn)
     conn->tx_at = 0;
 }
 
-/* The next pieces to send, in order: frames, then the bulk, then frames. Returns their number. */
+/* Get the next pieces to send, in order: frames, the bulk, frames. Returns their number. */
 static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
 {
     size_t at = conn->tx_at, n = 0;

@@ -98,8 +98,8 @@ struct frame_carrier {
      * report. */
     bool (*has_read)(const struct frame_carrier *carrier);
     void (*destroy)(struct frame_carrier *carrier);
-    bool wants_read;  /* in a handshake: even a write must first read from the socket */
-    bool wants_write; /* in a handshake: even a read must first write to it */
+    bool wants_read;  /* during a handshake: write() must first read from the socket */
+    bool wants_write; /* during a handshake: read() must first write to it */
 };
 
 /**

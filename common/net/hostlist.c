@@ -29,7 +29,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 
-/* Written before the first line by editors on Windows. */
+/* Some Windows editors write this before the first line. */
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 static void free_host(struct hostlist_host *host)

@@ -12,7 +12,7 @@
 #include "common/util/util.h"
 
 enum {
-    CLIENTS_MAX = 64, /* at once */
+    CLIENTS_MAX = 64, /* connections at the same time */
     LIMIT_MS = 5000,  /* for a client's part of the handshake, and to hang up */
     READS = 16,       /* from one client, before others get their turn */
     EVENTS = 16,

@@ -7,18 +7,17 @@
  *     FREE --RENDER--> FILLING --DONE--> READY --next()--> LEASED
  *       ^------------------------- release() -----------------'
  *
- * Why a memfd and not a named segment: a killed process leaves nothing behind to clean up.
- * Why the client's memory: its control group pays for it and its NUMA policy places it; a loader's
- * memory does not grow with the number of its clients.
- * Why sealed: the kernel raises SIGBUS in a process that writes to a mapped page beyond the end of
- * its file. F_SEAL_SHRINK takes that power from the client.
- * Why without holes: a page is charged to the control group of the process that first writes to it.
- * The client allocates the whole ring with fallocate() before it sends it, so it is charged for it.
- * If it could give pages back (FALLOC_FL_PUNCH_HOLE, which only F_SEAL_WRITE forbids), the loader
- * would be charged for them when it writes, and eventually killed. So the file's blocks are counted
- * when the ring is accepted and again before each write. A client that punches holes in between
- * gains at most a slot, within --ring-limit. Why not F_SEAL_WRITE: both sides write, before and
- * after (a trainer may normalise in place).
+ * Why a memfd and not a named segment: a killed process leaves nothing behind to clean up. Why the
+ * client's memory: its control group pays for it and its NUMA policy places it; a loader's memory
+ * does not grow with the number of its clients. Why sealed: the kernel raises SIGBUS in a process
+ * that writes to a mapped page beyond the end of its file. F_SEAL_SHRINK takes that power from the
+ * client. Why without holes: a page is charged to the control group of the process that first
+ * writes to it. The client allocates the whole ring with fallocate() before it sends the ring, so
+ * the client is charged. If it gave pages back (FALLOC_FL_PUNCH_HOLE, which only F_SEAL_WRITE
+ * forbids), the loader would be charged for them when it writes, and eventually killed. So the
+ * file's blocks are counted when the ring is accepted and again before each write. A client that
+ * punches holes in between gains at most a slot, within --ring-limit. Why not F_SEAL_WRITE: both
+ * sides write to a slot (the trainer may normalise it in place).
  *
  * A ring is never given to a second session: a loader that was given up while it was stopped would
  * write into it when it continues. The client makes a new ring; batches that it still holds in the
@@ -69,7 +68,8 @@ static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
     return ring;
 }
 
-/* fallocate() takes memory until the kernel starts killing processes: check in advance. */
+/* Check that there is enough memory, because fallocate() takes it until the kernel kills a
+ * process. */
 static int check_memory(uint64_t bytes, uint32_t slots, struct plenum_error *err)
 {
     struct memory_limit limit;
@@ -141,7 +141,7 @@ fail:
 }
 
 /* Check that memory is allocated for the whole file and, on the `first` check, that none lies
- * beyond its end, because it would make up for later holes in the count. The last page may be a
+ * beyond its end, because later holes would then not lower the count enough. The last page may be a
  * huge one. */
 static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
 {
@@ -157,7 +157,7 @@ static int check_blocks(const struct stat *st, bool first, struct plenum_error *
     return 0;
 }
 
-/* Is this a memfd that cannot be shortened while we write into it? */
+/* Check that this is a memfd that cannot be shortened while we write into it. */
 static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
 {
     struct statfs fs;

@@ -39,8 +39,8 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                 struct plenum_error *err);
 
 /**
- * Check that there is still memory behind all of an accepted ring: if the client punches a hole,
- * the next writer pays to fill it. Returns 0, or -EPERM with a message. Threads: any.
+ * Check that all of an accepted ring is still allocated: if the client punches a hole, the next
+ * writer pays to fill it. Returns 0, or -EPERM with a message. Threads: any.
  */
 int ring_check(const struct ring *ring, struct plenum_error *err);
 

@@ -54,7 +54,7 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  * caller must pass to the programs that it starts.
  *
  * @param key   the key as text
- * @param path where tls_key_read() finds the key meanwhile, "/proc/1234/fd/5"
+ * @param path  receives the name by which tls_key_read() finds the key, "/proc/1234/fd/5"
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 

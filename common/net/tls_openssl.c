@@ -5,9 +5,8 @@
  * the name (tls.h). A peer that does not have the key of that name fails the handshake. OpenSSL by
  * itself would let a server use a certificate instead of the key: no certificate is ever accepted,
  * and greet() checks again. TLS 1.3 derives its traffic keys from this key and a fresh
- * Diffie-Hellman exchange,
- * so a key stolen later cannot decrypt earlier traffic. Resumption, early data and older versions
- * are disabled. */
+ * Diffie-Hellman exchange, so a key stolen later cannot decrypt earlier traffic. Resumption, early
+ * data and older versions are disabled. */
 #include "config.h"
 
 #include <errno.h>

@@ -334,7 +334,7 @@ struct wire_status_stream {
     uint64_t read_ns, render_ns, cpu_ns; /* mean per sample */
     uint64_t queue_ns;                   /* mean wait of a batch for its turn */
     enum wire_bound bound;
-    uint64_t cores; /* thousandths of cores that are enough for it never to wait; or WIRE_UNKNOWN */
+    uint64_t cores; /* thousandths of cores with which the program never waits, or WIRE_UNKNOWN */
     /* Since 1.13; 0 without a plan, or if all sets have one order. */
     uint32_t num_sets;
     struct wire_status_set sets[WIRE_SETS_MAX];
@@ -447,7 +447,7 @@ int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wir
 int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m);
 int wire_put_ask_fields(struct frame_buffer *b, uint64_t request, const struct wire_ask_fields *m);
 int wire_put_fields(struct frame_buffer *b, uint64_t request, const struct wire_fields *m);
-/** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
+/** For frames without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
 /* Each function reads one payload, and returns 0 or -EPROTO (truncated, or a field out of

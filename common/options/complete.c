@@ -110,7 +110,7 @@ static void print_operand(const struct options_program *p, size_t at)
         printf("%s\n", strncmp(word, "DIR", len) == 0 ? "directories" : "words");
 }
 
-/* Returns the option whose value is the word after argv[i], or NULL. */
+/* Returns the option whose value is the next word after `word`, or NULL. */
 static const struct option_def *wants_value(const struct options_program *p, const char *word)
 {
     const struct option_def *def = NULL;

@@ -126,7 +126,7 @@ void options_print_help(const struct options_program *program);
 /** Print "NAME VERSION" to standard output. */
 void options_print_version(const char *name);
 
-/** Handle the result of options_parse(): -1 to continue, or the exit status. */
+/** Handle the result of options_parse(). Returns -1 to continue, or the exit status. */
 int options_answer(const struct options_program *program, int r, const struct plenum_error *err);
 
 /**

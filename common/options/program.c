@@ -18,8 +18,7 @@ static const char *next_word(const char *word, const char *end)
     return word < end ? word : NULL;
 }
 
-/* Returns the script that Python runs: its first argument that is not an option. NULL for a command
- * (-c, -m) or standard input. */
+/* Returns the script or module (-m) that Python runs; NULL for a command (-c) or standard input. */
 static const char *find_script(const char *word, const char *end)
 {
     while ((word = next_word(word, end)) != NULL) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* order.c - the order of an epoch, as a function instead of a shuffled table.
  *
- * A table of a million samples costs every process 4 MB and a start-up, and has to be the same
- * everywhere. A pseudo-random permutation costs nothing and is the same everywhere by definition:
+ * A table of a million samples costs every process 4 MB, and time at the start, and has to be equal
+ * everywhere. A pseudo-random permutation costs nothing and is equal everywhere by definition:
  *
  *     b = bits of n - 1, cut into two halves; each round mixes one half with Philox of the other
  *     (a Feistel network: a bijection on [0, 2^b) whatever the round function is);

@@ -49,7 +49,7 @@ static inline uint32_t order_positions(const struct order *order)
  *  Threads: any. */
 uint32_t order_permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                        uint32_t n, uint32_t x);
-/** The inverse of order_permute(). */
+/** Returns the image of x under the inverse of order_permute()'s permutation. */
 uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
                          uint32_t n, uint32_t x);
 
@@ -62,8 +62,8 @@ uint32_t order_unpermute(uint64_t seed, uint32_t epoch, enum draw_purpose purpos
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position);
 
 /**
- * The inverse of order_sample(): the first of the `repeat` consecutive positions of `epoch` that
- * show `sample`, which must be one of the order's samples. The order must not have a mixture.
+ * Returns the first of the `repeat` consecutive positions of `epoch` that show `sample`, which must
+ * be one of the order's samples: the inverse of order_sample(). The order must not have a mixture.
  *
  * Constant time and memory. Threads: any.
  */
@@ -198,8 +198,8 @@ static inline bool order_step_counts(const struct order_steps *steps, struct ord
 /** Returns the position right after the step at `place`; not settled (order_place_settle()). */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
-/** Returns the position of the step that is `count` steps after the one at `place`, settled; in
- *  constant time, without gaps. Epochs must have steps. */
+/** Returns the position of the step that is `count` steps after the one at `place`, settled. Takes
+ *  constant time if there are no gaps. Epochs must have steps. */
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 

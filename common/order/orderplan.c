@@ -23,7 +23,7 @@ bool orderplan_is(const char *text)
     return strchr(text, '\n') != NULL && strcspn(text, "/:") >= word;
 }
 
-/* Remove a byte order mark, which editors of Windows put before the first line. */
+/* Remove a byte order mark, which some Windows editors write before the first line. */
 static void skip_mark(char *text, int64_t *n)
 {
     if (*n < 3 || memcmp(text, "\xef\xbb\xbf", 3) != 0)
@@ -447,8 +447,8 @@ static int check_mixture(struct plan_parser *p)
 
     if (set != UINT32_MAX && plan->pieces[0].weights[set] == 0)
         return error_set(p->err, -EINVAL,
-                         "an epoch cannot show all of '%s', which has weight 0 at first: say "
-                         "epoch = a number",
+                         "an epoch cannot show all of '%s', which has weight 0 at first: set epoch "
+                         "to a number",
                          plan->sets[set].name);
     return 0;
 }

@@ -81,7 +81,7 @@ struct orderplan {
     enum orderplan_labels labels;
     enum orderplan_order order;
     uint32_t classes, each; /* BALANCE: classes in a block and samples of each, or 0 */
-    struct mixture_piece pieces[MIXTURE_PIECES_MAX]; /* weights lie in `weights` */
+    struct mixture_piece pieces[MIXTURE_PIECES_MAX]; /* they point into `weights` */
     uint32_t num_pieces;
     struct order_gap skips[ORDERPLAN_SKIPS_MAX]; /* global positions that are not shown */
     uint32_t num_skips;
@@ -122,10 +122,10 @@ int orderplan_amend(const struct orderplan *plan, const char *lines, const char 
 /** Make every data set "generated:" instead of reading it (PLENUM_SOURCE=generated). */
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err);
 
-/** A short name for messages and logs: "mixture of photos, art, web". Returns `ret`. */
+/** Write a short name for messages and logs, "mixture of photos, art, web". Returns `ret`. */
 char *orderplan_describe(const struct orderplan *plan, char *ret, size_t size);
 
-/** Start of the last piece that begins before global position g; 0 if there is none. */
+/** Returns the start of the last piece that begins before global position g; 0 if there is none. */
 static inline unsigned long long orderplan_last_start(const struct orderplan *plan, uint64_t g)
 {
     unsigned long long start = 0;

@@ -72,7 +72,7 @@ static int find_changes(const struct orderplan *plan, const char *lines,
     return found ? 0 : error_set(err, -EINVAL, "amend: no new weights are given");
 }
 
-/* Does a line of a plan in canonical form stay? */
+/* Returns whether a line of the old plan, in canonical form, is kept. */
 static bool stays(const struct orderplan *plan, const char *line,
                   const struct plan_changes *changes)
 {

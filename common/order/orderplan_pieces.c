@@ -22,7 +22,6 @@ static u128 divisor_of(u128 a, u128 b)
     return a;
 }
 
-/* "7", "0.25" or "1/3". */
 int plan_parse_weight(struct plan_parser *p, const char *word, struct plan_fraction *ret)
 {
     const char *at = word;

@@ -51,7 +51,7 @@ int plan_need_end(struct plan_parser *p);
 
 /* ---- orderplan_pieces.c ---- */
 
-/** Parse "7", "0.25" or "1/3". */
+/** Parse a weight such as "7", "0.25" or "1/3". Returns 0, or -EINVAL with a message. */
 int plan_parse_weight(struct plan_parser *p, const char *word, struct plan_fraction *ret);
 /** Reduce the weights of all sets to the smallest integers with the same proportions. */
 int plan_reduce(struct plan_parser *p, const struct plan_fraction *from, uint32_t *ret);

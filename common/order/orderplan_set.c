@@ -47,7 +47,7 @@ static int set_repeat(struct plan_parser *p, struct orderplan_set *set, const ch
     return 0;
 }
 
-/* Copy a path and make it absolute (malloc), or return -errno with an error. */
+/* Copy a path and make it absolute (malloc). Returns 0, or -errno with a message. */
 static int make_path(struct plan_parser *p, const char *path, char **ret)
 {
     if (*path != '/' && !p->folder)

@@ -143,7 +143,7 @@ static uint32_t class_at_seam(const struct sampler *s, uint64_t epoch, uint32_t 
     return class_place(s, epoch, place);
 }
 
-/* Returns the class of a class slot. */
+/* Returns the class of a class slot; `number` is the class epoch. */
 static struct sampler_turn class_slot(const struct sampler *s, uint64_t slot)
 {
     const struct sampler_table *t = s->table;
@@ -161,7 +161,7 @@ static uint32_t shuffle_block(const struct sampler *s, uint64_t block, uint32_t 
     return order_permute(s->seed, (uint32_t)(block >> 32), DRAW_PLACES, (uint32_t)block, len, slot);
 }
 
-/* Returns the class of the g-th position of all passes. */
+/* Returns the class of the g-th position of all passes; `number`: which of its samples is shown. */
 static struct sampler_turn class_turn(const struct sampler *s, uint64_t g)
 {
     const struct sampler_table *t = s->table;

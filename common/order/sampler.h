@@ -2,7 +2,7 @@
 /* sampler.h - the order of one data set of a plan: which of its samples it shows, and how often.
  *
  * A sampler has passes of `positions` positions. It is a function of (seed, pass, position), and
- * has no state. docs/order.md, section 8, has the formulas. */
+ * has no state. docs/order.md, sections 3, 10 and 11, has the formulas. */
 #ifndef COMMON_SAMPLER_H
 #define COMMON_SAMPLER_H
 
@@ -30,7 +30,7 @@ struct sampler_table;
 /** The table that is used starting at a pass. */
 struct sampler_reweigh {
     uint64_t pass;
-    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN; as many positions as before */
+    const struct sampler_table *table; /* PLAIN, QUOTA or DRAWN, with the same `positions` */
 };
 
 /** The properties of a set's samples that its order depends on, equal for all seeds. The arrays are

@@ -3,8 +3,9 @@
  *
  * The edges of all parts in a block are moved by the same phase U_b and then rounded down. If two
  * numbers with distance q are moved together, their distance after rounding is floor(q) or ceil(q),
- * so each part gets one of the two. U_b is the bit-reversed block number. 2^k consecutive ones are
- * at equal distances on the circle of 2^32, so the same holds for aligned groups.
+ * so each part gets one of the two. U_b is the bit-reversed block number. In an aligned group of
+ * 2^k blocks, the phases are at equal distances on the circle of 2^32, so the sum over the group is
+ * also rounded down or up.
  *
  * tests/common/order/test_shares_small.c compiles this file with phases of 8 bits and tries all of
  * them. */

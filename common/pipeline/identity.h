@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* identity.h - everything that must be equal for a cursor of one run to mean the same in
- * another. */
+/* identity.h - the hash of everything that must be equal in two runs, so that a cursor of one is
+ * valid in the other. */
 #ifndef COMMON_IDENTITY_H
 #define COMMON_IDENTITY_H
 
@@ -17,8 +17,8 @@ struct orderplan;
  * I) and how pixels are stored do not matter.
  *
  * Options with the same effect have the same identity: a subset of all samples and no subset, and
- * all block sizes of which only one block fits. To know this, the function needs the number of
- * samples; if it is still unknown (0), options are hashed as written.
+ * all blocks that are longer than half of the samples. This depends on the number of samples; if it
+ * is still unknown (0), options are hashed as written.
  */
 void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
                  uint8_t ret[16]);
@@ -30,7 +30,7 @@ struct identity_plan {
     const struct wire_reweigh *reweighs; /* [plan->num_reweighs] */
     uint32_t positions;                  /* positions per epoch */
     const struct wire_open *open;
-    const struct datasum *sum; /* of the data set of a plan with one set; NULL: unknown */
+    const struct datasum *sum; /* the data set's sum, if the plan has one set; NULL: unknown */
 };
 
 /* The parts of a plan's identity begin at these bytes: pipeline, seed, block and epoch at 0; the
@@ -40,8 +40,8 @@ enum { IDENTITY_WEIGHTS_AT = 6, IDENTITY_SETS_AT = 11 };
 /**
  * Compute the identity, at a place, of a stream with a plan. It covers everything that takes effect
  * before the place, and nothing that begins there or later. So pieces and sets may be added from
- * there on. Where the plan has changed nothing yet, it is the identity of its data set without a
- * plan, if the sum is known.
+ * there on. Where the plan has changed nothing yet, the result is the identity of its data set
+ * without a plan, if the sum is known.
  */
 void identity_of_plan(const struct identity_plan *of, struct order_place place, uint8_t ret[16]);
 

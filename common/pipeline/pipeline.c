@@ -83,7 +83,7 @@ static void try_crops(struct str_nearest *near)
         pipeline_try_name(near, crops[i]);
 }
 
-/* Try the words that follow another word of the crop. */
+/* Compare with the words that follow another stage of the crop. */
 static void try_cuts(struct str_nearest *near)
 {
     pipeline_try_name(near, "center_crop");

@@ -31,7 +31,7 @@ struct rational {
     uint32_t num, den; /* lowest terms, den >= 1 */
 };
 
-/** With a sign. */
+/** A fraction with a sign. */
 struct rational_signed {
     int32_t num;
     uint32_t den; /* lowest terms, den >= 1 */
@@ -176,7 +176,7 @@ struct pipeline_map {
     struct rational translate[2]; /* at most these fractions of the width and of the height */
     struct rational scale[2];
     struct rational_signed shear_x[2], shear_y[2]; /* degrees */
-    struct rational distortion;                    /* of perspective */
+    struct rational distortion;                    /* perspective */
     bool bilinear;                                 /* otherwise nearest */
     uint8_t fill[3];
 };
@@ -265,8 +265,8 @@ struct pipeline {
 
 /**
  * Parse `text`: [v1] [exif] [junk], then a preset ("train" = rrc(224) flip(0.5), "eval" =
- * resize(256) center_crop(224)) or a crop followed by operations (docs/pipelines.md), of which
- * flip(p) is the most common, and at the end mixup or cutmix; or "none", for fields only.
+ * resize(256) center_crop(224)), or a crop followed by operations such as flip(p)
+ * (docs/pipelines.md), with mixup, cutmix or mix at the end; or "none", for fields only.
  *
  * Returns 0, or -EINVAL with a message that quotes the stage at fault.
  */

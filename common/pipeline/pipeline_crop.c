@@ -14,7 +14,8 @@
 #include "common/pipeline/pipeline_priv.h"
 #include "common/util/util.h"
 
-/* Does the text begin with two sizes, such as "224, 160", "(224, 160)" or "224*160"? */
+/* Returns whether the rest of a size shows that it is a pair in a form that is not supported, such
+ * as "224, 160", "(224, 160)" or "224*160". */
 static bool is_pair(const struct parser *p)
 {
     const char *at = p->at;
@@ -223,7 +224,7 @@ static int parse_pad(struct parser *p, struct pipeline *ret)
     return parser_close(p, takes);
 }
 
-/* Does this stage come next, after another one? */
+/* Begin this stage if its word comes next. Returns whether it did. */
 static bool begin_stage(struct parser *p, const char *word)
 {
     const char *start;

@@ -10,7 +10,7 @@
 #include "common/util/util.h"
 
 enum {
-    RAND_OPS_MAX = 15, /* an operation has 16 draws */
+    RAND_OPS_MAX = 15, /* because an operation has only 16 draws */
     BINS = 31,
     TIMM_MAGNITUDE_MAX = 10,
     DEVIATION_MAX = 100, /* timm interprets larger values differently */
@@ -201,7 +201,7 @@ static int parse_list(struct parser *p, struct pipeline *ret, struct pipeline_op
         int r;
 
         parser_skip_space(p);
-        if (strchr("|,)", *p->at) && one_of->one_of.count > before) { /* or the text's end */
+        if (strchr("|,)", *p->at) && one_of->one_of.count > before) { /* also at the text's end */
             one_of->one_of.lists++;
             return 0;
         }

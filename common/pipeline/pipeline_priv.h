@@ -101,9 +101,9 @@ int pipeline_refuse_op(struct parser *p);
 /** Parse the parameters of an operation that moves pixels. */
 int pipeline_parse_map(struct parser *p, struct pipeline_op *op);
 void pipeline_write_map(FILE *f, const struct pipeline_op *op);
-/** Try an operation's name in pipelines, and its names in other libraries. */
+/** Compare with an operation's name in pipelines, and with its names in other libraries. */
 void pipeline_try_name(struct str_nearest *near, const char *name);
-/** Try all words that may follow the crop. */
+/** Compare with all words that may follow the crop, to suggest the nearest one. */
 void pipeline_try_ops(struct str_nearest *near);
 /** Parse mixup, cutmix or mix. Returns 0, -ENOENT if it is another word, -EINVAL. */
 int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);

@@ -32,14 +32,14 @@ static void add_image(XXH3_state_t *state, const struct streamhash_image *image,
                       const uint8_t *pixels)
 {
     size_t area = (size_t)image->width * image->height;
-    uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* u8 - 128 as int8 differs in one bit */
+    uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* int8 and uint8 differ in one bit */
     size_t next_channel = image->layout == PLENUM_NCHW ? area : 1;
     size_t next_pixel = image->layout == PLENUM_NCHW ? 1 : image->channels;
     uint8_t chunk[CHUNK];
     size_t n = 0;
 
     assert(image->channels >= 3);
-    if (next_pixel == 3) { /* as they are hashed */
+    if (next_pixel == 3) { /* already in the form that is hashed */
         add_bytes(state, pixels, 3 * area, flip);
         return;
     }

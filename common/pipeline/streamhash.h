@@ -17,7 +17,7 @@
 struct streamhash_image {
     const void *pixels;
     uint32_t count, width, height;
-    uint32_t channels; /* 3, or 4, of which the last does not count */
+    uint32_t channels; /* 3, or 4; the fourth does not count */
     enum plenum_dtype dtype;
     enum plenum_layout layout;
 };

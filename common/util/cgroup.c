@@ -25,7 +25,7 @@ enum { LINE_BYTES = PATH_MAX + 2048 };
 
 const char *cgroup_top = "";
 
-/* Visit a group and all above it: "/a/b", "/a", "". `name` is the mount's root joined with it. */
+/* Visit a group and all above it: "/a/b", "/a", "". Their names are these paths below `root`. */
 static void climb(const char *point, const char *root, const char *rest, int version,
                   void (*visit)(const struct cgroup *, void *), void *arg)
 {
@@ -219,7 +219,7 @@ int cgroup_read(const struct cgroup *group, const char *file, const char *key, u
     return r;
 }
 
-/* Parse "200000 100000". */
+/* Read cpu.max, such as "200000 100000". Returns -ENOENT if there is no quota. */
 static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *period)
 {
     struct text_lines lines;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json.h - writes JSON. It adds commas and quotes, and checks nothing else. */
+/* json.h - writes JSON. It adds commas and quotes; the caller is responsible for the structure. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
 
@@ -27,7 +27,7 @@ void json_begin_object(struct json *j, const char *key, enum json_layout layout)
 void json_end_object(struct json *j);
 void json_begin_array(struct json *j, const char *key, enum json_layout layout);
 void json_end_array(struct json *j);
-/** Write a string. `text` NULL: null. Invalid UTF-8 becomes U+FFFD. */
+/** Write a string, or null if `text` is NULL. Invalid UTF-8 becomes U+FFFD. */
 void json_text(struct json *j, const char *key, const char *text);
 void json_number(struct json *j, const char *key, uint64_t value);
 void json_signed(struct json *j, const char *key, int64_t value);

@@ -63,7 +63,7 @@ struct log_field {
     const char *value;
 };
 
-/** Log with fields, which end with one without a name. Very long values are truncated. */
+/** Log with fields. The last entry has no name. Very long values are truncated. */
 void log_about(enum log_level level, const struct log_field *fields, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

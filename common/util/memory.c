@@ -65,7 +65,8 @@ void memory_available(struct memory_limit *ret)
     cgroup_visit("memory", look_at_group, ret);
 }
 
-/* Read how many processes a group has lost. Only the nearest group that counts them is used. */
+/* Read how many processes of a group were killed for lack of memory. Only the nearest group that
+ * counts them is used. */
 static void look_at_kills(const struct cgroup *group, void *arg)
 {
     const char *file = group->version == 1 ? "memory.oom_control" : "memory.events";

@@ -12,7 +12,7 @@ int memory_read(const char *path, const char *key, uint64_t *ret);
 /** The tightest limit on memory, for messages. */
 struct memory_limit {
     uint64_t bytes; /* bytes that can still be allocated */
-    char what[256]; /* "the machine", "control group /jobs/17" */
+    char what[256]; /* "the machine", "the control group /jobs/17" */
 };
 
 /**

@@ -53,7 +53,7 @@ size_t module_own_folder(char *ret, size_t size, bool *library)
 
 const void *module_load(const char *file, const char *symbol, struct plenum_error *err)
 {
-    /* the last two: not installed */
+    /* the last two are in a build folder */
     static const char *const below[] = {"", "/.libs", "/../.libs"};
     struct plenum_error why = {""};
     char folder[4096];

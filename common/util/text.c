@@ -66,7 +66,7 @@ char *text_make_plain(char *text)
     return text;
 }
 
-/* Editors of Windows put a byte order mark before the first line. */
+/* Remove a byte order mark, which some Windows editors write before the first line. */
 static void drop_mark(FILE *file, char *line, size_t len)
 {
     if (len >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0 && ftello(file) == (off_t)len)

@@ -227,7 +227,7 @@ static void remove_leftovers(const char *path)
     free(folder);
 }
 
-/* The random part does not contain our process id: in containers every writer may be process 1. */
+/* Uses random bytes, not the process id: in containers, every writer may be process 1. */
 int io_name_temporary(const char *path, char **ret)
 {
     char random[RANDOM_BYTES * 2 + 1];

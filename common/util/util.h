@@ -18,8 +18,8 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-/** This process's id as seen in /proc, which differs if /proc belongs to another PID namespace; or
- *  -ESRCH if it has none there, or if there is no /proc. */
+/** Returns this process's id as seen in /proc, which differs if /proc belongs to another PID
+ *  namespace; or -ESRCH if it has none there, or if there is no /proc. */
 pid_t proc_self(void);
 
 /** Returns a clock's time in nanoseconds. */
@@ -47,7 +47,7 @@ static inline uint64_t time_cpu_ns(void)
  * ever), even if the time of day is changed. Returns 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
-/** Stack size of each thread, regardless of RLIMIT_STACK: decoders need some 100 KiB, and
+/** Stack size of each thread, regardless of RLIMIT_STACK: decoders need about 100 KiB, and
  *  sanitizers several times that. Only used pages take memory. */
 enum { THREAD_STACK_BYTES = 4 << 20 };
 
@@ -257,7 +257,7 @@ int array_reserve(void *array, size_t *cap, size_t count, size_t size);
 /** Make room for one more entry in an array with `count` entries. */
 int array_grow(void *array, size_t *cap, size_t count, size_t size);
 
-/** asprintf() that returns NULL if out of memory. Owned by the caller. */
+/** Like asprintf(3), but returns the string, which the caller frees; NULL if out of memory. */
 char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Finds the name most similar to a word, for "did you mean". Set .word and .len, and try all names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""deadlinks.py DIR - print the links between the pages of DIR that lead nowhere, and exit with 1 if there are any."""
+"""deadlinks.py DIR - print the dead links between the pages of DIR, and exit with 1 if there are any."""
 
 import html.parser
 import os

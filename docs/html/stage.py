@@ -143,10 +143,9 @@ class Manual:
         for name in sorted(os.listdir(os.path.join(self.source, "docs", "man"))):
             self.manual_page(name)
         for folder, below, title, words in (
-                ("examples", ("examples", "examples/frameworks"), "Examples", "Whole programs, as they lie in "
-                                                                              "`examples/`."),
+                ("examples", ("examples", "examples/frameworks"), "Examples", "The files of `examples/`."),
                 ("include", ("include/plenum",), "Headers", "The public headers, as programs include them. The manual "
-                                                            "pages say the same, at length.")):
+                                                            "pages describe the functions in detail.")):
             names = [f"{each}/{name}" for each in below for name in sorted(os.listdir(os.path.join(self.source, each)))
                      if name.endswith((".c", ".h", ".py"))]
             for name in names:

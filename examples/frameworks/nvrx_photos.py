@@ -7,7 +7,7 @@
 
 Open the stream outside of the function that starts again: it stays open, with its loader, and only its share and
 position change. Weights and position come from the checkpoint, because a failure can leave some ranks a step ahead, and
-corrupt values in what was being reduced. A rank that waits for a batch needs no abort: the restart interrupts it.
+corrupt the tensors that were being reduced. A rank that waits for a batch needs no abort: the restart interrupts it.
 """
 
 import argparse

@@ -36,14 +36,14 @@ class Data:
         return self.stream.next()
 
     def check(self) -> None:
-        """Void the step if groups have taken as many steps, but not the same ones: torchft does not heal those."""
+        """Reject the step if groups have taken equally many, but different steps: torchft does not heal such groups."""
         mine, tags = self.committed["tag"] >> 1, torch.zeros(self.share[1], dtype=torch.int64)
         tags[self.share[0]] = mine
         self.manager.allreduce(tags, reduce_op=torch.distributed.ReduceOp.SUM).wait()        # zeros from spares
         if not self.manager.errored() and len(tags.unique()) > 1:
-            self.manager.report_error(RuntimeError("some groups have another history"))
+            self.manager.report_error(RuntimeError("some groups have taken different steps"))
             if mine != tags.mode().values:
-                sys.exit("the weights of this group have another history: start it again, and it will heal")
+                sys.exit("this group has taken other steps than the majority: start it again, and it will heal")
 
     def commit(self) -> None:
         self.committed.update(cursor=self.stream.cursor, tag=self.stream.tag(self.committed["tag"]),

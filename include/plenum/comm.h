@@ -13,7 +13,9 @@
  * or MPI_THREAD_FUNNELED and calls from its main thread), and finalises it itself. Otherwise plenum
  * initialises MPI at the first collective and finalises it when the process exits.
  *
- * An instance that waits for the others sleeps, which leaves its cores to the loader.
+ * An instance that waits for the others sleeps, which leaves its cores to the loader. In shared
+ * memory it first spins for at most 50 microseconds if each instance has a core of its own;
+ * PLENUM_COLLECTIVES_WAIT in the environment ("spin", "yield" or "sleep") changes that.
  *
  * Errors of all collectives:
  *   -ENOTSUP          the job has several instances, but MPI is not available, MPI's world is not
@@ -26,7 +28,7 @@
  *                     (plenum_job_set_timeout()); the message names the missing ones;
  *   -ENOTRECOVERABLE  an earlier collective timed out or an instance ended: MPI may still write to
  *                     the buffers, so no further collective can be trusted. End the process;
- *   -EINVAL           invalid root, type or operation;
+ *   -EINVAL           invalid root, type or operation, or a size that no memory can have;
  *   -ECHILD           this process was forked from the one that opened the job;
  *   -EIO              another instance's program has ended or called a different collective (the
  *                     message names it), or MPI reported an error (the message quotes it);
@@ -47,12 +49,14 @@
 extern "C" {
 #endif
 
-/** Element types of plenum_allreduce(). */
+/** Element types of plenum_allreduce() and plenum_reduce_scatter(). */
 enum plenum_type {
     PLENUM_INT32,
     PLENUM_INT64,
     PLENUM_FLOAT32,
     PLENUM_FLOAT64,
+    PLENUM_FLOAT16,  /**< Added as float32, and rounded once. */
+    PLENUM_BFLOAT16, /**< Added as float32, and rounded once. */
 };
 
 enum plenum_op {
@@ -74,6 +78,10 @@ PLENUM_API int plenum_broadcast(struct plenum_job *job, void *buffer, size_t byt
 /**
  * Combine the buffers of all instances element by element. Every instance gets the result.
  *
+ * The result has the same bits in every run with the same number of instances, whatever the number
+ * of elements and hosts, and whether memory or MPI carries it: the order of the additions depends
+ * only on the number of instances.
+ *
  * @param buffer  [count] elements of `type`; read and written. On an error its content is
  *                undefined.
  */
@@ -81,13 +89,35 @@ PLENUM_API int plenum_allreduce(struct plenum_job *job, void *buffer, size_t cou
                                 enum plenum_type type, enum plenum_op op, struct plenum_error *err);
 
 /**
+ * Combine the buffers of all instances element by element, like plenum_allreduce(). Each instance
+ * gets its own part of the result.
+ *
+ * @param send  [num_instances][count] elements of `type`.
+ * @param recv  [count] elements, written: those of this instance's part. It must not overlap
+ *              `send`, but may be this instance's part of it.
+ */
+PLENUM_API int plenum_reduce_scatter(struct plenum_job *job, const void *send, void *recv,
+                                     size_t count, enum plenum_type type, enum plenum_op op,
+                                     struct plenum_error *err);
+
+/**
  * Collect the bytes of all instances, ordered by instance index. Every instance gets the result.
  *
  * @param send  [bytes] from this instance.
- * @param recv  [num_instances][bytes], written. Must not overlap `send`.
+ * @param recv  [num_instances][bytes], written. It must not overlap `send`, except that `send` may
+ *              be this instance's part of it.
  */
 PLENUM_API int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
                                 struct plenum_error *err);
+
+/**
+ * Send bytes from every instance to every instance.
+ *
+ * @param send  [num_instances][bytes]: for each instance, ordered by instance index.
+ * @param recv  [num_instances][bytes], written: from each instance. Must not overlap `send`.
+ */
+PLENUM_API int plenum_alltoall(struct plenum_job *job, const void *send, size_t bytes, void *recv,
+                               struct plenum_error *err);
 
 /** Wait until every instance has called this function. */
 PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
@@ -104,7 +134,8 @@ PLENUM_API void plenum_job_describe(struct plenum_job *job, const char *name, co
 
 /**
  * Check that all instances have the same bytes, for example that weights have not drifted apart.
- * Compares hashes (XXH3-128), so it costs one read of the bytes and a few bytes of traffic.
+ * Compares hashes (XXH3-128), so it costs one read of the bytes, and 256 bytes of traffic per
+ * instance.
  *
  * @param bytes  [size] in this instance. Sizes may differ between instances; that counts as a
  *               difference.
@@ -143,15 +174,16 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     struct plenum_error *err);
 
 /**
- * A carrier: carries collectives over something other than MPI, such as torch.distributed under
- * torchrun. Plain data.
+ * A carrier: functions that move the data of collectives without MPI, for example through
+ * torch.distributed under torchrun. Plain data.
  *
  * Each function does what the plenum_*() function with its name does, for all instances, within
  * `timeout_ns` nanoseconds (0: no limit). It returns 0, or -ETIMEDOUT or -EIO with a message in
  * `err`, which is never NULL. Plenum calls one function at a time, in the thread that called the
  * collective, and never with 0 bytes or elements. Every collective begins with an allgather() of
  * 256 bytes, in which the instances compare their calls. A collective of at most 128 bytes needs no
- * other call.
+ * other call. allreduce() is only called for integers. Floats are gathered, and Plenum adds them,
+ * so that their sum does not depend on the carrier.
  */
 struct plenum_carrier {
     void *arg; /**< Passed to each function. */

@@ -116,7 +116,8 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  *
  * Under plenumrun, it returns 1 for the same step in all instances, after plenumrun has been asked
  * to stop the job: by SIGTERM or SIGUSR1, by its --stop-command, or by plenumctl job stop. The
- * first call changes what these mean: until then, plenumrun passes both signals on to the programs.
+ * first call changes the effect of the two signals: until then, plenumrun passes them on to the
+ * programs.
  * All instances must therefore call this function, for the same steps in the same order, but not
  * after their last step. Steps may be skipped if all instances skip the same ones. When all
  * programs have ended with status 0, plenumrun exits with status 75.

@@ -509,8 +509,8 @@ struct plenum_box {
     int64_t id;       /**< The object's id, or its index in the data set's list. */
 };
 
-/** The boxes of one image: this header, followed by a fixed number of struct plenum_box. Those
- * after the first `count` are zeros. */
+/** The boxes of one image: this header, followed by a fixed number of struct plenum_box. All boxes
+ *  after the first `count` are zeros. */
 struct plenum_boxes {
     uint64_t count; /**< Number of boxes. */
 };
@@ -720,8 +720,8 @@ PLENUM_API void plenum_stream_get_stats(struct plenum_stream *stream,
                                         struct plenum_stream_stats *ret);
 
 /**
- * Take the oldest pending warning. Each incident, such as a lost loader, has one warning: a
- * sentence with the time that it cost.
+ * Take the oldest pending warning. Each incident, such as a lost loader, causes one warning, which
+ * also reports the lost time.
  *
  * Returns 1 and fills `*ret`, or 0 if there is none. Threads: any.
  */

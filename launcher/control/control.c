@@ -174,7 +174,7 @@ int control_put_keep(struct frame_buffer *b, const struct control_keep *m)
     return frame_end(b, begin);
 }
 
-/* Memory is short: stop reading, as after a malformed payload. */
+/* Record that memory is short, and stop reading, as after a malformed payload. */
 static void note_no_memory(struct frame_reader *r)
 {
     r->bad = r->short_of_memory = true;
@@ -204,7 +204,7 @@ static char *dup_text(struct frame_reader *r)
     return text;
 }
 
-/* Read the number of items that follow, each of at least `least` bytes. */
+/* Read the number of items that follow; sets `bad` if the payload is too short for them. */
 static uint32_t get_count(struct frame_reader *r, size_t least)
 {
     uint32_t count = frame_get_u32(r);

@@ -2,9 +2,9 @@
 /* control.h - the protocol between plenumrun and its shims, with one connection per instance.
  *
  *     shim                                          plenumrun
- *     HELLO (token, instance, host)            ->       is this ours?
+ *     HELLO (token, instance, host)        ->
  *                                          <-       TOPOLOGY (devices?)  (the first shim of a host)
- *     TOPOLOGY (XML; of the machine?)      ->
+ *     TOPOLOGY (XML; is it the machine's?) ->
  *                                          <-       PLAN (program, environment, binding)
  *     STARTED (pid, binding) or FAILED     ->
  *     OUTPUT (lines) ...                   ->
@@ -23,6 +23,7 @@
  *                                          <-       PROPOSE (a later step) ..., DECIDE
  *     HALTED (the step)                    ->       the program knows that it stops there
  *     PACE (steps, the host; pace_report.h) ->      with a beat
+ *     HUNG (stacks)                        ->       the program makes no progress
  *     EXITED (status, usage)               ->       at once, though output may still be pending
  *                                          <-       DEPARTED (of other instances)
  *     DRAINED (last lines)                 ->       all output is sent
@@ -57,7 +58,7 @@ enum {
     CONTROL_TOKEN_BYTES = 32,
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* in hexadecimal digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
-    CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS message */
+    CONTROL_PROGRESS_MAX = 512, /* the most bytes of text in a PROGRESS message */
     CONTROL_VERSION_MAX = 64,
     CONTROL_ADDRESS_MAX = 128, /* size of the text of a struct address */
 };
@@ -102,20 +103,20 @@ struct control_hello {
     char token[CONTROL_TOKEN_MAX];
     uint32_t instance, local_index;
     uint32_t pid;
-    uint16_t free_port; /* on that host; instance 0 only */
+    uint16_t free_port; /* an unused TCP port of the host; only from instance 0 */
     char host[HOST_NAME_MAX_BYTES];
-    char loader[CONTROL_ADDRESS_MAX];    /* address of the job's loader that it keeps, or "" */
-    char loader_error[CONTROL_TEXT_MAX]; /* why it keeps none, if it was asked to */
+    char loader[CONTROL_ADDRESS_MAX];    /* address of the loader that the shim keeps, or "" */
+    char loader_error[CONTROL_TEXT_MAX]; /* why it cannot keep the loader, or "" */
     char page[CONTROL_ADDRESS_MAX];      /* URL of that loader's status page, or "" */
 };
 
 /** What a shim must know. Owns its strings: control_plan_fini(). */
 struct control_plan {
-    uint64_t grace_ns;    /* for ending its program if plenumrun cannot be reached */
+    uint64_t grace_ns;    /* from SIGTERM to SIGKILL if plenumrun cannot be reached */
     uint64_t silence_ns;  /* silence after which plenumrun counts as lost */
-    uint64_t progress_ns; /* time without activity after which the program hangs; 0: any */
-    uint32_t instances;   /* of the job */
-    uint32_t window;      /* bytes of output in flight */
+    uint64_t progress_ns; /* a program without activity for this time hangs; 0: no limit */
+    uint32_t instances;   /* number of instances of the job */
+    uint32_t window;      /* the most bytes of output in flight */
     uint8_t input;        /* INPUT will follow */
     uint8_t quiet;        /* output is not wanted */
     uint8_t live;         /* streams (1 << enum control_stream) whose PROGRESS is wanted */
@@ -150,7 +151,7 @@ struct control_started {
 
 /** The steps of starting a program that can fail. */
 enum control_step {
-    CONTROL_STEP_PLAN,      /* the message was invalid there */
+    CONTROL_STEP_PLAN,      /* PLAN was invalid */
     CONTROL_STEP_FORK,      /* no process, pipe or memory available */
     CONTROL_STEP_DIRECTORY, /* the working directory */
     CONTROL_STEP_BIND_CPUS, /* only if the plan is strict */
@@ -183,17 +184,16 @@ struct control_exited {
     uint64_t elapsed_ns, user_ns, system_ns;
     uint64_t max_rss_bytes;
     uint64_t traceback_ns; /* time since its last traceback began; UINT64_MAX: there was none */
-    uint64_t memory_kills; /* kills by the kernel for lack of memory since then (memory.h) */
+    uint64_t memory_kills; /* kills for lack of memory since the program started (memory.h) */
     uint64_t reached;      /* reported by the program (common/job/departed.h) */
-    /* 1 + the last step that it asked about, and 1 + the step that it must not begin; 0: none
-     * (common/job/stop_page.h) */
-    uint64_t asked, halted;
+    uint64_t asked;  /* 1 + the last step that the program asked about (stop_page.h); 0: none */
+    uint64_t halted; /* 1 + the step that it must not begin; 0: none */
 };
 
-/** DEPARTED: instances have ended, which others may be waiting for. All had reached the same. */
+/** DEPARTED: instances have ended for which others may be waiting. */
 struct control_departed {
-    uint64_t reached;
-    uint32_t first;      /* an instance */
+    uint64_t reached;    /* `reached` in EXITED of each of these instances */
+    uint32_t first;      /* the instance of the first bit */
     const uint8_t *bits; /* bit i % 8 of byte i / 8: has instance first + i ended? Borrowed */
     size_t len;          /* bytes, at least one */
 };
@@ -201,16 +201,16 @@ struct control_departed {
 /** HUNG: the program makes no progress. */
 struct control_hung {
     uint64_t idle_ns; /* time since its last activity */
-    /* Its stacks; borrowed. Empty: it has never been active, so nothing is known about it. */
+    /* The program's stacks; borrowed. Empty: it has never been active, so nothing is known. */
     const char *text;
     size_t len;
 };
 
 /** PROPOSE, ANSWER and DECIDE: how all programs stop at the same step (launcher/job/agree.h). */
 struct control_stop {
-    uint64_t proposal; /* its number */
+    uint64_t proposal; /* the proposal's number */
     uint64_t step;    /* the first step that must not begin; ANSWER: 1 + the last one asked about */
-    uint8_t promised; /* ANSWER: the program will not begin it */
+    uint8_t promised; /* ANSWER: the program will not begin the proposed step */
 };
 
 /* Each of these appends one frame, and returns 0 or -ENOMEM. */
@@ -269,8 +269,9 @@ void control_started_fini(struct control_started *started);
 #define CONTROL_TOKEN_TLS "tls:"
 
 /**
- * Create what encrypts a TCP connection: both sides prove that they have the token before any data
- * is sent. Errors: -ENOTSUP, TLS is not installed, with a message.
+ * Create the keys of a TCP connection, on which both sides prove that they have the token before
+ * any data is sent. Errors, with a message: -EINVAL or -ENOTSUP (TLS is not installed), for
+ * example.
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 

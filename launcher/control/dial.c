@@ -30,8 +30,8 @@
 
 enum { TRIES_MAX = 64 };
 
-/* Open a TCP socket. Connections of an earlier start of the job may linger on a chosen port; they
- * belong to no process. */
+/* Open a TCP socket that can use a port on which closed connections linger, such as those of an
+ * earlier start of the job. */
 static int open_tcp(int family)
 {
     const int on = 1;
@@ -42,8 +42,9 @@ static int open_tcp(int family)
     return fd;
 }
 
-/* Open a listening TCP socket on all addresses, at `*port` (0: any, and it is set). `*v6` is true
- * if it also accepts IPv6. */
+/* Open a listening TCP socket on all addresses and `*port` (0: any; the chosen port is stored).
+ * Stores in `*v6` whether it accepts IPv6, too. Returns the descriptor, or -errno with a
+ * message. */
 static int listen_tcp(bool *v6, uint16_t *port, struct plenum_error *err)
 {
     union any_address a = {
@@ -230,7 +231,7 @@ static void keep_alive(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-/* Write addresses of both families in IPv6 form. */
+/* Store the peer's address in IPv6 form. */
 static void note_host(const union any_address *from, struct dial_peer *ret)
 {
     static const uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -283,7 +284,7 @@ char *dial_format_host(const struct dial_peer *peer, char *text, size_t size)
 struct tries {
     struct pollfd fds[TRIES_MAX]; /* fd -1: not in progress */
     struct address addresses[TRIES_MAX];
-    bool later[TRIES_MAX]; /* its backlog was full: try again */
+    bool later[TRIES_MAX]; /* not tried yet, or its backlog was full */
     size_t count;
     int error; /* the last failure */
 };
@@ -336,7 +337,7 @@ static bool any_later(const struct tries *t)
     return later;
 }
 
-/* Remove and return the first connected socket; close those that have failed. */
+/* Remove and return the first connected socket, or -1. Closes those that have failed. */
 static int find_connected(struct tries *t)
 {
     for (size_t i = 0; i < t->count; i++) {

@@ -38,8 +38,8 @@ int dial_listen_here(const char *name, char *ret, size_t size, struct plenum_err
 /**
  * Like dial_listen_here(), but on a TCP port.
  *
- * @param network  "10.1.0.0/16", the shims' network: listen only on our address there. With
- *                 anything else, listen on all addresses
+ * @param network  "10.1.0.0/16", the shims' network: listen only on our address there. If it is
+ *                 NULL or another text, or we have no address there, listen on all addresses
  * @param ports    use one of these (ports_get_own())
  */
 int dial_listen(const char *network, const struct ports *ports, char *ret, size_t size,
@@ -59,8 +59,8 @@ int dial_accept(int listener, struct dial_peer *ret);
 /** Format as "10.1.2.3" or "fd00::1". Returns `text`. */
 char *dial_format_host(const struct dial_peer *peer, char *text, size_t size);
 
-/** Try all addresses at once, for at most `timeout_ms`. Returns a descriptor (owned), or -errno
- * with a message. Until then, a unix socket whose backlog is full is retried. */
+/** Try all addresses at once, for at most `timeout_ms`; retry a unix socket whose backlog is full.
+ * Returns a descriptor (owned), or -errno with a message. */
 int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err);
 
 /** Receives the result of an attempt: 0 or -errno. `address` is "10.1.2.3" or "fd00::1". */
@@ -70,8 +70,8 @@ typedef void dial_tell(void *arg, const char *address, int r);
  * Try all (TCP) addresses at once and report each result; no connection is kept.
  *
  * Returns when all attempts have finished, or after `timeout_ms`. Once one has connected, the
- * others get `more_ms`, except those to addresses on none of this host's networks: these end at
- * once and are not reported.
+ * others get `more_ms`, except those to addresses outside of this host's networks, which are not
+ * waited for or reported.
  */
 void dial_try_all(const char *addresses, int timeout_ms, int more_ms, dial_tell *tell, void *arg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.c - changes to an environment, which the shim applies to the one on its own host. */
+/* environ.c - changes to an environment. A shim applies them to that of its own host. */
 #include "config.h"
 
 #include "launcher/control/environ.h"
@@ -172,7 +172,7 @@ void environ_leave_outer(void)
     while (environ[i]) {
         char *name = is_of_outer(environ[i]) ? strndup(environ[i], strcspn(environ[i], "=")) : NULL;
 
-        if (!name || unsetenv(name) < 0) /* unsetenv() moves the others up */
+        if (!name || unsetenv(name) < 0) /* unsetenv() moves the next entry to this index */
             i++;
         free(name);
     }

@@ -11,8 +11,8 @@
 #define ENVIRON_ONE_HOST_RAS "^slurm,tm,pbs,lsf,gridengine,alps,flux"
 
 enum environ_how {
-    ENVIRON_SET,    /* set it, even if it is set */
-    ENVIRON_SET_IF, /* set it only if it is not set */
+    ENVIRON_SET,    /* set the variable, replacing any value */
+    ENVIRON_SET_IF, /* set the variable only if it is not set */
     ENVIRON_UNSET,
     ENVIRON_HOWS
 };
@@ -22,7 +22,7 @@ struct environ_entry {
     enum environ_how how;
 };
 
-/** Changes to an environment, at most one per name. Zero-initialised: none. */
+/** Changes to an environment, at most one per name. Empty if zero-initialised. */
 struct environ_list {
     struct environ_entry *entries;
     size_t count, cap;
@@ -35,8 +35,8 @@ int environ_list_put(struct environ_list *list, enum environ_how how, const char
 
 bool environ_list_has(const struct environ_list *list, const char *name);
 
-/** Apply the changes to `environment`: an array for execve(2), owned by the caller with its
- * contents (environ_free()); NULL if out of memory. */
+/** Returns a changed copy of `environment`, an array for execve(2). The caller frees it
+ * (environ_free()). NULL if out of memory. */
 char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
 /** Apply the changes to our own environment. Returns 0 or -ENOMEM. */

@@ -19,15 +19,15 @@
 #define SHIM_ENV_TOKEN "PLENUM_SHIM_TOKEN"
 #define SHIM_ENV_JOB "PLENUM_SHIM_JOB"
 #define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER"   /* "1": the host's first shim keeps a loader */
-#define SHIM_ENV_STATUS "PLENUM_SHIM_STATUS"   /* port of its status page, or "none" */
+#define SHIM_ENV_STATUS "PLENUM_SHIM_STATUS"   /* port of the loader's status page, or "none" */
 #define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
 #define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
-/* Only where limits are inherited; "0" if not known. */
-#define SHIM_ENV_DESCRIPTORS \
-    "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
+/* Soft limit on descriptors before plenumrun raised its own; "0": not known. Only where the shim
+ * inherits plenumrun's limit. */
+#define SHIM_ENV_DESCRIPTORS "PLENUM_SHIM_DESCRIPTORS"
 
-/* Set by local.c; under mpirun, Open MPI sets its own variable for this. */
+/* The instance's number, set by local.c. Under mpirun, Open MPI's variable has it instead. */
 #define SHIM_ENV_INSTANCE "PLENUM_SHIM_RANK"
 
 /** What plenumrun as an agent reads from its environment. */

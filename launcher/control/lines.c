@@ -13,8 +13,8 @@
 
 enum {
     READ_BYTES = 64 * 1024,
-    FOLLOW_READS = 4, /* from a pipe, before other pipes get their turn */
-    CHAIN_MS = 1000,  /* between tracebacks of one chain of exceptions */
+    FOLLOW_READS = 4, /* number of reads from a pipe before other pipes get their turn */
+    CHAIN_MS = 1000,  /* longest time between two tracebacks of one chain of exceptions */
 };
 
 void lines_fini(struct lines *lines)

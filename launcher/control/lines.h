@@ -12,11 +12,11 @@ enum {
     LINES_A_SECOND = 100,    /* lines shown per host and second */
 };
 
-/** Zero-initialised: empty. */
+/** Empty if zero-initialised. */
 struct lines {
     char *bytes;
     size_t at, len, cap; /* bytes[at ... len) are pending */
-    size_t last_newline; /* position after the last newline; at or before `at`: none */
+    size_t last_newline; /* position after the last newline; if <= `at`, none is pending */
 };
 
 void lines_fini(struct lines *lines);
@@ -28,7 +28,7 @@ bool lines_has_room(const struct lines *lines);
 /** Reserve room for at least 64 KiB; `*ret_size` is the actual size. Returns NULL if out of
  * memory. */
 char *lines_reserve(struct lines *lines, size_t *ret_size);
-/** Add `len` bytes that were written there. */
+/** Add `len` bytes that were written to the reserved room. */
 void lines_added(struct lines *lines, size_t len);
 
 /**
@@ -65,7 +65,7 @@ static inline size_t lines_pending(const struct lines *lines)
     return lines->len - lines->at;
 }
 
-/** Limits how many lines of one source are shown. Zero-initialised: none so far. */
+/** Limits how many lines of one source are shown. Zero-initialise it. */
 struct line_limit {
     uint64_t begun_ns; /* start of the second being counted */
     uint64_t left_out; /* lines left out since line_limit_settle() */
@@ -74,8 +74,8 @@ struct line_limit {
 
 /** May one more line be shown? If not, it is counted as left out. */
 bool line_limit_pass(struct line_limit *limit, uint64_t now_ns);
-/** Returns the number of left-out lines to report now; 0 during the second in which the first was
- * left out. */
+/** Returns the number of left-out lines to report, and resets it; 0 until the second in which they
+ * were left out is over. */
 uint64_t line_limit_settle(struct line_limit *limit, uint64_t now_ns);
 
 /** The last bytes that passed, for reports. */
@@ -85,14 +85,16 @@ struct tail {
 };
 
 /** Records when a Python program's last traceback began. Several in a row (a chain of exceptions)
- * count as one. Zero-initialised: none so far. */
+ * count as one. Zero-initialise it. */
 struct traceback {
-    size_t matched; /* how many bytes of its first line have just passed */
+    size_t matched; /* number of bytes of a traceback's first line that have just passed */
     uint64_t began_ns, last_ns;
 };
 
+/** Look for the first line of a traceback in bytes that have passed. */
 void traceback_look(struct traceback *traceback, const char *bytes, size_t len, uint64_t now_ns);
 
+/** Add bytes that have passed. */
 void tail_add(struct tail *tail, const char *bytes, size_t len);
 
 /** Copy the last whole lines, at most `most`, to `ret` (sizeof tail->bytes + 1), terminated by NUL;

@@ -10,7 +10,7 @@
 
 enum { MANTISSA_BITS = 11, MEETS = 0x80, STRIDE_BITS_MAX = 31 };
 
-/* A time in microseconds as mantissa and exponent; rounded down. */
+/* Append a time in microseconds, as mantissa and exponent, rounded down. */
 static void put_time(struct frame_buffer *b, uint64_t ns)
 {
     uint64_t us = min_u64(ns / 1000, UINT64_C(1) << 40);

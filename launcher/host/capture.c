@@ -21,12 +21,12 @@
 
 enum {
     NOT_FOUND = 127,
-    WAIT_MS = 20,   /* between two looks at a process that prints nothing */
-    KILLED_MS = 200 /* for a killed process to end; one that hangs in the kernel does not */
+    WAIT_MS = 20,   /* between checks of a process that prints nothing */
+    KILLED_MS = 200 /* time for a killed process to end; one that hangs in the kernel does not */
 };
 
-/* In the new process: only standard descriptors remain, so that it keeps nothing open that others
- * wait to see closed. */
+/* In the new process: close all but the standard descriptors, so that pipes whose end other
+ * processes wait for are not kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -41,8 +41,8 @@ static void settle(int out)
 
 static pid_t guarded_for;
 
-/* The process for which this guard runs has ended, perhaps without the time to say so: kill the
- * group, which is this process and all that the command has started. */
+/* If the process for which this guard runs has ended, kill the group: the guard, and everything
+ * that the command has started. */
 static void on_parent_end(int signal)
 {
     (void)signal;
@@ -50,20 +50,20 @@ static void on_parent_end(int signal)
         (void)kill(0, SIGKILL);
 }
 
-/* End in the way that the command has ended. */
+/* End as the command has ended: with its status, or by its signal. */
 static void end_like(int status)
 {
     const struct rlimit none = {0, 0};
 
     if (WIFSIGNALED(status)) {
-        (void)setrlimit(RLIMIT_CORE, &none); /* its core is enough */
+        (void)setrlimit(RLIMIT_CORE, &none); /* the command's own core file is enough */
         signals_reset(0);
         (void)raise(WTERMSIG(status));
     }
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in another one, and leave nothing of it if `parent`
+/* In the new process: call the function in a child, and kill that and its descendants if `parent`
  * ends. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
@@ -180,7 +180,7 @@ bool capture_poll(struct capture *c, uint64_t now)
         return true;
     take_text(c);
     if (reap(c)) {
-        (void)kill(-c->pid, SIGKILL); /* what it has left running */
+        (void)kill(-c->pid, SIGKILL); /* processes that it has left running */
     } else if (now < c->until_ns) {
         return false;
     } else {

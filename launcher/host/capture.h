@@ -11,36 +11,36 @@
 
 enum { CAPTURE_MAX = 65536 };
 
-/** Zero-initialised: not started, which counts as over. */
+/** A run, in progress or over. If zero-initialised, it counts as over. */
 struct capture {
-    pid_t pid; /* its guard, which leads its own session; 0: over */
-    int fd;    /* readable while it prints */
+    pid_t pid; /* the command's guard, which leads its own session; 0: over */
+    int fd;    /* the command's output; -1: closed */
     uint64_t until_ns;
-    bool late;  /* it was killed when its time was over */
-    int status; /* its wait status, unless it is late */
+    bool late;  /* the command was killed because its time was over */
+    int status; /* the command's wait status, unless `late` */
     size_t len; /* bytes of `text`; what exceeds CAPTURE_MAX is dropped */
     char *text; /* standard output and standard error, with a NUL; NULL: nothing */
 };
 
-/** Start a program, which is found in PATH: 0 or -errno. It is killed when this process ends, with
- * all that it has started in its process group. If it cannot be executed, its status is 127. */
+/** Start a program, searched for in PATH. Returns 0 or -errno. When this process ends, the program
+ * and its process group are killed. If it cannot be executed, its status is 127. */
 int capture_command(struct capture *c, char *const *words, uint64_t limit_ns);
-/** Call a function, whose standard output is captured and whose result is the exit status. It has
- * no other descriptors. */
+/** Like capture_command(), but calls a function in the new process, which has no descriptors except
+ * the standard ones. Its result is the exit status. */
 int capture_call(struct capture *c, int (*call)(const void *arg), const void *arg,
                  uint64_t limit_ns);
 
-/** Read what it has printed so far, and kill it if its time is over: returns whether it is over. */
+/** Read new output, and kill the command if its time is over. Returns whether the run is over. */
 bool capture_poll(struct capture *c, uint64_t now);
-/** Wait until all of these are over. */
+/** Wait until all runs in the list are over. */
 void capture_wait(struct capture *list, size_t count);
 
-/** Has it ended with this exit status? */
+/** Has the command ended in time, with this exit status? */
 bool capture_has_exited(const struct capture *c, int status);
-/** Returns its last line that is not empty, or "". Shortens the text; borrowed from it. */
+/** Returns the last line of output that is not empty, or "". Borrowed; shortens the text. */
 const char *capture_last_line(struct capture *c);
 
-/** Kill it if it is running, and free its text. */
+/** Kill the command if it is running, and free the text. */
 void capture_fini(struct capture *c);
 
 #endif

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@
 #define MEMORY_LEAST (64ull * 1048576)
 #define SPACE_LEAST (4ull * 1048576)
 
+enum { LOOK_MS = 20 }; /* between two looks at a check that prints nothing */
 enum { OWN, NVIDIA, ROCM, COMMAND, CHECKS };
 
 struct health {
@@ -44,8 +46,8 @@ struct health {
 
 /* ---- our own checks, in a separate process ---- */
 
-/* The process prints these, each with what follows it. Only its last line counts. */
-static const char touching[] = "touching ", bad[] = "bad ";
+/* The process prints these before a path, a fault and an accelerator. Only its last line counts. */
+static const char touching[] = "touching ", bad[] = "bad ", bad_device[] = "device ";
 
 static void touch(const char *what)
 {
@@ -66,7 +68,7 @@ static int check_memory(void)
     return 1;
 }
 
-/* A folder that does not exist, or that nothing can be written to anyway, is not full. */
+/* Check that a folder is not full. One that does not exist or is read-only counts as not full. */
 static int check_space(const char *folder)
 {
     char available[32];
@@ -87,7 +89,7 @@ static int check_space(const char *folder)
     return 1;
 }
 
-/* Indices of data sets are kept here. */
+/* Check the folder in which indices of data sets are kept. */
 static int check_cache(void)
 {
     const char *named = getenv("PLENUM_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
@@ -102,7 +104,7 @@ static int check_cache(void)
     return r;
 }
 
-/* A device that another process uses, or that we may not use, is not broken. */
+/* Check that a device can be opened. One that is in use, or that we may not use, is not broken. */
 static int check_device(const char *path)
 {
     int fd, r;
@@ -114,12 +116,12 @@ static int check_device(const char *path)
         (void)close(fd);
     if (r != EIO && r != ENXIO && r != ENODEV)
         return 0;
-    printf("%saccelerator %s does not answer: %s\n", bad, path, strerror(r));
+    printf("%saccelerator %s does not answer: %s\n", bad_device, path, strerror(r));
     return 1;
 }
 
-/* Call check() for each accelerator with such a name that we may use: the first result that is not
- * 0. Without check(), returns their number. */
+/* Call check() for each accelerator that matches the pattern and that we may use, until it returns
+ * other than 0. Returns its last result; without check(), the number of these accelerators. */
 static int for_devices(const char *root, const char *pattern, int (*check)(const char *path))
 {
     char *full = str_format("%s%s", root, pattern);
@@ -247,12 +249,17 @@ static void judge_own(struct health *h, struct health_report *ret)
         return;
     last = capture_last_line(c);
     what = str_after(last, touching);
-    ret->state = HEALTH_UNKNOWN;
     if (c->late && what && strstr(what, "/dev/") && !strstr(what, "/dev/shm")) {
-        ret->state = HEALTH_BAD;
-        (void)snprintf(ret->why, sizeof(ret->why),
+        (void)snprintf(ret->device, sizeof(ret->device),
                        "accelerator %.200s does not answer within %.3g s", what, seconds);
-    } else if (c->late) {
+        return;
+    }
+    if (str_after(last, bad_device)) {
+        (void)snprintf(ret->device, sizeof(ret->device), "%.300s", str_after(last, bad_device));
+        return;
+    }
+    ret->state = HEALTH_UNKNOWN;
+    if (c->late) {
         (void)snprintf(ret->why, sizeof(ret->why), "%.200s does not answer within %.3g s",
                        what ? what : "the machine", seconds);
     } else if (str_after(last, bad)) {
@@ -280,21 +287,20 @@ static void judge_nvidia(struct health *h, struct health_report *ret)
 
     if (capture_has_exited(c, 0) && answered >= h->num_nvidia)
         return;
-    ret->state = HEALTH_BAD;
     if (capture_has_exited(c, 0))
-        (void)snprintf(ret->why, sizeof(ret->why), "only %zu of %zu accelerators answer nvidia-smi",
-                       answered, h->num_nvidia);
+        (void)snprintf(ret->device, sizeof(ret->device),
+                       "only %zu of %zu accelerators answer nvidia-smi", answered, h->num_nvidia);
     else
-        describe_end(c, "an accelerator does not answer: nvidia-smi", ret->why, sizeof(ret->why));
+        describe_end(c, "an accelerator does not answer: nvidia-smi", ret->device,
+                     sizeof(ret->device));
 }
 
 static void judge_rocm(struct health *h, struct health_report *ret)
 {
     if (capture_has_exited(&h->checks[ROCM], 0))
         return;
-    ret->state = HEALTH_BAD;
-    describe_end(&h->checks[ROCM], "an accelerator does not answer: rocm-smi", ret->why,
-                 sizeof(ret->why));
+    describe_end(&h->checks[ROCM], "an accelerator does not answer: rocm-smi", ret->device,
+                 sizeof(ret->device));
 }
 
 static void judge_command(struct health *h, struct health_report *ret)
@@ -307,23 +313,54 @@ static void judge_command(struct health *h, struct health_report *ret)
     describe_end(c, "--health-check", ret->why, sizeof(ret->why));
 }
 
+/* Wait for all checks; if that is interrupted, end those that remain. */
+static void wait_for_all(struct health *h)
+{
+    for (;;) {
+        bool given_up = h->request.interrupted && h->request.interrupted(), ended = true;
+        struct pollfd fds[CHECKS];
+
+        for (int i = 0; i < CHECKS; i++) {
+            ended &= capture_poll(&h->checks[i], given_up ? UINT64_MAX : time_now_ns());
+            fds[i] = (struct pollfd){.fd = h->checks[i].pid > 0 ? h->checks[i].fd : -1,
+                                     .events = POLLIN};
+        }
+        if (ended)
+            return;
+        (void)poll(fds, CHECKS, LOOK_MS);
+    }
+}
+
 void health_finish(struct health *health, struct health_report *ret)
 {
     static void (*const judge[CHECKS])(struct health *, struct health_report *) = {
         [OWN] = judge_own, [NVIDIA] = judge_nvidia, [ROCM] = judge_rocm, [COMMAND] = judge_command};
 
     *ret = (struct health_report){.state = HEALTH_GOOD};
+    wait_for_all(health);
     for (int i = 0; i < CHECKS; i++) {
         struct health_report one = {.state = HEALTH_GOOD};
 
-        capture_wait(&health->checks[i], 1);
         if (health->begun[i])
             judge[i](health, &one);
         capture_fini(&health->checks[i]);
+        if (one.device[0] && !ret->device[0])
+            memcpy(ret->device, one.device, sizeof(one.device));
         /* A known fault is the better reason. */
-        if (ret->state == HEALTH_GOOD || (ret->state == HEALTH_UNKNOWN && one.state == HEALTH_BAD))
-            *ret = one;
+        if (ret->state == HEALTH_GOOD ||
+            (ret->state == HEALTH_UNKNOWN && one.state == HEALTH_BAD)) {
+            ret->state = one.state;
+            memcpy(ret->why, one.why, sizeof(one.why));
+        }
     }
     assert((ret->state == HEALTH_GOOD) == (ret->why[0] == '\0'));
     free(health);
+}
+
+void health_need_devices(struct health_report *report)
+{
+    if (!report->device[0] || report->state == HEALTH_BAD)
+        return;
+    report->state = HEALTH_BAD;
+    memcpy(report->why, report->device, sizeof(report->why));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* health.h - is this machine fit to run a job's programs? */
+/* health.h - checks whether this machine can run a job's programs. */
 #ifndef LAUNCHER_HEALTH_H
 #define LAUNCHER_HEALTH_H
 
@@ -15,7 +15,10 @@ enum health_state {
 
 struct health_report {
     enum health_state state;
-    char why[HEALTH_WHY_MAX]; /* "" if it is good */
+    char why[HEALTH_WHY_MAX]; /* "" if the state is HEALTH_GOOD */
+    /* Which accelerator does not answer; "": all do. `state` and `why` do not depend on it, because
+     * not all jobs use accelerators. */
+    char device[HEALTH_WHY_MAX];
 };
 
 /** Borrowed until health_finish(). */
@@ -23,6 +26,7 @@ struct health_request {
     const char *command; /* the user's, for sh(1); NULL or "": none */
     const char *root;    /* precedes the names of devices and of /dev/shm, for tests; "": none */
     uint64_t limit_ns;   /* for each check */
+    int (*interrupted)(void); /* not 0: stop waiting; called often; NULL: never */
 };
 
 /** Checks in progress. Opaque. */
@@ -38,5 +42,7 @@ struct health;
 int health_begin(const struct health_request *request, struct health **ret);
 /** Wait for the results, and free the checks. */
 void health_finish(struct health *health, struct health_report *ret);
+/** Count an accelerator that does not answer as the machine's fault. */
+void health_need_devices(struct health_report *report);
 
 #endif

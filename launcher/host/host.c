@@ -101,8 +101,8 @@ bool host_is_this(const char *name)
 /* ---- names that a name server knows ----
  *
  * If a name server does not answer, getaddrinfo() waits for half a minute and cannot be cancelled.
- * So threads call it, and a name that is not resolved in time is treated as another host's: if it
- * is this host's, plenumrun logs in to itself. The last user frees the look-up. */
+ * So threads call it, and a name that is not resolved in time is compared with our host name
+ * instead (resembles_own_name()). The last thread that uses the look-up frees it. */
 
 enum { LOOKUP_THREADS = 16, LOOKUP_MS = 2000 };
 
@@ -118,7 +118,7 @@ struct lookup {
     unsigned users;
 };
 
-/* Needs the lock, and releases it. */
+/* Give up this thread's use. The caller holds the lock, which is released. */
 static void leave_lookup(struct lookup *l)
 {
     bool last;
@@ -234,7 +234,7 @@ void host_find_this(const struct hostlist *list, bool *ret)
             ret[i] = true;
         } else {
             l->names[i] = strdup(host->name);
-            l->found[i] = resembles_own_name(host->name); /* unless an answer arrives in time */
+            l->found[i] = resembles_own_name(host->name); /* if no answer arrives in time */
             unknown += l->names[i] != NULL;
         }
     }

@@ -22,8 +22,8 @@ bool host_is_this(const char *name);
 
 /**
  * Like host_is_this(), for a list, and including names that resolve to an address of this machine:
- * unknown names are looked up, all at once, for at most two seconds. A host with a user or port
- * counts as another host, because the user wants ssh.
+ * unknown names are looked up, all at once, for at most two seconds. A host that is listed with a
+ * user or port counts as another host, because it needs ssh.
  *
  * @param ret  [list->count]
  */

@@ -39,7 +39,7 @@ static ssize_t read_file(int proc, const char *path, char *bytes, size_t size)
     return n < 0 ? n : (ssize_t)len;
 }
 
-/* Does the process have this "NAME=value"? One that has ended or belongs to others has none. */
+/* Was the process started with this "NAME=value"? False if its environment cannot be read. */
 static bool has_variable(int proc, const char *pid, const char *variable, char *bytes)
 {
     char path[300];
@@ -57,7 +57,7 @@ static bool has_variable(int proc, const char *pid, const char *variable, char *
     return false;
 }
 
-/* Kill the processes once. Returns the number found, or -errno. */
+/* Kill all processes with this variable once. Returns the number found, or -errno. */
 static int kill_all(const char *variable, char *bytes)
 {
     DIR *dir = opendir("/proc");

@@ -26,7 +26,8 @@ struct network_address {
     bool reached;     /* other hosts use it to reach this one */
 };
 
-/** Addresses of one host, except loopback and interfaces that are down. Zero-initialised: none. */
+/** Addresses of one host, without loopback and interfaces that are down. Empty if
+ * zero-initialised. */
 struct network {
     struct network_address *list;
     size_t count, cap;
@@ -54,7 +55,7 @@ void network_mark_reached(struct network *network, const char *address);
  * they are reached; otherwise another network that all of them have; otherwise the smallest that
  * contains the addresses by which they are reached, if it contains no virtual ones.
  *
- * -ENOENT: there is none, or a host's addresses are unknown.
+ * Returns 0, or -ENOENT if there is none, or if a host's addresses are unknown.
  */
 int network_find_shared(const struct network *const *hosts, size_t count, struct subnet *ret);
 

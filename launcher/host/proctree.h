@@ -16,8 +16,8 @@
  * children, and calls again until the result is 0: children of killed processes become children of
  * the caller.
  *
- * @return number found alive, or 1 if there may be some; -ENOMEM or another -errno if /proc cannot
- * be read
+ * Returns the number of processes found alive (1 if there may be some), -ENOMEM, or another -errno
+ * if /proc cannot be read.
  */
 int proctree_kill(pid_t spare);
 
@@ -37,10 +37,10 @@ bool proctree_end(struct proctree_end *end, pid_t spare, uint64_t now_ns);
 int proctree_adopt(void);
 
 /**
- * Ask the kernel to send `signal` when the parent ends. `parent` is its number from before fork()
- * (or getppid()). Returns 0, or -ESRCH if it has already ended.
+ * Ask the kernel to send `signal` when the parent ends. `parent` is its process ID, read before
+ * fork() or by getppid(). Returns 0, -ESRCH if the parent has already ended, or another -errno.
  *
- * The kernel refers to the thread that forked: check getppid() before believing the signal.
+ * The signal also arrives when only the thread that forked has ended: check getppid() then.
  */
 int proctree_follow(pid_t parent, int signal);
 

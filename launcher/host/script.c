@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* script.c - reads a program's first bytes as the kernel does.
  *
- * "#!/usr/bin/env -S python3 -u": the interpreter and one argument, which is the rest of the line.
- * The interpreter may be a script, too; env searches PATH for the next one; and a binary names its
- * dynamic loader. Each of these may be missing. Anything unknown is accepted: this finds the usual
- * mistakes early, and execve() decides. */
+ * "#!/usr/bin/env -S python3 -u" names the interpreter and one argument, the rest of the line. The
+ * interpreter may be a script, too; env searches PATH for the next one; and a binary names its
+ * dynamic loader. Each of these may be missing. Anything unknown is accepted: these checks only
+ * find common mistakes early, and execve() decides. */
 #include "config.h"
 
 #include "launcher/host/script.h"
@@ -24,8 +24,8 @@
 #include "launcher/host/host.h"
 
 enum {
-    LINE_BYTES = 256, /* length of the first line that the kernel reads */
-    DEPTH_MOST = 4,   /* nested interpreters that are scripts */
+    LINE_BYTES = 256, /* number of bytes of a first line that the kernel reads */
+    DEPTH_MOST = 4,   /* number of files checked, each the interpreter of the one before */
 };
 
 /* A "#!" line, split as the kernel does. */
@@ -61,17 +61,15 @@ static int check_dynamic_loader(int fd, const char *file, const Elf64_Ehdr *head
                      file, name);
 }
 
+/* The header of this program, which the linker provides. */
+extern const Elf64_Ehdr own_header __asm__("__ehdr_start") __attribute__((visibility("hidden")));
+
 /* Is the binary for this processor? Emulators run others, and look for their loaders elsewhere. */
 static bool is_native(const Elf64_Ehdr *header)
 {
-    Elf64_Ehdr own = {0};
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : pread(fd, &own, sizeof(own), 0);
-
-    io_close(&fd);
-    return n == (ssize_t)sizeof(own) && own.e_machine == header->e_machine &&
-           own.e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_CLASS] == ELFCLASS64 &&
-           own.e_ident[EI_DATA] == header->e_ident[EI_DATA] &&
+    return own_header.e_machine == header->e_machine &&
+           own_header.e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_CLASS] == ELFCLASS64 &&
+           own_header.e_ident[EI_DATA] == header->e_ident[EI_DATA] &&
            header->e_phentsize == sizeof(Elf64_Phdr);
 }
 
@@ -111,8 +109,8 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
 
 /* ---- env ---- */
 
-/* Get the next word of `*at`, and cut the text there; NULL: there is none. For env -S, a carriage
- * return is whitespace. */
+/* Returns the next word of `*at`, which it terminates, or NULL. For env -S, a carriage return is
+ * whitespace. */
 static char *next_word(char **at)
 {
     static const char blanks[] = " \t\r\v\f";
@@ -147,7 +145,7 @@ static const char *find_split_word(char *words)
     return NULL;
 }
 
-/* Returns the program that env starts for this argument; NULL: not known. */
+/* Returns the program that env starts for this argument, or NULL if that is not known. */
 static const char *parse_env(char argument[LINE_BYTES + 1])
 {
     static const char *const splits[] = {"-S", "-vS", "--split-string="};

@@ -40,7 +40,7 @@ static void read_small(char *ret, size_t size, const char *name, int pid, int ti
     ret[strcspn(ret, "\n")] = '\0';
 }
 
-/* The third field, after a name that may contain anything. */
+/* Returns the process state, which follows the name; that may contain any character. */
 static char state_of(const char *stat)
 {
     const char *end = strrchr(stat, ')');
@@ -56,7 +56,7 @@ static const char *name_state(char state)
     case 'S':
         return "sleeping";
     case 'D':
-        return "waiting in the kernel, not to be interrupted";
+        return "waiting in the kernel (uninterruptible)";
     case 'T':
         return "stopped by a signal";
     case 't':
@@ -120,7 +120,7 @@ static void show_threads(int pid)
         (void)closedir(dir);
 }
 
-/* Print a tool's output: returns whether it had any. */
+/* Print a tool's output. Returns whether there was any and the tool succeeded. */
 static bool show_tool(char *const *words)
 {
     struct capture c;

@@ -18,15 +18,15 @@
 
 enum {
     FILES_MAX = 12,
-    GROUPS_MAX = 6,    /* whose quotas are considered: this process's, and those above it */
+    GROUPS_MAX = 6,    /* number of control groups read: this process's, and those above it */
     IDLE_STEAL_S = 60, /* between two reads of /proc/stat on a machine without stolen time */
-    STAT_BYTES = 256,  /* its first line is enough */
+    STAT_BYTES = 256,  /* number of bytes of /proc/stat read: its first line is enough */
     STEAL_COLUMN = 7,  /* user nice system idle iowait irq softirq steal */
     IDLE_COLUMN = 3,
     IOWAIT_COLUMN = 4,
 };
 
-/* A file with a time that only grows. */
+/* A file with a time that never decreases. */
 struct strain_file {
     enum strain_kind kind;
     int fd;
@@ -114,7 +114,7 @@ void strain_destroy(struct strain *strain)
     free(strain);
 }
 
-/* Read the beginning of a file; returns whether it has any. */
+/* Read the beginning of a file. Returns whether it is not empty. */
 static bool read_text(int fd, char *ret, size_t size)
 {
     ssize_t n = pread(fd, ret, size - 1, 0);
@@ -144,9 +144,9 @@ static uint64_t grow(struct strain_file *file)
     return file->before_ns > before ? file->before_ns - before : 0;
 }
 
-/* Read how much time was stolen, and how much was wanted, since the last call. A machine that has
- * lost none since it started is hardly a virtual one, and large machines have a long /proc/stat: it
- * is read less often there. */
+/* Returns which percentage of the CPU time wanted since the last call was stolen. If no time has
+ * been stolen since the machine started, it is probably not virtual, so /proc/stat, which is long
+ * on large machines, is read less often. */
 static uint8_t read_steal(struct strain *s, uint64_t now_ns)
 {
     uint64_t number, stolen = 0, wanted = 0;

@@ -11,22 +11,22 @@
 
 enum strain_kind {
     STRAIN_THROTTLED, /* the control group, or one above it, had used up its CPU quota */
-    STRAIN_STOLEN,    /* of the CPU time that was wanted, the hypervisor used some for others */
+    STRAIN_STOLEN,    /* the hypervisor ran others while this host wanted CPU time */
     STRAIN_MEMORY,    /* a process of the control group waited for memory */
     STRAIN_CPU,       /* a process of the host waited for a CPU */
     STRAIN_IO,        /* a process of the host waited for storage */
     STRAIN_KINDS
 };
 
-/** Opaque. */
+/** Open files to read. Opaque. */
 struct strain;
 
-/** @param host  report on the host, too */
+/** Open the files; with `host`, those about the host, too. Returns 0 or -ENOMEM. */
 int strain_create(bool host, struct strain **ret);
 /** NULL is ignored. */
 void strain_destroy(struct strain *strain);
 
-/** Get the shares of the time since the last call, in percent; 0 at the first. */
+/** Get each kind's share of the time since the last call, in percent; 0 in the first call. */
 void strain_read(struct strain *strain, uint64_t now_ns, uint8_t ret[STRAIN_KINDS]);
 
 #endif

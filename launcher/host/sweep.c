@@ -30,7 +30,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Is it ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and does it belong to us? */
+/* Is the path ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and does it belong to us? */
 static bool is_session(const char *path)
 {
     const char *last = strrchr(path, '/'), *uid, *number;
@@ -56,7 +56,7 @@ static bool ends_with(const char *text, const char *end)
     return len > end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-/* Is it the folder of PRRTE's process `pid`, and does it belong to us? */
+/* Is this the folder of PRRTE's process `pid`, and does it belong to us? */
 static bool is_prrte_session(const char *path, pid_t pid)
 {
     const char *last = strrchr(path, '/');

@@ -33,7 +33,7 @@ static uint64_t stamp_of(int folder, const char *name)
     return XXH3_64bits(parts, sizeof(parts)) | 1;
 }
 
-/* Is it FILE, or FILE.N as pyplenum.Checkpoint writes it? */
+/* Is the name FILE, or FILE.N as pyplenum.Checkpoint writes it? */
 static bool is_checkpoint(const char *name, const char *file)
 {
     size_t len = strlen(file);

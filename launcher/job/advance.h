@@ -8,7 +8,7 @@
 
 enum advance_made { ADVANCE_UNKNOWN, ADVANCE_NONE, ADVANCE_MADE };
 
-/** Zero-initialised, then advance_begin(). */
+/** Initialised by advance_begin(). */
 struct advance {
     const char *file;  /* the program's checkpoint; borrowed; NULL: not named */
     uint64_t stamp;    /* of the file, and of those that pyplenum.Checkpoint derives from it */

@@ -35,9 +35,10 @@ uint64_t agree_get_latest(const struct agreement *a)
  * exceeds those that it has begun. */
 static enum agree_action propose(struct agreement *a)
 {
+    a->waiting = a->refused = 0;
     for (uint32_t i = 0; i < a->count; i++) {
         a->ranks[i].answered = a->ranks[i].finished;
-        a->ranks[i].refused = false;
+        a->waiting += !a->ranks[i].finished;
     }
     a->state = AGREE_PROPOSED;
     a->proposal++;
@@ -55,14 +56,9 @@ enum agree_action agree_begin(struct agreement *a)
 /* Returns the next action, if all have answered. */
 static enum agree_action conclude(struct agreement *a)
 {
-    bool refused = false;
-
-    for (uint32_t i = 0; i < a->count; i++) {
-        if (!a->ranks[i].answered)
-            return AGREE_NOTHING;
-        refused |= a->ranks[i].refused;
-    }
-    if (refused) {
+    if (a->waiting > 0)
+        return AGREE_NOTHING;
+    if (a->refused > 0) {
         a->margin = min_u64(2 * a->margin, STOP_STEP_MAX);
         return propose(a);
     }
@@ -75,8 +71,10 @@ enum agree_action agree_answer(struct agreement *a, uint32_t rank, uint64_t prop
     assert(rank < a->count);
     if (a->state != AGREE_PROPOSED || proposal != a->proposal || a->ranks[rank].answered)
         return AGREE_NOTHING;
+    assert(a->waiting > 0);
     a->ranks[rank].answered = true;
-    a->ranks[rank].refused = !promised;
+    a->waiting--;
+    a->refused += !promised;
     return conclude(a);
 }
 

@@ -32,7 +32,6 @@ enum agree_action {
 struct agree_rank {
     uint64_t asked; /* 1 + the last step that it is known to have asked about; 0: none */
     bool answered;  /* the current proposal */
-    bool refused;   /* its answer */
     bool finished;  /* its program has ended, so it begins no more steps */
 };
 
@@ -43,6 +42,9 @@ struct agreement {
     uint64_t proposal; /* number of the current proposal, from 1 */
     uint64_t step;     /* the first step that must not begin */
     uint64_t margin;   /* distance to the latest step */
+    /* Counts over the ranks, so that an answer takes constant time. */
+    uint32_t waiting; /* have not answered the current proposal */
+    uint32_t refused; /* have refused it */
 };
 
 /** Note that an instance is about to begin a step (`asked` is 1 + its number). */

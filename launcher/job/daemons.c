@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/net/hostlist.h"
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/host/host.h"
@@ -74,12 +76,14 @@ static void describe_failure(struct daemon_failure *f)
 
 bool daemons_read_line(struct daemon_failure *failure, const char *line)
 {
-    const char *agent = strstr(line, AGENT_NO_DAEMON), *reason, *end;
+    const char *agent = strstr(line, AGENT_NO_DAEMON), *name, *reason, *end;
     bool known = failure->text[0] != '\0';
     char hosts[sizeof(failure->hosts)];
 
     if (agent && !known) {
         (void)snprintf(failure->text, sizeof(failure->text), "%s", agent);
+        name = agent + strlen(AGENT_NO_DAEMON);
+        (void)snprintf(failure->host, sizeof(failure->host), "%.*s", (int)strcspn(name, " "), name);
     } else if (parse_srun(line, hosts, sizeof(hosts), &end)) {
         if (known)
             return false;
@@ -93,6 +97,20 @@ bool daemons_read_line(struct daemon_failure *failure, const char *line)
     if (failure->hosts[0])
         describe_failure(failure);
     return !known && failure->text[0];
+}
+
+bool daemons_names_host(const struct daemon_failure *failure, const char *host)
+{
+    struct hostlist list = {0};
+    bool found = false;
+
+    if (failure->host[0])
+        return strcasecmp(failure->host, host) == 0;
+    if (failure->hosts[0] && hostlist_add_text(&list, failure->hosts, NULL) == 0)
+        for (size_t i = 0; i < list.count; i++)
+            found |= strcasecmp(list.hosts[i].name, host) == 0;
+    hostlist_fini(&list);
+    return found;
 }
 
 /* ---- daemons that have not connected ---- */

@@ -15,6 +15,7 @@
 struct daemon_failure {
     char reason[160];            /* why it cannot be executed: "orted: Permission denied"; or "" */
     char hosts[96];              /* where a task of srun ended, in srun's notation; or "" */
+    char host[256];              /* where a login could not execute it; or "" */
     char end[96];                /* how that task ended: "Exited with exit code 2" */
     char text[CONTROL_TEXT_MAX]; /* the message that names the host; "": no failure yet */
 };
@@ -27,6 +28,9 @@ struct daemon_failure {
  * ends the other daemons after it; a reason that is printed later is still added to the text.
  */
 bool daemons_read_line(struct daemon_failure *failure, const char *line);
+
+/** Returns whether the failure is that of the daemon on this host. */
+bool daemons_names_host(const struct daemon_failure *failure, const char *host);
 
 /**
  * Set `late[host]` for each host of the plan whose daemon has not connected to mpirun, which is

@@ -24,6 +24,7 @@
 #include "common/util/util.h"
 #include "launcher/control/exit_status.h"
 #include "launcher/host/leftover.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/pause.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/roster.h"
@@ -318,7 +319,7 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
-/* A host has failed its check. */
+/* Note that a host has failed its check. */
 MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
                                  bool blameless, const char *why)
 {
@@ -349,8 +350,28 @@ static void note_health(const struct roster *roster, const struct health_report 
             note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
-/* Add queries for the hosts of a roster that may be used. Hosts that need none are ready, unless
- * they have failed and nothing shows that they have recovered. */
+/* May a host be used although it cannot be checked? One that has just failed sits out the next
+ * start, if it can be spared: nothing shows that it has recovered. */
+static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t now)
+{
+    return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);
+}
+
+/* Without checks, choose the hosts that are ready by what happened in earlier starts. */
+static void assume_some_ready(const struct roster *roster)
+{
+    uint64_t now = time_now_ns();
+
+    for (int spared = 1; spared >= 0; spared--) {
+        if (roster_count_ready(roster) >= roster->limits.min_hosts)
+            return;
+        for (size_t i = 0; i < roster->count; i++)
+            if (roster_allows(roster, &roster->hosts[i]) && !roster->hosts[i].at.local)
+                roster->hosts[i].ready = is_worth_a_try(&roster->hosts[i], spared != 0, now);
+    }
+}
+
+/* Add queries for the hosts of a roster that may be used. */
 static void add_probes(const struct roster *roster, const struct ready_request *request,
                        bool loaders, struct ready_survey *survey)
 {
@@ -364,11 +385,11 @@ static void add_probes(const struct roster *roster, const struct ready_request *
         survey->here |= host->at.local;
         if (host->at.local)
             check_here(roster, host, request->earlier);
-        else if (!can_ask)
-            host->ready = !host->failed;
-        else
+        else if (can_ask)
             survey->probes[survey->count++] = (struct probe){.host = &host->at, .loader = loaders};
     }
+    if (!can_ask)
+        assume_some_ready(roster);
 }
 
 /* Store the answers to the check. */
@@ -554,7 +575,7 @@ static int wait_for_dead(const struct elastic *e)
     log_warn("host %s does not answer: its programs will have ended in %u s, and the job starts "
              "after that",
              host->at.name, (unsigned)((host->dead_ns - now) / NS_PER_SEC + 1));
-    return pause_until(host->dead_ns);
+    return interlude_wait(host->dead_ns);
 }
 
 static void describe_lack(const struct elastic *e, char *ret, size_t size)
@@ -585,7 +606,7 @@ static int wait_for_hosts(const struct elastic *e, struct pause *pause, uint64_t
     }
     seconds = min_u64(pause_next(pause, false, 0), (deadline - now) / NS_PER_SEC + 1);
     log_warn("%s; checking the hosts again in %u s", lack, (unsigned)seconds);
-    *ret_signal = pause_until(now + seconds * NS_PER_SEC);
+    *ret_signal = interlude_wait(now + seconds * NS_PER_SEC);
     return *ret_signal ? STATUS_SIGNAL + *ret_signal : STATUS_AGAIN;
 }
 
@@ -604,6 +625,9 @@ int elastic_prepare(struct elastic *elastic, const struct ready_request *request
         if (elastic->begun)
             read_again(elastic);
         status = try(elastic, request, plan, ret);
+        *ret_signal = interlude_look();
+        if (*ret_signal)
+            break;
         if (status == STATUS_ALIVE)
             *ret_signal = wait_for_dead(elastic);
         else if (status == STATUS_AGAIN)
@@ -637,7 +661,8 @@ static int ask_unused(struct elastic *e, const struct ready_request *request,
     survey->probes = calloc(e->roster.count + 1, sizeof(*survey->probes));
     if (!survey->probes)
         return -ENOMEM;
-    unused.earlier = NULL; /* a host may have several names */
+    unused.interrupted = NULL; /* this process ends with the job */
+    unused.earlier = NULL;     /* kill nothing: the host may be in use under another name */
     add_probes(&e->roster, &unused, false, survey);
     for (uint32_t i = 0; i < survey->count; i++) {
         struct roster_host *host = container_of(survey->probes[i].host, struct roster_host, at);

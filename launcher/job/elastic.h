@@ -49,7 +49,7 @@ void elastic_pardon(struct elastic *elastic);
 
 /**
  * While a start runs: read the lists of hosts again, check those that are not in use, and look
- * whether the next start would have more hosts than this one. Changes what the check finds out, so
+ * whether the next start would have more hosts than this one. Overwrites the states of hosts, so
  * call it in a separate process. Log lines go to standard error.
  *
  * Returns whether there are more, and in `ret` the hosts of that start, or why there are none.

@@ -29,7 +29,7 @@ enum {
     TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */
 };
 
-/* Returns the best known time of its failure. A program may take long to end. */
+/* Returns when the instance failed, as far as is known. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
     bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
@@ -158,8 +158,8 @@ static void report_others(const struct supervisor *s)
     }
 }
 
-/* Ask the hosts why the job could not start. A useful answer is printed after what we know
- * ourselves; otherwise the starter's own output is printed. */
+/* Ask the hosts why the job could not start. If a host reports a problem, print the sentence and
+ * then the hosts' answers. Returns whether they were printed. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));

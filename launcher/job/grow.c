@@ -41,6 +41,8 @@ static const char *find_obstacle(const struct supervisor *s)
 {
     if (!s->job->elastic)
         return "the job has neither --num-hosts nor --min-hosts, so its hosts never change";
+    if (s->phase == JOB_RESTING)
+        return "no programs are running: all hosts that are ready are used when they start";
     if (s->phase == JOB_STARTING)
         return "the job is still starting: try again in a moment";
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
@@ -79,17 +81,19 @@ void grow_continue(struct supervisor *s)
 {
     const char *last, *hosts, *obstacle;
 
-    if (s->growth.pid == 0 || !capture_poll(&s->growth, time_now_ns()))
+    if (s->growth.pid == 0)
+        return;
+    obstacle = find_obstacle(s); /* it may have changed meanwhile */
+    if (!capture_poll(&s->growth, time_now_ns()) && !obstacle)
         return;
     last = capture_last_line(&s->growth);
     hosts = str_after(last, found);
-    obstacle = find_obstacle(s); /* it may have changed meanwhile */
     if (hosts && !obstacle) {
         s->stop.growing = true;
         stop_request(s, "plenumctl job grow");
         assert(s->stop.noticed);
         answer(s, true, hosts);
-    } else if (hosts) {
+    } else if (obstacle) {
         answer(s, false, obstacle);
     } else {
         last = str_after(last, none);

@@ -12,10 +12,31 @@
 #include <string.h>
 
 #include "common/util/log.h"
+#include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/job/supervise_priv.h"
 
 enum { OTHERS_MS = 2000 };
+
+/* Make lines safe to print: they contain names that the program chooses. */
+static void make_lines_plain(char *text)
+{
+    char *to = text;
+
+    for (char *line = text, *end; line; line = end) {
+        size_t len;
+
+        end = strchr(line, '\n');
+        if (end)
+            *end++ = '\0';
+        len = strlen(text_make_plain(line));
+        memmove(to, line, len);
+        to += len;
+        if (end)
+            *to++ = '\n';
+    }
+    *to = '\0';
+}
 
 int hung_handle(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
@@ -33,6 +54,8 @@ int hung_handle(struct supervisor *s, struct instance *inst, struct frame_reader
     }
     inst->hung_ns = max_u64(m.idle_ns, 1);
     inst->stacks = strndup(m.text, m.len);
+    if (inst->stacks)
+        make_lines_plain(inst->stacks);
     if (s->phase == JOB_RUNNING || s->phase == JOB_STARTING)
         s->hung_at = min_u64(s->hung_at, time_now_ns() + OTHERS_MS * NS_PER_MS);
     return 0;

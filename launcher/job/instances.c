@@ -25,12 +25,12 @@
 
 enum {
     SILENT_MS = 4000, /* several missed heartbeats: more than a busy host misses */
-    /* bytes to a shim; its plan may be as large as the first */
+    /* bytes queued for a shim: a plan, and standard input */
     QUEUE_MAX = CONTROL_MAX_PAYLOAD + SUPERVISE_INPUT_BYTES,
     LEAVE_MS = 1000, /* time for others to notice by themselves that an instance has ended */
 };
 
-/* DONE can follow any state if the shim is lost, and PLANNED if the program fails to start. */
+/* DONE follows PLANNED if the program fails to start, and any state with a shim if that is lost. */
 static const struct state_row instance_states[INSTANCE_STATES] = {
     [INSTANCE_ABSENT] = {"absent", STATE(INSTANCE_PRESENT)},
     [INSTANCE_PRESENT] = {"present", STATE(INSTANCE_PLANNED) | STATE(INSTANCE_DONE)},

@@ -20,16 +20,17 @@
 
 enum { CLIENT_MS = 5000 };
 
-void job_socket_open(struct supervisor *s)
+int job_socket_open(const char *id)
 {
     char text[JOBCTL_NAME_MAX], address[DIAL_TEXT_MAX];
     struct plenum_error err;
+    int fd;
 
-    (void)jobctl_address(s->job->id, text);
-    s->socket.listener =
-        dial_listen_here(text + sizeof("unix:@") - 1, address, sizeof(address), &err);
-    if (s->socket.listener < 0)
+    (void)jobctl_address(id, text);
+    fd = dial_listen_here(text + sizeof("unix:@") - 1, address, sizeof(address), &err);
+    if (fd < 0)
         log_debug("plenumctl job cannot reach this job: %s", err.text);
+    return fd < 0 ? -1 : fd;
 }
 
 static void drop(struct supervisor *s, size_t index)
@@ -39,11 +40,30 @@ static void drop(struct supervisor *s, size_t index)
     s->socket.clients[index] = s->socket.clients[--s->socket.count];
 }
 
-void job_socket_close(struct supervisor *s)
+void job_socket_drop_clients(struct supervisor *s)
 {
     while (s->socket.count > 0)
         drop(s, 0);
-    io_close(&s->socket.listener);
+}
+
+struct job_socket job_socket_take(const struct supervise_job *job)
+{
+    struct job_socket taken = {.listener = -1};
+
+    if (!job->socket)
+        return taken;
+    taken = *job->socket;
+    job->socket->count = 0;
+    return taken;
+}
+
+void job_socket_give_back(struct supervisor *s)
+{
+    for (size_t i = s->socket.count; i-- > 0;)
+        if (s->socket.clients[i].growing || !s->job->socket)
+            drop(s, i);
+    if (s->job->socket)
+        *s->job->socket = s->socket;
 }
 
 static const char *phase_of(const struct supervisor *s)
@@ -53,6 +73,8 @@ static const char *phase_of(const struct supervisor *s)
                                                   [JOB_ENDING] = "ending",
                                                   [JOB_CLOSING] = "closing"};
 
+    if (s->phase == JOB_RESTING)
+        return "waiting";
     return s->phase == JOB_RUNNING && s->stop.noticed ? "stopping" : names[s->phase];
 }
 
@@ -114,9 +136,12 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
 {
     enum jobctl_effect effect = JOBCTL_AGREES;
 
-    if (s->phase == JOB_STARTING) {
+    if (s->phase == JOB_RESTING) {
+        s->stop.noticed = true;
+        effect = JOBCTL_ENDS;
+    } else if (s->phase == JOB_STARTING) {
         effect = JOBCTL_EARLY;
-    } else if (s->phase == JOB_RUNNING && s->stop.growing && s->interrupts == 0) {
+    } else if (s->stop.growing) {
         s->stop.growing = false; /* and do not continue */
     } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
         effect = JOBCTL_ALREADY;

@@ -26,6 +26,7 @@
 #include "launcher/host/host.h"
 #include "launcher/job/advance.h"
 #include "launcher/job/elastic.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/job_hosts.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/pause.h"
@@ -35,6 +36,7 @@
 #include "launcher/job/version.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
+#include "launcher/plan/devices.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
@@ -159,8 +161,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* Describe what would start the instances on this machine. For other machines (--topology) it is
- * unknown, and mpirun is assumed. */
+/* Returns the name of what would start the instances on this machine. For other machines
+ * (--topology) it is unknown, and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;
@@ -250,7 +252,7 @@ static int rest(const struct supervise_job *job, uint64_t ms)
     if (ms == 0)
         return 0;
     log_warn("not yet: trying again in %u s", (unsigned)((ms + MS_PER_S / 2) / MS_PER_S));
-    return pause_until(now + ms * NS_PER_MS);
+    return interlude_wait(now + ms * NS_PER_MS);
 }
 
 static void tell_replaced(const struct plan *plan, const char *why)
@@ -269,12 +271,23 @@ struct attempts {
     struct mpirun_program mpirun;
     struct pause pause;
     struct advance advance;
-    sigset_t mask;           /* the signal mask before anything changed it */
     struct elastic *elastic; /* borrowed; NULL: all hosts are needed, in every attempt */
+    bool has_asked;          /* its programs have called plenum_job_should_stop() */
     bool replaced;           /* plenumrun's own starter has replaced mpirun */
     struct supervise_job job;
     struct supervise_result result;
 };
+
+/* Returns whether the job needs accelerators. A job that can choose among hosts avoids those whose
+ * accelerators do not answer, unless they are hidden from it. */
+static enum ready_devices get_devices(const struct cmdline *options)
+{
+    if (options->pool.variable || options->placement == PLACE_DEVICE)
+        return READY_DEVICES_NEEDED;
+    if (devices_check_visible(NULL) < 0)
+        return READY_DEVICES_UNUSED;
+    return cmdline_is_elastic(options) ? READY_DEVICES_NEEDED : READY_DEVICES_UNKNOWN;
+}
 
 /* Set everything that stays the same in all attempts. The members of `all` refer to each other. */
 static void attempts_init(struct attempts *all, const struct cmdline *options,
@@ -295,6 +308,8 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                     .host_subnet = options->host_subnet,
                     .ports = &options->ports,
                     .health = options->health_check,
+                    .interrupted = interlude_look,
+                    .devices = get_devices(options),
                     .allow_root = options->mpi.allow_root,
                     .no_host_check = options->no_host_check},
         .job = {.program = options->program,
@@ -322,7 +337,6 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .umask = get_umask()},
     };
     advance_begin(&all->advance, options->progress_file);
-    (void)sigprocmask(SIG_SETMASK, NULL, &all->mask);
 }
 
 /* Choose what starts the instances of the present plan. */
@@ -370,7 +384,11 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     if ((r = host_check_proc(err)) < 0 ||
         (r = host_get_directory(all->directory, sizeof(all->directory), err)) < 0)
         return r;
-    return choose(all, err);
+    r = choose(all, err);
+    if (r == 0 && (r = interlude_open(&all->job)) < 0)
+        return error_set(err, r, "cannot take signals: %s", strerror(-r));
+    all->job.socket = interlude_get_socket();
+    return r;
 }
 
 /* Report that the user has ended the job before an attempt. Returns the exit status. */
@@ -379,8 +397,8 @@ static int end_between(const struct attempts *all, int signal)
     int status = STATUS_SIGNAL + signal;
     char why[80];
 
-    (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started%s",
-                   sigabbrev_np(signal), all->job.restart_count > 0 ? " again" : "");
+    (void)snprintf(why, sizeof(why), "the job was ended by %s before it started%s",
+                   interlude_get_reason(), all->job.attempts > 0 ? " again" : "");
     log_error("%s", why);
     supervise_not_started(&all->job, status, why);
     return status;
@@ -414,7 +432,7 @@ static int get_elastic_ready(struct attempts *all)
 static int get_ready(struct attempts *all)
 {
     struct supervise_job *job = &all->job;
-    int status;
+    int signal, status;
 
     if (all->elastic)
         return get_elastic_ready(all);
@@ -423,6 +441,9 @@ static int get_ready(struct attempts *all)
     job->attempt_ns += all->ready.stopped_ns;
     if (status == 0)
         return 0;
+    signal = interlude_look();
+    if (signal)
+        return end_between(all, signal);
     supervise_not_started(job, status, "a host is not ready");
     all->result.again = job->restart_count > 0; /* everything was ready before */
     return status;
@@ -445,7 +466,10 @@ static int attempt(struct attempts *all)
         status = supervise_run(job, &all->result);
         job->attempts++;
         if (all->result.asked)
-            pause_obey_notices();
+            interlude_set_notices(INTERLUDE_OBEYS);
+        else if (all->result.ran && !all->has_asked)
+            interlude_set_notices(INTERLUDE_IGNORES);
+        all->has_asked |= all->result.asked;
         if (all->elastic)
             elastic_note_end(all->elastic, job->plan, all->result.why);
         if (!all->result.why_not[0])
@@ -516,12 +540,40 @@ static int give_up(const struct attempts *all)
 }
 
 /* Run the job, and restart it if it has failed and may be restarted. */
+static int run_attempts(struct attempts *all)
+{
+    const struct cmdline *options = all->options;
+    struct supervise_job *job = &all->job;
+    uint32_t growths = 0; /* restarts for other reasons than failures */
+
+    for (;;) {
+        enum advance_made made;
+        int signal, status = attempt(all);
+
+        if (all->result.grows) { /* it has stopped at a step, not failed */
+            job->restart_count++;
+            growths++;
+            continue;
+        }
+        if (!all->result.again || job->restart_count - growths >= options->max_restarts)
+            return status;
+        made = note_progress(all);
+        if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
+            all->advance.idle >= options->max_idle_restarts)
+            return give_up(all);
+        signal = rest(job, get_pause_ms(all, made));
+        if (signal != 0)
+            return end_between(all, signal);
+        job->restart_count++;
+        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
+                 options->max_restarts);
+    }
+}
+
 static int run_job(const struct cmdline *options, struct elastic *elastic, struct plan *plan)
 {
     struct plenum_error err;
     struct attempts all;
-    struct supervise_job *job = &all.job;
-    uint32_t growths = 0; /* restarts for other reasons than failures */
     int status = check_instances(options, plan);
 
     if (status != 0)
@@ -531,31 +583,9 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
         log_error("%s", err.text);
         return STATUS_LAUNCH;
     }
-    for (;;) {
-        enum advance_made made;
-        int signal;
-
-        status = attempt(&all);
-        if (all.result.grows) { /* it has stopped at a step, not failed */
-            (void)sigprocmask(SIG_SETMASK, &all.mask, NULL);
-            job->restart_count++;
-            growths++;
-            continue;
-        }
-        if (!all.result.again || job->restart_count - growths >= options->max_restarts)
-            return status;
-        made = note_progress(&all);
-        if (made == ADVANCE_NONE && options->max_idle_restarts > 0 &&
-            all.advance.idle >= options->max_idle_restarts)
-            return give_up(&all);
-        signal = rest(job, get_pause_ms(&all, made));
-        if (signal != 0)
-            return end_between(&all, signal);
-        (void)sigprocmask(SIG_SETMASK, &all.mask, NULL); /* until a handler is installed */
-        job->restart_count++;
-        log_warn("the job starts again (%u of %u times)", job->restart_count - growths,
-                 options->max_restarts);
-    }
+    status = run_attempts(&all);
+    interlude_close();
+    return status;
 }
 
 /* Plan the first attempt, or the table. `*ret_elastic` is NULL unless hosts may change. */

@@ -3,9 +3,9 @@
  * instance, passes signals on to them, and ends when they have ended.
  *
  * Like mpirun, it is a separate process between its guard and the shims. If any of these processes
- * is killed, the consequences are therefore the same as with mpirun; guard.c describes them. A shim
- * that fails makes it end the others, because a shim that never connected to plenumrun is noticed
- * only here. */
+ * is killed, the consequences are therefore the same as with mpirun; guard.c describes them. If a
+ * shim fails, this process ends the others: plenumrun would not notice a shim that fails before it
+ * has connected. */
 #include "config.h"
 
 #include "launcher/job/local.h"
@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/handover.h"
@@ -133,6 +134,7 @@ int local_main(const char *count)
 {
     static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct starting s = {0};
+    struct plenum_error err;
     char self[4096];
     uint64_t number;
     sigset_t set;
@@ -144,8 +146,10 @@ int local_main(const char *count)
     }
     s.count = (uint32_t)number;
     s.shims = calloc(s.count, sizeof(*s.shims));
-    if (!s.shims || host_get_self(self, sizeof(self), NULL) < 0) {
-        log_error("cannot start the instances: out of memory");
+    if (!s.shims)
+        (void)error_set(&err, -ENOMEM, "out of memory");
+    if (!s.shims || host_get_self(self, sizeof(self), &err) < 0) {
+        log_error("cannot start the instances: %s", err.text);
         free(s.shims);
         return 1;
     }

@@ -216,7 +216,7 @@ static bool we_are_agent(const struct plan *plan, const struct starter_job *job)
     return agent_must_translate(plan) || agent_gives_secret(job->agent, plan);
 }
 
-/* Add mpirun's global arguments. Unless the user has named an agent, plenumrun is the agent. */
+/* Add mpirun's global arguments, except an agent that plenumrun calls itself. */
 static void add_global_arguments(struct starter_words *w, const struct plan *plan,
                                  const struct starter_job *job)
 {

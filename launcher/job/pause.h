@@ -21,12 +21,4 @@ struct pause {
  */
 unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns);
 
-/** Make pause_until() return on SIGUSR1, too, because the job's programs call
- * plenum_job_should_stop(). */
-void pause_obey_notices(void);
-
-/** Wait until this time. Returns 0, or the signal with which the user ends the job. Other signals
- * are ignored, because there is no program to pass them to. */
-int pause_until(uint64_t end_ns);
-
 #endif

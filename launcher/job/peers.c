@@ -24,7 +24,7 @@
 
 enum {
     STRANGER_MS = 10000, /* time for a connection to send HELLO */
-    STRANGERS_MAX = 256, /* more of them than instances that are missing */
+    STRANGERS_MAX = 256, /* besides one for each missing instance */
     ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
     READS = 256,         /* at most, per turn */
     REFUSED_TOLD = 100,  /* other users' processes refused before we report it */

@@ -23,7 +23,7 @@
 
 enum { READER_MS = 5000 };
 
-/* Returns the instance's state in one word, for both reports. */
+/* Returns the instance's state, for both reports. */
 const char *result_state(const struct instance *inst)
 {
     if (inst->has_failed)

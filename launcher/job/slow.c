@@ -48,6 +48,7 @@ struct slow_member {
 
 /* A host, or the run. */
 struct slow_unit {
+    bool part; /* one of its instances has reported steps, and has not ended */
     /* The step that is being judged. */
     bool present;
     uint32_t instance; /* the one that takes longest */
@@ -133,7 +134,7 @@ static double median(double *values, size_t n)
     return (below + values[n / 2]) / 2;
 }
 
-/* Changes the values. */
+/* Returns the scaled median absolute deviation from `center`. Changes the values. */
 static double deviation(double *values, size_t n, double center)
 {
     for (size_t i = 0; i < n; i++)
@@ -228,12 +229,13 @@ static size_t gather(struct slow *s, uint64_t step, bool *meets)
 
     *meets = false;
     for (uint32_t u = 0; u < s->count; u++)
-        s->units[u].present = false;
+        s->units[u].present = s->units[u].part = false;
     for (uint32_t i = 0; i < s->instances; i++) {
         struct slow_member *m = &s->members[i];
         struct slow_unit *u = &s->units[m->unit];
         struct slow_need need;
 
+        u->part |= m->part;
         if (!m->part || m->len == 0 || front(m)->step != step)
             continue;
         need = (struct slow_need){.x_s = front(m)->own_s + front(m)->wait_s,
@@ -525,6 +527,14 @@ static void judge_period(struct slow *s, size_t n)
             judge_period_of(s, &s->units[i], center, spread, n < SLOW_FEW);
 }
 
+/* The instances of this host have ended, so it does not make the others slow. */
+static void note_absence(struct slow *s, struct slow_unit *u)
+{
+    u->marked = u->drags = false;
+    u->periods = 0;
+    name_unit(s, u);
+}
+
 static void judge_step(struct slow *s, uint64_t step)
 {
     bool meets;
@@ -541,6 +551,8 @@ static void judge_step(struct slow *s, uint64_t step)
     for (uint32_t i = 0; i <= s->count; i++) {
         struct slow_unit *u = &s->units[i];
 
+        if (!u->present && !u->part)
+            note_absence(s, u);
         if (!u->present)
             continue;
         name_unit(s, u);

@@ -26,7 +26,7 @@ _Static_assert(IS_SHARE(SLOW_IN_CPU, STRAIN_CPU), "");
 _Static_assert(IS_SHARE(SLOW_IN_IO, STRAIN_IO), "");
 _Static_assert(IS_SHARE(SLOW_FACTS, STRAIN_KINDS), "");
 
-/* On one host, instances are compared with each other. */
+/* Returns whether hosts are compared with each other. On one host, instances are. */
 static bool has_hosts(const struct supervisor *s)
 {
     return s->plan->num_hosts > 1;
@@ -124,13 +124,16 @@ void slow_watch_beat(struct supervisor *s, uint64_t now)
 const char *slow_watch_describe(const struct supervisor *s, uint32_t instance, char *ret,
                                 size_t size)
 {
-    uint32_t unit = slow_count(s->slow);
     const struct slow_verdict *verdict;
+    uint32_t unit;
 
+    *ret = '\0';
+    if (!s->slow) /* no attempt is in progress */
+        return "";
+    unit = slow_count(s->slow);
     if (instance < s->plan->num_instances)
         unit = has_hosts(s) ? s->plan->instances[instance].host : instance;
     verdict = slow_get(s->slow, unit);
-    *ret = '\0';
     if (verdict->cause == SLOW_NOT || (unit < slow_count(s->slow) && verdict->instance != instance))
         return "";
     slow_describe(verdict, ret, size);

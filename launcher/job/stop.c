@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stop.c - stops the job's programs at the same step, so that it can continue later: when plenumrun
- * receives SIGTERM or SIGUSR1, when the command of --stop-command ends with status 0, and when a
- * shim or a program receives SIGUSR1.
+/* stop.c - stops the job's programs at the same step, so that it can continue later: on SIGTERM or
+ * SIGUSR1 to plenumrun, on SIGUSR1 to a shim or a program, if --stop-command ends with status 0,
+ * and on request of plenumctl job.
  *
  * Only programs that call plenum_job_should_stop() can be stopped like this. The first call of any
  * program is reported at once (STEP). Without one, plenumrun treats signals as if this file did
@@ -39,6 +39,19 @@ void stop_fini(struct supervisor *s)
     free(s->stop.agreement.ranks);
 }
 
+uint64_t stop_get_progress(const struct supervisor *s)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+
+        if (inst->has_exited && inst->exited.status != 0 && inst->exited.asked > 0)
+            least = min_u64(least, inst->exited.asked);
+    }
+    return least < UINT64_MAX ? least : agree_get_latest(&s->stop.agreement);
+}
+
 uint64_t stop_get_step(const struct supervisor *s)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
@@ -47,13 +60,16 @@ uint64_t stop_get_step(const struct supervisor *s)
     return 0;
 }
 
-/* Does every program that is still running know that it must stop? */
-static bool all_have_halted(const struct supervisor *s)
+/* Does every program that is still running know that it must stop? None forgets that, so each is
+ * looked at only until it knows. */
+static bool all_have_halted(struct supervisor *s)
 {
-    for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->instances[i].state < INSTANCE_EXITED && !s->instances[i].halted)
-            return false;
-    return true;
+    uint32_t *i = &s->stop.awaited;
+
+    while (*i < s->plan->num_instances &&
+           (s->instances[*i].state >= INSTANCE_EXITED || s->instances[*i].halted))
+        ++*i;
+    return *i == s->plan->num_instances;
 }
 
 static void do_action(struct supervisor *s, enum agree_action action)
@@ -90,6 +106,8 @@ bool stop_take_signal(struct supervisor *s, int signal)
 {
     bool before = s->stop.noticed;
 
+    if (signal == SIGTERM || signal == SIGUSR1)
+        s->stop.growing = false; /* the user wants more than that */
     if (signal == SIGUSR1 && s->phase == JOB_STARTING) {
         s->stop.held = true;
         return true;
@@ -99,7 +117,6 @@ bool stop_take_signal(struct supervisor *s, int signal)
         s->stop.early |= signal == SIGUSR1;
         return false;
     }
-    s->stop.growing = false; /* the user wants more than that */
     s->stop.terminated |= signal == SIGTERM;
     if (before)
         log_about(
@@ -114,6 +131,11 @@ bool stop_take_signal(struct supervisor *s, int signal)
 
 void stop_request(struct supervisor *s, const char *why)
 {
+    if (s->stop.noticed && s->stop.growing) {
+        s->stop.growing = false;
+        log_about(LOG_LEVEL_NOTICE, NULL,
+                  "%s: the programs are stopping already, and the job does not continue", why);
+    }
     if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0)
         return;
     if (begin(s)) {
@@ -127,7 +149,7 @@ void stop_request(struct supervisor *s, const char *why)
 
 bool stop_was_too_early(const struct supervisor *s)
 {
-    if (s->stop.held)
+    if (s->stop.held || s->stop.pending)
         return true;
     return s->stop.early && (agree_is_possible(&s->stop.agreement) ||
                              report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1);
@@ -217,6 +239,12 @@ static void describe_late(const struct supervisor *s, char *ret, size_t size)
     }
 }
 
+/* Returns whether it makes a difference that the job is asked to stop. */
+static bool may_be_asked(const struct supervisor *s)
+{
+    return s->phase == JOB_RUNNING && (!s->stop.noticed || s->stop.growing);
+}
+
 void stop_do_what_is_due(struct supervisor *s, uint64_t now)
 {
     struct report report = {
@@ -231,7 +259,7 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
         s->stop.pending = false;
         stop_request(s, "a program was sent SIGUSR1");
     }
-    if (s->phase == JOB_RUNNING && !s->stop.noticed && stop_command_poll(&s->stop.command, now))
+    if (may_be_asked(s) && stop_command_poll(&s->stop.command, now))
         stop_request(s, "--stop-command has ended with status 0");
     if (now < s->stop.by)
         return;
@@ -242,7 +270,5 @@ void stop_do_what_is_due(struct supervisor *s, uint64_t now)
 
 uint64_t stop_next_due(const struct supervisor *s)
 {
-    return s->phase == JOB_RUNNING && !s->stop.noticed
-               ? min_u64(s->stop.by, stop_command_due(&s->stop.command))
-               : s->stop.by;
+    return may_be_asked(s) ? min_u64(s->stop.by, stop_command_due(&s->stop.command)) : s->stop.by;
 }

@@ -12,8 +12,9 @@
  * CLOSING   all got END: the shims leave, then the starter (mpirun, or plenumrun's own). If it
  *           does not, its guard ends it, and finally the guard is killed.
  *
- * Every state has a time limit, with one exception: output whose reader is blocked. A separate
- * thread writes it (output.c), so that this loop never waits for anything but poll().
+ * All states except RUNNING have a time limit, but a blocked reader of the output may delay the
+ * end. A separate thread writes output (output.c), so that this loop never waits for anything but
+ * poll().
  *
  * An instance is lost when its connection breaks or is silent for too long, whatever the starter
  * reports about it. */
@@ -210,6 +211,7 @@ static void show_state(struct supervisor *s)
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
+    s->stop.growing = false;
     if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)
@@ -646,7 +648,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->report.signal || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+    if (s->interrupts > 0 || s->hurry || (s->stop.noticed && !s->stop.growing) ||
         stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
@@ -660,13 +662,21 @@ static bool may_start_again(const struct supervisor *s)
             (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
+/* Returns whether Open MPI's daemon could not run on the instance's host. */
+static bool is_daemons_fault(const struct supervisor *s, uint32_t instance)
+{
+    return (s->report.kind == REPORT_MPIRUN || s->report.kind == REPORT_LATE) && !s->plans_sent &&
+           daemons_names_host(&s->daemon, instance_host(s, &s->instances[instance])->name);
+}
+
 /* Returns whether the failure is the fault of the instance's host. How a program ends is not, and
  * neither is the end of a connection after the first failure, which may be a consequence. */
 static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
 {
     const struct instance *inst = &s->instances[instance];
 
-    return inst->silent || (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
+    return inst->silent || is_daemons_fault(s, instance) ||
+           (s->report.kind == REPORT_LOST && s->report.instance == instance) ||
            (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
 }
 
@@ -713,7 +723,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_close(s);
+    job_socket_give_back(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -740,7 +750,7 @@ static int exit_status(struct supervisor *s)
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    instances_send_credit(s); /* the limit that the last writes reached */
+    instances_send_credit(s); /* notes errors of the last writes */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && stop_get_step(s) > 0)
         return STATUS_STOPPED;
@@ -776,7 +786,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = -1},
+        .socket = job_socket_take(job),
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
@@ -824,6 +834,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
+    s.stop.growing &= !stop_was_too_early(&s);
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);
@@ -836,7 +847,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
     ret->ran = s.plans_sent;
-    ret->step = agree_get_latest(&s.stop.agreement);
+    ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:
     if (s.output)

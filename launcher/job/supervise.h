@@ -15,6 +15,7 @@
 #include "launcher/remote/ready.h"
 
 struct elastic;
+struct job_socket;
 
 enum { SUPERVISE_REASON_MAX = 240 };
 
@@ -32,7 +33,7 @@ struct supervise_job {
     bool strict_binding;
     bool elastic;                        /* a restart may use other hosts */
     struct elastic *hosts;               /* of an elastic job */
-    const struct ready_request *request; /* what it needs of them */
+    const struct ready_request *request; /* what the job needs of its hosts */
 
     struct plan *plan; /* unknown hosts are filled in, and lost ones marked */
     const struct ready *ready;
@@ -44,20 +45,21 @@ struct supervise_job {
     uint32_t status_port;  /* the status page's port; SETTINGS_NO_PORT: no page */
     const char *id;        /* name of the job, the same for all its restarts */
     uint32_t restart_count;
-    uint32_t attempts;    /* number so far, including failed attempts to start it */
-    uint64_t begun_ns;    /* when the user began to wait */
-    uint64_t attempt_ns;  /* when this attempt began */
-    uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
-    mode_t umask;         /* the umask that plenumrun was started with */
-    bool may_replace;     /* may plenumrun's own starter replace mpirun? */
+    uint32_t attempts;         /* number so far, including failed attempts to start it */
+    uint64_t begun_ns;         /* when the user began to wait */
+    uint64_t attempt_ns;       /* when this attempt began */
+    uint64_t descriptors;      /* the soft limit that plenumrun was started with; 0: not known */
+    mode_t umask;              /* the umask that plenumrun was started with */
+    struct job_socket *socket; /* for plenumctl job, with its clients; NULL: none */
+    bool may_replace;          /* may plenumrun's own starter replace mpirun? */
 };
 
 struct supervise_result {
-    bool again;    /* the job may be restarted */
-    bool grows;    /* it has stopped only to continue on more hosts */
-    bool ran;      /* its programs started */
-    bool asked;    /* one of them has called plenum_job_should_stop() */
-    uint64_t step; /* 1 + the furthest step that an instance has reported; 0: none has */
+    bool again;                 /* the job may be restarted */
+    bool grows;                 /* it has stopped only to continue on more hosts */
+    bool ran;                   /* its programs started */
+    bool asked;                 /* one of them has called plenum_job_should_stop() */
+    uint64_t step;              /* 1 + the step that it has reached; 0: none is known */
     char why[CONTROL_TEXT_MAX]; /* what ended it; "": nothing is known about that */
     /* Not empty: mpirun ended before anything had started, for this reason, and plenumrun's own
      * starter may replace it. */
@@ -68,7 +70,8 @@ struct supervise_result {
  * Start the job, wait for its end, report what went wrong. Returns plenumrun's exit status, and
  * sets `ret`, which is zero-initialised.
  *
- * Threads: starts one (output.c). Blocks the signals that it reads from a descriptor.
+ * Threads: starts those of output.c and input.c. Blocks the signals that it reads from a
+ * descriptor.
  */
 int supervise_run(const struct supervise_job *job, struct supervise_result *ret);
 

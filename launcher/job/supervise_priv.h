@@ -42,8 +42,9 @@ enum {
     SUPERVISE_BEAT_MS = 1000,
 };
 
-/* The allowed transitions are a table in supervise.c. */
-enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES };
+/* The allowed transitions are a table in supervise.c. JOB_RESTING is none of its states: no attempt
+ * is in progress (interlude.c). */
+enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES, JOB_RESTING };
 
 /* The allowed transitions are a table in instances.c. */
 enum instance_state {
@@ -116,13 +117,14 @@ struct strangers {
 /* The agreed stop (stop.c). */
 struct stop {
     struct agreement agreement;
-    bool noticed;    /* the programs were asked to stop */
-    bool pending;    /* a program was sent SIGUSR1, perhaps before all have started */
-    bool held;       /* plenumrun was sent SIGUSR1 before all have started */
-    bool early;      /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
-    bool growing;    /* only to continue on more hosts */
-    bool terminated; /* SIGTERM was such a request: the next one ends the job */
-    uint64_t by;     /* when they must have agreed on a step, or NEVER */
+    uint32_t awaited; /* all instances before this one have ended, or know that they must stop */
+    bool noticed;     /* the programs were asked to stop */
+    bool pending;     /* a program was sent SIGUSR1, perhaps before all have started */
+    bool held;        /* plenumrun was sent SIGUSR1 before all have started */
+    bool early;       /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
+    bool growing;     /* only to continue on more hosts */
+    bool terminated;  /* SIGTERM was such a request: the next one ends the job */
+    uint64_t by;      /* when all programs must have ended or know that they stop, or NEVER */
     struct stop_command command;
 };
 
@@ -250,7 +252,7 @@ void supervise_interrupt(struct supervisor *s, int signal);
  * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
-/* ---- instances.c ---- */
+/* ---- instances.c and peers.c ---- */
 
 /** Move an instance to its next state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to);
@@ -340,6 +342,10 @@ int stop_handle(struct supervisor *s, struct instance *inst, enum control_type t
 void stop_note_exit(struct supervisor *s, struct instance *inst);
 void stop_do_what_is_due(struct supervisor *s, uint64_t now);
 uint64_t stop_next_due(const struct supervisor *s);
+/** Returns 1 + the step that the job has reached: the earliest one at which a program has failed or
+ * was ended, because independent programs continue beyond it. If none is known, the latest one of
+ * all. 0: none. */
+uint64_t stop_get_progress(const struct supervisor *s);
 /** Returns 1 + the step before which programs stop; 0: none. */
 uint64_t stop_get_step(const struct supervisor *s);
 
@@ -362,9 +368,15 @@ void slow_watch_write(const struct supervisor *s, struct json *j);
 
 /* ---- job_socket.c ---- */
 
-/** Begin to answer plenumctl job. The job also runs without the socket. */
-void job_socket_open(struct supervisor *s);
-void job_socket_close(struct supervisor *s);
+/** Returns the socket for plenumctl job of the job with this id; -1 if it cannot be opened. The job
+ * also runs without it. */
+int job_socket_open(const char *id);
+/** Close the connections, but not the socket. */
+void job_socket_drop_clients(struct supervisor *s);
+/** Take over the job's socket, with clients that have not been answered, for an attempt. */
+struct job_socket job_socket_take(const struct supervise_job *job);
+/** Return it after the attempt. Clients that wait for an answer of the attempt are dropped. */
+void job_socket_give_back(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);
@@ -401,7 +413,7 @@ void failure_print(const struct supervisor *s);
 
 /** Write --result. Returns 0, or -errno, which it reports. */
 int result_write(const struct supervisor *s);
-/** Returns an instance's state, as one word. */
+/** Returns an instance's state, such as "running" or "not started". */
 const char *result_state(const struct instance *inst);
 /** Format a table of all instances and their states, for users. The caller frees it; NULL if out of
  * memory. */

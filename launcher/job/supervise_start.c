@@ -223,7 +223,7 @@ out:
         s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->job->limits->timeout_ns > 0)
         s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
-    /* While they start, load this host's topology here instead of requesting it. */
+    /* While the shims start, load this host's topology here instead of requesting it. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
             instances_cannot_place(s, &s->plan->hosts[0], err->text);
@@ -244,9 +244,5 @@ int supervise_start(struct supervisor *s, struct plenum_error *err)
         r = open_signals(s, err);
     if (r == 0)
         r = open_output(s, err);
-    if (r == 0)
-        r = start_job(s, err);
-    if (r == 0)
-        job_socket_open(s);
-    return r;
+    return r == 0 ? start_job(s, err) : r;
 }

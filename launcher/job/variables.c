@@ -229,8 +229,8 @@ static int put_or_unset(struct environ_list *list, const char *name, const char 
     return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
 }
 
-/* Unset the variables by which torchrun and srun are recognised. If a program finds them, such a
- * launcher runs within the instance and has set the variables that both set (libdist/job.c). */
+/* Unset the variables by which torchrun and srun are recognised. If a program finds them set, such
+ * a launcher must have started it within the instance (libdist/job_environ.c). */
 static int unset_markers(struct environ_list *list)
 {
     int r = put_or_unset(list, "GROUP_WORLD_SIZE", NULL);

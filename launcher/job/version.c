@@ -21,6 +21,7 @@
 #include "common/util/json.h"
 #include "common/util/util.h"
 #include "launcher/host/host.h"
+#include "launcher/host/signals.h"
 
 enum { ANSWER_MS = 3000 };
 
@@ -37,6 +38,7 @@ static _Noreturn void become(const char *program, const char *argument, int out,
 
     (void)setsid();
     (void)dup2(null, STDIN_FILENO);
+    signals_reset(0);
     (void)dup2(out, STDOUT_FILENO);
     (void)dup2(err < 0 ? null : err, STDERR_FILENO);
     (void)execv(program, argv);

@@ -11,7 +11,8 @@
 int version_print(bool as_json);
 
 /** Run a program with `argument` and get the first line that it prints within `limit_ms`, on
- * standard output or otherwise on standard error. Returns 0, or -ENODATA if it prints nothing. */
+ * standard output or otherwise on standard error. Returns 0, -ENODATA if it prints nothing, or
+ * -errno if no process can be started. */
 int version_ask(const char *program, const char *argument, unsigned limit_ms, char *ret,
                 size_t size);
 

@@ -2,10 +2,9 @@
 /* allocation.c - reads a job's hosts from Slurm, PBS, SGE, OAR, Cobalt and LSF, each in its own
  * format.
  *
- * Slurm's list uses our own syntax for sets of hosts; the number of tasks per host is in another
- * variable, run-length encoded. That variable is set even if no tasks were requested (it then gives
- * the number of CPUs), so it is read only if some were: an allocation of two hosts without a number
- * of tasks gives one instance to each. */
+ * Slurm's list has the syntax of --host; SLURM_TASKS_PER_NODE has the number of tasks per host,
+ * run-length encoded. Slurm sets it even if no tasks were requested (to the number of CPUs), so it
+ * is read only if some were: otherwise, each host gets one instance. */
 #include "config.h"
 
 #include "launcher/plan/allocation.h"
@@ -40,8 +39,8 @@ static int get_number(const char **p, uint32_t *ret)
     return 0;
 }
 
-/* Write "2(x3),1" to the slots of hosts starting at `first`; returns the number of hosts it covers,
- * or -EINVAL. */
+/* Parse "2(x3),1" into the slots of the hosts from `first` on. Returns the number of hosts that the
+ * text describes, or -EINVAL. */
 static int64_t spread_tasks(struct hostlist *list, size_t first, const char *tasks)
 {
     const char *p = tasks;
@@ -116,7 +115,7 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
     return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS lists no hosts") : 0;
 }
 
-/* Parse "HOST", one line per slot, or "HOST SLOTS ..." if `counted`. */
+/* Add a line's host: "HOST", which is one slot, or "HOST SLOTS ..." if `counted`. */
 static int add_line(struct hostlist *list, char *line, bool counted, struct plenum_error *err)
 {
     char *save = NULL, *name = strtok_r(line, " \t\r\n", &save), *number;
@@ -167,8 +166,8 @@ static const char *told(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* In a job's own script, the tasks are the job's. In a step (srun) they are the step's, and we are
- * one of them: they carry no information, and there must not be others. */
+/* Read Slurm's hosts. In a batch script, the task counts are the job's. In a step (srun), they are
+ * the step's, of which plenumrun must be the only task, so they are ignored. */
 static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_error *err)
 {
     const char *tasks = told("SLURM_TASKS_PER_NODE"), *step = told("SLURM_STEP_NUM_TASKS");
@@ -217,7 +216,8 @@ static int refuse_parts(const char *count, struct plenum_error *err)
                      count, parts[0] ? parts : "of several components");
 }
 
-/* Flux has no file of hosts, and starts as many copies of plenumrun as it was asked to. */
+/* Warn that Flux's hosts are unknown, because it has no file of hosts. Returns 0, or -EINVAL if it
+ * has started several copies of plenumrun. */
 static int read_flux(const char *job, struct plenum_error *err)
 {
     const char *size = told("FLUX_JOB_SIZE");
@@ -257,12 +257,12 @@ static int read_file(struct allocation *ret, struct plenum_error *err)
     return 0;
 }
 
-/* Warn of a job whose scheduler has no list of hosts that we can read, or has not passed it on. */
+/* Warn if this is a job of a scheduler that has provided no list of hosts that we can read. */
 static void warn_of_other_hosts(void)
 {
     static const struct {
         const char *variable, *name;
-        bool counts; /* hosts or processes; otherwise the job's number */
+        bool counts; /* hosts or processes; otherwise the value is a job ID */
     } signs[] = {
         {"SLURM_NNODES", "Slurm", true},
         {"SLURM_JOB_NUM_NODES", "Slurm", true},

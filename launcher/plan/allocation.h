@@ -14,7 +14,7 @@
 struct allocation {
     const char *name; /* "Slurm", "PBS", "SGE", "OAR", "Cobalt", "LSF"; NULL: none */
     struct hostlist hosts;
-    uint32_t tasks; /* requested tasks, if they are fewer than all slots; otherwise 0 */
+    uint32_t tasks; /* number of requested tasks, if less than all slots; otherwise 0 */
 };
 
 /**
@@ -26,12 +26,12 @@ struct allocation {
  * Errors: -EINVAL with a message that names the variable; -errno from reading a file.
  */
 int allocation_read(struct allocation *ret, struct plenum_error *err);
-/** Read the file of PBS, SGE, OAR or Cobalt again, which may have changed. Returns 0, or -errno;
- * -ENODATA without a message if there is no such file. */
+/** Read the file of PBS, SGE, OAR or Cobalt again, which may have changed. Returns 0, or a negative
+ * errno with a message; -ENODATA without a message if none of them has named a file. */
 int allocation_read_again(struct allocation *ret, struct plenum_error *err);
 void allocation_fini(struct allocation *allocation);
 
-/** Append hosts in Slurm's format, "n[1-3],m", with "2(x3),1" tasks each (NULL: not given). */
+/** Append hosts in Slurm's format, "n[1-3],m". `tasks` gives their slots, "2(x3),1"; NULL: none. */
 int allocation_add_slurm(struct hostlist *list, const char *nodes, const char *tasks,
                          struct plenum_error *err);
 /** Append hosts in LSF's format: "a 4 b 2". */

@@ -83,8 +83,8 @@ static int add_item(struct texts *list, const char *text, size_t len, struct ple
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* Copy the next word of a command line at *p, parsed like a shell's (quotes and backslash only), to
- * `word`, which has room for the whole text. */
+/* Copy the next word at *p to `word`, which has room for all of *p, and advance *p. Quotes and
+ * backslashes work as in a shell. Returns 0, or -EINVAL if a quote is unmatched. */
 static int next_word(const char **p, char *word, size_t *len)
 {
     char quote = 0;
@@ -141,7 +141,7 @@ static int add_local_args(void *target, const char *value, struct plenum_error *
     return add_words(&c->mpi.local_args, "--mpi-local-args", value, err);
 }
 
-/* "3:--mca btl_tcp_links 2" */
+/* Parse "3:--mca btl_tcp_links 2". */
 static int add_instance_args(void *target, const char *value, struct plenum_error *err)
 {
     static const char name[] = "--instance-mpi-local-args";
@@ -773,7 +773,8 @@ static int check_elastic(const struct cmdline *c, struct plenum_error *err)
     return 0;
 }
 
-/* An unset variable of a script must not become a command that always succeeds. */
+/* Reject empty values: an unset variable in a script must not become a --stop-command that always
+ * succeeds. */
 static int check_texts(const struct cmdline *c, struct plenum_error *err)
 {
     const char *empty = c->stop.command && !c->stop.command[strspn(c->stop.command, " \t\n")]

@@ -30,7 +30,7 @@ enum cmdline_version {
 struct cmdline {
     struct hostlist hosts;
     struct texts excluded; /* lists of hosts */
-    uint32_t num_hosts;    /* further hosts are spares */
+    uint32_t num_hosts;    /* hosts beyond this number are spares */
     uint32_t min_hosts;
     uint32_t num_instances;
     uint32_t num_replicas;
@@ -56,7 +56,7 @@ struct cmdline {
     const char *loader;   /* "auto", "none" or addresses */
     uint32_t status_port; /* the status page's port; SETTINGS_NO_PORT: no page */
     struct hostlist loader_hosts;
-    const char *verify; /* percentage of batches; NULL: use the environment's */
+    const char *verify; /* percentage of batches; NULL: use the variable's */
 
     struct output_settings output;
     bool dry_run;
@@ -88,7 +88,7 @@ struct cmdline {
 void cmdline_init(struct cmdline *cmdline);
 void cmdline_fini(struct cmdline *cmdline);
 
-/** For --help and the tests; the target is a struct cmdline. */
+/** The table of options, for --help and the tests. They set fields of a struct cmdline. */
 extern const struct options_program cmdline_program;
 
 /**
@@ -105,8 +105,8 @@ bool cmdline_is_elastic(const struct cmdline *cmdline);
 /**
  * Read --host and --hostfile again, because files may have changed.
  *
- * Errors: as in hostlist_add_file(); -ENODATA without a message if no file was named, or one that
- * can be read only once (a pipe). `*ret` is empty if neither option was given.
+ * Errors: those of hostlist_add_file(); -ENODATA without a message if there is only --host, or if a
+ * file can be read only once (a pipe). `*ret` is empty if neither option was given.
  */
 int cmdline_read_hosts(const struct cmdline *cmdline, struct hostlist *ret,
                        struct plenum_error *err);
@@ -115,7 +115,7 @@ int cmdline_read_hosts(const struct cmdline *cmdline, struct hostlist *ret,
  * -EINVAL if it is not NAME=value. */
 int cmdline_unquote(char *text);
 
-/** Parse yes, no; on, off; true, false; 1, 0. Returns 0 or -EINVAL. */
+/** Parse yes or no, on or off, true or false, 1 or 0. Returns 0 or -EINVAL. */
 int cmdline_parse_truth(const char *text, bool *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* configfile.c - the command line's options in a form that users keep in files.
+/* configfile.c - reads and writes the command line's options in files.
  *
- * The table of options serves both: a name is looked up in it, and its value is handled like one on
- * the command line. So every option can be used in a file, including new ones. */
+ * Names are looked up in the table of options, and values are parsed as on the command line, so a
+ * file can contain any option, including new ones. */
 #include "config.h"
 
 #include "launcher/plan/configfile.h"
@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 #include "launcher/plan/cmdline.h"
 
-/* Returns the option's row in --help, of which this row may be only another name. */
+/* Returns the row that --help shows for an option: `def` may be only another name for it. */
 static const struct option_def *principal(const struct option_def *def)
 {
     if (def->help)
@@ -33,7 +33,7 @@ static const struct option_def *principal(const struct option_def *def)
     return def;
 }
 
-/* Is the option about configuration files themselves? Then it never appears in one. */
+/* Returns whether a file cannot contain the option: those about files, and --version-format. */
 static bool is_about_files(const struct option_def *def)
 {
     return strcmp(def->name, "import-config") == 0 || strcmp(def->name, "export-config") == 0 ||

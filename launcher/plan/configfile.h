@@ -9,13 +9,13 @@
 #include "launcher/values/texts.h"
 
 /**
- * Append the options of a file, in order, to `*ret`, except those that are already in `own`.
+ * Append a file's options to `*ret`, in order, except those that `own` already has.
  *
  * Lines are "name = value" or "name: value", with the names used on the command line; '#' begins a
  * comment line; quotes around a value keep its spaces; a flag takes yes or no. A name may be
  * repeated if it may be repeated on the command line.
  *
- * @param texts  keeps the values
+ * @param texts  owns the values
  *
  * Errors: -errno from reading; -EINVAL with file and line; -ENOMEM.
  */
@@ -23,8 +23,8 @@ int configfile_read(const char *path, const struct options_settings *own,
                     struct options_settings *ret, struct texts *texts, struct plenum_error *err);
 
 /**
- * Write options so that configfile_read() reads them back, except those about configuration files
- * themselves.
+ * Write options in the form that configfile_read() reads, except those that a file cannot contain
+ * (--import-config, --export-config, --overwrite-config, --version-format).
  *
  * Errors: -EEXIST if the file exists and may not be overwritten; -errno, with a message.
  */

@@ -66,7 +66,7 @@ static bool is_in(const struct device_pool *pool, const char *text, size_t len)
     return false;
 }
 
-/* Is it a range, "4-7"? Other names contain dashes, too. */
+/* Is the text a range, "4-7"? Names such as GPU-8932f937 contain dashes, too. */
 static bool is_range(const char *text, size_t len, uint64_t *first, uint64_t *last)
 {
     const char *at = text;
@@ -101,8 +101,8 @@ static int add_items(struct device_pool *pool, const char *text, size_t len,
     return 0;
 }
 
-/* Returns whether an item hides itself and all after it: a negative number, or a word for no
- * device. */
+/* Returns whether an item hides itself and all items after it: a negative number, or a word that
+ * means no device. */
 static bool hides_rest(const char *item, size_t len)
 {
     static const char *const words[] = {"NoDevFiles", "none", "void"};
@@ -158,7 +158,7 @@ static int parse_list(struct device_pool *pool, const char *list, struct plenum_
         p += strspn(p, " ");
         len = strcspn(p, ", ");
         if (pool->count > 0 && hides_rest(p, len))
-            return 0; /* the runtimes show the devices before it */
+            return 0; /* vendors' runtimes show only the devices before this item */
         if (len == 0 || pool->count == DEVICES_MAX)
             return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0-3 or 0,1,2",
                              pool->variable, list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* devices.h - divides accelerators among instances, with the variable that makes them visible. */
+/* devices.h - the accelerators of a host, and the variable that makes them visible to programs. */
 #ifndef LAUNCHER_DEVICES_H
 #define LAUNCHER_DEVICES_H
 
@@ -11,7 +11,7 @@
 
 enum { DEVICES_MAX = 65536 }; /* per host */
 
-/** The devices that the instances of each host divide. Zero-initialised: no variable is set for
+/** The devices that are divided among a host's instances. If zero-initialised, no variable names
  * them. */
 struct device_pool {
     char *variable;     /* CUDA_VISIBLE_DEVICES; owned; NULL: none */
@@ -49,8 +49,8 @@ static inline bool device_pool_suffices(const struct device_pool *pool, uint64_t
  * of memory. */
 char *device_pool_format(const struct device_pool *pool, uint32_t first, uint32_t count);
 
-/** Returns the number of the nth device among the host's accelerators: the pool's item, if that is
- * a number. */
+/** Returns the number of the nth device among the host's accelerators: the pool's item if it is a
+ * number, otherwise `nth`. */
 uint32_t device_pool_number(const struct device_pool *pool, uint32_t nth);
 
 #endif

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* place.c - divides a host's cores among its instances.
  *
- * A host is a list of cores (those of their hardware threads that may be used), each of which
- * belongs to a memory: one for each set of CPUs that has memory of its own. (Several kinds of
- * memory may be near the same CPUs; the first one counts, which is ordinary DRAM. Memory near all
- * CPUs, or near none, belongs to no core.) Policies differ in how they group cores:
+ * A host is a list of cores, of which only the usable hardware threads count. Each core belongs to
+ * one memory, the nearest. (If several kinds of memory are near the same CPUs, the first one, which
+ * is ordinary DRAM, counts. Memory near the CPUs of other memories, or near none, belongs to no
+ * core.) Policies differ in how they group cores:
  *
  *     spreadnuma, core, device   a group per memory
  *     socket                     a group per package
  *     compact, disabled          one group
  *
- * and in which groups an instance gets a share of:
+ * and in how the groups are divided among instances:
  *
  *     fewer instances than groups   each takes consecutive groups:      [0 0][1 1]  2 on 4 nodes
  *     more                          consecutive instances share a group, by disjoint cores, the
  *                                   larger groups taking more:          [0|1][2|3]  4 on 2 nodes
  *     device                        the groups next to its accelerators
- *     a share of less than a core   cores are shared, and the instances are marked
+ *     more instances than cores     share cores, and are marked as oversubscribed
  *
  * An instance gets whole cores: running two programs on the two threads of one core does not speed
- * up training. Cores for the loader are removed before all that.
+ * up training. The cores reserved for the loader are removed first.
  *
  * Not here: applying the result (bind.c), obtaining a topology (topology.c). */
 #include "config.h"
@@ -44,7 +44,7 @@ static const char *const policy_names[] = {
 
 struct core {
     hwloc_bitmap_t cpus; /* owned */
-    uint32_t memory;     /* index in state.nodes */
+    uint32_t memory;     /* index in placement.nodes */
     uint32_t package;
     bool reserved; /* reserved for the loader */
 };
@@ -57,7 +57,7 @@ struct placement {
     hwloc_bitmap_t usable;
     struct core *cores; /* in topology order */
     uint32_t num_cores;
-    int *nodes;           /* OS index of each memory; NO_NODE for cores that have none near */
+    int *nodes;           /* OS index of each memory; NO_NODE: for cores without memory nearby */
     hwloc_bitmap_t *near; /* the CPUs near each memory; owned */
     uint32_t num_nodes;
     /* Groups: group g has the cores members[first[g] ... first[g + 1] - 1]. */
@@ -65,7 +65,7 @@ struct placement {
     uint32_t num_groups;
 };
 
-/* A share of a group: its cores are divided into `of` parts, of which this is number `place`. */
+/* Part number `place` of a group whose cores are divided into `of` parts. */
 struct share {
     uint32_t group, place, of;
 };
@@ -296,7 +296,7 @@ static uint32_t group_of(const struct placement *s, const struct core *core)
     }
 }
 
-/* Empty groups are removed; num_groups is the number left. */
+/* Group the cores that are not reserved, leaving out empty groups. Returns 0 or -ENOMEM. */
 static int make_groups(struct placement *s)
 {
     uint32_t keys = s->num_nodes;
@@ -335,7 +335,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
-/* Add a core to what an instance gets. */
+/* Give an instance the nth core of a group. */
 static void give_core(const struct placement *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
@@ -362,7 +362,7 @@ static void give_share(const struct placement *s, const struct share *share, str
             give_core(s, share->group, core, p);
         return;
     }
-    /* a single core, shared with some neighbours */
+    /* A single core, which the neighbouring shares may have, too. */
     core = portion(cores, place, of);
     give_core(s, share->group, core, p);
     p->oversubscribed |= (place > 0 && portion(cores, place - 1, of) == core) ||
@@ -417,8 +417,8 @@ static int divide_groups(const struct placement *s, struct places *ret)
 
 /* ---- accelerators ---- */
 
-/* Returns whether it is a compute device, by its PCI class: a processing accelerator or a display
- * controller, except a service processor's screen. */
+/* Returns whether a PCI device is an accelerator, by its class: a processing accelerator or a
+ * display controller, except those of service processors. */
 static bool is_accelerator(hwloc_obj_t obj)
 {
     static const unsigned screens[] = {0x1a03 /* ASPEED */, 0x102b /* Matrox */};
@@ -458,8 +458,8 @@ static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
     return NULL;
 }
 
-/* Set used[g] for the groups next to an accelerator. False if it is next to all of them, or does
- * not exist. */
+/* Set used[g] for the groups next to an accelerator. Returns false if its location gives no choice:
+ * it does not exist, or is next to all of several groups. */
 static bool find_near_groups(const struct placement *s, uint32_t device, bool *used)
 {
     hwloc_obj_t obj = find_device(s->topology, device);
@@ -480,8 +480,8 @@ static bool find_near_groups(const struct placement *s, uint32_t device, bool *u
     return found > 0 && (found < s->num_groups || s->num_groups == 1);
 }
 
-/* Give each instance the groups next to its accelerators; instances share groups that are next to
- * accelerators of several. */
+/* Give each instance the groups next to its accelerators. A group next to the accelerators of
+ * several instances is divided among these. Falls back to divide_groups(). */
 static int divide_by_devices(const struct placement *s, struct places *ret)
 {
     uint32_t count = ret->count, groups = s->num_groups;
@@ -516,8 +516,8 @@ static int divide_by_devices(const struct placement *s, struct places *ret)
 
 /* ---- the rest ---- */
 
-/* Returns whether other cores have memory other than these nodes. If not, there is no choice of
- * memory. */
+/* Returns whether the host's cores have other nodes than the instance's. If not, there is no choice
+ * of memory. */
 static bool has_other_nodes(const struct placement *s, const struct place *p)
 {
     for (uint32_t i = 0; i < s->num_nodes; i++)

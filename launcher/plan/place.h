@@ -13,14 +13,14 @@
 
 enum place_policy {
     PLACE_SPREADNUMA, /* the host's NUMA nodes are divided among its instances */
-    PLACE_COMPACT,    /* its cores are divided in order, regardless of node boundaries */
-    PLACE_CORE,       /* one core each, spread over the NUMA nodes */
-    PLACE_SOCKET,     /* its sockets are divided */
-    PLACE_DEVICE,     /* each gets the NUMA nodes next to its accelerators */
+    PLACE_COMPACT,    /* the host's cores are divided in order, regardless of node boundaries */
+    PLACE_CORE,       /* each instance gets one core; these are spread over the NUMA nodes */
+    PLACE_SOCKET,     /* the host's sockets are divided */
+    PLACE_DEVICE,     /* each instance gets the NUMA nodes next to its accelerators */
     PLACE_DISABLED,   /* nothing is bound */
 };
 
-/** Numbers of accelerators, in the order of their addresses on the host. */
+/** An instance's accelerators, numbered by their bus addresses on the host. */
 struct place_devices {
     const uint32_t *list;
     uint32_t count;
@@ -30,9 +30,9 @@ struct place_request {
     uint32_t count; /* number of instances */
     enum place_policy policy;
     enum numa_policy memory;
-    const char *cpus;                    /* use only these, "0-7,16-23"; NULL: all */
+    const char *cpus;                    /* use only these CPUs, "0-7,16-23"; NULL: all */
     bool first_threads;                  /* use only the first hardware thread of each core */
-    uint32_t reserve_cores;              /* reserved for the loader */
+    uint32_t reserve_cores;              /* number of cores reserved for the loader */
     const struct place_devices *devices; /* [count], for PLACE_DEVICE; otherwise NULL */
 };
 
@@ -42,8 +42,8 @@ struct place {
     hwloc_bitmap_t nodes; /* NUMA nodes of these CPUs, OS indices */
     uint32_t cores;       /* sensible number of threads: at least 1 */
     bool bind_cpus;
-    enum numa_policy memory; /* also DEFAULT if there is no choice of memory */
-    bool oversubscribed;     /* another instance shares some of these cores */
+    enum numa_policy memory; /* NUMA_DEFAULT if there is no choice of memory */
+    bool oversubscribed;     /* shares cores, or has less than one core's CPU time */
 };
 
 struct places {
@@ -68,13 +68,14 @@ struct place_host {
  * made-up host, shows what will happen. Memory without nearby CPUs, and CPUs without nearby memory,
  * are handled: the memory is not assigned, the CPUs form a group of their own.
  *
- * Errors: -EINVAL with a message (no CPU, --cpus names some that do not exist, no core is left
+ * Errors: -EINVAL with a message (no CPU, --cpus names unusable ones, no core is left
  * besides the loader's); -ENOMEM. `*ret` is owned: places_fini().
  */
 int place_host(hwloc_topology_t topology, const struct place_request *request, struct places *ret,
                struct plenum_error *err);
 void places_fini(struct places *places);
 
+/** Count the resources of the host of `topology`. */
 void place_describe_host(hwloc_topology_t topology, struct place_host *ret);
 
 /** Returns the policy's name on the command line. */

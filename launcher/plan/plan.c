@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plan.c - two pure steps: the split needs only numbers, placing needs a host's topology.
+/* plan.c - plans a job in two pure steps: the split needs only numbers; placing needs topologies.
  *
  * They are separate because another host's topology is known only after its first shim has sent it,
  * whereas the split must be known before anything can be started there. */
@@ -327,7 +327,7 @@ fail:
     return r;
 }
 
-/* Format an hwloc set in the usual syntax. hwloc's own text has other forms. */
+/* Format a set as "0-3,8" (malloc), or return NULL. hwloc's own text has other forms. */
 static char *format_set(hwloc_const_bitmap_t set)
 {
     int last = hwloc_bitmap_last(set);
@@ -344,8 +344,8 @@ static char *format_set(hwloc_const_bitmap_t set)
     return text;
 }
 
-/* Returns the numbers of the accelerators of a host's instances, in one allocation; NULL if out of
- * memory. */
+/* Returns the accelerators of each of a host's instances, in one allocation that the caller frees;
+ * NULL if out of memory. */
 static struct place_devices *list_devices(const struct plan *plan, const struct plan_host *h)
 {
     static const struct device_pool none;

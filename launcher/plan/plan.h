@@ -17,17 +17,17 @@ struct plan_host {
     char *name;              /* as the user wrote it, without user and port */
     char *user;              /* to log in as; NULL: ssh's default */
     uint16_t port;           /* port of its ssh server; 0: ssh's default */
-    bool local;              /* it is this machine */
-    char *interface;         /* the one that the job uses, "eth0 10.1.2.3"; NULL: not known */
+    bool local;              /* this machine */
+    char *interface;         /* for the job's connections, "eth0 10.1.2.3"; NULL: not known */
     uint32_t first, count;   /* its instances are first ... first + count - 1 */
-    bool known;              /* plan_place_host() has filled in the rest */
+    bool known;              /* plan_place_host() has set `real` ... `blind` */
     bool real;               /* the topology is the machine's own, so binding is possible */
     struct place_host shape; /* NUMA nodes, cores, CPUs, memory */
     char *loader_cpus;       /* the loader's CPUs; "" or NULL: any */
     uint32_t loader_cores;   /* reserved for the loader */
     bool blind;              /* accelerator locality was requested but is unknown */
-    bool lost;               /* the job lost it, and the host is to blame */
-    uint64_t dead_ns;        /* by then its programs have ended, even if it is unreachable */
+    bool lost;               /* the job lost the host, and the host is to blame */
+    uint64_t dead_ns;        /* when its programs will have ended, even if it is unreachable */
 };
 
 /** Copy a host from a list. Returns 0 or -ENOMEM. Call plan_host_fini() in either case. */
@@ -42,7 +42,7 @@ struct plan_instance {
     uint32_t replica_offset, num_replicas;
     uint32_t first_device, num_devices; /* positions in the host's pool */
     char *devices;                      /* "2,3"; "": none are named */
-    /* Filled by plan_place_host(). */
+    /* Set by plan_place_host(). */
     char *cpus;              /* OS indices, "0-3,8-11" */
     char *nodes;             /* NUMA nodes, in the same format */
     uint32_t cores;          /* sensible number of threads */
@@ -62,7 +62,7 @@ struct plan {
     uint32_t devices_per_replica;
     const char *device_variable; /* makes an instance's devices visible; NULL: none; borrowed */
     const char *device_prefix;
-    struct place_request place; /* except the number of instances and their devices */
+    struct place_request place; /* without the number of instances and their devices */
     const struct device_pool *pool;
 };
 
@@ -85,9 +85,8 @@ struct plan_request {
  *
  * Instances are consecutive on a host; each host gets one, then each a second, until all are
  * placed, but no host gets more than its slots. Replicas are consecutive in an instance; if uneven
- * numbers are allowed, they differ by at most one (on each host, with `replicas_per_host`), the
- * first instances having more. A host's
- * devices are assigned in the order of its replicas.
+ * numbers are allowed, they differ by at most one (on each host, with `replicas_per_host`), and the
+ * first instances have more. A host's devices are assigned in the order of its replicas.
  *
  * Errors: -EINVAL with a message (not enough slots or devices, replicas do not divide evenly);
  * -ENOMEM.
@@ -96,9 +95,11 @@ int plan_create(const struct plan_request *request, struct plan *ret, struct ple
 void plan_fini(struct plan *plan);
 
 /**
- * Bind the instances of host number `host`, which has this topology.
+ * Choose CPUs and memory for the instances of host number `host`, which has this topology.
  *
  * @param real  the topology is the machine's own; otherwise, the plan is only for the table.
+ *
+ * Returns 0, or a negative errno with a message (place_host()).
  */
 int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology, bool real,
                     struct plenum_error *err);

@@ -10,7 +10,7 @@
  * Spares run nothing and hold no login: a check of all hosts precedes each start anyway, and shows
  * all that a login would have shown.
  *
- * Failures are never forgotten, because a job is one run: a new one begins with a new roster. How a
+ * Failures are forgotten only when the user asks the job to grow (roster_pardon()). How a
  * program ends is not its host's failure, since most programs fail for reasons of their own. */
 #include "config.h"
 
@@ -25,7 +25,7 @@
 
 #include "common/util/util.h"
 
-enum { DESCRIBED_MOST = 16 }; /* hosts in one sentence */
+enum { DESCRIBED_MOST = 16 }; /* the most hosts that a message describes */
 
 void roster_fini(struct roster *roster)
 {

@@ -16,16 +16,16 @@
 enum { ROSTER_WHY_MAX = 400 };
 
 struct roster_host {
-    struct plan_host at;      /* name, user, port and whether it is this machine; owned */
+    struct plan_host at;      /* only name, user, port and `local` are set; owned */
     uint32_t slots;           /* instances that may run there; 0: not specified */
-    uint32_t failures;        /* how often it went from working to failed */
-    bool listed;              /* the user's list of hosts has it at the moment */
-    bool used;                /* the last start has instances there */
-    bool blamed;              /* it failed during the last start */
-    bool failed;              /* it has failed, and has not passed a check since */
-    bool ready;               /* it has passed the check before the next start */
-    uint64_t dead_ns;         /* by then its programs have ended, even if it is unreachable */
-    char why[ROSTER_WHY_MAX]; /* its last failure; "": none */
+    uint32_t failures;        /* how often the host went from working to failed */
+    bool listed;              /* the user's current list has this host */
+    bool used;                /* the last start put instances there */
+    bool blamed;              /* the host failed during the last start */
+    bool failed;              /* the host has failed, and has not passed a check since */
+    bool ready;               /* the host has passed the check before the next start */
+    uint64_t dead_ns;         /* when its programs will have ended, even if it is unreachable */
+    char why[ROSTER_WHY_MAX]; /* reason of the last failure; "": none */
 };
 
 struct roster_limits {
@@ -34,7 +34,7 @@ struct roster_limits {
     uint32_t max_failures; /* a host with this many failures is excluded; at least 1 */
 };
 
-/** Zero-initialised, except for the limits: empty. */
+/** Empty if zero-initialised, except for the limits. */
 struct roster {
     struct roster_host *hosts; /* in the order of their first mention */
     size_t count, cap;
@@ -44,8 +44,8 @@ struct roster {
 void roster_fini(struct roster *roster);
 
 /**
- * Take over the user's list of hosts. Hosts that were known before keep their history, even if they
- * had left the list in between. `local` as in struct plan_request.
+ * Update the roster from the user's list of hosts. Hosts that were listed earlier keep their
+ * history. `local` is like that of struct plan_request.
  *
  * Errors: -ENOMEM.
  */
@@ -57,14 +57,13 @@ void roster_pardon(struct roster *roster);
 /** May the job use this host: is it listed, and has it not failed too often? */
 bool roster_allows(const struct roster *roster, const struct roster_host *host);
 
-/** Begin a check, whose results are `ready` of each host, and roster_fail(): no host is ready. */
+/** Begin a check: no host is ready until the caller sets its `ready`. Failures: roster_fail(). */
 void roster_begin_check(struct roster *roster);
 /** End a check: hosts that are ready have recovered. */
 void roster_end_check(struct roster *roster);
 /**
- * Record that a host has failed a check, or has failed during a start. A host that has failed and
- * has not passed a check since does not fail a second time, so a host that is away for long is not
- * excluded.
+ * Record that a host has failed a check, or has failed during a start. Further failures are not
+ * counted until the host passes a check, so that a host that is away for long is not excluded.
  *
  * Returns whether it is excluded from now on.
  */
@@ -77,8 +76,8 @@ MESSAGE void roster_set_aside(struct roster_host *host, const char *why);
 
 /**
  * Record the hosts that were lost during a start (`lost`, one per host of the roster). If several
- * were lost, and more than half of those in use, something that they share (such as the network) is
- * at fault: they are checked, but no failure is counted.
+ * were lost, and more than half of those in use, something that they share (such as the network)
+ * counts as the cause: they must pass a check, but no failure is counted.
  *
  * Returns whether failures were counted.
  */
@@ -98,13 +97,14 @@ size_t roster_choose(const struct roster *roster, uint32_t *ret);
 /** Record that a start begins on the chosen hosts. */
 void roster_start(struct roster *roster, const uint32_t *chosen, size_t count);
 
-/** Get the plan request's list of the hosts chosen. Names are borrowed: free only `hosts`. */
+/** List the chosen hosts for struct plan_request. Names are borrowed: free only `hosts`. Returns 0
+ * or -ENOMEM. */
 int roster_list(const struct roster *roster, const uint32_t *chosen, size_t count,
                 struct hostlist *ret, bool *ret_local);
 
-/** Returns the number of hosts on which the last start has instances. */
+/** Returns the number of hosts on which the last start put instances. */
 size_t roster_count_used(const struct roster *roster);
-/** Returns the number of hosts that are ready. */
+/** Returns the number of hosts that are ready and that the job may use. */
 size_t roster_count_ready(const struct roster *roster);
 /** Describe the hosts that are not ready, each with its reason: "a: Connection refused; b: ...". */
 void roster_describe_lack(const struct roster *roster, char *ret, size_t size);

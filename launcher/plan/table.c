@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* table.c - writes both forms from the same plan that the shims get.
+/* table.c - prints a plan as text and as JSON.
  *
  * Text is laid out in two passes: cells are collected first, then each column is as wide as its
  * widest cell. In JSON, unknown values (of a host whose shim has not sent its topology) are
@@ -25,7 +25,7 @@ static void print_grid(FILE *file, struct grid *grid)
     grid_fini(grid);
 }
 
-/* "3", or "3-5". */
+/* Returns "3" or "3-5" (malloc). */
 static char *format_span(uint32_t first, uint32_t count)
 {
     return count == 1 ? str_format("%u", first) : str_format("%u-%u", first, first + count - 1);

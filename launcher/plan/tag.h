@@ -21,7 +21,7 @@ struct tag_fields {
     struct timespec now; /* %t, real-time clock */
 };
 
-/** Can tag_format() use the template? If not, -EINVAL with a message. */
+/** Check that tag_format() can use the template. Returns 0, or -EINVAL with a message. */
 int tag_check(const char *tag, struct plenum_error *err);
 
 /** Format a line's tag, without a NUL; returns its length, less than TAG_MAX. If the template does

@@ -3,8 +3,8 @@
  *
  * mpirun calls "agent [arguments] host command". It does not support users and ports, and takes the
  * colons of an IPv6 address for slots. If a host has any of these, mpirun gets plenumrun itself as
- * its agent, and placeholder names where necessary: numbers from 240.0.0.0/4, a reserved range,
- * because mpirun queries a name server for every name that is not a number.
+ * its agent, and placeholder names where necessary: addresses from 240.0.0.0/4, a reserved range,
+ * because mpirun queries a name server for every name that is not an address.
  *
  * The agent also transfers the job's secret. mpirun would send it to its daemons as a variable, in
  * clear text; instead it is passed through ssh's standard input, and the shell at the other end
@@ -43,7 +43,7 @@ enum {
     LOOK_MS = 10,
 };
 
-/* Begins the line that holds the secret; the lines before it are for logins that read input. */
+/* Begins the line with the secret. Startup files of shells may read the blank lines before it. */
 #define SECRET_MARK "plenum-secret="
 
 /* Open MPI 4.1 calls the component rsh; PRRTE, which starts the processes of Open MPI 5, calls it
@@ -116,7 +116,7 @@ const char *agent_program(const struct agent_settings *settings)
     return agent && *agent ? agent : "ssh";
 }
 
-/* Is the agent's program called ssh? In "ssh : rsh", the first one counts. */
+/* Is the agent's program called ssh? In a list, "ssh : rsh", the first one counts. */
 static bool is_ssh(const char *agent)
 {
     size_t len = strcspn(agent, " :");
@@ -131,8 +131,8 @@ static bool is_ssh(const char *agent)
 
 unsigned agent_keepalive_seconds(const struct agent_settings *settings)
 {
-    /* The first probe may be sent at once, so the waits after the probes must add up to enough:
-     * three times half of the timeout. */
+    /* The first probe may be sent at once, so the three waits after the probes must exceed the
+     * timeout: each is longer than half of it. */
     uint64_t half = settings->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
 
     return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
@@ -220,7 +220,7 @@ char *agent_list_hosts(const struct plan *plan, uint32_t *next)
     return text;
 }
 
-/* Append the words of `text`, which is cut up, until a lone ':'. */
+/* Append the words of `text` up to a lone ':'. Writes NULs into `text`. Returns 0 or -E2BIG. */
 static int split_words(char *text, char **words, size_t *count)
 {
     char *save = NULL;
@@ -246,7 +246,7 @@ static void add_login(char **words, size_t *count, char *port, char *user)
     }
 }
 
-/* Write 'text' as one word of a shell: quoted, with each quote inside as '\''. */
+/* Write `text` as one word for a shell: in single quotes, with each quote inside as '\''. */
 static void put_quoted(FILE *f, const char *text)
 {
     (void)fputc('\'', f);
@@ -371,8 +371,8 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
     return 0;
 }
 
-/* Find the host that mpirun calls `name`: its real name, port and user; the last two may be
- * NULL. They point into `list`, which is cut up. */
+/* Look up the host that mpirun calls `name`. Sets fields[] to its real name and, if listed, its
+ * port and user, which point into `list`. Writes NULs into `list`. Returns whether it was found. */
 static bool find_in_list(char *list, const char *name, char *fields[3])
 {
     char *save = NULL;
@@ -414,7 +414,7 @@ static char *find_host(const char *name, char *fields[3])
 }
 
 /* Wrap mpirun's command in a shell that reads the secret from its standard input, and in plenumrun
- * there, which ends the command when the login ends (login.c). The login shell parses the result.
+ * there, which ends the command when the login ends (login.c). The login shell parses all of it.
  * Returns NULL if out of memory. */
 static char *wrap_command(char **words, int count)
 {
@@ -453,7 +453,7 @@ static char *wrap_command(char **words, int count)
     return NULL;
 }
 
-/* Put the secret into our standard input, for the program that replaces us. Returns 0, or
+/* Replace our standard input by the secret, for the program that we start. Returns 0, or
  * -errno. */
 static int offer_secret(const char *secret)
 {
@@ -484,9 +484,9 @@ int agent_make_gate(char *path, size_t size)
     return fd;
 }
 
-/* Wait until this login may be made. Each of the places is a byte of the gate that one agent has
- * locked, and the kernel frees it when that agent ends. Returns the gate's descriptor; -1: there is
- * no limit. */
+/* Wait until this login may be made: until we have locked our byte of the gate, which several
+ * agents share. The kernel unlocks it when its agent ends. Returns the gate's descriptor, or -1 if
+ * there is no limit. */
 static int pass_gate(void)
 {
     const char *path = getenv(AGENT_ENV_GATE);
@@ -502,8 +502,8 @@ static int pass_gate(void)
     return fd;
 }
 
-/* Let the next login begin once this one has read our standard input, which holds the secret, or
- * has ended, or is slow. */
+/* Unlock the gate for the next login once this one has read the secret (our standard input), has
+ * ended, or is slow. */
 static void leave_gate(int *gate, pid_t login)
 {
     siginfo_t info = {.si_pid = 0};
@@ -519,8 +519,8 @@ static void leave_gate(int *gate, pid_t login)
     io_close(gate);
 }
 
-/* Run the agent, and exit with its status. This process is between mpirun and ssh: if it dies, ssh
- * must die, too. `host` is used in a message. */
+/* Run the agent. Returns its exit status, or 255. If this process dies, the agent dies, too. `host`
+ * is used in a message. */
 static int run_agent(char *const *words, const char *host, int gate)
 {
     pid_t parent = getpid(), pid = fork();

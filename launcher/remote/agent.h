@@ -16,10 +16,10 @@ enum {
     AGENT_NAME_MAX = 256,
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
-    AGENT_LIST_BYTES = 100000, /* size of a list of hosts; the kernel's limit is 128 KiB */
+    AGENT_LIST_BYTES = 100000, /* a list of hosts ends soon after; the kernel's limit is 128 KiB */
     AGENT_NO_SELF = 101,       /* exit status of a script: plenumrun was not found */
     AGENT_KEEPALIVE_PROBES = 3,
-    AGENT_SIDE_BY_SIDE = 64, /* logins that are being made at once */
+    AGENT_SIDE_BY_SIDE = 64, /* the most logins that agents make at once */
 };
 
 /** Precedes the secret in a login's standard input: a file like ~/.bashrc there may read some
@@ -67,20 +67,20 @@ bool agent_gives_secret(const struct agent_settings *settings, const struct plan
 /** Returns the agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct agent_settings *settings);
 
-/** Returns arguments that limit how long a login may take: the user's; or our own if the agent is
- * ssh; or "". */
+/** Returns the agent's arguments: the user's (plm_rsh_args); otherwise, for ssh, arguments that
+ * limit how long a login may take; otherwise "". */
 const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
-/** Returns whether mpirun cannot log in to some host by name alone, because it has a user, a port,
- * or an IPv6 address, which mpirun cannot parse. Then plenumrun must mediate between mpirun and the
- * agent. */
+/** Returns whether mpirun cannot log in to some host by its name, because the host has a user, a
+ * port, or an IPv6 address, which mpirun cannot parse. Then plenumrun must mediate between mpirun
+ * and the agent. */
 bool agent_must_translate(const struct plan *plan);
 
-/** Write the name of a host on mpirun's command line. */
+/** Write the name that a host has on mpirun's command line. */
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
 /**
- * List hosts starting at `*next`, as many as fit into a word of an environment: "name", or
+ * List hosts starting at `*next`, as many as fit into one environment variable: "name", or
  * "name|real name|port|user" if the name alone is not enough, separated by commas. `*next` is then
  * the first remaining host. Owned by the caller; NULL if out of memory.
  */
@@ -92,30 +92,31 @@ char *agent_make_script(const char *self, const char *const *arguments, size_t c
 
 /**
  * Build the command line that executes `script` in a host's shell: with the agent, or with srun if
- * that starts processes.
+ * srun starts processes.
  *
- * @param text   scratch memory that holds the words; owned by the caller
+ * @param text   memory that holds the words; the caller frees it
  * @param words  [AGENT_WORDS_MAX + 1]; terminated by NULL
- * @return       0, -ENOMEM, or -E2BIG
+ * @return       0, -ENOMEM, -E2BIG (too many words), or -EINVAL (no agent)
  */
 int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);
 
-/** Start a command line with these standard descriptors, in a separate session. Returns its
- * process, which ends when we do, or -errno. */
+/** Start a command line with these standard descriptors, in a separate session. Returns its process
+ * ID, or -errno. The process receives SIGTERM when ours ends. */
 pid_t agent_start(char *const *words, int in, int out, int err);
 
 /**
- * Create what limits the number of logins that agents make at once: mpirun starts those of all
- * hosts together. A login counts until it has taken the secret, for a few seconds at most.
+ * Create the gate that limits how many agents log in at once: mpirun starts the agents of all hosts
+ * together. A login counts until it has read the secret, for a few seconds at most.
  *
- * @param path  how agents find it, while the returned descriptor (owned by the caller) is open
+ * @param path  receives the path at which agents open the gate, while the returned descriptor
+ *              (owned by the caller) is open
  *
  * Returns the descriptor or -errno.
  */
 int agent_make_gate(char *path, size_t size);
 
-/** Run plenumrun as an agent, which runs the real agent. Returns an exit status. */
+/** Be mpirun's agent: run the real agent (ssh). Returns an exit status. */
 int agent_main(int argc, char **argv);
 
 #endif

@@ -11,7 +11,7 @@ enum { ANSWER_BYTES = 16384 };
 /** Collects a login's output, in which any amount of text may precede the answer. Only the end of
  * the text is kept until the mark arrives; from then on, the text that begins with the mark. */
 struct answer {
-    const char *mark; /* borrowed; "" is not a mark */
+    const char *mark; /* the answer's first line; borrowed; not empty */
     size_t len;       /* length of `text` without its NUL */
     bool begun;       /* `text` begins with the mark */
     char text[ANSWER_BYTES];
@@ -24,12 +24,11 @@ void answer_init(struct answer *answer, const char *mark);
  * dropped. */
 void answer_add(struct answer *answer, const char *bytes, size_t len);
 
-/** Returns the last line that is not empty, or "". Strips line ends from the text; borrowed from
- * it. */
+/** Returns the last line that is not empty, or "". Borrowed from `text`, whose trailing line ends
+ * and spaces are removed. */
 const char *answer_last_line(char *text);
 
-/** Replace each occurrence of `secret` in a string by asterisks of the same length. An empty secret
- * does not occur. */
+/** Overwrite `secret` with asterisks wherever it occurs in `text`. Has no effect if it is empty. */
 void answer_hide(char *text, const char *secret);
 
 #endif

@@ -35,8 +35,9 @@ enum {
 struct remote_keeper {
     int signal_fd;
     struct frame_buffer in;
-    uint64_t heard_ns, turn_ns; /* turn_ns: when the loop last ran */
-    bool suspended;             /* plenumrun is stopped, and has announced it */
+    uint64_t heard_ns; /* when input last arrived; time when we were stopped is not counted */
+    uint64_t turn_ns;  /* when the loop last ran */
+    bool suspended;    /* plenumrun has announced that it is stopped */
     bool over;
     bool greeted; /* KEEPER_GREETING has arrived */
     struct control_keep task;
@@ -52,7 +53,7 @@ static void report_loader(void *arg, const char *text)
     log_warn("%s", text);
 }
 
-/* Find errors before the job starts, and not only when the first client connects. */
+/* Carry out the task, so that errors are found now and not when the first client connects. */
 static int begin(struct remote_keeper *keeper, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
@@ -126,7 +127,7 @@ static int read_greeting(struct remote_keeper *keeper)
     return 0;
 }
 
-/* Read from a pipe or a socket, whichever the remote shell provides. */
+/* Read and handle input. Standard input may be a pipe or a socket. */
 static int read_input(struct remote_keeper *keeper, struct plenum_error *err)
 {
     struct frame_header header;

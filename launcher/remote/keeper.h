@@ -9,8 +9,7 @@
 /** Precedes the address on the one line that a keeper prints. */
 #define KEEPER_ANSWER "plenumrun-loader "
 
-/** The first line of a keeper's input. Empty lines precede it, some of which the login may have
- * read. */
+/** The first line of a keeper's input, after empty lines, some of which the login may have read. */
 #define KEEPER_GREETING "plenumrun\n"
 
 /** Run plenumrun as a keeper. Returns an exit status. */

@@ -5,9 +5,9 @@
  *
  * When ssh ends, sshd leaves the daemon alone. A daemon that has connected to mpirun then notices
  * mpirun's end, but one whose connection is still being made would wait until the kernel gives up,
- * which takes minutes. The login's end also closes the pipe that is our standard output, whatever
- * the agent and the login shell are. A daemon that a signal ends while it starts leaves its session
- * folder behind, which is then removed here. */
+ * which takes minutes. With any agent and login shell, the login's end also closes the pipe that is
+ * our standard output, so we watch that. If a signal ends the daemon while it starts, its session
+ * folder remains; we remove it. */
 #include "config.h"
 
 #include "launcher/remote/login.h"
@@ -65,8 +65,8 @@ static void signal_awake(pid_t pid, int signal)
     (void)kill(pid, SIGCONT); /* a stopped process cannot end */
 }
 
-/* Wait for the rest of the shell's group after the shell has ended: its processes are now our
- * children, and have received SIGTERM. (The daemon's own children have groups of their own.) */
+/* Wait for the other processes of the shell's group after the shell has ended: they are now our
+ * children, and have received SIGTERM. (The daemon's children have groups of their own.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;

@@ -7,8 +7,9 @@
 #define LOGIN_ARGUMENT "--login"
 
 /**
- * Run the command `argv[2]`..., and end it (SIGTERM, later SIGKILL) when our standard output has no
- * reader any more. Returns the command's exit status, or 128 + the signal that ended it.
+ * Run the command `argv[2]`..., and end it (SIGTERM, later SIGKILL) when our standard output has
+ * lost its reader or a signal asks us to end. Returns the command's exit status, or 128 plus the
+ * number of the signal that ended it.
  */
 int login_main(char **argv);
 

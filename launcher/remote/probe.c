@@ -10,13 +10,15 @@
  *     time 1700000000123456789
  *     directory 0                     0, or the error
  *     program 0
- *     memory 22548578304 25281560576  free, total
+ *     executable 0                    only if the program exists but cannot be executed
+ *     memory 22548578304 25281560576  free and total bytes
  *     folder 0                        0, or why Open MPI cannot keep its files in TMPDIR or /tmp
- *     tls 0                           0, or why it is not available
+ *     tls 0                           0, or why TLS is not available
  *     back 10.1.2.254 0               0, or why plenumrun's port cannot be reached at that address
  *     address eth0 10.1.2.3/16 reached
  *     earlier 0                       processes of the job's earlier start that cannot be killed
  *     health 0                        0, "bad REASON" or "unknown REASON"
+ *     device gpu 3 is lost            the accelerator that does not answer, if one does not
  *     end
  *
  * The login may print any amount of text before the first line. Unknown lines are ignored, so that
@@ -55,24 +57,25 @@ enum {
     PROMPT_MS = 3000,  /* a login counts as silent after this time */
     LEAVE_MS = 1000,   /* time for a login to end after its answer */
     POLL_MS = 1000,
-    READS = 16,          /* from one login, before others get their turn */
+    READS = 16,          /* number of reads from one login before others get their turn */
     BACK_MS = 5000,      /* longest time for connecting to plenumrun */
     BACK_PART = 3,       /* connecting gets at most 1/3 of the time for the answer */
     BACK_MORE_MS = 1500, /* time for the other addresses, once one has connected */
-    HEALTH_PARTS = 2,    /* checks of the host's health get at most 2/3 of it */
+    HEALTH_PARTS = 2,    /* health checks get at most 2/3 of the time for the answer */
     ACCEPTS = 64,
-    EARLIER_MS = 3000, /* for processes of an earlier start to end */
+    EARLIER_MS = 3000, /* time for processes of an earlier start to end */
 };
 
 static const char first_line[] = "plenumrun-probe\n";
 
 /* A query in progress. */
 struct inquiry {
-    pid_t pid;                   /* 0: not begun, or over */
-    int fd;                      /* the login's output; -1: closed */
-    uint64_t asked_ns, heard_ns; /* on the real-time clock */
-    uint64_t since_ns;           /* asked_ns, on the monotonic clock */
-    struct answer *said;         /* owned; NULL: not begun */
+    pid_t pid;           /* 0: not begun, or over */
+    int fd;              /* the login's output; -1: closed */
+    uint64_t asked_ns;   /* when it began, on the real-time clock */
+    uint64_t heard_ns;   /* when its output was last read, on the real-time clock */
+    uint64_t since_ns;   /* when it began, on the monotonic clock, plus time we were stopped */
+    struct answer *said; /* the login's output; owned; NULL: not begun */
 };
 
 static uint64_t real_time_ns(void)
@@ -198,7 +201,7 @@ static void read_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
         p->clock_ns = -(int64_t)min_u64(asked_ns - there, INT64_MAX);
 }
 
-/* Read "AVAILABLE TOTAL". */
+/* Parse "AVAILABLE TOTAL", in bytes. */
 static void read_memory(const char *value, struct probe *p)
 {
     uint64_t available, all;
@@ -244,6 +247,8 @@ static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_
     else if (strcmp(key, "earlier") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "earlier start",
                    "processes of the job's earlier start cannot be ended there (%s)", value);
+    else if (strcmp(key, "device") == 0)
+        (void)snprintf(p->device, sizeof(p->device), "%s", value);
     else if (strcmp(key, "health") == 0)
         read_health(value, p);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
@@ -416,7 +421,7 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-/* Wait for all queries. Returns how long we were stopped meanwhile (Ctrl-Z, or a suspended job). */
+/* Run all queries. Returns how long we were stopped meanwhile (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {
@@ -427,6 +432,7 @@ static uint64_t wait_for_all(const struct probe_question *question, struct probe
 
     io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
+           !(question->interrupted && question->interrupted()) &&
            (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
         listen_to_all(list, next, fds, question->back ? question->listener : -1,
                       (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
@@ -574,7 +580,8 @@ static void answer_addresses(void)
     network_fini(&network);
 }
 
-/* Begin to check this host: NULL if that was not requested, or, after a line, if it fails. */
+/* Begin this host's health checks. Returns NULL if none were requested, or after printing why they
+ * cannot be started. */
 static struct health *begin_health(const char *limit, const char *command)
 {
     struct health_request request = {.command = command, .root = ""};
@@ -596,6 +603,8 @@ static void answer_health(struct health *health)
     struct health_report report;
 
     health_finish(health, &report);
+    if (report.device[0])
+        printf("device %s\n", report.device);
     if (report.state == HEALTH_GOOD)
         printf("health 0\n");
     else
@@ -633,7 +642,7 @@ int probe_answer(int argc, char **argv)
     printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
     if (argc > 8 && *argv[8])
-        answer_earlier(argv[8]); /* first, because these processes use memory and accelerators */
+        answer_earlier(argv[8]); /* before the health checks: these processes use accelerators */
     (void)fflush(stdout);
     if (argc > 10)
         health = begin_health(argv[9], argv[10]);

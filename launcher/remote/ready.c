@@ -23,10 +23,10 @@
 #include "launcher/host/script.h"
 #include "launcher/control/exit_status.h"
 
-#define CLOCK_MOST (2 * NS_PER_SEC)     /* largest difference without a warning */
-#define CLOCK_WRONG (300 * NS_PER_SEC)  /* and largest one with which a host may be used */
-#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes, or 1/MEMORY_PART: a warning */
-enum { MEMORY_PART = 20 };
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* clocks that differ by more cause a warning */
+#define CLOCK_WRONG (300 * NS_PER_SEC)  /* a host whose clock differs by more is not used */
+#define MEMORY_LEAST (256ull * 1048576) /* fewer free bytes cause a warning */
+enum { MEMORY_PART = 20 };              /* so does less than 1/20 of a host's memory */
 
 /* ---- this host ---- */
 
@@ -39,7 +39,7 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host. Returns 0, or an exit status. */
+/* Check this host. Returns 0, or an exit status after a message. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -118,13 +118,42 @@ static int add_probes(const struct ready_request *request, const struct plan *pl
     return 0;
 }
 
-/* The time for all answers. */
+/* Returns the time limit for all answers. */
 static int get_limit_ms(const struct ready_request *request)
 {
     return (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX);
 }
 
-/* Certificates, build tools and checkpoints compared by their times rely on clocks. */
+/* Warn that an accelerator does not answer, which does not matter if the program uses none. */
+static void warn_of_device(const char *host, const char *name, const char *device)
+{
+    log_warn("%s%s: %s; the job starts, because none of its options says that it uses accelerators "
+             "(--device-env)",
+             host, name, device);
+}
+
+static void check_devices(const struct ready_request *request, struct ready_survey *h)
+{
+    if (request->devices == READY_DEVICES_UNUSED)
+        return;
+    if (request->devices == READY_DEVICES_NEEDED)
+        health_need_devices(&h->health);
+    else if (h->health.device[0] && h->health.state == HEALTH_GOOD)
+        warn_of_device("this host", "", h->health.device);
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct probe *p = &h->probes[i];
+
+        if (!p->device[0] || p->failed || p->loader)
+            continue;
+        if (request->devices == READY_DEVICES_NEEDED)
+            probe_fail(p, "health", "%s", p->device);
+        else
+            warn_of_device("host ", p->host->name, p->device);
+    }
+}
+
+/* Fail hosts whose clocks are wrong, because certificates, build tools and comparisons of files'
+ * times rely on them. */
 static void check_clocks(const struct ready_survey *h)
 {
     for (uint32_t i = 0; i < h->count; i++) {
@@ -150,6 +179,7 @@ static int query(const struct ready_request *request, bool connect, struct ready
                                       .job = request->earlier,
                                       .health = request->health,
                                       .healthy = true,
+                                      .interrupted = request->interrupted,
                                       .listener = -1,
                                       .limit_ms = get_limit_ms(request)};
     int r;
@@ -182,6 +212,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
 {
     const struct health_request own = {.command = request->health,
                                        .root = "",
+                                       .interrupted = request->interrupted,
                                        .limit_ns =
                                            probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};
     struct health *health = NULL;
@@ -196,6 +227,9 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
         status = query(request, connect, h, ret_stopped_ns);
     if (health)
         health_finish(health, &h->health);
+    check_devices(request, h);
+    if (request->interrupted && request->interrupted())
+        status = STATUS_SIGNAL + request->interrupted();
     return status;
 }
 
@@ -278,7 +312,7 @@ int ready_report(const struct ready_survey *h)
 
 /* ---- the network ---- */
 
-/* Mark the address at which that host reaches us: the one from which we would send to that host. */
+/* Mark our address for another host: the one from which we would send to that host. */
 static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
@@ -329,7 +363,7 @@ static const struct network *network_of(const struct ready_survey *h, const stru
     return NULL;
 }
 
-/* List the interfaces that lead nowhere, each once. */
+/* Append the names of virtual interfaces, each once, separated by commas. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
 {
     for (size_t i = 0; i < network->count; i++) {
@@ -484,7 +518,8 @@ static int choose_networks(struct plan *plan, struct ready_survey *h, const stru
     return 0;
 }
 
-/* A check that the user has asked for must not be left out without a word. */
+/* Check that --health-check can be run on all hosts: it must not be skipped silently. Returns 0, or
+ * an exit status after a message. */
 static int check_command(const struct ready_request *request, const struct plan *plan)
 {
     if (!request->health || (!request->no_host_check && plan_is_local(plan)) ||

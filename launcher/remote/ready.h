@@ -9,6 +9,13 @@
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 
+/** Does the job need accelerators? */
+enum ready_devices {
+    READY_DEVICES_NEEDED,
+    READY_DEVICES_UNKNOWN, /* warn if one does not answer */
+    READY_DEVICES_UNUSED,
+};
+
 /** What a job needs of its hosts. Borrowed. */
 struct ready_request {
     const struct agent_settings *agent;
@@ -18,39 +25,42 @@ struct ready_request {
     const struct ports *ports;       /* ports on which plenumrun may listen */
     const char *health;              /* the user's command that checks a host; NULL: none */
     const char *earlier;             /* kill the remaining processes of this job; NULL: of no job */
+    int (*interrupted)(void);        /* returns the signal with which the user ends the job during
+                                      * the queries, or 0; NULL: never */
+    enum ready_devices devices;
     bool allow_root;
     bool no_host_check; /* do not query other hosts */
 };
 
-/** The results. A string is "" if it is not known. */
+/** The results. Unknown strings are "". */
 struct ready {
     char subnet[SUBNET_TEXT_MAX]; /* the network that the hosts with instances share */
-    /* The network in the form that Open MPI needs: its numbers or, for IPv6, the name of an
-     * interface. Programs use the first. Daemons use the second, which includes this host, because
-     * mpirun runs here. */
-    char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
+    /* The programs' network as Open MPI needs it: 10.1.0.0/16 or, for IPv6, an interface's name. */
+    char program_include[SUBNET_TEXT_MAX];
+    /* The network of Open MPI's daemons, in the same form. mpirun on this host uses it, too. */
+    char daemon_include[SUBNET_TEXT_MAX];
     char excluded[256];            /* interfaces of containers and similar: "docker0,virbr0" */
     char master[INET6_ADDRSTRLEN]; /* address of instance 0's host */
-    uint64_t stopped_ns;           /* how long we were stopped during the queries: not counted */
+    uint64_t stopped_ns;           /* how long this process was stopped during the queries */
 };
 
 /**
  * Query all other hosts (unless --no-host-check is given or srun starts processes) and choose the
  * network. Sets the interfaces of the plan's hosts.
  *
- * Prints any problems. Returns 0 or the exit status.
+ * Returns 0, or an exit status after messages about all problems.
  */
 int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret);
 
 /* ---- ready_check() in steps, for jobs that choose among the hosts that answer ---- */
 
-/** Hosts and their answers. The caller allocates the probes and sets `host` and `loader` of each.
+/** Hosts and their answers. The caller allocates the probes and sets `host` and `loader` in each.
  * Otherwise zero-initialised. */
 struct ready_survey {
     struct probe *probes;
     uint32_t count;
-    unsigned port; /* the port to which they tried to connect */
-    bool here; /* programs run on this host, too, so its health is checked; the caller sets it */
+    unsigned port; /* plenumrun's port, to which the hosts tried to connect */
+    bool here;     /* check this host's health, because programs run here; set by the caller */
     struct health_report health; /* this host's */
     struct network own;
 };
@@ -59,18 +69,18 @@ struct ready_survey {
 bool ready_can_ask(const struct ready_request *request);
 
 /**
- * Query the hosts of the survey, and check the health of this one if it is in use.
+ * Query the hosts of the survey, and check this host's health if `survey->here`.
  *
- * @param connect  let them try to connect to this host, too
+ * @param connect  the hosts also try to connect to this one
  * @param ret_stopped_ns  how long we were stopped meanwhile
  *
- * 0, or an exit status, after an error message.
+ * Returns 0, or an exit status after an error message.
  */
 int ready_ask(const struct ready_request *request, bool connect, struct ready_survey *survey,
               uint64_t *ret_stopped_ns);
 /** Check this host, choose the network of the plan's hosts, and mark the hosts of the survey that
- * cannot use it, or cannot encrypt, as failed. Returns 0, or an exit status, after an error
- * message. Call it again with another plan after hosts have failed. */
+ * cannot use it, or cannot encrypt, as failed. Returns 0, or an exit status after an error
+ * message. If hosts have failed, call it again with another plan. */
 int ready_settle(const struct ready_request *request, struct plan *plan,
                  struct ready_survey *survey, struct ready *ret);
 /** Print warnings about hosts, and a table of those that failed. Returns 0, or the exit status for

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* remote_loaders.c - one login per host, for as long as the job runs. keeper.c is on the other
- * side.
+/* remote_loaders.c - keeps one login per loader host for as long as the job runs. keeper.c runs at
+ * its other end.
  *
  *     starting ──"plenumrun-loader ADDRESS"──> listening ──the login ends──> lost ──> starting ...
  *
  * A host that cannot run its loader at the start ends the job, like one that cannot run an
- * instance. Later this is not a failure: any loader can render any batch, so the job continues with
- * the others, and we retry from time to time at the address that the programs know. */
+ * instance. A loader that is lost later does not: any loader can render any batch, so the job uses
+ * the others, and we restart the lost one at the address that the programs know. */
 #include "config.h"
 
 #include "launcher/remote/remote_loaders.h"
@@ -38,31 +38,29 @@
 enum {
     RETRY_FIRST_MS = 1000,
     RETRY_LAST_MS = 30000,
-    SETTLED_MS = 60000, /* a login that lasted this long did not fail */
+    SETTLED_MS = 60000, /* after a login that lasted this long, we retry after RETRY_FIRST_MS */
     CLOSED_MS = 1000,   /* time for a login to exit after it has closed its output */
     SLOW_MS = 10000,    /* a login that takes longer to start the loader again is reported */
-    READS = 16,         /* from one login, before others get their turn */
-    EVENTS = 16,        /* of all logins, per turn */
+    READS = 16,         /* number of reads from one login before others get their turn */
+    EVENTS = 16,        /* number of events handled at once */
 };
 
 struct remote_loader {
     const struct plan_host *host;
-    const char *key; /* the loaders' key, which must not be printed */
-    pid_t pid;       /* 0: none */
-    /* since when its output has ended although the login is still running; 0: its output has not
-     * ended */
-    uint64_t closed_ns;
+    const char *key;        /* the loaders' key, which must not be printed */
+    pid_t pid;              /* 0: none */
+    uint64_t closed_ns;     /* when the login closed its output; 0: it has not */
     struct frame_conn conn; /* the login's standard input and output; fd -1: closed */
     int text_fd;            /* its standard error; -1: closed */
     struct lines text;
     struct line_limit limit;
     char last[300];       /* the last line of its standard error */
-    struct answer answer; /* its output so far */
+    struct answer answer; /* the login's standard output so far */
     bool listening;
-    char at[128];     /* its loader's address, now or earlier: "tcp:10.1.2.3:40001"; "": none yet */
+    char at[128]; /* the loader's last address, "tcp:10.1.2.3:40001"; "": it has never listened */
     char failed[400]; /* why the login ended, if the loader never listened */
-    char away[400];   /* why the loader does not return, as reported; "": it listens */
-    bool told_slow;   /* reported that this login does not start its loader */
+    char away[400];   /* the last reported reason why it cannot be restarted; "": none */
+    bool told_slow;   /* tell_slow() has reported this login */
     uint64_t started_ns, retry_at, retry_ms;
 };
 
@@ -96,8 +94,8 @@ static void put_host(const char *name, char *ret, size_t size)
     (void)snprintf(ret, size, strchr(name, ':') ? "[%s]" : "%s", name);
 }
 
-/* Returns the address at which the loader must listen: only the one that is used, if we know it;
- * and on the same port as before, which the programs know. */
+/* Returns where the loader must listen (malloc): on the job's network, if its address is known, and
+ * on its earlier port, if it has had one, because the programs know it. */
 static char *where_to_listen(const struct remote_loader *l)
 {
     char address[200], host[208];
@@ -127,7 +125,7 @@ static int send_task(const struct remote_loaders *all, struct remote_loader *l)
     r = control_put_keep(&l->conn.tx, &task);
     free(task.address); /* the rest is borrowed */
     if (r == 0 && l->conn.tx.len - before > FRAME_HEADER_BYTES + CONTROL_MAX_PAYLOAD)
-        r = -E2BIG; /* exceeds a keeper's frame limit */
+        r = -E2BIG; /* a keeper would reject the frame */
     if (r < 0)
         return r;
     r = frame_conn_flush(&l->conn);
@@ -195,8 +193,8 @@ static int start(const struct remote_loaders *all, struct remote_loader *l)
 
 /* ---- messages from hosts ---- */
 
-/* Handle a line of a login's standard error. Before its loader listens, this can be anything;
- * later, it is one of the loader's messages. */
+/* Handle a line of a login's standard error: a message of the loader, or, before that listens, any
+ * text. */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct remote_loader *l = arg;
@@ -229,7 +227,7 @@ static void read_text(struct remote_loader *l)
     lines_follow(&l->text, &l->text_fd, handle_line, l);
 }
 
-/* Handle "plenumrun-loader tcp:10.1.2.3:40001": the loader listens. Clients connect to the host's
+/* Handle "plenumrun-loader tcp:10.1.2.3:40001", once it is complete. Clients connect to the host's
  * address, or to its name if the address is not known. */
 static void handle_answer(struct remote_loader *l)
 {
@@ -270,7 +268,7 @@ static bool read_answer(struct remote_loader *l)
     return true;
 }
 
-/* Explain why the login ended. */
+/* Write why the login ended. */
 static void explain(const struct remote_loaders *all, struct remote_loader *l, int status,
                     char *ret, size_t size)
 {
@@ -369,8 +367,8 @@ static void start_again(const struct remote_loaders *all, struct remote_loader *
     l->retry_at = time_now_ns() + RETRY_LAST_MS * NS_PER_MS;
 }
 
-/* Reap a login that has closed its output: it is about to exit, and its status then gives the
- * reason. */
+/* Reap a login that has closed its output once it exits, because its status gives the reason. If it
+ * does not exit in time, kill it. */
 static void reap(const struct remote_loaders *all, struct remote_loader *l)
 {
     int status;
@@ -535,7 +533,7 @@ void remote_loaders_add_addresses(const struct remote_loaders *loaders, uint32_t
 
 /* ---- beginning and end ---- */
 
-/* Make the keys. The programs are clients: none of them can act as a loader towards the others. */
+/* Create the keys. The programs get a client's key, so that none can impersonate a loader. */
 static int make_keys(struct remote_loaders *all, struct plenum_error *err)
 {
     struct tls_key loader = {0}, client = {0};

@@ -63,7 +63,7 @@ static void read_back(struct bind_result *result)
         memset(result->sets.nodes, 0, sizeof(result->sets.nodes));
 }
 
-/* Set the memory policy. The kernel counts one bit less than the number that it is given. */
+/* Set the memory policy. The kernel uses one bit less than the number passed to it. */
 static int set_policy(int mode, const unsigned long *nodes)
 {
     return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)NUMA_NODES_MAX + 1 : 0) <
@@ -81,7 +81,7 @@ static int set_memory(const struct bind_request *request)
         return set_policy(MPOL_BIND, request->sets.nodes);
     case NUMA_PREFERRED:
         r = set_policy(PREFERRED_MANY, request->sets.nodes);
-        /* An older kernel prefers one node only, the first of the set. */
+        /* An older kernel prefers only one node, the first of the set. */
         return r == -EINVAL ? set_policy(MPOL_PREFERRED, request->sets.nodes) : r;
     case NUMA_INTERLEAVE:
         return set_policy(MPOL_INTERLEAVE, request->sets.nodes);
@@ -123,7 +123,7 @@ int bind_check(const struct bind_request *request, const struct bind_result *res
         return r;
     if (result->memory_error)
         return result->memory_error;
-    /* (A kernel that prefers one node reports only that one.) */
+    /* For NUMA_PREFERRED, nodes are not compared: an older kernel prefers only one. */
     if (request->memory != NUMA_DEFAULT && request->memory != result->memory)
         return -EXDEV;
     if ((request->memory == NUMA_BIND || request->memory == NUMA_INTERLEAVE) &&

@@ -17,7 +17,7 @@ struct bind_sets {
 };
 
 struct bind_request {
-    bool cpus; /* bind to them? */
+    bool cpus; /* bind to sets.cpus */
     enum numa_policy memory;
     struct bind_sets sets;
 };
@@ -29,7 +29,7 @@ struct bind_result {
     struct bind_sets sets;
 };
 
-/** Make a request from the plan's texts. Returns 0, -EINVAL or -ERANGE. */
+/** Parse the plan's texts into a request. Returns 0, -EINVAL or -ERANGE. */
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err);
 

@@ -67,8 +67,8 @@ static const char *find_path(char *const *environment)
     return NULL;
 }
 
-/* Find out why the program cannot be executed. Returns 0 if that is not known, or -errno with a
- * message. execvp() itself would say little, and let a shell run files that are not programs. */
+/* Check that the program can be executed. Returns 0 if no fault is known, or -errno with a message.
+ * execvp() would report less, and would let a shell run files that are not programs. */
 static int check_program(const struct child_options *o, char text[CONTROL_TEXT_MAX])
 {
     struct plenum_error err;
@@ -156,8 +156,7 @@ int child_start(const struct child_options *options, struct child *ret)
     }
     if (c.pid == 0)
         become_program(options, &e, parent);
-    /* The child does this, too. It is done here so that no signal to the group arrives too
-     * early. */
+    /* The child does this, too; here it ensures that the group exists before a signal is sent. */
     (void)setpgid(c.pid, c.pid);
     close_ends(&e);
     assert(c.pid > 0 && c.report_fd >= 0);
@@ -192,7 +191,7 @@ int child_read_report(struct child *child)
         return 0;
     io_close(&child->report_fd);
     if (r < 0)
-        return r; /* the state of the child is unknown */
+        return r; /* the child's state is not known */
     return child->reported ? 1 : -ESRCH;
 }
 

@@ -16,10 +16,10 @@ struct child_options {
     const char *directory;
     const struct bind_request *bind;
     bool strict;          /* a binding failure is a failure to start */
-    bool input;           /* its standard input is a pipe; otherwise /dev/null */
+    bool input;           /* standard input is a pipe; otherwise /dev/null */
     uint64_t ignored;     /* signals that the program ignores (signals.h) */
     int inherit;          /* a descriptor that the program inherits from us; 0: none */
-    uint64_t descriptors; /* its soft limit on descriptors; 0: unchanged */
+    uint64_t descriptors; /* the program's soft limit on descriptors; 0: unchanged */
     mode_t umask;
 };
 
@@ -31,8 +31,8 @@ struct child_report {
 
 struct child {
     pid_t pid;     /* the program's process and process group */
-    int input;     /* pipes, non-blocking; owned; -1 when closed */
-    int output[2]; /* its standard output and standard error */
+    int input;     /* the program's standard input: a pipe (non-blocking, owned); -1: closed */
+    int output[2]; /* the program's standard output and standard error, also pipes */
     int report_fd; /* -1 when the report is complete */
     struct child_report report;
     bool reported;              /* has anything been written to `report`? */

@@ -40,7 +40,7 @@ struct guard {
     bool ended; /* the child has ended */
     bool leave; /* the child has asked its guard to leave */
     int status;
-    bool told;                      /* asked to end: do not wait for the tree */
+    bool told;                      /* the guard was asked to end: the tree may not linger */
     const struct guard_step *steps; /* being executed; NULL: none yet */
     uint64_t begun_ns;              /* when the first step was due */
     uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not set yet */

@@ -18,12 +18,10 @@ struct guard_step {
 struct guard_options {
     pid_t child;  /* the child that is guarded */
     pid_t parent; /* the guard's parent */
-    /* Steps that end the child: when the guard itself receives SIGTERM, and when its parent is
-     * gone. Terminated by a signal of 0. */
-    const struct guard_step *told, *orphaned;
-    /* How long the child's descendants may continue after it ended by itself, so that they can end
-     * normally. */
-    uint64_t linger_ns;
+    /* Steps that end the child, terminated by a signal of 0. */
+    const struct guard_step *told;     /* when the guard receives SIGTERM, SIGINT or SIGHUP */
+    const struct guard_step *orphaned; /* when the guard's parent is gone */
+    uint64_t linger_ns; /* how long descendants may continue after the child has ended by itself */
     bool hand_on;  /* forward SIGUSR1 and SIGUSR2 to the child: they are meant for the program */
     int status_fd; /* receives the child's wait status when it ends; -1: none */
 };

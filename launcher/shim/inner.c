@@ -94,7 +94,7 @@ static const struct state_machine inner_machine = {.name = "program of instance"
                                                    .holds = inner_holds,
                                                    .trace = state_log};
 
-/* The only place that writes the program's state. */
+/* Change the program's state. No other function writes it. */
 void inner_move(struct inner *in, enum inner_state to)
 {
     enum inner_state from = in->state;
@@ -115,7 +115,7 @@ static const struct state_machine link_machine = {.name = "connection of instanc
                                                   .count = LINK_STATES,
                                                   .trace = state_log};
 
-/* The only place that writes the connection's state. */
+/* Change the connection's state. No other function writes it. */
 static void link_move(struct inner *in, enum link_state to)
 {
     enum link_state from = in->link;
@@ -159,6 +159,7 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
     };
 
     assert(inner_is_running(in));
+    inner_look_at_stop(in, false); /* its last requests must precede its end */
     inner_end_stop(in, &m);
     in->kill_at = now; /* kill the processes that it left behind */
     inner_move(in, in->given_up ? INNER_DRAINING : INNER_SWEEPING);
@@ -167,8 +168,8 @@ static void note_exit(struct inner *in, int status, const struct rusage *usage)
         (void)control_put_exited(&in->conn.tx, &m);
 }
 
-/* Reap children: the program, and orphans that we have adopted. The loader's keeper reaps its
- * own. */
+/* Reap children: the program, and orphans that we have adopted. jobloader_dispatch() reaps the
+ * loader, and capture_poll() the process that reads stacks. */
 static void reap(struct inner *in)
 {
     for (;;) {
@@ -201,8 +202,8 @@ static void reap(struct inner *in)
     }
 }
 
-/* Report when the program is stopped, by a debugger or by a user who forgets it: the job waits for
- * it, and plenumrun can then name the instance. */
+/* Report when the program is stopped (by a debugger, or by a user) or continues. The job waits for
+ * it meanwhile, and plenumrun can then name the instance. */
 static void watch_stops(struct inner *in)
 {
     siginfo_t info = {0};
@@ -245,7 +246,7 @@ static void lose_control(struct inner *in)
     end_program(in, in->plan.grace_ns, CONTROL_CAUSE_ASKED);
 }
 
-/* Forward a signal to the program, from the process `from`; 0: from plenumrun. */
+/* Send the program a signal that came from the process `from` (0: from plenumrun). */
 static void hand_on(struct inner *in, int signal, pid_t from)
 {
     if (signal <= 0 || signal >= NSIG || !inner_is_running(in))
@@ -254,8 +255,8 @@ static void hand_on(struct inner *in, int signal, pid_t from)
         child_signal(&in->child, signal);
 }
 
-/* A program that calls plenum_job_should_stop() does not get the signal: plenumrun arranges that
- * all programs stop at the same step. */
+/* Forward a signal that we have received. SIGUSR1 does not reach a program that calls
+ * plenum_job_should_stop(): plenumrun makes all programs stop at the same step instead. */
 static void pass_on(struct inner *in, int signal, pid_t from)
 {
     if (signal == SIGUSR1 && inner_asks_to_stop(in))
@@ -337,7 +338,7 @@ static void handle_frame(struct inner *in, const struct frame_header *header,
     }
 }
 
-/* Print a message for the reader of mpirun's output, because there is no other connection yet. */
+/* Print a message to mpirun's output, because there is no connection to plenumrun. */
 MESSAGE static void say_why(const struct inner *in, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
@@ -547,8 +548,8 @@ static void fill_fds(struct inner *in, struct pollfd fds[FDS])
     fds[FD_REPORT] = (struct pollfd){.fd = in->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = in->input_len > 0 ? in->child.input : -1, .events = POLLOUT};
-    /* Another instance of this host may get its plan first and connect to the loader. It waits
-     * until our plan brings the loader's environment. */
+    /* Another instance of this host may get its plan first and connect to the loader. That
+     * connection waits until our plan brings the loader's environment. */
     fds[FD_LOADER] = (struct pollfd){
         .fd = in->loader && in->environment ? jobloader_get_fd(in->loader) : -1, .events = POLLIN};
     fds[FD_STOP] = (struct pollfd){.fd = stop_keeper_get_fd(in->stop), .events = POLLIN};

@@ -3,9 +3,8 @@
  * its last activity, which libplenum writes to the page that both share (common/job/pace.h).
  *
  * A program that waits in a collective is not hung, because it waits for another instance, and
- * collectives have a time limit of their own. Neither is one whose output the reader of plenumrun's
- * output does not take. Before its first activity nothing is known about a program, so it is not
- * ended. */
+ * collectives have a time limit of their own. Neither is one that waits until plenumrun's output is
+ * read. Before its first activity nothing is known about a program, so it is not ended. */
 #include "config.h"
 
 #include <string.h>
@@ -15,7 +14,6 @@
 #include "launcher/host/stacks.h"
 #include "launcher/shim/inner_priv.h"
 
-/* Time for which plenumrun or this host did not run does not count. */
 void inner_forgive_progress(struct inner *in, uint64_t now)
 {
     in->progress_from = now;
@@ -50,14 +48,14 @@ static void finish(struct inner *in, uint64_t active_ns, uint64_t now)
     capture_fini(&in->stacks);
 }
 
-/* Does it wait for the reader of plenumrun's output, perhaps? That can take any time. */
+/* Might the program be waiting until plenumrun's output is read? That can take any time. */
 static bool cannot_print(const struct inner *in)
 {
     return !lines_has_room(&in->lines[CONTROL_STDOUT]) ||
            !lines_has_room(&in->lines[CONTROL_STDERR]);
 }
 
-/* Returns whether time without activity does not count at the moment. */
+/* Returns whether the program may be inactive at the moment. */
 static bool is_excused(const struct inner *in)
 {
     bool meets = atomic_load(&in->stop->page->pace.doing) == PACE_MEETS;

@@ -17,8 +17,8 @@
 
 enum {
     TAIL_LINES = 20,
-    PROGRESS_MS = 100, /* between two PROGRESS messages of a stream */
-    READS = 16,        /* from one pipe, before the others get their turn */
+    PROGRESS_MS = 100, /* least time between two PROGRESS messages of a stream */
+    READS = 16,        /* number of reads from one pipe before the others get their turn */
 };
 
 int *inner_pipe(struct inner *in, int stream)

@@ -14,7 +14,7 @@
 
 enum {
     STRIDE_MAX = 1 << 20,
-    FEW_STEPS = 3, /* with fewer in a second, more of them can be recorded */
+    FEW_STEPS = 3, /* if fewer are recorded in a second, the stride is halved */
 };
 
 /* The loader's sums in the page. */
@@ -24,19 +24,16 @@ struct pace_sums {
 
 struct inner_pace {
     struct strain *strain;
-    uint64_t seen; /* steps of the page */
+    uint64_t seen; /* number of the page's steps that were read */
     struct pace_sums sums;
-    uint64_t told_ns;                /* time of the last report */
-    uint64_t stopped_at, stopped_ns; /* since when it is stopped, or 0; and before, since then */
+    uint64_t told_ns;    /* time of the last report */
+    uint64_t stopped_at; /* when the program was stopped, or this was last reported; 0: it runs */
+    uint64_t stopped_ns; /* earlier stops since the last report */
 };
 
 void inner_open_pace(struct inner *in)
 {
     in->pace = calloc(1, sizeof(*in->pace));
-    if (in->pace && strain_create(in->task->local_index == 0, &in->pace->strain) < 0) {
-        free(in->pace);
-        in->pace = NULL;
-    }
 }
 
 void inner_close_pace(struct inner *in)
@@ -97,7 +94,7 @@ static void add_batches(struct inner_pace *p, const struct pace *page, struct pa
     p->sums = now;
 }
 
-/* Add the last steps, as many as there are at equal distances. */
+/* Add the last steps that are `m->stride` apart. */
 static void add_steps(const struct pace_step *steps, size_t count, struct pace_report *m)
 {
     size_t first = count;
@@ -115,7 +112,7 @@ static void add_steps(const struct pace_step *steps, size_t count, struct pace_r
     }
 }
 
-/* Let about as many steps be recorded as a report has room for. */
+/* Change the stride so that about as many steps are recorded as a report has room for. */
 static void adapt_stride(struct pace *page, size_t count, uint32_t stride)
 {
     if (count > PACE_REPORT_STEPS && stride < STRIDE_MAX)
@@ -142,7 +139,11 @@ void inner_tell_pace(struct inner *in, uint64_t now)
     count = pace_read(page, &p->seen, steps);
     add_steps(steps, count, &m);
     add_batches(p, page, &m);
-    strain_read(p->strain, now, &m.share[PACE_STRAIN]);
+    /* Looking for the kernel's files takes time that the start of a large job does not have. */
+    if (!p->strain)
+        (void)strain_create(in->task->local_index == 0, &p->strain);
+    if (p->strain)
+        strain_read(p->strain, now, &m.share[PACE_STRAIN]);
     m.share[PACE_STOPPED] = stopped_share(p, now);
     p->told_ns = now;
     adapt_stride(page, count, m.stride);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* inner_priv.h - the inner shim, shared by inner.c (the loop), inner_start.c (the start of the
- * program), inner_stop.c (its agreed end),
- * inner_hung.c (its progress) and inner_output.c (its pipes). */
+/* inner_priv.h - the inner shim's state, shared by inner.c (the loop), inner_start.c (the start of
+ * the program), inner_stop.c (its agreed end), inner_hung.c (its progress), inner_pace.c (its
+ * speed) and inner_output.c (its pipes). */
 #ifndef LAUNCHER_INNER_PRIV_H
 #define LAUNCHER_INNER_PRIV_H
 
@@ -52,7 +52,7 @@ struct inner {
     enum link_state link;
     uint64_t connect_by; /* deadline for plenumrun's first answer */
     uint64_t again_at;   /* time of the next connection attempt; UINT64_MAX: none */
-    bool suspended;      /* plenumrun is stopped, and has announced it */
+    bool suspended;      /* plenumrun has announced that it is stopped */
     bool end;            /* plenumrun has sent END, or will not send a plan */
     uint64_t turn_ns;    /* when the loop last ran */
     uint64_t heard_ns, beat_at;
@@ -65,7 +65,7 @@ struct inner {
 
     struct signals_handed handed;
     bool stopped;             /* the program is stopped, and plenumrun was notified */
-    enum control_cause cause; /* cause of the coming end */
+    enum control_cause cause; /* why the program is ending */
     bool asked;               /* mpirun has requested the end */
     uint64_t obey_at;         /* when mpirun's request ends the program; UINT64_MAX: never */
     uint64_t kill_at;         /* when the program is killed; UINT64_MAX: not set */
@@ -93,8 +93,8 @@ struct inner {
     bool notice_told;          /* NOTICE was sent */
     struct inner_pace *pace;   /* inner_pace.c; or NULL */
     struct capture stacks;     /* describes a program that hangs (inner_hung.c) */
-    uint64_t hung_active;      /* its last activity before that */
-    uint64_t progress_from;    /* time before this does not count */
+    uint64_t hung_active;      /* the program's last activity before `stacks` began */
+    uint64_t progress_from;    /* inactivity before this time does not count */
     bool hung_told;            /* HUNG was sent, with stacks */
     bool unknown_told;         /* HUNG was sent, because there was no activity so far */
     int loader_fd;             /* the loader's output */
@@ -168,20 +168,20 @@ void inner_tell_pace(struct inner *in, uint64_t now);
 /** Send HUNG, with stacks, if the program has made no progress for too long. Call this at least
  * once a second. */
 void inner_watch_progress(struct inner *in, uint64_t now);
-/** Ignore the time without progress until `now`. */
+/** Do not count inactivity before `now`, because plenumrun or this host did not run. */
 void inner_forgive_progress(struct inner *in, uint64_t now);
 
 /* ---- inner_output.c ---- */
 
 /** Returns our end of a stream's pipe, which is -1 if it is closed. */
 int *inner_pipe(struct inner *in, int stream);
-/** Read what a pipe holds; after the sweep, no process is left that could write more. */
+/** Read what a pipe holds. After the sweep, close it: no process is left that could write more. */
 void inner_read_pipe(struct inner *in, int stream);
 /** Send lines as far as credit allows. */
 void inner_send_lines(struct inner *in, int stream);
 /** Report the state of a progress bar, if it has changed and a report is due. */
 void inner_send_progress(struct inner *in, int stream, uint64_t now);
-/** Send the program's last words once all of its output has been sent. */
+/** Send the last lines of standard error once all of the program's output has been sent. */
 void inner_finish_output(struct inner *in);
 
 /** Handle INPUT. */

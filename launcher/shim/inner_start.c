@@ -67,8 +67,8 @@ void inner_read_report(struct inner *in)
         send_started(in);
 }
 
-/* Bind this process to the loader's CPUs. We start the loader later, and it inherits them. If the
- * kernel refuses, the loader only shares the CPUs of the programs. */
+/* Bind this process to the loader's CPUs. We start the loader later, and it inherits the binding.
+ * If the kernel refuses, the loader shares the CPUs of the programs. */
 static void bind_loader(const struct inner *in)
 {
     struct bind_request bind;
@@ -79,8 +79,8 @@ static void bind_loader(const struct inner *in)
         bind_apply(&bind, &result);
 }
 
-/* Keep the key for the program. Its environment contains only a file name, which is valid on this
- * host, for this user, for as long as we live. */
+/* Keep the loaders' key for the program, whose environment contains only a file name. That is valid
+ * on this host, for this user, for as long as we live. */
 static int keep_key(struct inner *in)
 {
     char path[TLS_PATH_MAX];
@@ -93,8 +93,8 @@ static int keep_key(struct inner *in)
     return environ_list_put(&in->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
 }
 
-/* Make the page in which the program sees, under mpirun, which instances have ended. Without it,
- * the program only waits longer. */
+/* Under mpirun, create the page that shows the program which instances have ended. Without it, the
+ * program only waits longer for them. */
 static void make_departed(struct inner *in)
 {
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");

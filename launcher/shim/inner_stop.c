@@ -60,7 +60,7 @@ int inner_handle_propose(struct inner *in, struct frame_reader *payload)
 
     if (r < 0)
         return r;
-    if (!in->stop) { /* such a program begins no steps that we know of */
+    if (!in->stop) { /* without a page, there are no steps to agree on */
         m.step = 0;
         m.promised = 1;
     } else {

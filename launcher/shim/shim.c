@@ -39,7 +39,8 @@ enum {
     DAEMON_MS = 2000, /* time until the daemon is killed */
 };
 
-/* Remove a variable from the environment, so that the program and the loader do not see it. */
+/* Copy a variable, and remove it, so that the program and the loader do not see it. Returns whether
+ * it was set, and not too long. */
 static bool claim_text(const char *name, char *ret, size_t size)
 {
     char *value = getenv(name);
@@ -123,7 +124,7 @@ struct shim_process {
     char name[32];
 };
 
-/* Read a process. Returns 0, or -1 if it is gone. */
+/* Read a process's state, parent and name. Returns 0, or -1 if it is gone. */
 static int read_process(pid_t pid, struct shim_process *ret)
 {
     char path[32], text[256], *after;
@@ -193,7 +194,7 @@ static pid_t find_guard(pid_t parent)
     return p.parent;
 }
 
-/* Continue a stopped guard: if plenumrun is gone, too, no other process does. */
+/* Continue a stopped guard: if plenumrun is gone, too, no other process would do so. */
 static void wake_guard(pid_t guard)
 {
     struct shim_process p, own;
@@ -203,8 +204,8 @@ static void wake_guard(pid_t guard)
         (void)kill(guard, SIGCONT);
 }
 
-/* Run the inner shim, which does our work. At its end it wakes the outer one, which may have been
- * stopped, and kills remaining processes if the outer one was killed. */
+/* Run the inner shim. Then remove what Open MPI left behind, and wake the outer shim, which may
+ * have been stopped. */
 static _Noreturn void become_inner(const struct shim_task *task, pid_t outer, pid_t parent)
 {
     int status = shim_inner(task, outer);

@@ -12,7 +12,7 @@
 #include "launcher/control/dial.h"
 
 /** The outer shim sends this to the inner shim when the outer shim's parent (mpirun, orted) has
- * exited. SIGTERM means that mpirun asked it to stop. */
+ * exited, and SIGTERM when that parent has asked the outer shim to stop. */
 #define SHIM_ORPHAN_SIGNAL (SIGRTMIN + 1)
 
 /** Exit status of the inner shim when plenumrun was lost. */
@@ -27,7 +27,7 @@ struct shim_task {
     uint32_t instance, local_index;
     bool keep_loader;     /* keep the host's loader, if local_index is 0 */
     char status_port[8];  /* port of the loader's status page, "0": any; "none": no page */
-    uint64_t grace_ns;    /* used until plenumrun sends another one */
+    uint64_t grace_ns;    /* grace period, for the outer shim */
     uint64_t ignored;     /* signals that the program ignores (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: unchanged */
 };

@@ -4,8 +4,8 @@
  *     first ........................ middle ........................ last
  *     | P d d d | P d d d | P d d d | connections between MPI programs |
  *
- * Each job on a launching host takes a block of the lower half. P is plenumrun's own port. On each
- * host, Open MPI's daemons listen on all ports d of the block. MPI programs take one port each. */
+ * Each job on a launching host takes a block of the lower half. plenumrun listens on its port P;
+ * Open MPI's daemons, on each host, on the block's ports d. MPI programs take one port each. */
 #ifndef LAUNCHER_PORTS_H
 #define LAUNCHER_PORTS_H
 
@@ -18,7 +18,7 @@ enum {
     PORTS_TEXT_MAX = 12, /* "65535-65535" with its NUL */
 };
 
-/** Zero-initialised: any port. */
+/** If zero-initialised, any port may be used. */
 struct ports {
     uint16_t first, last;
 };
@@ -30,7 +30,7 @@ int ports_parse(const char *text, struct ports *ret, struct plenum_error *err);
 unsigned ports_count_blocks(const struct ports *ports);
 /** Returns plenumrun's own port in a block. */
 uint16_t ports_get_own(const struct ports *ports, unsigned block);
-/** Returns the ports for Open MPI's daemons, if plenumrun's is `own`. */
+/** Returns the ports for Open MPI's daemons if plenumrun's port is `own`. */
 struct ports ports_get_daemons(uint16_t own);
 /** Returns the ports for MPI programs. */
 struct ports ports_get_programs(const struct ports *ports);

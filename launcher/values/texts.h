@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/** Zero-initialised: none. */
+/** Empty if zero-initialised. */
 struct texts {
-    char **items; /* owned; terminated by NULL once there is one */
+    char **items; /* owned; terminated by NULL; NULL: empty */
     size_t count, cap;
 };
 

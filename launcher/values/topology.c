@@ -2,7 +2,7 @@
 /* topology.c - loads only what placement needs.
  *
  * This shortens the start: caches, devices and hwloc's plugins (which load the libraries of every
- * installed accelerator) cost more than the rest of it. */
+ * installed accelerator) cost more time than everything else. */
 #include "config.h"
 
 #include "launcher/values/topology.h"
@@ -17,7 +17,7 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-/* Types listed here are kept; some only where NUMA nodes are attached to them. */
+/* The types of objects to load. KEEP_STRUCTURE: only where they add a level, such as NUMA nodes. */
 static const struct {
     hwloc_obj_type_t type;
     enum hwloc_type_filter_e filter;
@@ -30,7 +30,7 @@ static const struct {
     {HWLOC_OBJ_L4CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE},
 };
 
-/* Create a topology that will contain only the required types. */
+/* Create a topology that will load only the required types. Returns 0 or -ENOMEM. */
 static int prepare(bool devices, hwloc_topology_t *ret)
 {
     const char *plugins = getenv("HWLOC_PLUGINS_PATH");
@@ -56,8 +56,8 @@ static int prepare(bool devices, hwloc_topology_t *ret)
     return 0;
 }
 
-/* Restrict the topology to our binding, which taskset or Slurm may have set: other CPUs are not
- * ours to assign. */
+/* Restrict the topology to the CPUs that taskset or Slurm may have bound us to: we must not assign
+ * others. */
 static void restrict_to_binding(hwloc_topology_t t)
 {
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();

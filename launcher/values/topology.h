@@ -12,10 +12,10 @@
 
 /**
  * Load this machine's packages, NUMA nodes, cores and hardware threads, as far as this process may
- * use them, and its quota of CPU time (topology_get_quota()). (hwloc's own HWLOC_SYNTHETIC and
- * HWLOC_XMLFILE work.) Owned by the caller: hwloc_topology_destroy().
+ * use them, and its quota of CPU time (topology_get_quota()). hwloc's variables HWLOC_SYNTHETIC and
+ * HWLOC_XMLFILE work. Owned by the caller: hwloc_topology_destroy().
  *
- * @param devices  also load its PCI devices, which takes several times as long
+ * @param devices  also load PCI devices, which takes several times as long
  */
 int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err);
 
@@ -32,7 +32,7 @@ int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error
 
 /** The attribute of a topology's root that holds its quota of CPU time. */
 #define TOPOLOGY_QUOTA_KEY "PlenumQuotaMillicores"
-/** Returns that quota, in thousandths of a core; 0: there is none. */
+/** Returns the quota of CPU time in thousandths of a core, or 0 if there is none. */
 uint32_t topology_get_quota(hwloc_topology_t topology);
 
 /** Export a topology as XML, `*ret_len` bytes including its NUL. Owned by the caller:

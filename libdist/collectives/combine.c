@@ -1,85 +1,101 @@
 /* SPDX-License-Identifier: MIT */
+/* combine.c - chooses the loops that add, and gives them a defined floating-point mode. */
 #include "config.h"
 
 #include "libdist/collectives/combine.h"
 
 #include <assert.h>
-#include <math.h>
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+#include "libdist/collectives/combine_loops.h"
+
+const struct combine_loops *const combine_loops[] = {
+#ifdef __x86_64__
+    &combine_avx2,
+#endif
+    &combine_portable,
+    NULL,
+};
 
 size_t combine_size(enum plenum_type type)
 {
-    assert(type <= PLENUM_FLOAT64);
-    return type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
+    static const size_t sizes[] = {
+        [PLENUM_INT32] = 4,   [PLENUM_INT64] = 8,   [PLENUM_FLOAT32] = 4,
+        [PLENUM_FLOAT64] = 8, [PLENUM_FLOAT16] = 2, [PLENUM_BFLOAT16] = 2,
+    };
+
+    assert(type <= PLENUM_BFLOAT16);
+    return sizes[type];
 }
 
-/* A type for a program's buffers, which may be unaligned. */
-#define AT_ANY_ADDRESS __attribute__((aligned(1), may_alias))
-typedef int32_t AT_ANY_ADDRESS any_int32;
-typedef int64_t AT_ANY_ADDRESS any_int64;
-typedef float AT_ANY_ADDRESS any_float32;
-typedef double AT_ANY_ADDRESS any_float64;
+/* A program may flush denormals to zero, or round differently: frameworks offer that as an option.
+ * If one instance did so, its part of a sum would differ from the others'. */
+#if defined(__x86_64__)
+typedef unsigned float_mode;
 
-#define LESS_INT(x, y) ((x) < (y) ? (x) : (y))
-#define MORE_INT(x, y) ((x) > (y) ? (x) : (y))
-/* Is x less than y? Equal values may be zeros of different sign. */
-#define LESS_FLOAT(x, y) \
-    (isnan(x) || isnan(y) ? NAN : (x) < (y) || ((x) == (y) && signbit(x)) ? (x) : (y))
-#define MORE_FLOAT(x, y) \
-    (isnan(x) || isnan(y) ? NAN : (x) > (y) || ((x) == (y) && !signbit(x)) ? (x) : (y))
-
-/* Integers wrap, as they do in MPI: they are added as unsigned. */
-#define COMBINE(name, type, sum, less, more)                                                \
-    static void combine_##name(type *to, const type *from, size_t count, enum plenum_op op) \
-    {                                                                                       \
-        if (op == PLENUM_MIN)                                                               \
-            for (size_t i = 0; i < count; i++)                                              \
-                to[i] = less(to[i], from[i]);                                               \
-        else if (op == PLENUM_MAX)                                                          \
-            for (size_t i = 0; i < count; i++)                                              \
-                to[i] = more(to[i], from[i]);                                               \
-        else                                                                                \
-            for (size_t i = 0; i < count; i++)                                              \
-                to[i] = (type)((sum)to[i] + (sum)from[i]);                                  \
-    }
-
-COMBINE(int32, any_int32, uint32_t, LESS_INT, MORE_INT)
-COMBINE(int64, any_int64, uint64_t, LESS_INT, MORE_INT)
-COMBINE(float32, any_float32, float, LESS_FLOAT, MORE_FLOAT)
-COMBINE(float64, any_float64, double, LESS_FLOAT, MORE_FLOAT)
-
-void combine(void *to, const void *from, size_t count, enum plenum_type type, enum plenum_op op)
+static float_mode set_float_mode(void)
 {
-    switch (type) {
-    case PLENUM_INT32:
-        combine_int32(to, from, count, op);
-        break;
-    case PLENUM_INT64:
-        combine_int64(to, from, count, op);
-        break;
-    case PLENUM_FLOAT32:
-        combine_float32(to, from, count, op);
-        break;
-    case PLENUM_FLOAT64:
-        combine_float64(to, from, count, op);
-        break;
-    }
+    float_mode before = _mm_getcsr();
+
+    _mm_setcsr(0x1f80); /* round to nearest, keep denormals, raise no signals */
+    return before;
 }
 
-void combine_divide(void *values, size_t count, enum plenum_type type, uint32_t instances)
+static void restore_float_mode(float_mode before)
 {
-    for (size_t i = 0; i < count; i++)
-        switch (type) {
-        case PLENUM_INT32:
-            ((any_int32 *)values)[i] /= (int32_t)instances;
-            break;
-        case PLENUM_INT64:
-            ((any_int64 *)values)[i] /= (int64_t)instances;
-            break;
-        case PLENUM_FLOAT32:
-            ((any_float32 *)values)[i] /= (float)instances;
-            break;
-        case PLENUM_FLOAT64:
-            ((any_float64 *)values)[i] /= (double)instances;
-            break;
-        }
+    _mm_setcsr(before);
+}
+#elif defined(__aarch64__)
+typedef uint64_t float_mode;
+
+static float_mode set_float_mode(void)
+{
+    float_mode before;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(UINT64_C(0)));
+    return before;
+}
+
+static void restore_float_mode(float_mode before)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
+#else
+typedef int float_mode;
+
+static float_mode set_float_mode(void)
+{
+    return 0;
+}
+
+static void restore_float_mode(float_mode before)
+{
+    (void)before;
+}
+#endif
+
+void combine(void *to, const void *const *from, uint32_t instances, size_t count,
+             enum plenum_type type, enum plenum_op op)
+{
+    static _Atomic(const struct combine_loops *) chosen;
+    const struct combine_loops *loops = chosen;
+    float_mode before;
+
+    assert(type <= PLENUM_BFLOAT16 && op <= PLENUM_MEAN && instances > 0);
+    if (!loops) {
+        unsigned i = 0;
+
+        while (!combine_loops[i]->usable())
+            i++;
+        chosen = loops = combine_loops[i];
+    }
+    before = set_float_mode();
+    loops->run[type][op == PLENUM_MEAN ? PLENUM_SUM : op](to, (const unsigned char *const *)from,
+                                                          instances, count,
+                                                          op == PLENUM_MEAN ? instances : 0);
+    restore_float_mode(before);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* combine.h - the arithmetic of allreduce, shared by all carriers. */
+/* combine.h - the arithmetic of allreduce and reduce-scatter, shared by all carriers. */
 #ifndef LIBDIST_COLLECTIVES_COMBINE_H
 #define LIBDIST_COLLECTIVES_COMBINE_H
 
@@ -12,16 +12,20 @@
 size_t combine_size(enum plenum_type type);
 
 /**
- * Combine `count` elements of `from` into `to`. PLENUM_MEAN adds, like PLENUM_SUM.
+ * Combine one run of elements from each instance, along a tree that depends only on the number of
+ * instances: the tree of one is its value, and the tree of more combines the tree of the first ones
+ * with the tree of the others, where the number of the first ones is the largest power of two that
+ * is less than the number of all. So a result has the same bits for every carrier, piece and
+ * processor, and whatever floating-point mode the program has set.
  *
- * The minimum or maximum of floats is NaN (the canonical quiet one) if either is NaN, and -0 is
- * less than +0, so that the result depends neither on the order nor on the carrier.
+ * float16 and bfloat16 are added as float32 along the whole tree, and rounded once. A NaN becomes
+ * the canonical quiet one. The minimum or maximum of floats is NaN if any value is, and -0 is less
+ * than +0. Integers wrap; their mean is rounded towards zero.
  *
- * @param to, from  at any alignment; they must not overlap
+ * @param to    [count]; may be one of `from`, and must not overlap them otherwise
+ * @param from  [instances][count], ordered by instance, at any alignment
  */
-void combine(void *to, const void *from, size_t count, enum plenum_type type, enum plenum_op op);
-
-/** Second half of PLENUM_MEAN: divide by the number of instances; integers round towards zero. */
-void combine_divide(void *values, size_t count, enum plenum_type type, uint32_t instances);
+void combine(void *to, const void *const *from, uint32_t instances, size_t count,
+             enum plenum_type type, enum plenum_op op);
 
 #endif

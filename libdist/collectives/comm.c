@@ -33,6 +33,7 @@
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_header.h"
+#include "libdist/collectives/comm_moved.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/job_priv.h"
 #include "libdist/pacing.h"
@@ -58,6 +59,7 @@ static struct {
     /* [num_blocks]: one per instance, and ours. Never freed, because a collective that timed out
      * may still write to them. */
     struct comm_block *blocks;
+    const void **inputs; /* [num_blocks], of combine() */
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -186,7 +188,7 @@ struct call {
     struct comm_header header;
     const void *send; /* this instance's bytes; NULL: none */
     void *recv;       /* destination of the result */
-    size_t count;     /* allreduce: elements */
+    size_t count;     /* reductions: elements of the result */
     uint64_t deadline_ns;
     struct plenum_error *err;
 };
@@ -205,10 +207,20 @@ static struct call call_of(struct plenum_job *job, enum comm_kind kind, size_t b
     return c;
 }
 
+/* Returns how many bytes this instance has for the others. */
+static size_t sent_bytes(const struct call *c)
+{
+    const struct comm_header *h = &c->header;
+
+    return h->kind == COMM_REDUCE_SCATTER || h->kind == COMM_ALLTOALL
+               ? h->bytes * c->job->info.num_instances
+               : h->bytes;
+}
+
 /* Is the data sent together with the header? */
 static bool is_inline(const struct call *c)
 {
-    return c->header.bytes <= COMM_INLINE_BYTES;
+    return sent_bytes(c) <= COMM_INLINE_BYTES;
 }
 
 /* Returns the rest of the time limit, in the form that carriers take. */
@@ -224,15 +236,30 @@ static uint64_t time_left(const struct call *c)
 static int make_blocks(size_t count, struct plenum_error *err)
 {
     struct comm_block *blocks;
+    const void **inputs;
 
     if (world.num_blocks == count)
         return 0;
     blocks = realloc(world.blocks, count * sizeof(*blocks));
-    if (!blocks)
+    if (blocks)
+        world.blocks = blocks;
+    inputs = realloc(world.inputs, count * sizeof(*inputs));
+    if (inputs)
+        world.inputs = inputs;
+    if (!blocks || !inputs)
         return error_set(err, -ENOMEM, "out of memory");
-    world.blocks = blocks;
     world.num_blocks = count;
     return 0;
+}
+
+/* Parts for several instances begin at lines of the cache. */
+static size_t prepared_bytes(const struct call *c)
+{
+    enum { LINE = 64 };
+
+    return sent_bytes(c) == c->header.bytes
+               ? c->header.bytes
+               : align_up(c->header.bytes, LINE) * c->job->info.num_instances;
 }
 
 /* Send our header and data, and receive those of all other instances. */
@@ -242,13 +269,15 @@ static int meet(struct call *c)
     struct comm_block *mine;
     int r = make_blocks(instances + (size_t)1, c->err);
 
+    if (r == 0 && world.backend && world.backend->prepare && !is_inline(c))
+        r = world.backend->prepare(c->header.name, prepared_bytes(c), c->err);
     if (r < 0)
         return r;
     mine = &world.blocks[instances];
     c->header.number = ++world.number;
     *mine = (struct comm_block){.header = c->header};
     if (is_inline(c) && c->send)
-        memcpy(mine->data, c->send, c->header.bytes);
+        memcpy(mine->data, c->send, sent_bytes(c));
     if (world.backend)
         return world.backend->meet(c->header.name, mine, sizeof(*mine), world.blocks,
                                    c->job->timeout_ns, c->err);
@@ -257,12 +286,23 @@ static int meet(struct call *c)
     return r < 0 ? error_prefix(c->err, r, "%s", c->header.name) : 0;
 }
 
-/* Compute the result once all data has arrived. Sums are computed in the order of the instances. */
+/* Combine data that has arrived with the headers, from `at` on. */
+static void combine_inline(const struct call *c, size_t at)
+{
+    uint32_t instances = c->job->info.num_instances;
+
+    for (uint32_t i = 0; i < instances; i++)
+        world.inputs[i] = world.blocks[i].data + at;
+    if (c->count > 0)
+        combine(c->recv, world.inputs, instances, c->count, (enum plenum_type)c->header.type,
+                (enum plenum_op)c->header.op);
+}
+
+/* Compute the result once all data has arrived. */
 static void finish_inline(const struct call *c)
 {
     uint32_t instances = c->job->info.num_instances;
-    size_t bytes = c->header.bytes;
-    struct comm_block sum;
+    size_t bytes = c->header.bytes, own = c->job->info.instance_index * bytes;
 
     switch ((enum comm_kind)c->header.kind) {
     case COMM_BROADCAST:
@@ -273,34 +313,71 @@ static void finish_inline(const struct call *c)
         for (uint32_t i = 0; i < instances && bytes > 0; i++)
             memcpy((char *)c->recv + i * bytes, world.blocks[i].data, bytes);
         break;
+    case COMM_ALLTOALL:
+        for (uint32_t i = 0; i < instances && bytes > 0; i++)
+            memcpy((char *)c->recv + i * bytes, world.blocks[i].data + own, bytes);
+        break;
     case COMM_ALLREDUCE:
-        sum = world.blocks[0];
-        for (uint32_t i = 1; i < instances; i++)
-            combine(sum.data, world.blocks[i].data, c->count, (enum plenum_type)c->header.type,
-                    (enum plenum_op)c->header.op);
-        if (c->header.op == PLENUM_MEAN)
-            combine_divide(sum.data, c->count, (enum plenum_type)c->header.type, instances);
-        if (bytes > 0)
-            memcpy(c->recv, sum.data, bytes);
+        combine_inline(c, 0);
+        break;
+    case COMM_REDUCE_SCATTER:
+        combine_inline(c, own);
         break;
     case COMM_BARRIER:
         break;
     }
 }
 
+/* Reduce over the carrier. A carrier that the program has set adds integers itself: their sum does
+ * not depend on its order. */
+static int carry_reduction(const struct call *c, const struct comm_mover *by)
+{
+    const struct comm_header *h = &c->header;
+    const struct comm_reduction x = {.send = c->send,
+                                     .recv = c->recv,
+                                     .count = c->count,
+                                     .type = (enum plenum_type)h->type,
+                                     .op = (enum plenum_op)h->op,
+                                     .timeout_ns = time_left(c)};
+
+    if (h->kind == COMM_REDUCE_SCATTER)
+        return world.backend && world.backend->reduce_scatter
+                   ? world.backend->reduce_scatter(&x, c->err)
+                   : comm_moved_reduce_scatter(by, &x, c->err);
+    if (world.backend && world.backend->allreduce)
+        return world.backend->allreduce(&x, c->err);
+    if (!world.backend && (x.type == PLENUM_INT32 || x.type == PLENUM_INT64))
+        return by->carrier->allreduce(by->carrier->arg, c->recv, x.count, x.type, x.op,
+                                      x.timeout_ns, c->err);
+    return comm_moved_allreduce(by, &x, c->err);
+}
+
 static int carry(const struct call *c)
 {
     const struct plenum_carrier *by = &world.carrier;
     const struct comm_header *h = &c->header;
+    const struct comm_mover mover = {.carrier = by,
+                                     .exchange = world.backend ? world.backend->exchange : NULL,
+                                     .instances = c->job->info.num_instances,
+                                     .index = c->job->info.instance_index};
+    const struct comm_exchange x = {.what = h->name,
+                                    .send = c->send,
+                                    .send_step = h->bytes,
+                                    .recv = c->recv,
+                                    .recv_step = h->bytes,
+                                    .bytes = h->bytes,
+                                    .timeout_ns = time_left(c)};
 
     switch ((enum comm_kind)h->kind) {
     case COMM_BROADCAST:
         return by->broadcast(by->arg, c->recv, h->bytes, h->root, time_left(c), c->err);
     case COMM_ALLGATHER:
         return by->allgather(by->arg, c->send, h->bytes, c->recv, time_left(c), c->err);
+    case COMM_ALLTOALL:
+        return comm_moved_exchange(&mover, &x, c->err);
     case COMM_ALLREDUCE:
-        return by->allreduce(by->arg, c->recv, c->count, (enum plenum_type)h->type,
-                             (enum plenum_op)h->op, time_left(c), c->err);
+    case COMM_REDUCE_SCATTER:
+        return carry_reduction(c, &mover);
     case COMM_BARRIER: /* a barrier is over when all have arrived */
         break;
     }
@@ -329,10 +406,14 @@ static int run(struct call *c)
                             c->err);
     if (r < 0)
         return leave(job, r); /* the others return the same error, and no data has moved */
-    if (!is_inline(c))
-        return end(job, carry(c));
-    finish_inline(c);
-    return end(job, 0);
+    if (is_inline(c)) {
+        finish_inline(c);
+        return end(job, 0);
+    }
+    r = carry(c);
+    if (r < 0)
+        world.broken = true; /* whatever the reason: the others may have finished */
+    return end(job, r);
 }
 
 void plenum_job_describe(struct plenum_job *job, const char *name, const char *what)
@@ -359,23 +440,68 @@ int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_
     return run(&c);
 }
 
+/* Check a reduction's arguments, and begin to describe it. */
+static int describe_reduction(struct call *c, size_t count, enum plenum_type type,
+                              enum plenum_op op)
+{
+    const char *name = comm_kind_name((enum comm_kind)c->header.kind);
+
+    if ((unsigned)type > PLENUM_BFLOAT16 || (unsigned)op > PLENUM_MEAN)
+        return error_set(c->err, -EINVAL, "%s: type %d or operation %d does not exist", name,
+                         (int)type, (int)op);
+    if (count > SIZE_MAX / sizeof(uint64_t) / c->job->info.num_instances)
+        return error_set(c->err, -EINVAL, "%s: %zu elements do not fit into memory", name, count);
+    c->header.bytes = count * combine_size(type);
+    c->header.type = type;
+    c->header.op = op;
+    c->count = count;
+    return 0;
+}
+
 int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
                      enum plenum_op op, struct plenum_error *err)
 {
     struct call c = call_of(job, COMM_ALLREDUCE, 0, err);
+    int r = describe_reduction(&c, count, type, op);
 
-    if ((unsigned)type > PLENUM_FLOAT64 || (unsigned)op > PLENUM_MEAN)
-        return error_set(err, -EINVAL, "allreduce: type %d or operation %d does not exist",
-                         (int)type, (int)op);
-    if (count > SIZE_MAX / sizeof(uint64_t))
-        return error_set(err, -EINVAL, "allreduce: %zu elements do not fit into memory", count);
-    if (alone(job))
-        return 0;
-    c.header.bytes = count * combine_size(type);
-    c.header.type = type;
-    c.header.op = op;
+    if (r < 0 || alone(job))
+        return r;
     c.send = c.recv = buffer;
-    c.count = count;
+    return run(&c);
+}
+
+int plenum_reduce_scatter(struct plenum_job *job, const void *send, void *recv, size_t count,
+                          enum plenum_type type, enum plenum_op op, struct plenum_error *err)
+{
+    struct call c = call_of(job, COMM_REDUCE_SCATTER, 0, err);
+    int r = describe_reduction(&c, count, type, op);
+
+    if (r == 0 && alone(job) && count > 0 && recv != send)
+        memcpy(recv, send, c.header.bytes);
+    if (r < 0 || alone(job))
+        return r;
+    c.send = send;
+    c.recv = recv;
+    return run(&c);
+}
+
+int plenum_alltoall(struct plenum_job *job, const void *send, size_t bytes, void *recv,
+                    struct plenum_error *err)
+{
+    struct call c = call_of(job, COMM_ALLTOALL, bytes, err);
+
+    if (bytes > SIZE_MAX / job->info.num_instances)
+        return error_set(err, -EINVAL,
+                         "alltoall: %zu bytes for each of %u instances do not fit "
+                         "into memory",
+                         bytes, job->info.num_instances);
+    if (alone(job)) {
+        if (bytes > 0)
+            memcpy(recv, send, bytes);
+        return 0;
+    }
+    c.send = send;
+    c.recv = recv;
     return run(&c);
 }
 
@@ -385,7 +511,7 @@ int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, voi
     struct call c = call_of(job, COMM_ALLGATHER, bytes, err);
 
     if (alone(job)) {
-        if (bytes > 0)
+        if (bytes > 0 && recv != send)
             memcpy(recv, send, bytes);
         return 0;
     }

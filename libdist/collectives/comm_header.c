@@ -17,14 +17,13 @@ static_assert(sizeof(struct comm_header) == 128, "no holes");
 
 enum { CALL_MAX = 200 };
 
-static const char *const kinds[] = {[COMM_BROADCAST] = "broadcast",
-                                    [COMM_ALLREDUCE] = "allreduce",
-                                    [COMM_ALLGATHER] = "allgather",
-                                    [COMM_BARRIER] = "barrier"};
-static const char *const types[] = {[PLENUM_INT32] = "int32",
-                                    [PLENUM_INT64] = "int64",
-                                    [PLENUM_FLOAT32] = "float32",
-                                    [PLENUM_FLOAT64] = "float64"};
+static const char *const kinds[] = {
+    [COMM_BROADCAST] = "broadcast",           [COMM_ALLREDUCE] = "allreduce",
+    [COMM_ALLGATHER] = "allgather",           [COMM_BARRIER] = "barrier",
+    [COMM_REDUCE_SCATTER] = "reduce_scatter", [COMM_ALLTOALL] = "alltoall"};
+static const char *const types[] = {
+    [PLENUM_INT32] = "int32",     [PLENUM_INT64] = "int64",     [PLENUM_FLOAT32] = "float32",
+    [PLENUM_FLOAT64] = "float64", [PLENUM_FLOAT16] = "float16", [PLENUM_BFLOAT16] = "bfloat16"};
 static const char *const ops[] = {
     [PLENUM_SUM] = "sum", [PLENUM_MIN] = "min", [PLENUM_MAX] = "max", [PLENUM_MEAN] = "mean"};
 
@@ -53,7 +52,8 @@ static void describe(const struct comm_header *h, const struct comm_header *othe
         (size_t)snprintf(text, CALL_MAX, "%s (%llu bytes", h->name, (unsigned long long)h->bytes);
     const char *type = name_in(types, ARRAY_LEN(types), h->type);
 
-    if (h->kind == COMM_ALLREDUCE && (h->type != other->type || h->op != other->op))
+    if ((h->kind == COMM_ALLREDUCE || h->kind == COMM_REDUCE_SCATTER) &&
+        (h->type != other->type || h->op != other->op))
         n += (size_t)snprintf(text + n, CALL_MAX - n, ", %s of %s",
                               name_in(ops, ARRAY_LEN(ops), h->op), type);
     if (h->kind == COMM_BROADCAST && h->root != other->root)

@@ -8,7 +8,14 @@
 
 #include <plenum/comm.h>
 
-enum comm_kind { COMM_BROADCAST = 1, COMM_ALLREDUCE, COMM_ALLGATHER, COMM_BARRIER };
+enum comm_kind {
+    COMM_BROADCAST = 1,
+    COMM_ALLREDUCE,
+    COMM_ALLGATHER,
+    COMM_BARRIER,
+    COMM_REDUCE_SCATTER,
+    COMM_ALLTOALL,
+};
 
 enum {
     COMM_NAME_MAX = 32,
@@ -24,10 +31,10 @@ struct comm_header {
     uint32_t version; /* COMM_HEADER_VERSION */
     uint32_t kind;    /* enum comm_kind */
     uint64_t number;  /* number of the collective, counted from 1 */
-    uint64_t bytes;   /* bytes per instance */
+    uint64_t bytes;   /* bytes per instance; reduce-scatter: of the result; alltoall: for each */
     uint32_t root;    /* broadcast; otherwise 0 */
-    uint32_t type;    /* allreduce: enum plenum_type; otherwise 0 */
-    uint32_t op;      /* allreduce: enum plenum_op; otherwise 0 */
+    uint32_t type;    /* reductions: enum plenum_type; otherwise 0 */
+    uint32_t op;      /* reductions: enum plenum_op; otherwise 0 */
     uint32_t unused;
     char name[COMM_NAME_MAX]; /* the function that the program called */
     char what[COMM_WHAT_MAX]; /* its data, such as "float32 (2, 3)"; "": unknown */

@@ -2,15 +2,36 @@
 /* comm_local.c - carries collectives between instances that plenumrun itself started on this host,
  * through shared memory (common/job/meeting.h). MPI is not needed.
  *
- * A collective moves its bytes in pieces, one per round: instances with data write it to their
- * buffers, wait until all have done so, and instances that want data read it. Sums are computed by
- * all instances together. Each adds an equal part of the piece, always in the order of the
- * instances, so that every run gives the same bits.
+ * Bytes move in pieces of the size of a room, which is a share of the processor's cache. Each
+ * instance runs the same steps, and step s works on several pieces:
+ *
+ *     allreduce, large     copy piece s to my room, but for my own slice of it;       enter 2s+1
+ *                          combine my slice of piece s-1 from all rooms to my sum;    enter 2s+2
+ *                          copy the others' slices of piece s-2 from their sums
+ *     allreduce, small     copy piece s to my room;                                   enter s+1
+ *                          combine piece s-1 from all rooms
+ *     reduce-scatter       copy the others' parts of piece s to my room;              enter s+1
+ *                          combine my part of piece s-1
+ *     allgather, exchange  copy piece s to my room;                                   enter s+1
+ *                          copy piece s-1 from the others' rooms
+ *     broadcast            the root copies piece s to its room, the others copy it;   enter s+1
+ *
+ * So an instance waits for what the others did one step ago. A piece has a slice for each instance,
+ * of whole cache lines. With two instances, an allreduce is always a "small" one, because both move
+ * equally many bytes between the cores, and a small one has half as many waits.
+ *
+ * Why four rooms are enough, without a flag that says which are free: before an instance copies
+ * piece k to its room, it has waited until all others entered the round of piece k-2, or combined
+ * piece k-3 in the large allreduce. They did that after they had finished with piece k-4 of the
+ * rooms. An instance that combines piece k has seen all others enter the round of piece k, after
+ * they had copied piece k-3 of the sums. The root of a broadcast waits until all others have copied
+ * piece k-4. This depends on the order of the statements below.
  *
  * A round carries no description of its purpose: comm.c has checked that all instances make the
  * same call. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +43,12 @@
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/collectives/missing.h"
 
+enum { DEEP = MEETING_ROOMS / 2, LINE = 64, SMALL_BYTES = 1 << 20 };
+
 static struct {
     struct meeting *meeting;
     uint32_t instances, index;
+    const void **inputs; /* [instances], of combine() */
 } world;
 
 /* A collective in progress. */
@@ -55,12 +79,10 @@ static int not_in_time(const struct local_call *c)
     return r;
 }
 
-/* Run one round: wait until all instances have entered it. */
-static int come(const struct local_call *c)
+/* Describe the result of a wait. */
+static int explain(const struct local_call *c, int r, uint32_t who)
 {
-    uint32_t who = 0;
-
-    switch (meeting_come(world.meeting, c->deadline_ns, &who)) {
+    switch (r) {
     case 0:
         return 0;
     case -ETIMEDOUT:
@@ -74,6 +96,26 @@ static int come(const struct local_call *c)
     }
 }
 
+/* Wait until an instance has entered a round. */
+static int await(const struct local_call *c, uint32_t instance, uint64_t round)
+{
+    uint32_t who = 0;
+    int r = meeting_await(world.meeting, instance, round, c->deadline_ns, &who);
+
+    return r < 0 ? explain(c, r, who) : 0;
+}
+
+static int await_all(const struct local_call *c, uint64_t round)
+{
+    for (uint32_t i = 0; i < world.instances; i++) {
+        int r = await(c, i, round);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static const char first_collective[] = "the first collective";
 
 static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
@@ -82,8 +124,13 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     struct local_call c = begin(first_collective, timeout_ns, err);
     const char *job = getenv("PLENUM_JOB_ID");
     const struct meeting_member self = {getenv(MEETING_VARIABLE), job ? job : "", instances, index};
+    uint32_t who = 0;
     int r;
 
+    if (!world.inputs)
+        world.inputs = calloc(instances, sizeof(*world.inputs));
+    if (!world.inputs)
+        return error_set(err, -ENOMEM, "out of memory");
     r = meeting_join(&self, c.deadline_ns, &world.meeting, err);
     if (r < 0)
         return r;
@@ -91,8 +138,9 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     world.index = index;
     /* A script may run several programs one after another. From here on, no instance is still in a
      * round of the previous program. */
-    r = come(&c);
+    r = meeting_come(world.meeting, c.deadline_ns, &who);
     if (r < 0) {
+        r = explain(&c, r, who);
         meeting_destroy(world.meeting);
         world.meeting = NULL;
     }
@@ -106,58 +154,107 @@ static void backend_close(bool broken)
     (void)broken;
 }
 
-static unsigned char *room_of(unsigned char *rooms, uint32_t instance)
+/* Allocate the rooms. If there is no memory, the others do not know of this call yet. */
+static int backend_prepare(const char *what, size_t bytes, struct plenum_error *err)
 {
-    return rooms + (size_t)instance * MEETING_ROOM_BYTES;
+    size_t room = meeting_room_bytes(world.meeting);
+    unsigned rooms = bytes <= room                                  ? 1
+                     : bytes <= SMALL_BYTES || world.instances == 2 ? DEEP
+                                                                    : MEETING_ROOMS;
+
+    if (meeting_reserve(world.meeting, rooms, min_u64(bytes, room)) == 0)
+        return 0;
+    return error_set(err, -ENOMEM,
+                     "%s: no memory is left for the data that the instances of this host exchange; "
+                     "free some, or raise the memory limit",
+                     what);
 }
 
-/* Write to this instance's buffer for this round. */
-static int fill_room(const struct local_call *c, unsigned char *rooms, const void *from,
-                     size_t bytes)
+static int backend_meet(const char *what, const void *mine, size_t bytes, void *all,
+                        uint64_t timeout_ns, struct plenum_error *err)
 {
-    int r = meeting_reserve(world.meeting, bytes);
+    const struct local_call c = begin(what, timeout_ns, err);
+    uint32_t who = 0;
+    int r = meeting_meet(world.meeting, mine, bytes, all, c.deadline_ns, &who);
 
-    if (r < 0)
-        return error_set(c->err, r,
-                         "%s: no memory is left for the data that the instances of this host "
-                         "exchange; free some, or raise the memory limit",
-                         c->what);
-    memcpy(room_of(rooms, world.index), from, bytes);
-    return 0;
+    return r < 0 ? explain(&c, r, who) : 0;
 }
+
+/* ---- pieces ---- */
+
+/* How bytes are cut into pieces. */
+struct local_pieces {
+    size_t bytes, piece; /* in all; of each piece but the last */
+    uint64_t count;
+};
+
+static struct local_pieces cut(size_t bytes, size_t piece)
+{
+    return (struct local_pieces){bytes, piece, (bytes + piece - 1) / piece};
+}
+
+static size_t begin_of(const struct local_pieces *p, uint64_t k)
+{
+    return k * p->piece;
+}
+
+static size_t length_of(const struct local_pieces *p, uint64_t k)
+{
+    return min_u64(p->piece, p->bytes - begin_of(p, k));
+}
+
+static unsigned char *room_of(uint32_t instance, uint64_t k)
+{
+    return meeting_room(world.meeting, instance, (unsigned)(k % DEEP));
+}
+
+static unsigned char *sum_of(uint32_t instance, uint64_t k)
+{
+    return meeting_room(world.meeting, instance, (unsigned)(DEEP + k % DEEP));
+}
+
+/* The instance that is `ahead` of this one, in a circle: all begin with different ones. */
+static uint32_t next(uint32_t ahead)
+{
+    return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
+}
+
+/* Returns the bytes of a room that are for one instance, if it has as many for each. With thousands
+ * of instances, cache lines are shared. */
+static size_t share_of_room(size_t bytes)
+{
+    size_t share = meeting_room_bytes(world.meeting) / world.instances;
+
+    assert(share >= sizeof(uint64_t));
+    share = share >= LINE ? share / LINE * LINE : sizeof(uint64_t);
+    return min_u64(share, align_up(bytes, LINE));
+}
+
+/* ---- moving bytes ---- */
 
 static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct local_call c = begin("broadcast", timeout_ns, err);
+    const struct local_pieces p = cut(bytes, meeting_room_bytes(world.meeting));
 
     (void)arg;
-    for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
-        unsigned char *rooms = meeting_next_rooms(world.meeting);
-        size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
+    meeting_begin(world.meeting, p.count);
+    for (uint64_t k = 0; k < p.count; k++) {
+        unsigned char *here = (unsigned char *)buffer + begin_of(&p, k);
         int r = 0;
 
-        if (world.index == root)
-            r = fill_room(&c, rooms, (unsigned char *)buffer + at, n);
-        if (r < 0 || (r = come(&c)) < 0)
-            return r;
         if (world.index != root)
-            memcpy((unsigned char *)buffer + at, room_of(rooms, root), n);
-    }
-    return 0;
-}
-
-static int gather(const struct local_call *c, const void *send, size_t bytes, void *recv)
-{
-    for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
-        unsigned char *rooms = meeting_next_rooms(world.meeting);
-        size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
-        int r = fill_room(c, rooms, (const unsigned char *)send + at, n);
-
-        if (r < 0 || (r = come(c)) < 0)
+            r = await(&c, root, k + 1);
+        else if (k >= DEEP)
+            r = await_all(&c, k - DEEP + 1);
+        if (r < 0)
             return r;
-        for (uint32_t i = 0; i < world.instances; i++)
-            memcpy((unsigned char *)recv + i * bytes + at, room_of(rooms, i), n);
+        if (world.index == root)
+            memcpy(room_of(root, k), here, length_of(&p, k));
+        else
+            memcpy(here, room_of(root, k), length_of(&p, k));
+        meeting_enter(world.meeting);
     }
     return 0;
 }
@@ -166,51 +263,218 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct local_call c = begin("allgather", timeout_ns, err);
+    const struct local_pieces p = cut(bytes, meeting_room_bytes(world.meeting));
+    unsigned char *own = (unsigned char *)recv + world.index * bytes;
 
     (void)arg;
-    return gather(&c, send, bytes, recv);
+    meeting_begin(world.meeting, p.count);
+    for (uint64_t s = 0; s <= p.count; s++) {
+        if (s < p.count) {
+            memcpy(room_of(world.index, s), (const unsigned char *)send + begin_of(&p, s),
+                   length_of(&p, s));
+            meeting_enter(world.meeting);
+        }
+        for (uint32_t i = 1; s > 0 && i < world.instances; i++) {
+            int r = await(&c, next(i), s);
+
+            if (r < 0)
+                return r;
+            memcpy((unsigned char *)recv + next(i) * bytes + begin_of(&p, s - 1),
+                   room_of(next(i), s - 1), length_of(&p, s - 1));
+        }
+    }
+    if (bytes > 0 && own != send)
+        memcpy(own, send, bytes);
+    return 0;
 }
 
-static int backend_meet(const char *what, const void *mine, size_t bytes, void *all,
-                        uint64_t timeout_ns, struct plenum_error *err)
+/* Copy what each other instance wants to my room: the same piece of each part. */
+static void fill_parts(const unsigned char *send, size_t step, const struct local_pieces *p,
+                       uint64_t k)
 {
-    const struct local_call c = begin(what, timeout_ns, err);
-
-    return gather(&c, mine, bytes, all);
+    for (uint32_t i = 1; i < world.instances; i++)
+        memcpy(room_of(world.index, k) + next(i) * p->piece, send + next(i) * step + begin_of(p, k),
+               length_of(p, k));
 }
 
-/* Returns the first element of a piece that an instance adds; its part ends where the next
- * instance's begins. */
-static size_t part_of(size_t count, uint32_t instance)
+static int backend_exchange(const struct comm_exchange *x, struct plenum_error *err)
 {
-    return (size_t)((uint64_t)count * instance / world.instances);
+    const struct local_call c = begin(x->what, x->timeout_ns, err);
+    const struct local_pieces p = cut(x->bytes, share_of_room(x->bytes));
+
+    meeting_begin(world.meeting, p.count);
+    for (uint64_t s = 0; s <= p.count; s++) {
+        if (s < p.count) {
+            fill_parts(x->send, x->send_step, &p, s);
+            meeting_enter(world.meeting);
+        }
+        for (uint32_t i = 1; s > 0 && i < world.instances; i++) {
+            int r = await(&c, next(i), s);
+
+            if (r < 0)
+                return r;
+            memcpy(x->recv + next(i) * x->recv_step + begin_of(&p, s - 1),
+                   room_of(next(i), s - 1) + world.index * p.piece, length_of(&p, s - 1));
+        }
+    }
+    memcpy(x->recv + world.index * x->recv_step, x->send + world.index * x->send_step, x->bytes);
+    return 0;
 }
 
-static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
-                             enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
+/* ---- reductions ---- */
+
+/* A reduction in progress. */
+struct local_reduction {
+    struct local_call call;
+    const struct comm_reduction *x;
+    struct local_pieces p;
+};
+
+/* A part of a piece. */
+struct local_slice {
+    size_t at, bytes;
+};
+
+/* Combine a part of piece k from all rooms, once all have entered the round. This instance's own
+ * bytes are `mine`. */
+static int combine_rooms(const struct local_reduction *d, uint64_t k, uint64_t round,
+                         struct local_slice part, const unsigned char *mine, unsigned char *to)
 {
-    const size_t size = combine_size(type), piece = MEETING_ROOM_BYTES / size;
-    const struct local_call c = begin("allreduce", timeout_ns, err);
+    int r = await_all(&d->call, round);
 
-    (void)arg;
-    for (size_t at = 0; at < count; at += piece) {
-        unsigned char *rooms = meeting_next_rooms(world.meeting);
-        unsigned char *here = (unsigned char *)buffer + at * size;
-        size_t n = min_u64(piece, count - at);
-        size_t from = part_of(n, world.index), to = part_of(n, world.index + 1);
-        int r = fill_room(&c, rooms, here, n * size);
+    if (r < 0 || part.bytes == 0)
+        return r;
+    for (uint32_t i = 0; i < world.instances; i++)
+        world.inputs[i] = i == world.index ? mine : room_of(i, k) + part.at;
+    combine(to, world.inputs, world.instances, part.bytes / combine_size(d->x->type), d->x->type,
+            d->x->op);
+    return 0;
+}
 
-        if (r < 0 || (r = come(&c)) < 0)
-            return r;
-        /* The sum replaces instance 0's data; no other instance reads this part. */
-        for (uint32_t i = 1; i < world.instances; i++)
-            combine(rooms + from * size, room_of(rooms, i) + from * size, to - from, type, op);
-        if (op == PLENUM_MEAN)
-            combine_divide(rooms + from * size, to - from, type, world.instances);
-        r = come(&c);
+static int reduce_small(const struct local_reduction *d)
+{
+    const struct local_pieces *p = &d->p;
+
+    meeting_begin(world.meeting, p->count);
+    for (uint64_t s = 0; s <= p->count; s++) {
+        if (s < p->count) {
+            memcpy(room_of(world.index, s), d->x->send + begin_of(p, s), length_of(p, s));
+            meeting_enter(world.meeting);
+        }
+        if (s > 0) {
+            size_t at = begin_of(p, s - 1);
+            int r = combine_rooms(d, s - 1, s, (struct local_slice){0, length_of(p, s - 1)},
+                                  d->x->send + at, d->x->recv + at);
+
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
+}
+
+/* Returns an instance's slice of a piece. */
+static struct local_slice slice_of(size_t bytes, uint32_t instance)
+{
+    size_t lines = bytes / LINE, from = lines * instance / world.instances * LINE;
+    size_t to = lines * (instance + (size_t)1) / world.instances * LINE;
+
+    return (struct local_slice){from, (instance + 1 == world.instances ? bytes : to) - from};
+}
+
+/* Copy the others' slices of piece k to my room. */
+static void fill_slices(const struct local_reduction *d, uint64_t k)
+{
+    const unsigned char *from = d->x->send + begin_of(&d->p, k);
+    unsigned char *room = room_of(world.index, k);
+    size_t length = length_of(&d->p, k);
+    struct local_slice own = slice_of(length, world.index);
+    size_t end = own.at + own.bytes;
+
+    memcpy(room, from, own.at);
+    memcpy(room + end, from + end, length - end);
+}
+
+static int combine_slice(const struct local_reduction *d, uint64_t k, uint64_t round)
+{
+    struct local_slice own = slice_of(length_of(&d->p, k), world.index);
+    size_t at = begin_of(&d->p, k) + own.at;
+    unsigned char *sum = sum_of(world.index, k) + own.at;
+    int r = combine_rooms(d, k, round, own, d->x->send + at, sum);
+
+    if (r == 0)
+        memcpy(d->x->recv + at, sum, own.bytes);
+    return r;
+}
+
+static int copy_slices(const struct local_reduction *d, uint64_t k, uint64_t round)
+{
+    for (uint32_t i = 1; i < world.instances; i++) {
+        struct local_slice slice = slice_of(length_of(&d->p, k), next(i));
+        int r = await(&d->call, next(i), round);
+
         if (r < 0)
             return r;
-        memcpy(here, rooms, n * size);
+        memcpy(d->x->recv + begin_of(&d->p, k) + slice.at, sum_of(next(i), k) + slice.at,
+               slice.bytes);
+    }
+    return 0;
+}
+
+static int reduce_large(const struct local_reduction *d)
+{
+    const uint64_t count = d->p.count;
+    int r = 0;
+
+    meeting_begin(world.meeting, 2 * (count + 1));
+    for (uint64_t s = 0; s < count + 2 && r == 0; s++) {
+        if (s < count)
+            fill_slices(d, s);
+        if (s <= count)
+            meeting_enter(world.meeting); /* round 2 s + 1 */
+        if (s > 0 && s <= count)
+            r = combine_slice(d, s - 1, 2 * s - 1);
+        if (r == 0 && s <= count)
+            meeting_enter(world.meeting); /* round 2 s + 2 */
+        if (r == 0 && s >= 2)
+            r = copy_slices(d, s - 2, 2 * s);
+    }
+    return r;
+}
+
+static int backend_allreduce(const struct comm_reduction *x, struct plenum_error *err)
+{
+    const size_t bytes = x->count * combine_size(x->type);
+    const struct local_reduction d = {.call = begin("allreduce", x->timeout_ns, err),
+                                      .x = x,
+                                      .p = cut(bytes, meeting_room_bytes(world.meeting))};
+
+    return world.instances == 2 || bytes <= SMALL_BYTES ? reduce_small(&d) : reduce_large(&d);
+}
+
+static int backend_reduce_scatter(const struct comm_reduction *x, struct plenum_error *err)
+{
+    const size_t bytes = x->count * combine_size(x->type);
+    const struct local_reduction d = {.call = begin("reduce_scatter", x->timeout_ns, err),
+                                      .x = x,
+                                      .p = cut(bytes, share_of_room(bytes))};
+    const struct local_pieces *p = &d.p;
+
+    meeting_begin(world.meeting, p->count);
+    for (uint64_t s = 0; s <= p->count; s++) {
+        if (s < p->count) {
+            fill_parts(x->send, bytes, p, s);
+            meeting_enter(world.meeting);
+        }
+        if (s > 0) {
+            struct local_slice part = {world.index * p->piece, length_of(p, s - 1)};
+            size_t at = begin_of(p, s - 1);
+            int r =
+                combine_rooms(&d, s - 1, s, part, x->send + world.index * bytes + at, x->recv + at);
+
+            if (r < 0)
+                return r;
+        }
     }
     return 0;
 }
@@ -219,8 +483,10 @@ const struct comm_backend comm_local = {
     .version = COMM_BACKEND_VERSION,
     .open = backend_open,
     .close = backend_close,
+    .prepare = backend_prepare,
     .meet = backend_meet,
-    .carrier = {.broadcast = backend_broadcast,
-                .allreduce = backend_allreduce,
-                .allgather = backend_allgather},
+    .carrier = {.broadcast = backend_broadcast, .allgather = backend_allgather},
+    .exchange = backend_exchange,
+    .allreduce = backend_allreduce,
+    .reduce_scatter = backend_reduce_scatter,
 };

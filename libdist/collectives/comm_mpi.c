@@ -38,7 +38,6 @@
 #include "common/job/departed.h"
 #include "common/util/error_set.h"
 #include "common/util/util.h"
-#include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"
 #include "libdist/collectives/missing.h"
 #include "libdist/collectives/rendezvous.h"
@@ -81,7 +80,6 @@ static bool *came_now;                  /* [world_size]: which have arrived; for
 static struct last_word last_word;      /* ours, while it is being sent */
 static struct last_word *others_ended;  /* [world_size]; number UINT64_MAX: still running */
 static const struct departed *departed; /* plenumrun's list of ended instances, or NULL */
-static MPI_Op least = MPI_OP_NULL, greatest = MPI_OP_NULL;
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
 {
@@ -549,10 +547,6 @@ static void free_world(void)
     for (uint32_t i = 0; i < world_size; i++)
         if (sent[i] != MPI_REQUEST_NULL)
             (void)MPI_Request_free(&sent[i]);
-    if (least != MPI_OP_NULL)
-        (void)MPI_Op_free(&least);
-    if (greatest != MPI_OP_NULL)
-        (void)MPI_Op_free(&greatest);
     if (world != MPI_COMM_NULL)
         (void)MPI_Comm_free(&world);
     if (notices != MPI_COMM_NULL)
@@ -631,88 +625,54 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
     return r < 0 ? r : pieces_wait(&p);
 }
 
-static enum plenum_type type_of(MPI_Datatype type)
+/* Returns a type of `bytes` bytes whose elements are `step` apart. MPI frees it when the last
+ * request that uses it completes. */
+static MPI_Datatype strided(size_t bytes, size_t step)
 {
-    if (type == MPI_INT32_T)
-        return PLENUM_INT32;
-    if (type == MPI_INT64_T)
-        return PLENUM_INT64;
-    return type == MPI_FLOAT ? PLENUM_FLOAT32 : PLENUM_FLOAT64;
+    MPI_Datatype block, ret;
+
+    (void)MPI_Type_contiguous((int)bytes, MPI_BYTE, &block);
+    (void)MPI_Type_create_resized(block, 0, (MPI_Aint)step, &ret);
+    (void)MPI_Type_commit(&ret);
+    (void)MPI_Type_free(&block);
+    return ret;
 }
 
-static void combine_least(void *from, void *to, int *count, MPI_Datatype *type)
-{
-    combine(to, from, (size_t)*count, type_of(*type), PLENUM_MIN);
-}
-
-static void combine_greatest(void *from, void *to, int *count, MPI_Datatype *type)
-{
-    combine(to, from, (size_t)*count, type_of(*type), PLENUM_MAX);
-}
-
-/* Create our own minimum and maximum: those of MPI drop a NaN or keep it, depending on which
- * instance has it. */
-static int make_ops(struct plenum_error *err)
-{
-    int r = MPI_SUCCESS;
-
-    if (least == MPI_OP_NULL)
-        r = MPI_Op_create(combine_least, 1, &least);
-    if (r == MPI_SUCCESS && greatest == MPI_OP_NULL)
-        r = MPI_Op_create(combine_greatest, 1, &greatest);
-    return r == MPI_SUCCESS ? 0 : mpi_error(r, "MPI_Op_create", err);
-}
-
-static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
-                             enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
-{
-    const MPI_Datatype types[] = {[PLENUM_INT32] = MPI_INT32_T,
-                                  [PLENUM_INT64] = MPI_INT64_T,
-                                  [PLENUM_FLOAT32] = MPI_FLOAT,
-                                  [PLENUM_FLOAT64] = MPI_DOUBLE};
-    size_t size = combine_size(type), piece = PIECE_BYTES / size;
-    struct pieces p = begin_pieces("allreduce", timeout_ns, err);
-    int r = make_ops(err);
-    MPI_Op by = op == PLENUM_MIN ? least : op == PLENUM_MAX ? greatest : MPI_SUM;
-
-    (void)arg;
-    for (size_t at = 0; at < count && r == 0; at += piece) {
-        int n = (int)min_u64(piece, count - at);
-
-        r = piece_started(&p, MPI_Iallreduce(MPI_IN_PLACE, (char *)buffer + at * size, n,
-                                             types[type], by, world, &p.requests[p.count]));
-    }
-    if (r < 0)
-        return r;
-    r = pieces_wait(&p);
-    if (r < 0)
-        return r;
-    if (op == PLENUM_MEAN)
-        combine_divide(buffer, count, type, world_size);
-    return 0;
-}
-
-/* Gather in pieces. The instances' bytes lie apart in `recv`, so a piece needs a stride: a vector
- * type of one piece per instance. */
+/* Gather in pieces. The instances' bytes lie apart in `recv`, so a piece needs a stride. */
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     struct pieces p = begin_pieces("allgather", timeout_ns, err);
+    const bool in_place = send == (char *)recv + world_rank * bytes;
     int r = 0;
 
     (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
-        int n = (int)min_u64(PIECE_BYTES, bytes - at);
-        MPI_Datatype block, strided;
+        size_t n = min_u64(PIECE_BYTES, bytes - at);
+        const void *from = in_place ? MPI_IN_PLACE : (const char *)send + at;
+        MPI_Datatype to = strided(n, bytes);
 
-        (void)MPI_Type_contiguous(n, MPI_BYTE, &block);
-        (void)MPI_Type_create_resized(block, 0, (MPI_Aint)bytes, &strided);
-        (void)MPI_Type_commit(&strided);
-        r = piece_started(&p,
-                          MPI_Iallgather((const char *)send + at, n, MPI_BYTE, (char *)recv + at, 1,
-                                         strided, world, &p.requests[p.count]));
-        (void)MPI_Type_free(&strided); /* MPI frees it when the request completes */
-        (void)MPI_Type_free(&block);
+        r = piece_started(&p, MPI_Iallgather(from, (int)n, MPI_BYTE, (char *)recv + at, 1, to,
+                                             world, &p.requests[p.count]));
+        (void)MPI_Type_free(&to);
+    }
+    return r < 0 ? r : pieces_wait(&p);
+}
+
+static int backend_exchange(const struct comm_exchange *x, struct plenum_error *err)
+{
+    const size_t piece = max_u64(PIECE_BYTES / world_size, 4096);
+    struct pieces p = begin_pieces(x->what, x->timeout_ns, err);
+    int r = 0;
+
+    for (size_t at = 0; at < x->bytes && r == 0; at += piece) {
+        size_t n = min_u64(piece, x->bytes - at);
+        MPI_Datatype from = strided(n, x->send_step), to = strided(n, x->recv_step);
+
+        r = piece_started(&p, MPI_Ialltoall(x->send + at, 1, from, x->recv + at, 1, to, world,
+                                            &p.requests[p.count]));
+        (void)MPI_Type_free(&from);
+        (void)MPI_Type_free(&to);
     }
     return r < 0 ? r : pieces_wait(&p);
 }
@@ -724,7 +684,6 @@ PLENUM_API const struct comm_backend plenum_mpi_backend = {
     .open = backend_open,
     .close = backend_close,
     .meet = backend_meet,
-    .carrier = {.broadcast = backend_broadcast,
-                .allreduce = backend_allreduce,
-                .allgather = backend_allgather},
+    .carrier = {.broadcast = backend_broadcast, .allgather = backend_allgather},
+    .exchange = backend_exchange,
 };

@@ -11,7 +11,29 @@
 #include <plenum/comm.h>
 
 /** Version of this table: a library of another version is rejected. */
-enum { COMM_BACKEND_VERSION = 5 };
+enum { COMM_BACKEND_VERSION = 6 };
+
+/** A transfer in which each instance has bytes for each: `bytes` at `send + i * send_step` go to
+ * instance i, and those of instance i arrive at `recv + i * recv_step`. */
+struct comm_exchange {
+    const char *what; /* the collective, for messages */
+    const unsigned char *send;
+    size_t send_step;
+    unsigned char *recv;
+    size_t recv_step;
+    size_t bytes;
+    uint64_t timeout_ns;
+};
+
+/** A sum, minimum, maximum or mean over all instances. */
+struct comm_reduction {
+    const unsigned char *send; /* allreduce: [count]; reduce-scatter: [instances][count] */
+    unsigned char *recv;       /* [count] */
+    size_t count;
+    enum plenum_type type;
+    enum plenum_op op;
+    uint64_t timeout_ns;
+};
 
 struct comm_backend {
     uint32_t version;
@@ -20,6 +42,9 @@ struct comm_backend {
     int (*open)(uint32_t instances, uint32_t index, uint64_t timeout_ns, struct plenum_error *err);
     /** Leave the world. `broken`: a collective never finished, so do not wait for the others. */
     void (*close)(bool broken);
+    /** Acquire what a collective of `bytes` bytes needs in this instance, before it begins. May be
+     * NULL. */
+    int (*prepare)(const char *what, size_t bytes, struct plenum_error *err);
     /**
      * Give all instances the bytes of each, like allgather; this is the first step of every
      * collective. Returns -EIO, naming the instance, as soon as one has ended without arriving.
@@ -29,8 +54,14 @@ struct comm_backend {
      */
     int (*meet)(const char *what, const void *mine, size_t bytes, void *all, uint64_t timeout_ns,
                 struct plenum_error *err);
-    /** Moves data once all instances have made the same call. Has no barrier. */
+    /** Moves data once all instances have made the same call. Has no barrier, and its allreduce is
+     * never called. */
     struct plenum_carrier carrier;
+    /** Moves data, too. */
+    int (*exchange)(const struct comm_exchange *x, struct plenum_error *err);
+    /** Reductions, in place or not; NULL: comm_moved.c makes them from the functions above. */
+    int (*allreduce)(const struct comm_reduction *x, struct plenum_error *err);
+    int (*reduce_scatter)(const struct comm_reduction *x, struct plenum_error *err);
 };
 
 /**

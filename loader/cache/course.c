@@ -8,13 +8,13 @@
 #include "common/util/util.h"
 
 enum {
-    MARK_S = 30,       /* between two marks from which the rate is computed */
+    MARK_S = 30,       /* time between the two marks that the rate is computed from */
     EPOCH_S = 600,     /* a new stream is assumed to take this long for an epoch */
     OVERDUE_PART = 4,  /* a use is overdue after a quarter of an epoch */
-    SETTLED_MS = 1000, /* the rate is not computed from less time */
+    SETTLED_MS = 1000, /* shortest time that a rate is computed from */
     /* A stream has stopped if it sends no request for a quarter of the measured time. */
     STOPPED_PART = 4,
-    /* Positions of a repeated sample that are examined; the one after them counts as used. */
+    /* How many positions of a repeated sample are examined; the next one is assumed to be used. */
     LOOKS_MAX = 64,
 };
 
@@ -84,7 +84,8 @@ void course_advance(struct course_stream *s, struct order_place begin, struct or
         note_place(c, s->at, now_ns);
 }
 
-/* Does a stream of the course use this position of the epoch, and has it not requested it yet? */
+/* Returns whether a stream of the course uses this position of the epoch and has not requested it
+ * yet. */
 static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
 {
     const struct order_steps *steps = &c->order.steps;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* course.h - when each sample of a data set is used next by the open streams of one order.
+/* course.h - computes when the open streams of one order use each sample of a data set next.
  *
  * Streams of one order, such as those of a job's instances on this host, share a course. A use is
  * counted in positions on the course's axis: `epoch * stride + position`. Threads: the caller's
@@ -21,7 +21,7 @@ enum { COURSE_EPOCHS = 64 }; /* a use in a later epoch counts as one in the last
 /** What the streams of one course have in common. */
 struct course_order {
     uint64_t set;       /* a hash of the data set */
-    struct order order; /* without a mixture, whose order has no inverse */
+    struct order order; /* not a mixture: its order has no inverse */
     struct order_steps steps;
     uint32_t deal; /* as in struct wire_open */
     bool mix;      /* each position also reads the sample of its partner */
@@ -59,13 +59,13 @@ bool course_remove(struct course_stream *stream);
 void course_advance(struct course_stream *stream, struct order_place begin, struct order_place end,
                     uint64_t now_ns);
 
-/** Returns the next use of a sample that has not been requested yet, by any stream of the course:
- * at most COURSE_EPOCHS ahead, or COURSE_NEVER. Takes constant time per epoch, so it is an estimate
- * if a sample is repeated more than 64 times. */
+/** Returns the next use of a sample by a stream of the course, not counting uses that were already
+ * requested: at most COURSE_EPOCHS epochs ahead, or COURSE_NEVER. Takes constant time per epoch, so
+ * the result is an estimate if a sample is repeated more than 64 times. */
 uint64_t course_next(const struct course *course, uint32_t sample);
 
-/** Did the stream that is farthest ahead pass this use long ago without requesting it, because it
- * has jumped ahead or also uses another loader? */
+/** Returns whether the stream that is farthest ahead passed this use long ago without requesting
+ * it, because the stream has jumped ahead or also uses another loader. */
 bool course_is_overdue(const struct course *course, uint64_t use);
 
 /** Returns the nanoseconds until a use is expected. */

@@ -34,11 +34,11 @@
 enum {
     HEAPS = 16, /* one for entries without a known use, and those of courses */
     UNKNOWN = 0,
-    NO_HEAP = HEAPS, /* the entry is new */
+    NO_HEAP = HEAPS, /* the heap of a new entry */
     FREE = HEAPS + 1,
     TABLE_MIN = 1024,
     ENTRIES_MAX = 1 << 26,
-    TRIES = 32,     /* the most entries whose use is computed again to find one victim */
+    TRIES = 32,     /* maximum number of uses that are computed again to find one victim */
     HAND_STEPS = 2, /* entries that the hand examines with each call */
     /* An entry without a known use that was not used for this long may be replaced by another entry
      * without a known use. */
@@ -61,7 +61,7 @@ struct keep_heap {
     uint32_t *items;
     size_t count, cap;
     struct course course;
-    bool open;  /* it has streams */
+    bool open;  /* the course has streams */
     bool alone; /* no other course uses its data set */
 };
 
@@ -83,7 +83,7 @@ static uint64_t blocks_of(uint32_t len)
 
 /* ---- heaps ---- */
 
-/* Is entry `a` removed before `b` of the same heap? */
+/* Returns whether entry `a` is removed before entry `b` of the same heap. */
 static bool goes_first(const struct keep *k, const struct keep_entry *a, const struct keep_entry *b)
 {
     const struct keep_heap *h = &k->heap[a->heap];
@@ -140,7 +140,7 @@ static void sift_down(struct keep *k, struct keep_heap *h, uint32_t at)
     set_item(k, h, at, entry);
 }
 
-/* Restore the heap property of a whole heap, whose order may have changed. */
+/* Rebuild a heap after ranks have changed. */
 static void order_heap(struct keep *k, struct keep_heap *h)
 {
     for (size_t i = h->count / 2; i-- > 0;)
@@ -166,7 +166,7 @@ static void leave_heap(struct keep *k, uint32_t entry)
     sift_down(k, h, k->entries[last].heap_at);
 }
 
-/* Returns 0 or -ENOMEM. */
+/* Add an entry to a heap. Returns 0 or -ENOMEM. */
 static int enter_heap(struct keep *k, uint32_t entry, unsigned heap)
 {
     struct keep_heap *h = &k->heap[heap];
@@ -323,6 +323,26 @@ void keep_restored(struct keep *k)
     }
 }
 
+void keep_remove_all(struct keep *k)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (k->entries[i].heap != FREE)
+            keep_remove(k, i);
+}
+
+void keep_follow(struct keep *k, uint32_t entry, const struct keep_bytes *bytes)
+{
+    const struct keep_entry *e = entry < k->count ? &k->entries[entry] : NULL;
+
+    if (e && e->heap != FREE) {
+        if (bytes && is_key(&e->key, &bytes->key) && e->hash == bytes->hash && e->len == bytes->len)
+            return;
+        keep_remove(k, entry);
+    }
+    if (bytes)
+        (void)keep_restore(k, entry, bytes);
+}
+
 /* ---- uses ---- */
 
 /* Find when a sample is used next. Returns the heap that it belongs to. */
@@ -416,7 +436,7 @@ static uint32_t find_victim(struct keep *k, uint64_t now_ns)
     return KEEP_NONE;
 }
 
-/* Would a new entry be used before this victim? */
+/* Returns whether a new entry would be used before this victim. */
 static bool is_nearer(const struct keep *k, const struct keep_entry *fresh,
                       const struct keep_entry *victim, uint64_t now_ns)
 {

@@ -35,17 +35,17 @@ struct keep_sample {
     uint32_t number;
 };
 
-/** What identifies an entry's bytes. */
+/** Describes an entry's bytes. */
 struct keep_bytes {
     struct keep_key key;
-    uint64_t hash; /* of the bytes */
+    uint64_t hash; /* a checksum of the bytes */
     uint32_t len;
     struct keep_sample sample; /* the sample that last used the bytes */
 };
 
 struct keep_counts {
     uint64_t entries, known; /* known: samples whose next use is known */
-    uint64_t bytes, limit;   /* in blocks */
+    uint64_t bytes, limit;   /* bytes: multiples of KEEP_BLOCK */
 };
 
 /** Create an empty cache of `limit` bytes. Returns NULL if memory runs out. */
@@ -58,7 +58,7 @@ void keep_get_counts(const struct keep *keep, struct keep_counts *ret);
 /** Returns the number of an entry, or KEEP_NONE. Numbers are small; those of removed entries are
  * reused. */
 uint32_t keep_find(const struct keep *keep, const struct keep_key *key);
-/** Get what identifies an entry's bytes. Returns false if the entry is still new. */
+/** Copy the description of an entry's bytes. Returns false if the entry is still new. */
 bool keep_get(const struct keep *keep, uint32_t entry, struct keep_bytes *ret);
 
 /**
@@ -77,6 +77,11 @@ bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *by
 void keep_restored(struct keep *keep);
 /** Remove an entry. */
 void keep_remove(struct keep *keep, uint32_t entry);
+/** Remove all entries. */
+void keep_remove_all(struct keep *keep);
+/** Let an entry be what another process has under this number: `bytes`, or nothing if it is NULL.
+ * Call keep_remove_all() and keep_restored() before the next keep_admit(). */
+void keep_follow(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
 
 /** Record that an entry has been read, and compute when it is used next. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);

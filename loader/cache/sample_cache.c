@@ -10,9 +10,10 @@
  * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
  * hour.
  *
- * While another loader has the folder, the cache waits: the thread tries to lock the folder from
- * time to time. Streams are registered meanwhile, so their future uses are known when the folder
- * becomes free. */
+ * While another loader has the folder, the cache follows it: the thread reads from time to time
+ * which records there are, and tries to lock the folder. Readers use these records, and the
+ * checksums show which of them have been replaced meanwhile. Nothing is written. Streams are
+ * registered, so their future uses are known when the folder becomes free. */
 #include "config.h"
 
 #include "loader/cache/sample_cache.h"
@@ -37,12 +38,15 @@ enum {
     SLOW_MS = 500, /* mean time of a read */
     READS_MEAN = 32,
     LOCK_TRIED_MS = 500, /* between two tries to lock a folder that another loader has */
+    FOLLOWED_MS = 1000,  /* at least, between two looks at that loader's records */
+    FOLLOWED_PART = 50,  /* and they take at most this part of the time */
 };
 
-/* CLOSED -> (WAITING ->) OPEN -> CLOSED */
+/* CLOSED -> (FOLLOWING ->) LOADING -> OPEN -> CLOSED */
 enum sample_cache_state {
     CLOSED,
-    WAITING, /* another loader has the folder */
+    FOLLOWING, /* another loader has the folder */
+    LOADING,   /* the records of an earlier loader are being read, or cannot be read */
     OPEN,
 };
 
@@ -57,21 +61,21 @@ struct shelf_job {
 static struct {
     _Atomic(enum sample_cache_state) state;
     /* Constant while it is open. */
-    struct shelf *shelf; /* NULL while it waits */
-    char *folder;        /* or NULL */
+    struct shelf *shelf;
+    char *folder; /* NULL: the cache is in memory */
     pthread_t writer;
     /* Protected by mu, the innermost lock. */
     struct lock mu;
     pthread_cond_t work;
     struct keep *keep;
     struct list jobs;
-    uint64_t queued; /* bytes */
+    uint64_t queued; /* bytes that wait to be written */
     bool stop;
     struct sample_cache_counts counts;
     uint64_t paused_until_ns, pause_s;
     uint64_t read_ns; /* moving mean of the time of a read */
     unsigned reads;
-    bool only_writes; /* the disk is full, and can only be read */
+    bool only_writes; /* the disk is full: the pause is only for writes */
     struct plenum_error news;
     bool has_news;
 } cache = {.mu = LOCK_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
@@ -216,11 +220,20 @@ static bool restore(void *arg, uint32_t number, const struct keep_bytes *bytes)
     return kept;
 }
 
-/* Open the files, and begin to use them. Call it without mu. */
-static int open_shelf(struct plenum_error *err)
+/* Lock the folder, and begin to use its files. Call it without mu. Returns 0, or -errno: -EBUSY if
+ * another loader has it. */
+static int take_folder(struct plenum_error *err)
 {
-    int r = shelf_open(cache.folder, restore, NULL, &cache.shelf, err);
+    int r = shelf_take(cache.shelf, err);
 
+    if (r == -EBUSY)
+        return r;
+    atomic_store(&cache.state, LOADING);
+    lock_acquire(&cache.mu);
+    keep_remove_all(cache.keep);
+    lock_release(&cache.mu);
+    if (r == 0)
+        r = shelf_load(cache.shelf, restore, NULL, err);
     if (r < 0)
         return r;
     lock_acquire(&cache.mu);
@@ -228,6 +241,28 @@ static int open_shelf(struct plenum_error *err)
     lock_release(&cache.mu);
     atomic_store(&cache.state, OPEN);
     return 0;
+}
+
+static bool note_record(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    (void)arg;
+    lock_acquire(&cache.mu);
+    keep_follow(cache.keep, number, bytes);
+    lock_release(&cache.mu);
+    return true;
+}
+
+/* Read which records the other loader has, unless that was done recently. Returns when to do it
+ * again. */
+static uint64_t follow_other(uint64_t due_ns)
+{
+    uint64_t begin = time_now_ns(), took;
+
+    if (begin < due_ns)
+        return due_ns;
+    (void)shelf_follow(cache.shelf, note_record, NULL); /* what cannot be read is not used */
+    took = time_now_ns() - begin;
+    return begin + max_u64(FOLLOWED_MS * NS_PER_MS, FOLLOWED_PART * took);
 }
 
 /* Report the end of the wait. */
@@ -242,23 +277,26 @@ static void report_taken(int code, const struct plenum_error *why)
     cache.has_news = true;
 }
 
-/* Wait until no other loader has the folder. Returns 0; -ECANCELED if the cache was closed; or the
- * -errno of a folder that cannot be used. */
+/* Follow the loader that has the folder until it ends. Returns 0; -ECANCELED if the cache was
+ * closed; or the -errno of a folder that cannot be used. */
 static int wait_for_folder(void)
 {
     struct plenum_error err = {""};
+    uint64_t due_ns = 0;
     int r = -EBUSY;
 
     lock_acquire(&cache.mu);
-    while (r == -EBUSY) {
-        (void)lock_wait_until(&cache.mu, &cache.work, time_now_ns() + LOCK_TRIED_MS * NS_PER_MS);
-        if (cache.stop)
-            break;
+    while (r == -EBUSY && !cache.stop) {
         lock_release(&cache.mu);
-        r = open_shelf(&err);
+        r = take_folder(&err);
+        if (r == -EBUSY)
+            due_ns = follow_other(due_ns);
         lock_acquire(&cache.mu);
         if (r != -EBUSY)
             report_taken(r, &err);
+        else if (!cache.stop)
+            (void)lock_wait_until(&cache.mu, &cache.work,
+                                  time_now_ns() + LOCK_TRIED_MS * NS_PER_MS);
     }
     lock_release(&cache.mu);
     return r == -EBUSY ? -ECANCELED : r;
@@ -266,7 +304,7 @@ static int wait_for_folder(void)
 
 static void *writer_main(void *arg)
 {
-    if (!cache.shelf && wait_for_folder() < 0)
+    if (atomic_load(&cache.state) == FOLLOWING && wait_for_folder() < 0)
         return arg;
     lock_acquire(&cache.mu);
     while (!cache.stop) {
@@ -298,10 +336,17 @@ static struct keep_key key_of(const struct sample_cache_range *r)
     return keep_hash(all, sizeof(all));
 }
 
+/* Can samples be read from the cache? */
+static bool is_in_use(void)
+{
+    enum sample_cache_state state = atomic_load(&cache.state);
+
+    return state == FOLLOWING || state == OPEN;
+}
+
 static bool is_cacheable(const struct sample_cache_range *r)
 {
-    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET &&
-           atomic_load(&cache.state) == OPEN;
+    return r->len > 0 && r->len <= SHELF_RECORD_MAX && r->sample.set != KEEP_NO_SET && is_in_use();
 }
 
 /* Find an entry that can be read. Returns KEEP_NONE if there is none. */
@@ -321,8 +366,7 @@ static uint32_t find_range(const struct sample_cache_range *range, struct keep_b
     struct keep_key key;
     uint32_t entry;
 
-    if (!is_cacheable(
-            range)) /* checked first, so that a read without a cache does not cost a hash */
+    if (!is_cacheable(range)) /* without a cache, no hash is computed */
         return KEEP_NONE;
     key = key_of(range);
     lock_acquire(&cache.mu);
@@ -359,6 +403,18 @@ static void note_disk(int code, uint64_t begin_ns)
         resume_use();
 }
 
+/* Remove an entry whose record has wrong bytes. If the record is another loader's, it may just have
+ * replaced it, and erases it itself if it is damaged. */
+static void drop_unreadable(uint32_t entry)
+{
+    assert(lock_is_held(&cache.mu));
+    keep_remove(cache.keep, entry);
+    if (atomic_load(&cache.state) != OPEN)
+        return;
+    cache.counts.damaged++;
+    erase_later(NULL, entry);
+}
+
 /* Handle the result of reading a record. */
 static void note_read(const struct sample_cache_range *range, const struct keep_key *key,
                       uint32_t entry, int code, uint64_t begin_ns)
@@ -372,9 +428,7 @@ static void note_read(const struct sample_cache_range *range, const struct keep_
         if (there)
             keep_use(cache.keep, entry, &range->sample, time_now_ns());
     } else if (there) {
-        cache.counts.damaged++;
-        keep_remove(cache.keep, entry);
-        erase_later(NULL, entry);
+        drop_unreadable(entry);
     }
     note_disk(code, begin_ns);
 }
@@ -404,7 +458,8 @@ static void add_range(const struct sample_cache_range *range, const void *conten
     uint32_t entry;
 
     assert(lock_is_held(&cache.mu));
-    if (is_paused() || keep_find(cache.keep, &bytes.key) != KEEP_NONE)
+    if (atomic_load(&cache.state) != OPEN || is_paused() ||
+        keep_find(cache.keep, &bytes.key) != KEEP_NONE)
         return;
     if (cache.queued + range->len > QUEUE_MAX) {
         cache.counts.dropped++;
@@ -481,6 +536,21 @@ static void free_all(void)
     cache.has_news = false;
 }
 
+/* Begin to use the folder, or follow the loader that has it. */
+static int start_use(struct plenum_error *err)
+{
+    int r = take_folder(err);
+
+    if (r != -EBUSY)
+        return r;
+    atomic_store(&cache.state, FOLLOWING);
+    cache.has_news = true;
+    (void)error_set(&cache.news, 0,
+                    "%s; its samples are read, but none are added until that loader ends",
+                    err->text);
+    return 0;
+}
+
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err)
 {
     int r;
@@ -490,15 +560,11 @@ int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *e
     cache.stop = false;
     cache.folder = folder ? strdup(folder) : NULL;
     cache.keep = keep_create(limit);
-    r = cache.keep && (cache.folder || !folder) ? open_shelf(err)
+    r = cache.keep && (cache.folder || !folder) ? shelf_attach(folder, &cache.shelf, err)
                                                 : error_set(err, -ENOMEM, "out of memory");
-    if (r == -EBUSY) {
-        atomic_store(&cache.state, WAITING);
-        cache.has_news = true;
-        (void)error_set(&cache.news, 0,
-                        "%s; samples are read from their store until that loader ends", err->text);
-    }
-    if (r == 0 || r == -EBUSY) {
+    if (r == 0)
+        r = start_use(err);
+    if (r == 0) {
         r = thread_start(&cache.writer, writer_main, NULL);
         if (r < 0)
             (void)error_set(err, r, "%s: cannot start a thread: %s", where(), strerror(-r));
@@ -523,7 +589,7 @@ void sample_cache_close(void)
 void sample_cache_get_counts(struct sample_cache_counts *ret)
 {
     *ret = (struct sample_cache_counts){0};
-    if (atomic_load(&cache.state) != OPEN)
+    if (!is_in_use())
         return;
     lock_acquire(&cache.mu);
     *ret = cache.counts;

@@ -20,8 +20,7 @@
 struct sample_cache_range {
     struct keep_key object; /* a hash of everything that identifies the version */
     uint64_t offset, len;
-    struct keep_sample
-        sample; /* the sample that it belongs to; if it has no set, the range is not cached */
+    struct keep_sample sample; /* the range's sample; KEEP_NO_SET: the range is not cached */
 };
 
 /** Totals since the start, and the present contents. */
@@ -33,17 +32,17 @@ struct sample_cache_counts {
     uint64_t evicted;             /* ranges that were removed to make room */
     uint64_t dropped;             /* ranges that were not added because the disk was too slow */
     uint64_t damaged;             /* ranges whose checksum was wrong */
-    bool open, in_memory, paused; /* paused: the last use of the disk failed */
+    bool open, in_memory, paused; /* paused: the disk failed, or is full or slow */
 };
 
 /**
  * Open the cache in `folder`, which this process then uses alone, with at most `limit` bytes. If
  * `folder` is NULL, the cache is in memory.
  *
- * If another process uses the folder, the cache is empty until that process ends, and then takes
- * its contents over; sample_cache_get_news() reports both.
+ * If another process uses the folder, the cache has what that process has, and adds nothing. When
+ * that process ends, the cache takes the folder over; sample_cache_get_news() reports both.
  *
- * Errors: those of shelf_open() but -EBUSY; without a cache, everything else works.
+ * Errors: those of shelf_attach() and shelf_load(). Everything else also works without a cache.
  */
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err);
 /** Stop writing, and close the cache. All streams must be closed. */
@@ -53,7 +52,7 @@ void sample_cache_get_counts(struct sample_cache_counts *ret);
  * has. */
 bool sample_cache_get_news(struct plenum_error *ret);
 
-/** Is this range in the cache? If so, the kernel starts to read it. */
+/** Returns whether this range is in the cache. If it is, the kernel starts to read it. */
 bool sample_cache_has(const struct sample_cache_range *range);
 /** Read a range into `dst` [len]. Returns false if it has to be fetched. */
 bool sample_cache_read(const struct sample_cache_range *range, void *dst);

@@ -10,7 +10,10 @@
  *
  * Nothing is synced. After a crash, a row or a record may be missing or wrong. Checksums show that:
  * a row is bound to its place, and a record to its key. A record is written before its row, and a
- * row is erased before its record. */
+ * row is erased before its record.
+ *
+ * Other processes may read the files meanwhile, without any lock: to them, a row or a record that
+ * is being written has a wrong checksum. */
 #include "config.h"
 
 #include "loader/cache/shelf.h"
@@ -59,8 +62,9 @@ struct shelf_row {
 static const struct shelf_row empty;
 
 struct shelf {
-    int folder, lock;
-    unsigned writes; /* writes since the free space was checked; only the writer uses it */
+    char *name;       /* of the folder, or NULL */
+    int folder, lock; /* -1: the files are in memory */
+    unsigned writes;  /* writes since the free space was checked; only the writer uses it */
     atomic_int fds[SHELF_FILES]; /* one more than the descriptor; 0: there is no file */
 };
 
@@ -109,8 +113,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Is so little of the disk free that nothing may be added? The space is checked only from time to
- * time. */
+/* Returns whether so little of the disk is free that nothing may be added. Checks this only once in
+ * FREE_CHECKED calls. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -237,25 +241,42 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
-/* Report the rows of a file, and erase those that are damaged or that `found` rejects. */
-static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+/* Read all rows of a file. Returns NULL with -errno in `*ret_code`. Rows beyond the file's end are
+ * empty. */
+static struct shelf_row *load_rows(const struct shelf *s, unsigned file, int *ret_code)
 {
     struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
     int64_t n = rows ? io_pread_some(file_of(s, file * SHELF_ROWS), rows,
                                      SHELF_ROWS * sizeof(*rows), ROWS_AT)
                      : -ENOMEM;
-    int r = n < 0 ? (int)n : 0; /* rows beyond the file's end are empty */
+
+    *ret_code = n < 0 ? (int)n : 0;
+    if (n >= 0)
+        return rows;
+    free(rows);
+    return NULL;
+}
+
+/* Get what a row says. Returns false if it is empty or damaged. */
+static bool get_row(const struct shelf_row *row, uint32_t number, struct keep_bytes *ret)
+{
+    *ret = (struct keep_bytes){
+        .key = row->key, .hash = row->hash, .len = row->len, .sample = {row->set, row->number}};
+    return row->check == check_row(row, number) && row->len > 0 && row->len <= SHELF_RECORD_MAX;
+}
+
+/* Report the rows of a file, and erase those that are damaged or that `found` rejects. */
+static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+{
+    int r;
+    struct shelf_row *rows = load_rows(s, file, &r);
 
     for (uint32_t i = 0; r == 0 && i < SHELF_ROWS; i++) {
-        const struct shelf_row *row = &rows[i];
-        struct keep_bytes bytes = {
-            .key = row->key, .hash = row->hash, .len = row->len, .sample = {row->set, row->number}};
         uint32_t number = file * SHELF_ROWS + i;
+        struct keep_bytes bytes;
 
-        if (memcmp(row, &empty, sizeof(empty)) == 0)
-            continue;
-        if (row->check == check_row(row, number) && row->len > 0 && row->len <= SHELF_RECORD_MAX &&
-            found(arg, number, &bytes))
+        if (memcmp(&rows[i], &empty, sizeof(empty)) == 0 ||
+            (get_row(&rows[i], number, &bytes) && found(arg, number, &bytes)))
             continue;
         r = shelf_erase(s, number);
         rows[i] = empty;
@@ -266,7 +287,7 @@ static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r;
 }
 
-/* Does a file have our format, and could no other user change it? */
+/* Returns whether a file has our format and no other user could have changed it. */
 static bool is_ours(int fd)
 {
     struct shelf_header h, want = make_header();
@@ -276,8 +297,9 @@ static bool is_ours(int fd)
            io_pread_all(fd, &h, sizeof(h), 0) == 0 && memcmp(&h, &want, sizeof(h)) == 0;
 }
 
-/* Open a file of an earlier loader, if there is one. */
-static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
+/* Open a file of another loader. Returns 0; -ENOENT; -EBADMSG if it is not ours; or another
+ * -errno. */
+static int open_file(struct shelf *s, unsigned file)
 {
     char name[32];
     int fd;
@@ -285,57 +307,120 @@ static int open_file(struct shelf *s, unsigned file, shelf_found *found, void *a
     name_file(file, name);
     fd = openat(s->folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
+        return -errno;
     if (!is_ours(fd)) {
         (void)close(fd);
-        return unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
+        return -EBADMSG;
     }
     atomic_store(&s->fds[file], fd + 1);
-    return read_rows(s, file, found, arg);
-}
-
-static int open_folder(struct shelf *s, const char *folder, struct plenum_error *err)
-{
-    struct stat st;
-
-    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
-        return error_set(err, -errno, "%s: cannot create it: %s", folder, strerror(errno));
-    s->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (s->folder < 0 && errno == ENOTDIR)
-        return error_set(err, -ENOTDIR, "%s: it is not a folder, or is a symbolic link: remove it",
-                         folder);
-    if (s->folder < 0 || fstat(s->folder, &st) < 0)
-        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
-        return error_set(err, -EPERM, "%s: other users can write to it: remove it", folder);
-    s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (s->lock < 0)
-        return error_set(err, -errno, "%s/lock: %s", folder, strerror(errno));
-    if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
-        return error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", folder,
-                         errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
     return 0;
 }
 
-int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf **ret,
-               struct plenum_error *err)
+/* Take over a file of an earlier loader, if there is one. */
+static int take_file(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
-    struct shelf *s = calloc(1, sizeof(*s));
+    char name[32];
+    int r = file_of(s, file * SHELF_ROWS) < 0 ? open_file(s, file) : 0;
+
+    if (r == 0)
+        return read_rows(s, file, found, arg);
+    name_file(file, name);
+    if (r == -EBADMSG)
+        r = unlinkat(s->folder, name, 0) < 0 ? -errno : 0;
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Could no other user change the folder's files? */
+static int check_folder(const struct shelf *s, struct plenum_error *err)
+{
+    struct stat st;
+
+    if (fstat(s->folder, &st) < 0)
+        return error_set(err, -errno, "%s: %s", s->name, strerror(errno));
+    if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return error_set(err, -EPERM, "%s: other users can write to it: remove it", s->name);
+    return 0;
+}
+
+static int open_folder(struct shelf *s, struct plenum_error *err)
+{
     int r;
 
-    if (!s)
-        return error_set(err, -ENOMEM, "out of memory");
-    s->folder = s->lock = -1;
-    r = folder ? open_folder(s, folder, err) : 0;
-    for (unsigned i = 0; folder && r == 0 && i < SHELF_FILES; i++) {
-        r = open_file(s, i, found, arg);
-        if (r < 0)
-            (void)error_set(err, r, "%s/%04u.samples: %s", folder, i, strerror(-r));
+    if (mkdir(s->name, 0700) < 0 && errno != EEXIST)
+        return error_set(err, -errno, "%s: cannot create it: %s", s->name, strerror(errno));
+    s->folder = open(s->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->folder < 0 && errno == ENOTDIR)
+        return error_set(err, -ENOTDIR, "%s: it is not a folder, or is a symbolic link: remove it",
+                         s->name);
+    if (s->folder < 0)
+        return error_set(err, -errno, "%s: %s", s->name, strerror(errno));
+    r = check_folder(s, err);
+    if (r < 0)
+        return r;
+    s->lock = openat(s->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return s->lock < 0 ? error_set(err, -errno, "%s/lock: %s", s->name, strerror(errno)) : 0;
+}
+
+int shelf_attach(const char *folder, struct shelf **ret, struct plenum_error *err)
+{
+    struct shelf *s = calloc(1, sizeof(*s));
+    int r = 0;
+
+    if (s) {
+        s->folder = s->lock = -1;
+        s->name = folder ? strdup(folder) : NULL;
     }
+    if (!s || (folder && !s->name))
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (folder)
+        r = open_folder(s, err);
     if (r < 0)
         shelf_close(s);
     else
         *ret = s;
+    return r;
+}
+
+int shelf_follow(struct shelf *s, shelf_found *found, void *arg)
+{
+    int r = 0;
+
+    /* The files are numbered without gaps, except for those that another process has removed. */
+    for (unsigned file = 0; r == 0 && file < SHELF_FILES; file++) {
+        struct shelf_row *rows;
+
+        r = file_of(s, file * SHELF_ROWS) < 0 ? open_file(s, file) : 0;
+        rows = r == 0 ? load_rows(s, file, &r) : NULL;
+        for (uint32_t i = 0; rows && i < SHELF_ROWS; i++) {
+            uint32_t number = file * SHELF_ROWS + i;
+            struct keep_bytes bytes;
+
+            (void)found(arg, number, get_row(&rows[i], number, &bytes) ? &bytes : NULL);
+        }
+        free(rows);
+    }
+    return r == -ENOENT || r == -EBADMSG ? 0 : r;
+}
+
+int shelf_take(struct shelf *s, struct plenum_error *err)
+{
+    int r = s->name ? check_folder(s, err) : 0;
+
+    if (r == 0 && s->name && flock(s->lock, LOCK_EX | LOCK_NB) < 0)
+        r = error_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno, "%s: %s", s->name,
+                      errno == EWOULDBLOCK ? "another loader uses it" : strerror(errno));
+    return r;
+}
+
+int shelf_load(struct shelf *s, shelf_found *found, void *arg, struct plenum_error *err)
+{
+    int r = 0;
+
+    for (unsigned i = 0; s->name && r == 0 && i < SHELF_FILES; i++) {
+        r = take_file(s, i, found, arg);
+        if (r < 0)
+            (void)error_set(err, r, "%s/%04u.samples: %s", s->name, i, strerror(-r));
+    }
     return r;
 }
 
@@ -348,5 +433,6 @@ void shelf_close(struct shelf *s)
             (void)close(atomic_load(&s->fds[i]) - 1);
     io_close(&s->folder);
     io_close(&s->lock);
+    free(s->name);
     free(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf.h - the files of the cache, on the disk or in memory. Threads: any number read; one writes
- * and erases. */
+/* shelf.h - reads and writes the files of the cache, on the disk or in memory. Threads: any number
+ * may read; only one may write and erase. */
 #ifndef LOADER_CACHE_SHELF_H
 #define LOADER_CACHE_SHELF_H
 
@@ -19,19 +19,32 @@ enum {
     SHELF_FILES = 4096,
 };
 
-/** Receives a record that was found at the start. False: erase it. */
+/** Receives what the files say about a record. `bytes` is NULL if there is no such record. The
+ * result matters only to shelf_load(). */
 typedef bool shelf_found(void *arg, uint32_t number, const struct keep_bytes *bytes);
 
 /**
- * Open the files in `folder`, which is created if missing, lock them against other processes, and
- * report their records. Damaged records are erased. If `folder` is NULL, the files are in memory,
- * which is freed with the process.
+ * Open the files in `folder`, which is created if missing, to read the records of the process that
+ * uses them. If `folder` is NULL, the files are in memory, which is freed with the process.
  *
- * Errors: -EBUSY another process uses them; -EPERM another user owns the folder or can write to it;
- * -EOPNOTSUPP its file system cannot free parts of files; -ENOMEM; others of the file system.
+ * Errors: -EPERM another user owns the folder or can write to it; -ENOMEM; others of the file
+ * system.
  */
-int shelf_open(const char *folder, shelf_found *found, void *arg, struct shelf **ret,
-               struct plenum_error *err);
+int shelf_attach(const char *folder, struct shelf **ret, struct plenum_error *err);
+/** Report all records, and all numbers without a record, of the process that uses the files.
+ * Returns 0 or -errno. */
+int shelf_follow(struct shelf *shelf, shelf_found *found, void *arg);
+
+/** Lock the files against other processes. Errors: -EBUSY another process uses them; -EPERM as for
+ * shelf_attach(). */
+int shelf_take(struct shelf *shelf, struct plenum_error *err);
+/**
+ * Report the records of the process that used the files before. Damaged ones, and those for which
+ * `found` returns false, are erased. shelf_write() and shelf_erase() may be called afterwards.
+ *
+ * Errors: -ENOMEM; others of the file system.
+ */
+int shelf_load(struct shelf *shelf, shelf_found *found, void *arg, struct plenum_error *err);
 void shelf_close(struct shelf *shelf);
 
 /** Returns the checksum of a record's bytes. */

@@ -70,7 +70,8 @@ static void write_text(const struct cache_arguments *a, const struct wire_cache 
 
     printf("contents: %llu samples, %s of %s%s%s\n", (unsigned long long)c->samples,
            format_bytes(c->bytes, text, sizeof(text)), format_bytes(c->limit, more, sizeof(more)),
-           c->in_memory ? " in memory" : "", c->paused ? "; PAUSED: it fails or is full" : "");
+           c->in_memory ? " in memory" : "",
+           c->paused ? "; PAUSED: it fails, is full or is slow" : "");
     printf("next use known: %llu samples\n", (unsigned long long)c->known);
     printf("hits: %llu of %llu reads, %.1f%%\n", (unsigned long long)c->hits,
            (unsigned long long)(c->hits + c->misses), status_cache_percent(c));

@@ -65,7 +65,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-enum { AHEAD = 256 }; /* samples that are announced, if they are in a store */
+enum { AHEAD = 256 }; /* samples in a store that are announced in advance */
 
 struct hash_sum {
     uint64_t hash, samples, substituted;
@@ -113,7 +113,8 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     return 0;
 }
 
-/* Is a position skipped, or left out because the last positions of its epoch fill no step? */
+/* Returns whether a position is skipped, or left out because the last positions of its epoch do not
+ * fill a step. */
 static bool is_left_out(const struct order_steps *steps, struct order_place place)
 {
     uint64_t g = place.epoch * steps->n + place.position, end = (place.epoch + 1) * steps->n,
@@ -126,12 +127,12 @@ static bool is_left_out(const struct order_steps *steps, struct order_place plac
         const struct order_gap *gap = &steps->gaps[i];
 
         if (gap->begin < end && gap->end > begin)
-            begin = gap->end; /* beginning of the last run of positions in the epoch */
+            begin = gap->end; /* the beginning of the epoch's positions after its last gap */
     }
     return steps->last == ORDER_DROP && g >= begin && g >= end - (end - begin) % steps->per_step;
 }
 
-/* Announce the next samples of a data set in a store, because this thread would fetch them one by
+/* Announce the next samples of a data set in a store. Otherwise this thread would fetch them one by
  * one. */
 static void announce(const struct ctl_stream *s, struct order_place place, uint64_t end)
 {

@@ -21,8 +21,8 @@ struct index_arguments {
     uint32_t threads;
     const char *compare;
     bool tiles, rebuild, upload, json;
-    struct json output; /* with json */
-    unsigned shown;     /* data sets */
+    struct json output; /* for --json */
+    unsigned shown;     /* data sets shown so far */
 };
 
 /* The state of --tiles. */
@@ -237,7 +237,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     printf("time         %.2f s\n", seconds);
 }
 
-/* Returns 0 if the data sets are equal, 1 if they differ, or -errno. */
+/* Compare a data set with the index in a file. Returns 0 if they are equal, 1 if not, or -errno. */
 static int compare(const struct dataset *d, const char *path, struct plenum_error *err)
 {
     char difference[1024];

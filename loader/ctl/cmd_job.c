@@ -60,7 +60,8 @@ struct job_answer {
     struct jobctl_grown grown;
 };
 
-/* Returns 1 if the answer is complete, 0 if not yet. */
+/* Take one message of the answer. Returns 1 once the answer is complete, otherwise 0; -EPROTO or
+ * -ENOMEM. */
 static int take(struct job_answer *a, const struct frame_header *h, struct frame_reader *payload)
 {
     switch (h->type) {
@@ -302,7 +303,7 @@ static void write_list_head(FILE *f, const char *end)
     (void)fprintf(f, list_row, "Job", "State", "Instances", "Step", "Time", "Program", end);
 }
 
-/* Write who is slow, and why; returns the number of lines. */
+/* Write which hosts are slow, and why. Returns the number of lines. */
 static unsigned write_slow(FILE *f, struct job_answer *a, unsigned rows, const char *end)
 {
     unsigned lines = 0;
@@ -323,7 +324,7 @@ static unsigned write_slow(FILE *f, struct job_answer *a, unsigned rows, const c
     return lines;
 }
 
-/* At most `rows` lines. */
+/* Write a job and its instances in at most `rows` lines. */
 static void write_text(FILE *f, struct job_answer *a, unsigned rows, const char *end)
 {
     static const char row[] = "  %8s  %-20s %9s  %-9s %10s %10s %10s %12s %14s%s\n";
@@ -391,7 +392,7 @@ static void write_metrics(struct job_answer *a)
 
 /* ---- the commands ---- */
 
-/* List all jobs, without those that end meanwhile. */
+/* List all jobs, except those that end meanwhile. */
 static int list_all(const struct job_arguments *arguments, struct plenum_error *err)
 {
     struct json j = {.file = stdout};
@@ -443,6 +444,7 @@ static int stop(const struct address *address, struct plenum_error *err)
         [JOBCTL_AGREES] = "the programs stop at the same step",
         [JOBCTL_SIGNALS] = "the programs were sent SIGTERM",
         [JOBCTL_ALREADY] = "the job is stopping already",
+        [JOBCTL_ENDS] = "no programs are running: the job ends without starting them",
     };
     struct job_answer a;
     int r = ask(address, JOBCTL_STOP, &a, err);
@@ -456,7 +458,7 @@ static int stop(const struct address *address, struct plenum_error *err)
     return 0;
 }
 
-/* Waits until the hosts have been checked. */
+/* Ask a job to continue on more hosts, and wait until these have been checked. */
 static int grow(const struct address *address, struct plenum_error *err)
 {
     struct job_answer a;

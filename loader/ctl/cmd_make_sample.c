@@ -54,7 +54,7 @@ struct sample_job {
     struct plenum_error err; /* error from creating the folders */
 };
 
-/* Choose how image `number` of a class is stored. */
+/* Choose how an image is encoded. Returns true for a PNG. */
 static bool choose_encoding(const struct philox_block *dice, struct encode_options *e)
 {
     uint32_t kind = philox_below(dice->word[2], 100);
@@ -79,7 +79,7 @@ static bool choose_encoding(const struct philox_block *dice, struct encode_optio
     return false;
 }
 
-/* Convert RGB to the channels of the file: in place for fewer, or into `wide` for four. */
+/* Convert RGB to grey, in place, or to CMYK, in `wide`. */
 static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 {
     size_t count = (size_t)e->width * e->height;
@@ -90,7 +90,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 
         if (e->grey) {
             rgb[i] = (uint8_t)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000);
-        } else { /* CMYK without black, inverted as by Adobe programs: which equals RGB */
+        } else { /* Adobe inverts CMYK; without black, C, M and Y then equal R, G and B */
             memcpy(wide + i * 4, p, 3);
             wide[i * 4 + 3] = 255;
         }

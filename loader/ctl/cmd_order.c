@@ -80,17 +80,18 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Returns the replica that a position with this distance from the first of a step belongs to. */
+/* Returns the replica of the position that is `from` positions after the first one of its step. */
 static uint32_t replica_of(const struct order_steps *steps, const struct order_arguments *a,
                            uint64_t from)
 {
     uint32_t at = (uint32_t)(from % steps->per_step), m = a->stream.micro_batch;
 
-    assert(m > 0 && steps->per_step % m == 0); /* R * M */
+    assert(m > 0 && steps->per_step % m == 0); /* per_step is R * M */
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-/* Returns the step of an epoch that a position belongs to, and sets where the step begins. */
+/* Returns the step of an epoch that a position belongs to. `*begin` receives the step's first
+ * position. */
 static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
                         uint64_t *begin)
 {
@@ -145,7 +146,7 @@ static void begin_list(struct json *j, const struct order_arguments *a)
         printf("position\tsample\tlabel\tstep\treplica\tname\n");
 }
 
-/* List the positions of a run's N-th step that count. */
+/* List the positions of a step, except those of its padding. */
 static void list_step(const struct ctl_stream *s, const struct order_arguments *a)
 {
     struct order_place place = order_place_skip(&s->steps, (struct order_place){0}, a->step);
@@ -209,8 +210,8 @@ static void find_sample(const struct ctl_stream *s, uint64_t epoch, uint32_t sam
         find_plain(&s->spec.order, epoch, sample, found);
 }
 
-/* Split "SET:NAME", if a plan has a set of that name. Returns the name, and the set's number or
- * UINT32_MAX. */
+/* Split "SET:NAME" if the plan has that set. Returns NAME; `*set` is the set's number, or
+ * UINT32_MAX without a set. */
 static const char *split_set(const struct dataset *d, const char *name, uint32_t *set)
 {
     const struct orderplan *plan = dataset_get_plan(d);
@@ -324,11 +325,11 @@ struct set_share {
     uint64_t samples, shown;
 };
 
-/* The data that a run reads from a data set, or from all parts of it. */
+/* What a run reads from a data set, or from all parts of it. */
 struct run {
     const struct order_arguments *args;
     struct host *hosts;
-    uint64_t steps, positions, left_out, samples; /* per epoch; all parts together */
+    uint64_t steps, positions, left_out, samples; /* per epoch; all but steps summed over parts */
     uint32_t parts;
     struct set_share sets[MIXTURE_SETS_MAX];
     uint32_t num_sets;
@@ -354,7 +355,7 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
     uint64_t end = s->steps.num_gaps > 0 ? s->steps.n : steps * s->steps.per_step;
     uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
-    assert(share > 0 && a->instances % a->hosts == 0); /* check() */
+    assert(share > 0 && a->instances % a->hosts == 0); /* check() ensures this */
     assert(first + count <= a->instances);
     for (uint64_t p = 0; p < end; p++) {
         uint32_t instance = first + replica_of(&s->steps, a, p) / share;
@@ -530,7 +531,7 @@ out:
     return r;
 }
 
-/* Does the command list a part of the order, rather than summarise a run? */
+/* Returns whether the command lists a part of the order instead of summarising a run. */
 static bool lists(const struct order_arguments *a)
 {
     return a->positions || a->count || a->has_step || a->sample;

@@ -128,8 +128,7 @@ static int check_prefix(const char *prefix, struct plenum_error *err)
     return 0;
 }
 
-/* Check the resize options: at most one of --longest and --shortest, and the other options only
- * with one of them. */
+/* Check that the options for images can be combined, and complete them. */
 static int check_resize(struct pack_arguments *a, struct plenum_error *err)
 {
     struct pack_resize *resize = &a->resize;
@@ -156,7 +155,8 @@ static int check_resize(struct pack_arguments *a, struct plenum_error *err)
     return 0;
 }
 
-/* List all class names, one per line, or NULL if no class has one. Returns 0 or -ENOMEM. */
+/* List all class names in `*ret` (malloc), one per line; NULL if no class has a name. Returns 0 or
+ * -ENOMEM. */
 static int list_classes(const struct dataset *source, char **ret, size_t *len)
 {
     uint32_t count = dataset_get_classes(source);
@@ -220,7 +220,7 @@ static int write_classes(const struct dataset *source, const char *folder, struc
     return r;
 }
 
-/* Called when all archives exist. */
+/* Write DATASET.json, once all archives exist. */
 static int write_description(const struct pack_report *report, struct plenum_error *err)
 {
     size_t len = 0;

@@ -102,7 +102,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Render some samples of the data set, and compute the mean time of one. */
+/* Render some samples of the data set, and compute the mean time per sample. */
 static int measure_image(const char *dataset, struct plan_arguments *a, struct plenum_error *err)
 {
     struct render_scratch scratch = {0};

@@ -28,8 +28,8 @@ enum {
     SCALE = 2, /* scale of the letters */
     LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
-    SMALL_BELOW = 18 * LETTER, /* narrower cells use small letters for the words */
-    WORD_LINES = 8,            /* the most lines for the drawn values, and for each field */
+    SMALL_BELOW = 18 * LETTER, /* cells narrower than this use small letters below the label */
+    WORD_LINES = 8, /* maximum number of lines for the drawn values, and for each field */
     WORDS_MAX = 2 * AUGMENT_TEXT_MAX,
     GAP = 8,
     SEAM = 2,               /* pixels between the images of a sample */
@@ -95,8 +95,8 @@ static size_t count_letters(const char *text, size_t len)
     return letters;
 }
 
-/* Returns the bytes of the first line of `text`, which ends at a separator or with a word that is
- * too long. */
+/* Returns the length in bytes of the first line of `text`, which is wrapped at separators to at
+ * most `letters` letters. A longer word has its own line. */
 static size_t line_length(const char *text, const char *separator, size_t letters)
 {
     size_t len = 0, gap = strlen(separator);
@@ -143,8 +143,8 @@ static uint32_t word_letters(const struct sheet *s)
     return images_width(&s->stream->spec) / ((FONT_WIDTH + 1) * s->word_scale);
 }
 
-/* Describe the values drawn for the sample of a cell, for each image of its views. A generated data
- * set has no operations. */
+/* Describe the values drawn for the sample of a cell, for each image of its views. Generated images
+ * have none. */
 static void describe(const struct sheet *s, uint64_t index, char text[WORDS_MAX])
 {
     const struct render_spec *spec = &s->stream->spec;
@@ -188,7 +188,7 @@ static void add_lines(const struct sheet *s, FILE *words, const char *text, cons
     }
 }
 
-/* Draw a field on each image of a sample. The field's values are in the order of the images. */
+/* Draw a field on each image of a sample. `value` has a mask or boxes for each image, in order. */
 static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
                        const uint8_t *value)
 {
@@ -210,7 +210,8 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-/* Draw masks first, so that boxes and their classes stay legible. */
+/* Draw masks and boxes, and add the other fields to the words. Masks are drawn first, so that boxes
+ * and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
                         const struct render_target *target, const uint32_t *lengths)
 {

@@ -13,7 +13,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-enum { FIELD_MAX = 4096 }; /* bytes shown of a field */
+enum { FIELD_MAX = 4096 }; /* longer fields are not shown */
 
 struct sample_arguments {
     const char *cache_dir;
@@ -36,8 +36,8 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* Returns a value that is text as it is; for any other value, returns its number of bytes
- * as text. */
+/* Copy a value to `text` if it is text of at most FIELD_MAX bytes; otherwise write its size there,
+ * such as "(12 bytes)". Returns `text`. */
 static const char *readable(const void *value, size_t len, char *text)
 {
     size_t n = min_u64(len, FIELD_MAX);

@@ -55,7 +55,8 @@ struct status_answer {
     bool begun;
 };
 
-/* Returns 1 if the answer is complete, 0 if not yet. */
+/* Store one message of the answer. Returns 1 once the answer is complete, otherwise 0; or -errno
+ * with err set. */
 static int store_answer(struct status_answer *a, const struct frame_header *h,
                         struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
@@ -191,7 +192,7 @@ static int draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err)
     unsigned each; /* lines per loader; 0 would mean no limit */
 
     (void)err;
-    assert(l->count > 0); /* find_loaders() */
+    assert(l->count > 0); /* choose_loaders() finds at least one */
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     each = (unsigned)max_u64(rows / l->count, 1);
     for (unsigned i = 0; i < l->count; i++) {
@@ -204,7 +205,7 @@ static int draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err)
     return 0;
 }
 
-/* Add a loader that was found. Names that are not addresses are not loaders. */
+/* Add a loader that was found. A name that is not an address is ignored. */
 static int add_found(struct loaders *l, const char *text, struct plenum_error *err)
 {
     struct address address;
@@ -256,7 +257,7 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
     r = add_abstract(l, err);
     if (r < 0)
         return r;
-    /* With this host's address, the error will say that there is no loader. */
+    /* If there is none, use the host's socket: the error then says that no loader is running. */
     return l->count > 0 ? 0 : add_found(l, host, err);
 }
 

@@ -34,7 +34,7 @@ static const struct options_program program = {
 enum { KINDS = 5 };
 static const char *const kinds[KINDS] = {"queue", "render", "ready", "in use", "wait"};
 
-/* Times of one kind of span, us. */
+/* How long one stage took for each batch, in microseconds. */
 struct times {
     double *values;
     size_t count, room;
@@ -98,7 +98,7 @@ static void put_event(struct join *join, const char *event)
 {
     const char *pid = strstr(event, "\"pid\": ");
 
-    assert(join->files > 0); /* the number of this file is files - 1 */
+    assert(join->files > 0); /* the number of this file */
     fprintf(join->out, "%s\n", join->events++ ? "," : "[");
     if (!pid) {
         fputs(event, join->out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_verify.c - plenumctl verify: reads and decodes every sample, and proves packed ones.
+/* cmd_verify.c - plenumctl verify: reads and decodes every sample, and checks packed JPEGs.
  *
- * Each image is decoded as a whole. A packed one is also split into its parts, and the coefficients
- * of the parts are compared with those of the whole. So a sample that passes is good for every
- * crop, whether or not a decoder uses intervals.
+ * Each image is decoded as a whole. A packed JPEG is also split into its parts, and the
+ * coefficients of the parts are compared with those of the whole. So a sample that passes is good
+ * for every crop, whether or not a decoder uses intervals.
  *
  * Bad samples are added to the data set's list of bad samples, which loaders read, and which is
  * part of the fingerprint. If some samples could not be read, the list would be incomplete and
@@ -40,8 +40,8 @@ struct verify_arguments {
     uint32_t threads;
     enum image_jpeg decoder;
     bool both, content, no_list, json;
-    struct json output; /* with json */
-    unsigned shown;     /* data sets */
+    struct json output; /* for --json */
+    unsigned shown;     /* data sets shown so far */
 };
 
 static int parse_decoder(void *target, const char *value, struct plenum_error *err)
@@ -80,8 +80,8 @@ static const struct options_program program = {
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs match their "
                "originals, and list bad samples, for you and for loaders. With a plan (@FILE), "
-               "verify each of its data sets. Exits with 0 if there are no bad samples, "
-               "otherwise with 1.",
+               "verify each of its data sets. Exits with 0 if it finds nothing "
+               "wrong, otherwise with 1.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = words,
@@ -132,15 +132,16 @@ struct verify {
     atomic_uint_fast64_t deep; /* 16-bit PNGs; only their upper 8 bits are used */
     atomic_uint_fast64_t packed, jpeg, progressive, png, webp, avif, ppm, bytes;
     atomic_bool unread; /* some samples could not be read */
-    bool listed;        /* a list was written or removed */
+    bool listed;        /* the list is up to date */
     struct dataset_kept kept;
-    /* Any thread, holding mu. */
+    /* Protected by mu. */
     struct lock mu;
     struct problem *problems;
     size_t num_problems, cap_problems;
 };
 
-/* Add a bad sample to the list. `bytes`: the sample's bytes, or NULL if they could not be read. */
+/* Record a problem of a sample. `bytes`: the sample's bytes, or NULL if they are not known or do
+ * not matter. Returns 0 or -ENOMEM. */
 static int add_problem(struct verify *v, uint32_t sample, enum problem_kind kind,
                        const struct dataset_buffer *bytes, const struct plenum_error *reason)
 {
@@ -582,7 +583,7 @@ static void print_result(struct verify_arguments *a, const struct verify *v, uin
     print_text(v, (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC);
 }
 
-/* Verify one data set. Returns 1 if it has problems. */
+/* Verify one data set. Returns 0, 1 if it has problems, or -errno. */
 static int verify_one(void *arg, const char *name, struct plenum_error *err)
 {
     struct verify_arguments *a = arg;

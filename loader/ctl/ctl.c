@@ -163,8 +163,8 @@ char *ctl_with_home(const char *name)
     return NULL;
 }
 
-/* Read "@FILE", and make the paths of a plan absolute; other names are copied, with their home
- * folder. */
+/* Read the plan in "@FILE", or a plan's text, and make its paths absolute. Any other name is
+ * copied, with "~/" replaced. */
 static int read_plan(const char *name, char **ret, struct plenum_error *err)
 {
     struct orderplan *plan;

@@ -85,7 +85,7 @@ void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *
                       struct render_target *target);
 
 /** Show progress on standard error: in place on a terminal, otherwise as a line every ten seconds.
- * For struct dataset_options. */
+ * For dataset_options.progress. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
 /** Remove the progress line. */
 void ctl_end_progress(void);
@@ -127,7 +127,7 @@ int ctl_dataset_open(const char *name, struct dataset_options *options, struct d
 /** Returns whether an operand is a plan: the text of one, or "@FILE". */
 bool ctl_is_plan(const char *name);
 
-/** Processes the files of one data set. */
+/** Processes the files of one data set. Returns an exit status, or -errno with `err` set. */
 typedef int ctl_each(void *arg, const char *dataset, struct plenum_error *err);
 /**
  * Call `each` for a data set, or once for each data set of a plan, even if several sets share it.
@@ -142,7 +142,7 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
 
 /** How a command shows the status of a loader. */
 struct ctl_status_view {
-    const char *name; /* of the command, in messages */
+    const char *name; /* the command's name, for messages */
     bool json;        /* print no headings with addresses between several loaders */
     void (*write)(void *arg, const struct status *status);
     void *arg;
@@ -156,10 +156,6 @@ int ctl_show_status(const char *named, const struct ctl_status_view *view,
 
 /** Print "plenumctl NAME: MESSAGE" to standard error and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
-
-/** Print a string to standard output as JSON, with quotes. Bytes that are not valid UTF-8, which
- * paths may contain, become U+FFFD. */
-void ctl_print_json_text(const char *text);
 
 /** Write a whole file under a temporary name, then rename it. Returns 0, or -errno with a
  * message. */

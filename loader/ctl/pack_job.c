@@ -28,7 +28,7 @@
 #include "loader/ctl/ctl.h"
 #include "loader/image/image.h"
 
-_Static_assert((int)PACK_RAW_MAX <= (int)DATASET_SAMPLE_MAX, "every record can be read");
+_Static_assert((int)PACK_RAW_MAX <= (int)DATASET_SAMPLE_MAX, "all raw pixels can be read");
 
 enum {
     WINDOW_EACH = 16, /* slots for each thread */
@@ -43,7 +43,7 @@ struct slot {
     uint64_t bytes_before;
     struct pack_result result;
     struct plenum_error why; /* why the file is kept unchanged */
-    const char *extension;   /* the one for its format; NULL: unknown format */
+    const char *extension;   /* for its format; NULL: the format is unknown */
 };
 
 /* The archive that is being written. Owned by the thread that writes. */
@@ -66,13 +66,13 @@ struct pack_job {
     uint32_t window;
     struct pack_output output;
     uint32_t made;
-    /* Any thread, holding mu. */
+    /* Used by any thread, while it holds mu. */
     struct lock mu;
     pthread_cond_t space; /* signalled when something was written, or writing failed */
     struct slot *slots;   /* [window] */
     uint64_t written; /* samples written; the slot of the sample with this number is written next */
     bool writing;
-    int code; /* the first failure; its message: */
+    int code; /* the first failure, which `err` describes */
     struct plenum_error err;
 };
 
@@ -129,8 +129,8 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Append the sample's number to keys that occur more than once. Returns 1 if there were such
- * keys. */
+/* Append the sample's number to keys that occur more than once. Returns 1 if there were such keys,
+ * 0 if not, or -ENOMEM. */
 static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 {
     struct named *sorted = malloc(count * sizeof(*sorted));
@@ -227,7 +227,7 @@ static int end_archive(struct pack_job *job, uint32_t archive, struct plenum_err
     return 0;
 }
 
-/* Returns the extension for a member whose format has none. */
+/* Returns the extension for a member whose format is unknown. */
 static const char *default_extension(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -455,8 +455,8 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* --- the job --- */
 
-/* Check that a recorded archive exists and has its recorded size. An archive without a record was
- * not written by plenumctl pack. */
+/* Returns 1 if an archive exists, 0 if not; -EEXIST if plenumctl pack has not recorded it, or has
+ * recorded another size; or -ENOMEM. */
 static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
@@ -518,7 +518,7 @@ static int prepare(struct pack_job *job, struct plenum_error *err)
 
 static void job_fini(struct pack_job *job)
 {
-    /* Remove the incomplete archive, which this run has written. */
+    /* Remove the archive that this run has left incomplete. */
     if (job->output.partial)
         (void)unlink(job->output.partial);
     output_fini(&job->output, job->options->plan->per_archive);

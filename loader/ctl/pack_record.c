@@ -61,7 +61,7 @@ static void print_hex(FILE *f, const uint8_t bytes[16])
         (void)fprintf(f, "%02x", bytes[i]);
 }
 
-/* Print a string, with tabs, newlines and backslashes as \xNN. */
+/* Print a string, with control characters and backslashes as \xNN. */
 static void print_escaped(FILE *f, const char *text)
 {
     for (; *text; text++)
@@ -71,7 +71,7 @@ static void print_escaped(FILE *f, const char *text)
             (void)fputc(*text, f);
 }
 
-/* Decode an escaped text in place. */
+/* Undo print_escaped() in place. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -125,7 +125,7 @@ int pack_record_keep(struct pack_record *r, uint32_t sample, enum pack_outcome o
     return 0;
 }
 
-/* Split a line into its words, in place. */
+/* Split a line into its words, in place. Returns their number, or 0 if there are too many. */
 static size_t split(char *line, char **words)
 {
     size_t count = 0;
@@ -172,7 +172,7 @@ static bool parse_kept(struct pack_record *r, char **words)
     return pack_record_keep(r, (uint32_t)sample, outcome, words[3], words[4]) == 0;
 }
 
-/* Check that the record has the same plan. */
+/* Check that the record was begun with the same plan. */
 static int check_head(const struct pack_record *r, char **lines, struct plenum_error *err)
 {
     char *words[4][WORDS_MAX], resize[PACK_RESIZE_TEXT];
@@ -276,7 +276,7 @@ static int read_back(struct pack_record *r, size_t *valid, struct plenum_error *
     return code;
 }
 
-/* Append the printed text, and sync it to the disk. */
+/* Append text, which is freed, and sync it to the disk. */
 static int append(struct pack_record *r, char *text, size_t len, struct plenum_error *err)
 {
     int code = text ? io_write_all(r->fd, text, len) : -ENOMEM;

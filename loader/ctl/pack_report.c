@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 
-enum { SHOWN_MAX = 20 }; /* the most kept files that the summary lists */
+enum { SHOWN_MAX = 20 }; /* maximum number of kept files in the summary */
 
 void pack_report_add_up(struct pack_report *report)
 {

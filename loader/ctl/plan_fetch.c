@@ -27,7 +27,7 @@ static uint64_t joined(const struct order *order, uint64_t mean)
         return 1;
     if (order->shuffle == ORDER_NONE)
         return min_u64(most, ahead);
-    /* The look-ahead covers all blocks of a window at once, and this many samples of each. */
+    /* The look-ahead is divided among all blocks of a window. */
     return max_u64(min_u64(min_u64(order->block, most), ahead / ORDER_WINDOW_BLOCKS), 1);
 }
 

@@ -18,7 +18,7 @@
 #include "loader/dataset/field_value.h"
 
 enum {
-    VALUES_SHOWN = 8,      /* array elements; longer arrays show their shape */
+    VALUES_SHOWN = 8,      /* elements that are listed; for longer arrays, the shape is shown */
     THICK_FROM = 200,      /* image size in pixels from which frames are two pixels wide */
     TAG = FONT_HEIGHT + 1, /* height of a class label in a box */
 };
@@ -35,8 +35,8 @@ static uint32_t palette(uint64_t number)
     return colour;
 }
 
-/* Returns the colour of a mask's number. 16-bit numbers also map to the 255 colours that are not
- * black; padding has the colour of 255. */
+/* Returns the colour of a mask's number. Numbers above 255 share the colours of 1 to 254, except
+ * 65535, which is padding and has the colour of 255. */
 static uint32_t colour_of(uint64_t number)
 {
     return palette(number < 256 ? number : number == UINT16_MAX ? 255 : 1 + number % 254);
@@ -78,7 +78,7 @@ static void draw_box(const struct canvas *image, const struct plenum_box *box)
     (void)snprintf(text, sizeof(text), "%lld", (long long)box->class_id);
     tag_width = (uint32_t)strlen(text) * (FONT_WIDTH + 1) + wide;
     if (tag == 0 || left + tag_width > right)
-        return; /* the label would cover a neighbouring image */
+        return; /* the label does not fit into the box */
     canvas_fill(image, left, top, left + tag_width, top + wide + tag, colour);
     canvas_write(image,
                  &(struct line){.x = left + wide,

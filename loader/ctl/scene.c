@@ -14,7 +14,7 @@
 
 #include "common/order/philox.h"
 
-/* The state while painting one picture. Coordinates: the shorter side is 0 ... 1. */
+/* The state while painting one picture. In its coordinates, the shorter side has the length 1. */
 struct scene {
     uint64_t seed;
     uint32_t number;
@@ -125,8 +125,8 @@ static double clouds_of(const struct scene *s, double x, double y, uint32_t purp
     return sum;
 }
 
-/* Find the distances of the two nearest of scattered points, and the cell of the nearest. sqrt() is
- * rounded correctly, so the result is the same everywhere. */
+/* Find the distances to the two nearest of the scattered points, and the cell of the nearest.
+ * sqrt() is rounded correctly, so the result is the same everywhere. */
 static void cells_of(const struct scene *s, double x, double y, double *near, double *next,
                      int cell[2])
 {
@@ -194,7 +194,7 @@ static struct colour paint_flowers(const struct scene *s, double x, double y)
     dx = cell[0] + hashed(s, cell[0], cell[1], 90) - u;
     dy = cell[1] + hashed(s, cell[0], cell[1], 91) - v;
     r = sqrt(dx * dx + dy * dy);
-    /* Five or six leaves: the radius is a wave of the angle around the middle. The angle, in turns,
+    /* Five or six petals: the radius is a wave of the angle around the middle. The angle, in turns,
      * is computed from the slope. */
     leaf = absolute(dx) + absolute(dy) > 0 ? dy / (absolute(dx) + absolute(dy)) : 0;
     leaf = (dx < 0 ? 2 - leaf : leaf) / 4;

@@ -28,7 +28,7 @@ static void on_interrupt(int signum)
     interrupted = 1;
 }
 
-/* One frame, written in one go so that it does not flicker. */
+/* Draw one frame, and write it at once, so that it does not flicker. */
 static int refresh(screen_draw *draw, void *arg, struct plenum_error *err)
 {
     struct winsize size = {.ws_col = 80, .ws_row = 24};
@@ -49,7 +49,7 @@ static int refresh(screen_draw *draw, void *arg, struct plenum_error *err)
     return r;
 }
 
-/* Returns whether the user wants to leave. */
+/* Wait for a key until the interval ends. Returns whether the user wants to leave. */
 static bool wait_for_key(bool keys, uint64_t interval_ns)
 {
     struct pollfd p = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};

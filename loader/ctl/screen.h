@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* screen.h - a table on the terminal that is refreshed until q is pressed. */
+/* screen.h - shows a table on the terminal, and refreshes it until q is pressed. */
 #ifndef LOADER_CTL_SCREEN_H
 #define LOADER_CTL_SCREEN_H
 
@@ -17,7 +17,7 @@ typedef int screen_draw(void *arg, FILE *file, unsigned rows, struct plenum_erro
  * error. */
 int screen_run(screen_draw *draw, void *arg, uint64_t interval_ns, struct plenum_error *err);
 
-/** Was it interrupted by a signal? Then `draw` must return. */
+/** Returns whether a signal has ended the display. Then `draw` must return. */
 bool screen_is_interrupted(void);
 
 #endif

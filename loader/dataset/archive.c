@@ -10,10 +10,10 @@
  * every read. If only the ctime has changed, all archives are scanned again, and reading continues
  * if they contain the same samples.
  *
- * Archives of small samples are mapped (mapping.h), and compared once per tick of the kernel's
- * clock, a few milliseconds, which is also the resolution of file times. Archives of large data
- * sets are not mapped, because their page tables would be large. Those with large samples are not
- * mapped either, because a fault per page costs more than pread(). */
+ * Archives of small samples are mapped (mapping.h), and checked for changes once per tick of the
+ * kernel's clock, a few milliseconds, which is also the resolution of file times. Archives of large
+ * data sets are not mapped, because their page tables would be large. Those with large samples are
+ * not mapped either, because a fault per page costs more than pread(). */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -38,10 +38,10 @@
 #include "loader/dataset/mapping.h"
 #include "loader/dataset/remote.h"
 
-/* The most bytes of the mean sample, and of each sample that is copied. */
+/* In mapped archives: maximum bytes of the mean sample, and of a sample that is copied. */
 enum { MAPPED_SAMPLE = 16 << 10 };
 enum { EXPLAINED = 8 << 20 }; /* bytes of a damaged archive that are examined */
-/* The most bytes of all archives: 32 MiB of page tables. */
+/* Maximum bytes of all archives of a data set that is mapped: 32 MiB of page tables. */
 #define MAPPED_DATASET (UINT64_C(16) << 30)
 
 struct kept_archive {
@@ -55,10 +55,10 @@ struct archive_fds {
     struct lock mu; /* held while archives are scanned again */
     atomic_uint kept;
     atomic_int small;         /* the result of is_small(): 1 or -1; 0: not known yet */
-    struct kept_archive of[]; /* each archive */
+    struct kept_archive of[]; /* one per archive */
 };
 
-/* Parse "i/k" into the files [begin, end) of `count`. */
+/* Parse the setting part=i/k into a range [begin, end) of `count` files. */
 static int parse_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
                       struct plenum_error *err)
 {
@@ -146,8 +146,8 @@ static size_t plain_folders(const char *path, bool exists)
     return len;
 }
 
-/* Find the archives in a folder by the pattern or name at d->where + len, and its canonical
- * form. */
+/* Find the archives in a folder by the pattern or name at d->where + len, and the canonical form of
+ * d->where. */
 static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
 {
     char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
@@ -559,7 +559,7 @@ uint64_t archive_number(const struct dataset *d, const struct index_sample *samp
     size_t low = 0, high = (size_t)(sample - all);
 
     assert(sample >= all && sample < all + d->index.header->samples);
-    while (low < high) { /* the first sample of its archive */
+    while (low < high) { /* find the first sample of the archive */
         size_t middle = low + (high - low) / 2;
 
         if (all[middle].container < sample->container)
@@ -589,7 +589,7 @@ static void unreserve(const struct dataset *dataset)
     (void)atomic_fetch_sub(&kept_by_all, 1);
 }
 
-/* May the data set keep this descriptor open? If so, the descriptor is counted. A quarter of all
+/* Count the descriptor, and return true, if the data set may keep it open. A quarter of all
  * descriptors is reserved for clients and other uses, and each data set leaves as many descriptors
  * to others as it keeps. */
 static bool reserve(const struct dataset *dataset, int fd)
@@ -645,8 +645,8 @@ static uint64_t tick_now(void)
     return time_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Are the data set's samples so small that archives should be mapped? Computed once, because a data
- * set may have very many archives. */
+/* Returns whether the archives should be mapped: they and their samples are small. Computed once,
+ * because a data set may have very many archives. */
 static bool is_small(const struct dataset *dataset)
 {
     const struct index_header *h = dataset->index.header;
@@ -709,9 +709,9 @@ static bool scan_again(const struct dataset *dataset)
     return alike;
 }
 
-/* Is an open archive unchanged since it was indexed? If only its ctime differs, it may have been
- * written and its mtime set back; or its mode was changed, or a hard link to it was created, for
- * example by a backup. */
+/* Returns whether an open archive is unchanged since it was indexed. If only its ctime differs, it
+ * may have been written and its mtime set back; or its mode was changed, or a hard link to it was
+ * created, for example by a backup. */
 static bool is_as_indexed(const struct dataset *dataset, uint32_t archive, const struct stat *st)
 {
     enum stamp_match match = compare_archive(dataset, archive, st);
@@ -827,7 +827,7 @@ int archive_prefix_read(const struct dataset *dataset, const struct index_sample
 }
 
 /* Copy a mapped sample into a buffer with room for it. Returns 0, or a negative value if the caller
- * has to use pread() to get the error. */
+ * has to use pread(). */
 static int copy_mapped(const struct dataset *dataset, const struct index_sample *sample,
                        uint64_t offset, uint32_t len, uint8_t *dst)
 {
@@ -851,8 +851,8 @@ static int read_open(const struct dataset *dataset, const struct index_sample *s
     if (r < 0)
         r = source_read(&source, dst, len, offset, err);
     archive_close(dataset, sample, &source);
-    if (r ==
-        -EBADMSG) /* some file systems return it for a bad checksum; here it means a bad image */
+    /* Some file systems return -EBADMSG for a bad checksum; to callers, it means a bad image. */
+    if (r == -EBADMSG)
         r = -EIO;
     return r < 0 ? archive_read_failed(dataset, sample, r, "the archive has become shorter", err)
                  : 0;

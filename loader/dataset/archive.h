@@ -60,8 +60,8 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
                  const struct archive_work *work, struct index_builder *b,
                  struct plenum_error *err);
 
-/** Does a data set of rows have labels? False with label=none, and with image=none unless label= is
- * set. */
+/** Returns whether a data set of rows has labels: not with label=none, and with image=none only if
+ * label= is set. */
 bool archive_has_labels(const struct dataset *dataset);
 
 /** Append all archives to `b`, in order; for work->merge. Returns 0, or -errno with `err` set. */

@@ -22,7 +22,8 @@ struct badlist {
  */
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret);
-/** Parse a list of `len` bytes. Takes `text` (malloc, with room for one more byte). */
+/** Parse a list of `len` bytes. Takes ownership of `text` (malloc, with room for one more byte).
+ * Returns as badlist_read() does. */
 int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_t samples,
                   struct badlist *ret);
 /** Write a list atomically. Returns 0 or -errno. */

@@ -42,11 +42,11 @@ static int read_samples(const struct dataset *with, beside_call *call, void *arg
 
 /* ---- values that are kept beside the index ---- */
 
-/* More values than this are read from the samples each time. */
+/* More bytes of values than this are not kept, but read from the samples each time. */
 static const uint64_t kept_max = UINT64_C(1) << 30;
 
-/* Values while they are collected. In a stored table, the length of each sample's value (NO_VALUE:
- * there is none) is followed by all values, each filled up to a multiple of 4 bytes. */
+/* Values while they are collected. In a stored table, the lengths of all samples' values (no_value:
+ * there is none) are followed by the values, each filled up to a multiple of 4 bytes. */
 struct beside_values {
     const struct dataset *with;
     const struct dataset_options *options;

@@ -24,7 +24,7 @@ static inline uint64_t varint_of_zigzag(uint64_t value)
 struct runs {
     const uint8_t *at, *end;
     unsigned width; /* bits of a value, at most 32 */
-    uint64_t left;  /* values of the current run */
+    uint64_t left;  /* values left in the current run */
     uint64_t bit;   /* for packed values: the first bit of the next one, counted from `at` */
     uint32_t value; /* the repeated value */
     bool packed;
@@ -40,12 +40,12 @@ struct deltas {
     uint64_t block, minis; /* values in a block, and miniblocks in it */
     const uint8_t *widths; /* [minis]: bits of each value in the current block */
     uint64_t mini;         /* the current miniblock */
-    uint64_t mini_left;    /* values left in it */
+    uint64_t mini_left;    /* values left in the current miniblock */
     uint64_t bit;          /* the first bit of the next value, counted from `at` */
     uint64_t min_delta;
 };
 
-/** Read the head, and set `left` to the number of values. Returns false if the head is damaged. */
+/** Read the header, and set `left` to the number of values. Returns false if it is damaged. */
 bool deltas_begin(struct deltas *deltas, const uint8_t *bytes, size_t len);
 /** Get the next value. Returns false if the bytes are damaged or have ended. */
 bool deltas_next(struct deltas *deltas, uint64_t *ret);

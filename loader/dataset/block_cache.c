@@ -3,7 +3,7 @@
  *
  * A block is made outside the lock. Threads that need it wait instead of making it again. A thread
  * waits for memory only while it holds no block, so threads cannot wait for each other: a thread
- * that holds a block never waits, and will release it. */
+ * that holds a block never waits for memory, and will release the block. */
 #include "config.h"
 
 #include "loader/dataset/block_cache.h"
@@ -41,7 +41,7 @@ struct block_cache {
     struct list buckets[BUCKETS];
     struct list unused;
     size_t bytes, peak;
-    unsigned in_use; /* blocks */
+    unsigned in_use; /* number of blocks with users */
 };
 
 /* The number of blocks that this thread holds or is making. */

@@ -21,9 +21,8 @@ struct block;
 /** Identifies a block, and describes how to make it. */
 struct block_recipe {
     uint32_t container;
-    uint64_t at; /* identifies the block in its container, together with `use` */
-    uint64_t
-        use; /* what the bytes there are read as, because parts of a hostile file may overlap */
+    uint64_t at;  /* identifies the block in its container, together with `use` */
+    uint64_t use; /* how the bytes there are interpreted: parts of a hostile file may overlap */
     size_t bytes; /* the block's size in memory */
     /** Make the block's data. Returns 0, or -errno with `err` set. */
     int (*make)(const struct block_recipe *recipe, void **ret, struct plenum_error *err);
@@ -37,8 +36,7 @@ struct block_cache *block_cache_create(size_t limit);
 void block_cache_destroy(struct block_cache *cache);
 
 /** Find a block, or make it. Returns 0, an error of `make`, or -ENOMEM. Release it with
- * block_cache_release(). `make` may call this function; such a call does not wait for other
- * threads. */
+ * block_cache_release(). `make` may call this function; such a call does not wait for memory. */
 int block_cache_get(struct block_cache *cache, const struct block_recipe *recipe,
                     struct block **ret, struct plenum_error *err);
 /** Find a block that has been made. Returns NULL if there is none. Release it with
@@ -47,8 +45,8 @@ struct block *block_cache_find(struct block_cache *cache, const struct block_rec
 void block_cache_release(struct block_cache *cache, struct block *block);
 /** Returns the data that `make` returned. Borrowed until the block is released. */
 void *block_get_data(const struct block *block);
-/** Returns the `bytes` of the recipe that made the block. A later recipe for it may have another
- * size. */
+/** Returns the `bytes` of the recipe that made the block. A later recipe for the same block may
+ * give another size. */
 size_t block_get_bytes(const struct block *block);
 
 /** Returns the maximum number of bytes that all blocks have taken together. */

@@ -20,8 +20,8 @@ int cache_folder(const char *given, char *ret, size_t size);
  * so users who share a folder have different files. */
 uid_t cache_owner(const char *folder);
 
-/** Open a file for reading: a descriptor; -EPERM it belongs to another user, or other users can
- * write to it; or another -errno. */
+/** Open a file for reading. Returns a descriptor; -EPERM if the file is neither ours nor root's, or
+ * other users can write to it; or another -errno. */
 int cache_open(const char *path);
 /** Like cache_open(), for reading and writing. */
 int cache_open_writable(const char *path);

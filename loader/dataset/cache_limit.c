@@ -51,7 +51,8 @@ int cache_hold(const char *path, const char *user)
     (void)futimens(fd, times);
     if (user)
         (void)fsetxattr(fd, attribute, user, strlen(user), 0);
-    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails while it is being removed; then only we use it */
+    (void)flock(fd, LOCK_SH | LOCK_NB); /* fails if the file is being removed; then only we have
+                                         * it */
     return fd;
 }
 
@@ -147,8 +148,8 @@ static int by_use(const void *a, const void *b)
     return (x->used_s > y->used_s) - (x->used_s < y->used_s);
 }
 
-/* Lock a file, which is created if `flags` say so. Returns a descriptor, or -1 if it is already
- * locked. */
+/* Open and lock a file, which is created if `flags` say so. Returns a descriptor, or -1 if that
+ * fails or the file is locked. */
 static int lock_file(int folder_fd, const char *name, int flags)
 {
     int fd = openat(folder_fd, name, O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | flags, 0600);

@@ -132,7 +132,7 @@ struct dataset_set {
     const char *name;                  /* borrowed */
     const struct dataset *dataset;     /* borrowed */
     uint32_t first;                    /* the number of its first sample among those of all sets */
-    uint32_t positions;                /* positions of one pass of its own order */
+    uint32_t positions;                /* positions in one pass through its own order */
     const struct sampler_table *table; /* the table of its own order; borrowed */
     uint8_t hash[16]; /* hash of its fingerprint and of everything that its order depends on */
 };
@@ -144,7 +144,7 @@ struct dataset_reweigh {
 };
 
 /** List the new weights of the plan's samples in `ret` [ORDERPLAN_REWEIGHS_MAX], for an order that
- *  dataset_set_order() has filled in, and return their number. */
+ * dataset_set_order() has completed. Returns their number. */
 uint32_t dataset_get_reweighs(const struct dataset *dataset, const struct order *order,
                               struct dataset_reweigh *ret);
 
@@ -169,8 +169,8 @@ bool dataset_is_generated(const struct dataset *dataset);
 /** Returns whether the data set, or a set of a plan, is in a store; if so, samples that are needed
  * soon should be announced. */
 bool dataset_is_remote(const struct dataset *dataset);
-/** Returns the set of the data set's samples in the cache of samples (loader/cache/sample_cache.h);
- * KEEP_NO_SET: they are not cached, or the data set is a plan's. */
+/** Returns the set in the cache of samples (loader/cache/sample_cache.h) to which the data set's
+ * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
 /** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
  * of all samples. 0: it is unknown, or the data set has no index of its own. */
@@ -274,7 +274,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 /** Note that announced samples will not be read, because their stream has moved or ended. Other
- *  streams that share this object may have to fetch theirs again. */
+ * streams of this data set may have to fetch theirs again. */
 void dataset_forget_announced(const struct dataset *dataset);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
@@ -283,7 +283,7 @@ void dataset_buffer_fini(struct dataset_buffer *buffer);
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
 /** Returns the -errno because of which there is no hint cache despite options.hints; 0: there is
- * one. */
+ * one, or none was requested. */
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** Write the default folder for indices to `ret`: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or

@@ -88,8 +88,7 @@ static int pick_number(struct json_at value, struct dataset_buffer *to, struct p
     return r < 0 ? r : put(to, " ", 1, err);
 }
 
-/* Pick the numbers of a list and of nested lists, in one pass, however deep they are nested. There
- * are at most as many numbers as bytes in the text. */
+/* Pick the numbers of a list and of nested lists, in one pass, however deep they are nested. */
 static int pick_numbers(struct json_at value, struct dataset_buffer *to, struct plenum_error *err)
 {
     struct json_at at;
@@ -152,7 +151,7 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
 struct outline {
     double left, top, right, bottom;
     int64_t class_id, id;
-    const char *form; /* the spelling of its edges */
+    const char *form; /* how its edges are written, for messages */
 };
 
 static int get_four(struct json_at list, double ret[4])
@@ -197,7 +196,7 @@ static int add_box(struct field_stored *s, size_t index, const struct outline *c
     return put(&s->numbers, &box, sizeof(box), err);
 }
 
-/* Returns whether the object is a region (iscrowd), not a single object. */
+/* Returns whether the box marks a group of objects (iscrowd), not a single one. */
 static bool is_crowd(struct json_at object)
 {
     struct json_at crowd;

@@ -46,7 +46,7 @@ bool field_is_numbers(const struct field_spec *spec);
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
                      struct plenum_error *err);
 
-/** Write "float32 [3][4]" to `ret`; returns `ret`. */
+/** Describe a shape in `ret`, such as "float32 [3][4]". Returns `ret`. */
 char *field_name_shape(const struct field_shape *shape, char *ret, size_t size);
 
 #endif

@@ -23,7 +23,7 @@
 #include "common/util/parallel.h"
 #include "loader/dataset/remote.h"
 
-/* Reads the first bytes of some samples, in parallel because storage may be slow. */
+/* The state of reading the first bytes of some samples, in parallel because storage may be slow. */
 struct fingerprint_heads {
     struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
@@ -111,7 +111,7 @@ struct segments {
     struct datasum *sum;
 };
 
-/* Add up the names, sizes and labels of one segment. */
+/* Hash the names, sizes and labels of one segment. */
 static int sum_segment(void *arg, uint64_t segment, unsigned thread)
 {
     struct segments *s = arg;
@@ -151,7 +151,6 @@ size_t fingerprint_heads(const struct dataset *d, size_t samples)
     return files ? min_u64(samples, FINGERPRINT_SAMPLES) : 0;
 }
 
-/* Compute the checksum of an index, in parts. */
 int fingerprint_sum(struct dataset *d, const struct dataset_options *options, struct datasum *sum,
                     uint32_t *deep, struct plenum_error *err)
 {

@@ -22,7 +22,7 @@
 enum {
     DATASET_SETTINGS_MAX = 16,
     FINGERPRINT_SAMPLES = 256,     /* samples whose first bytes the fingerprint covers */
-    FINGERPRINT_BYTES = 64 * 1024, /* number of these bytes */
+    FINGERPRINT_BYTES = 64 * 1024, /* bytes of each of them that it covers */
 };
 
 /** One ",key=value" of a data set's name. */
@@ -46,23 +46,23 @@ struct dataset {
     char *subject;                      /* identifies the indexed data */
     char *sidecar;                      /* `subject` of an uploaded index, or NULL */
     char warning[512];                  /* a message about files that were left out, or "" */
-    char *index_path;                   /* or NULL */
+    char *index_path;                   /* the index's path, or NULL */
     struct label_rule labels;           /* label-offset and classes */
     struct class_list *classes;         /* during dataset_open(): from classes=, or NULL */
     struct index index;                 /* without samples if the data set is generated */
     char *bad_path;                     /* the list of bad samples, or NULL */
     struct badlist bad;                 /* samples that are rejected without being read */
     struct checksums *checksums;        /* checksums of samples that are files, or NULL */
-    struct hint_cache *hints;           /* or NULL */
-    int hints_code;                     /* the reason why there is no hint cache */
+    struct hint_cache *hints;           /* the hint cache, or NULL */
+    int hints_code;                     /* -errno: why there is no hint cache */
     struct datasum sum;                 /* the index's checksum, with bad samples and fields */
     uint8_t fingerprint[16];            /* hash of sum */
-    struct index_header generated;      /* if it is generated, index.header points to this */
+    struct index_header generated;      /* index.header of a generated data set points to this */
     bool has_remote_sets;               /* whether a set of a plan is in a store */
     struct dataset *inner; /* if it is generated, the data set that labels come from, or NULL */
     struct mixed *mixed;   /* the data sets of a plan (format is NULL), or NULL */
     struct fields fields;  /* requested when it was opened */
-    struct field_table *field_table; /* or NULL */
+    struct field_table *field_table; /* the table of these fields, or NULL */
     int index_hold, table_hold;      /* from cache_hold(), or -1 */
     atomic_uint refs;
 };

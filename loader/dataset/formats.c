@@ -86,8 +86,8 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
     return n < 0 ? (int)n : 0;
 }
 
-/* Returns whether an entry with this error may be skipped, because we have no permission to read
- * it. An entry with any other error, such as EIO, might be the one that decides the format. */
+/* Returns whether an entry with this error may be skipped, because it does not exist or we may not
+ * read it. An entry with any other error, such as EIO, might be the one that decides the format. */
 static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
@@ -101,7 +101,7 @@ bool format_has_name(const struct format *format, const char *name)
     return false;
 }
 
-/* Set `*format` to the format whose archives have such names, if the file is one of these. */
+/* Set `*ret` to the format whose archives have such names, if the file is one of these. */
 static int probe_archive(const struct scope *p, const char *path, const char *name,
                          const struct format **ret)
 {
@@ -226,7 +226,6 @@ int format_recognise_remote(const char *name, const struct format **ret, struct 
         "front of it");
 }
 
-/* Find the format of a plain path, or of the first file that it expands to. */
 int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err)
 {

@@ -75,7 +75,7 @@ static int generated_locate(struct dataset *d, const struct dataset_options *opt
     return 0;
 }
 
-static const struct format_setting settings[] = {{"classes", "labels are below it (1000)"}};
+static const struct format_setting settings[] = {{"classes", "the number of classes (1000)"}};
 
 const struct format format_generated = {
     .name = "generated",

@@ -50,7 +50,7 @@ struct hint_cache {
     uint64_t records_at, limit; /* offset of the first record, and the maximum size of the file */
     atomic_uint_fast64_t written;
     atomic_int state;
-    /* Any thread, holding mu. */
+    /* mu protects the fields below, except `writing`. */
     struct lock mu;
     uint64_t free_at, free_end; /* unused part of this process's extent */
     bool full;                  /* the file has its maximum size */

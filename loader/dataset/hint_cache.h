@@ -59,7 +59,7 @@ void hint_cache_close(struct hint_cache *hints);
  * no longer written. */
 int hint_cache_state(struct hint_cache *hints);
 
-/** Returns the bytes of hints that were put since hint_cache_open(). */
+/** Returns the number of bytes written since hint_cache_open(). */
 uint64_t hint_cache_written(const struct hint_cache *hints);
 
 /**

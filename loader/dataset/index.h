@@ -16,7 +16,8 @@ enum index_flag {
 
 /** One sample, as stored in the file. */
 struct index_sample {
-    uint64_t where;     /* a file's mtime in ns, or the offset of its bytes in the archive */
+    uint64_t where;     /* the file's mtime in ns, or the offset of the sample's bytes in the
+                         * archive */
     uint64_t name : 48; /* offset of the sample's name in the names */
     uint64_t flags : 16;
     uint32_t len;       /* bytes */
@@ -52,7 +53,7 @@ struct index_header {
     uint64_t made_ns; /* identifies this build of the index for the files beside it */
     uint64_t subject; /* offset in the names: index_subject() */
     uint64_t warning; /* offset in the names: index_warning() */
-    uint64_t bytes;   /* of all samples */
+    uint64_t bytes;   /* size of all samples */
     uint64_t skipped; /* files that are not images */
     uint64_t deep;    /* number of 16-bit PNGs among the samples read for the sum */
     struct datasum sum;
@@ -108,8 +109,8 @@ int index_open(const char *path, struct index *ret);
 int index_read(const char *path, struct index *ret);
 /** Remove the file at `path` if it is this index, not a newer one. */
 void index_remove(const struct index *index, const char *path);
-/** These return the string of index_builder_set_subject(), and the warning about files that were
- * left out, or "". Borrowed. */
+/** index_subject() returns the string of index_builder_set_subject(), index_warning() the warning
+ * about files that were left out, or "". Borrowed. */
 const char *index_subject(const struct index *index);
 const char *index_warning(const struct index *index);
 void index_close(struct index *index);

@@ -74,8 +74,8 @@ struct index_builder {
 };
 
 void index_builder_fini(struct index_builder *b);
-/** The functions up to index_builder_add_sample() return the number of the added item; -ENOMEM; or
- * -EOVERFLOW beyond 2^31 - 1 classes or containers. */
+/** The functions up to index_builder_add_sample() return the number of the added item (of a name:
+ * its offset); -ENOMEM; or -EOVERFLOW beyond 2^31 - 1 classes or containers. */
 int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t len);
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
 /** Add a class with the name of another one. */

@@ -46,7 +46,7 @@ static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif
 
 enum { FOREIGN_FORMATS = ARRAY_LEN(foreign) - 2, EMPTY_NAMES_MAX = 10 };
 
-_Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "a counter each");
+_Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "one counter per extension");
 
 void index_builder_count_foreign(struct index_builder *b, const char *name)
 {

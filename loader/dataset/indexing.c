@@ -36,7 +36,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char classes[32] = "", *text, *all;
 
-    /* Different classes give a different list, and so a different index. */
+    /* A list of different classes means a different index. */
     if (d->classes)
         (void)snprintf(classes, sizeof(classes), " %016llx", (unsigned long long)d->classes->hash);
     text = str_format("%lu%s\n%s\n%s", (unsigned long)owner, classes, d->scope.folder, d->name);
@@ -116,7 +116,8 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
         options); /* files may seem to be missing because dataset_open() was cancelled */
 }
 
-/* Is this the subject of an index of the data set? That of an uploaded index names no user. */
+/* Returns whether this is the subject of an index of the data set. That of an uploaded index names
+ * no user. */
 static bool is_subject(const struct dataset *d, const char *subject)
 {
     return strcmp(subject, d->subject) == 0 || sidecar_is_subject(d, subject);

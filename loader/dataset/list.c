@@ -33,7 +33,7 @@
 enum {
     FILES_A_TURN = 1024,      /* files that a thread stats per turn */
     LINE_BYTES = 65536,       /* bytes that are read at first to get the fields of a line */
-    LINE_BYTES_MAX = 1 << 25, /* the most that are read: columns of 4 MiB */
+    LINE_BYTES_MAX = 1 << 25, /* maximum bytes of a line */
 };
 
 /* The type of dataset->state, for a list in a store. */
@@ -58,7 +58,7 @@ struct list_scan {
     size_t num_files, cap_files;
     struct plenum_error *err; /* [turns]; "": no error */
     struct index_memory *memory;
-    bool racy; /* an object's version is so recent that it proves nothing */
+    bool racy; /* an object is too recent for its version to be trusted */
 };
 
 /* Make the path of a list on a disk canonical. */
@@ -290,7 +290,8 @@ static int read_lines(struct list_scan *s, struct listfile *list, struct plenum_
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* Is this file on the first line of a CSV or TSV whose columns are not set by name? */
+/* Returns whether this file is on the first line of a CSV or TSV whose columns are not set by
+ * name. */
 static bool may_be_header(const struct list_scan *s, size_t file)
 {
     return file == 0 && s->files[0].line == 1 &&
@@ -489,8 +490,8 @@ static bool list_fresh(const struct dataset *d)
                         : stamp_holds(&d->scope, d->where, stamp);
 }
 
-/* Is the open list unchanged since it was indexed? If only its ctime has changed, its text is
- * compared. */
+/* Returns whether the open list is unchanged since it was indexed. If only its ctime has changed,
+ * its text is compared. */
 static bool is_same_list(const struct dataset *d, const struct stat *st)
 {
     /* `d` is const except for this, which any thread may write. */

@@ -20,7 +20,7 @@
 
 #include "common/util/util.h"
 
-/* The most bytes of all mappings, with page tables of 128 MiB. A small mapping counts as
+/* Maximum bytes of all mappings, with page tables of 128 MiB. A small mapping counts as
  * MAPPED_LEAST, so there are at most 16384 mappings, a quarter of the number that the kernel
  * allows. */
 #define MAPPED_MAX (UINT64_C(64) << 30)
@@ -36,7 +36,7 @@ static bool catches;
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-    bool sent = info->si_code <= 0; /* by kill(2), for example, not raised by an instruction */
+    bool sent = info->si_code <= 0; /* sent by kill(2), for example, not raised by an instruction */
 
     (void)context;
     if (escape && !sent)
@@ -53,7 +53,7 @@ static void install(void)
     catches = sigaction(SIGBUS, &action, &before) == 0;
 }
 
-/* Is the address space unlimited? A limited one is left to other uses. */
+/* Returns whether the address space is unlimited. A limited one is left to other uses. */
 static bool has_room(void)
 {
     struct rlimit limit;

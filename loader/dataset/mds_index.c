@@ -33,8 +33,8 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
     return error_set(err, -EBADMSG, "its shard %zu has no valid '%s'", shard, what);
 }
 
-/* Returns a value that is a string (malloc), or NULL if it is not a string, or contains zero
- * bytes. */
+/* Returns a copy of a string value (malloc), or NULL if it is not a string, is too long, or
+ * contains zero bytes. */
 static char *get_text(struct json_at value)
 {
     size_t len;
@@ -177,7 +177,7 @@ static int read_layout(struct mds_index *index, struct json_at shard, struct mds
 
 /* ---- shards ---- */
 
-/* Does the path stay below the folder of index.json? */
+/* Returns whether the path stays below the folder of index.json. */
 static bool is_below(const char *path)
 {
     if (*path == '/' || *path == '\0')
@@ -190,8 +190,8 @@ static bool is_below(const char *path)
     return true;
 }
 
-/* Read raw_data or zip_data. Returns the path of the file (malloc) and sets its size, or NULL if
- * there is no such file. */
+/* Read raw_data or zip_data. Returns the path of the file (malloc) and sets its size; NULL if the
+ * member is missing or invalid. */
 static char *read_file(struct json_at shard, const char *member, uint64_t *bytes)
 {
     struct json_at file, name;
@@ -210,7 +210,7 @@ static char *read_file(struct json_at shard, const char *member, uint64_t *bytes
     return path;
 }
 
-/* Parse a compression: "zstd" or "zstd:7", "gz", "snappy". */
+/* Parse a compression, such as "zstd" or "zstd:7". Returns UNPACK_CODECS if it is unknown. */
 static enum unpack_codec codec_of(const char *text)
 {
     static const struct {

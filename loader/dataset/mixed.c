@@ -23,8 +23,8 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/set_table.h"
 
-/* The most memory that is used while tables are made: for each sample, for each class, and for each
- * sample and new weights. */
+/* Upper bounds of the memory for making tables: per sample, per class, and per sample for each set
+ * of new weights. */
 enum { MEMBER_BYTES = 48, CLASS_BYTES = 40, REWEIGH_BYTES = 8 };
 
 /* The order of the sets under one seed. */
@@ -218,8 +218,8 @@ static int unite_classes(struct dataset *d, size_t all, struct plenum_error *err
     return 0;
 }
 
-/* Do all sets list the same classes in the same order? One set does, and so do sets with the same
- * classes=LIST. */
+/* Returns whether all sets list the same classes in the same order, as sets with the same
+ * classes=LIST do. */
 static bool classes_are_alike(const struct mixed *m)
 {
     const struct mixed_set *first = &m->set[0];
@@ -330,7 +330,7 @@ int mixed_read_fields(const struct dataset *dataset, uint32_t sample, struct dat
     if (r < 0 || from == to)
         return r;
     (void)dataset_buffer_reserve(buffer, to); /* there is room */
-    /* From the last field on, because fields only move up. */
+    /* Begin with the last field, because fields only move up. */
     for (uint32_t i = all->count; i-- > 0;) {
         from -= own->stored[i];
         to -= all->stored[i];
@@ -645,7 +645,7 @@ static int make_later(struct mixed *m, uint32_t i, const struct set_table_source
     return r;
 }
 
-/* Make the tables of all sets that are shown at any time. */
+/* Make the tables of all sets, and those that replace them from a later pass on. */
 static int make_tables(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
@@ -736,7 +736,7 @@ void mixed_close(struct mixed *mixed)
 
 /* ---- the order ---- */
 
-/* Returns the parts of the order: the sets, or one set of all samples. */
+/* List the parts of the order: the sets, or one set of all samples. Returns their number. */
 static uint32_t list_parts(const struct mixed *m, struct mixture_set sets[MIXTURE_SETS_MAX])
 {
     if (m->plan->order != ORDERPLAN_MIX) {
@@ -775,8 +775,8 @@ static int create_order(struct mixed *m, uint64_t seed, struct seeded *ret,
     }
     if (parts.positions == 0)
         return error_set(err, -EINVAL,
-                         "an epoch that shows all of '%s' has more than 2^32 - 2 positions: say "
-                         "epoch = a number",
+                         "an epoch that shows all of '%s' has more than 2^32 - 2 positions: set "
+                         "epoch to a number",
                          plan->sets[longest].name);
     r = mixture_create(&parts, seed, &ret->mixture);
     if (r < 0)

@@ -19,7 +19,7 @@ static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 struct npy_text {
     const char *at, *end;
-    uint32_t most; /* the most bytes of the array */
+    uint32_t most; /* maximum bytes of the array */
 };
 
 static int damaged(struct plenum_error *err)

@@ -169,8 +169,8 @@ static size_t separator_length(const char *text, size_t len)
     return 0;
 }
 
-/* Returns whether at least two points group thousands: 1.000.000. Other numbers with points, such
- * as 1.2.3, are version numbers and so on. */
+/* Returns whether at least two points group thousands: 1.000.000. Other texts with several points,
+ * such as 1.2.3, may be version numbers. */
 static bool points_group_thousands(const char *text, size_t len)
 {
     size_t groups = 0, digits = 0;

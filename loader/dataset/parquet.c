@@ -24,7 +24,7 @@
 #include "loader/dataset/parquet_set.h"
 
 enum {
-    FLAG_PACKED = 2, /* `where` is the place of its page's header, `extra` its offset in the page */
+    FLAG_PACKED = 2, /* `where`: offset of the page's header; `extra`: offset in the page */
     CODEC_SHIFT = 8, /* the page's codec */
 };
 
@@ -609,7 +609,7 @@ static int parquet_read(const struct dataset *dataset, const struct index_sample
         return archive_read(dataset, sample, sample->where, buffer, err);
     if (sample->flags & FLAG_PACKED)
         return read_packed(dataset, sample, buffer, err);
-    r = archive_open(dataset, sample, &source, err); /* fails if it has changed */
+    r = archive_open(dataset, sample, &source, err); /* fails if the file has changed */
     if (r < 0)
         return r;
     archive_close(dataset, sample, &source);
@@ -623,7 +623,7 @@ static void parquet_announce(const struct dataset *dataset, const struct index_s
         archive_announce(dataset, sample);
 }
 
-/* Is any sample in a compressed page? */
+/* Returns whether any sample is in a compressed page. */
 static bool is_packed(const struct dataset *d)
 {
     struct parquet_set *set = d->state;

@@ -27,7 +27,7 @@ static bool get_features(const struct parquet_file *file, struct json_at *ret)
            json_get(all, "info", &info) && json_get(info, "features", ret);
 }
 
-/* Does the feature with this name have this type? */
+/* Returns whether the feature with this name has this type. */
 static bool is_of_type(struct json_at features, const char *name, const char *type)
 {
     struct json_at feature, found;
@@ -36,7 +36,7 @@ static bool is_of_type(struct json_at features, const char *name, const char *ty
            json_is_text(found, type);
 }
 
-/* Is this the name of a column, or of a struct with a column as its member? */
+/* Returns whether this is the name of a column, or of a struct with a column as its member. */
 static bool has_column(const struct parquet_file *file, const char *name)
 {
     size_t len = strlen(name);

@@ -45,10 +45,10 @@ struct field_job {
     const struct dataset *d;
     const struct index_sample *sample;
     struct parquet_opened *opened;
-    uint64_t row; /* in its row group */
+    uint64_t row; /* number of the row in its row group */
     const struct page_list *list;
     struct parquet_source source;
-    struct field_memory *memory; /* or NULL */
+    struct field_memory *memory; /* raised to what reading takes, or NULL */
 };
 
 static int out_of_memory(struct plenum_error *err)
@@ -358,12 +358,12 @@ static int tell_column(struct field_job *job, const struct parquet_group *group,
     return r;
 }
 
-/* Returns the last row group that begins at or before a row, unless that row is beyond its end. */
+/* Returns the row group that contains a row, or NULL if there is none. */
 static const struct parquet_group *group_of(const struct parquet_file *file, uint64_t row)
 {
     size_t low = 0, high = file->num_groups;
 
-    while (low < high) { /* the first row group that begins after the row */
+    while (low < high) { /* find the first row group that begins after the row */
         size_t middle = low + (high - low) / 2;
 
         if (file->groups[middle].first_row <= row)

@@ -67,7 +67,7 @@ MESSAGE static int damaged(const char *what, struct plenum_error *err)
 
 /* ---- schema ---- */
 
-/* Read an IntType: 1 bits, 2 is it signed? Returns whether it is unsigned. */
+/* Read an IntType (field 1: bits, 2: whether it is signed). Returns whether it is unsigned. */
 static bool is_unsigned(struct thrift *t)
 {
     struct thrift_field f = {0};
@@ -81,7 +81,7 @@ static bool is_unsigned(struct thrift *t)
     return !with_sign;
 }
 
-/* Read a DecimalType: 1 digits after the point. */
+/* Read a DecimalType (field 1: digits after the point). Returns these digits. */
 static int64_t read_scale(struct thrift *t)
 {
     struct thrift_field f = {0};
@@ -95,8 +95,8 @@ static int64_t read_scale(struct thrift *t)
     return scale;
 }
 
-/* Read a LogicalType, a union: 1 string, 4 enum, 5 decimal, 6 date, 7 time, 8 timestamp, 10
- * integer, 12 JSON. */
+/* Read a LogicalType, a union (field 1: string, 4: enum, 5: decimal, 6: date, 7: time, 8:
+ * timestamp, 10: integer, 12: JSON). */
 static void read_logical_type(struct thrift *t, struct element *e)
 {
     struct thrift_field f = {0};
@@ -263,7 +263,7 @@ static void read_chunk_meta(struct thrift *t, struct chunk_meta *m)
             thrift_skip(t, f.type);
 }
 
-/* Read a ColumnChunk: 1 another file's path, 3 ColumnMetaData, 8 and 9 encryption. */
+/* Read a ColumnChunk (field 1: another file's path, 3: ColumnMetaData, 8 and 9: encryption). */
 static void read_chunk(struct thrift *t, struct chunk_meta *m)
 {
     struct thrift_field f = {0};
@@ -391,7 +391,7 @@ static int read_keys(struct thrift *t, size_t count, struct parquet_file *file,
 
 /* ---- the whole ---- */
 
-/* Read a FileMetaData: 2 schema, 4 row groups, 5 keys and values, 8 encryption. */
+/* Read a FileMetaData (field 2: schema, 4: row groups, 5: keys and values). */
 static int read_metadata(const uint8_t *bytes, size_t len, struct parquet_file *file,
                          struct plenum_error *err)
 {
@@ -419,7 +419,7 @@ static int read_metadata(const uint8_t *bytes, size_t len, struct parquet_file *
     return 0;
 }
 
-/* Find the metadata in the last bytes of the file, [have] of which are at `tail`. */
+/* Find the length of the metadata from the last `have` bytes of the file, which are at `tail`. */
 static int find_metadata(const uint8_t *tail, size_t have, uint64_t size, size_t *ret,
                          struct plenum_error *err)
 {
@@ -442,7 +442,8 @@ static int find_metadata(const uint8_t *tail, size_t have, uint64_t size, size_t
     return 0;
 }
 
-/* Read the last bytes of the file: as many as usually contain the metadata, then all of it. */
+/* Read the metadata at the end of the file: first FIRST_READ bytes, which usually contain it, then,
+ * if necessary, all of it. */
 static int read_tail(const struct source *archive, struct parquet_file *file,
                      struct plenum_error *err)
 {

@@ -58,8 +58,8 @@ struct parquet_file {
     struct parquet_chunk *chunks; /* those of all groups, in order */
     size_t num_columns, num_groups, num_chunks;
     size_t cap_columns, cap_groups, cap_chunks;
-    uint64_t size;     /* of the file */
-    uint64_t rows;     /* of all groups */
+    uint64_t size;     /* bytes of the file */
+    uint64_t rows;     /* rows of all groups */
     char *huggingface; /* the JSON that `datasets` adds, or NULL */
     size_t huggingface_len;
 };
@@ -77,7 +77,7 @@ void parquet_file_free(struct parquet_file *file);
 
 /** Returns the number of the first column with this name, or -1. */
 int parquet_file_find(const struct parquet_file *file, const char *name);
-/** Does another column have the same name? */
+/** Returns whether another column has the same name. */
 bool parquet_file_is_twin(const struct parquet_file *file, int column);
 /** Write the names of all columns to `ret`, for a user who has to choose one. Returns `ret`. */
 char *parquet_file_list(const struct parquet_file *file, char *ret, size_t size);

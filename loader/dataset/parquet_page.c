@@ -23,7 +23,7 @@ enum {
     HEADER_READ = 4096,    /* bytes; usually more than a header */
     HEADER_MAX = 16 << 20, /* statistics may contain values */
     BODY_MAX = INT32_MAX,  /* bytes */
-    VALUES_MAX = 1 << 24,  /* in a page */
+    VALUES_MAX = 1 << 24,  /* values in a page */
     WINDOW = 4096,         /* bytes read around the length of a value */
 };
 
@@ -56,8 +56,8 @@ static uint64_t region_at(const struct parquet_page *page)
 
 /* ---- headers ---- */
 
-/* Read a DataPageHeader: 1 number of values, 2 encoding, 3 encoding of definition levels. A
- * DictionaryPageHeader has these fields, too, but 3 is a boolean. */
+/* Read a DataPageHeader (field 1: number of values, 2: encoding, 3: encoding of definition levels),
+ * or a DictionaryPageHeader, in which field 3 is a boolean. */
 static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};
@@ -73,8 +73,8 @@ static void read_data_header(struct thrift *t, struct parquet_page *p, int64_t *
             thrift_skip(t, f.type);
 }
 
-/* Read a DataPageHeaderV2: 1 number of values, 4 encoding, 5 bytes of definition levels, 6 bytes of
- * repetition levels, 7 is it compressed? */
+/* Read a DataPageHeaderV2 (field 1: number of values, 4: encoding, 5: bytes of definition levels,
+ * 6: bytes of repetition levels, 7: whether it is compressed). */
 static void read_data_header_2(struct thrift *t, struct parquet_page *p, int64_t *values)
 {
     struct thrift_field f = {0};
@@ -102,8 +102,8 @@ struct header_numbers {
     int64_t kind, len, packed_len, values;
 };
 
-/* Read a PageHeader: 1 kind, 2 decompressed bytes, 3 compressed bytes, 5, 7 and 8 the header of
- * each kind. */
+/* Read a PageHeader (field 1: kind, 2: decompressed bytes, 3: compressed bytes, 5, 7 and 8: the
+ * headers of the kinds). */
 static void read_header(struct thrift *t, struct parquet_page *p, struct header_numbers *n)
 {
     struct thrift_field f = {0};
@@ -125,15 +125,15 @@ static void read_header(struct thrift *t, struct parquet_page *p, struct header_
             thrift_skip(t, f.type);
 }
 
-/* Can a compressed page be decompressed? */
+/* Check that a compressed page can be decompressed. */
 static int check_packed(const struct parquet_source *s, const struct parquet_page *p,
                         struct plenum_error *err)
 {
     uint32_t len = parquet_page_region_len(p);
 
     if (!unpack_is_possible(s->codec, p->end - region_at(p), len))
-        return damaged(s, p->at,
-                       "its header says that it has more bytes than can be compressed so far", err);
+        return damaged(s, p->at, "its header gives more bytes than its compressed data can become",
+                       err);
     if (len > UNPACK_MAX)
         return error_set(err, -EBADMSG,
                          "the page at byte %llu, of column '%s', has %u bytes when it is "
@@ -143,7 +143,7 @@ static int check_packed(const struct parquet_source *s, const struct parquet_pag
     return 0;
 }
 
-/* Are the sizes in a header possible? */
+/* Check that the sizes in a header are possible. */
 static int check_header(const struct parquet_source *s, const struct header_numbers *n,
                         struct parquet_page *p, struct plenum_error *err)
 {
@@ -600,7 +600,7 @@ static int charge(struct parquet_values *v, size_t bytes)
     return 0;
 }
 
-/* Must the page be read to find its values? */
+/* Returns whether the page must be read to find its values. */
 static bool needs_bytes(const struct parquet_source *s, const struct parquet_page *page)
 {
     bool plain = page->encoding == PLAIN ||

@@ -14,13 +14,12 @@ enum parquet_page_kind { PARQUET_DATA, PARQUET_INDEX, PARQUET_DICTIONARY, PARQUE
 
 /** The header of a page. */
 struct parquet_page {
-    uint64_t at;     /* offset of the header in the file */
-    uint64_t body;   /* offset of what follows it */
-    uint64_t end;    /* offset of the next page */
-    uint32_t len;    /* bytes of the body, decompressed */
-    uint32_t values; /* including nulls */
-    uint32_t
-        def_bytes; /* PARQUET_DATA_2: size of the definition levels, which are not compressed */
+    uint64_t at;        /* offset of the header in the file */
+    uint64_t body;      /* offset of the body, which follows the header */
+    uint64_t end;       /* offset of the next page */
+    uint32_t len;       /* bytes of the body, decompressed */
+    uint32_t values;    /* including nulls */
+    uint32_t def_bytes; /* PARQUET_DATA_2: size of the definition levels */
     uint32_t rep_bytes; /* PARQUET_DATA_2: size of the repetition levels, which come first */
     int32_t encoding, level_encoding;
     enum parquet_page_kind kind;
@@ -66,7 +65,7 @@ struct parquet_values {
 int parquet_page_read(const struct parquet_source *s, uint64_t at, struct parquet_page *ret,
                       struct plenum_error *err);
 
-/** Does the page's body have to be decompressed? */
+/** Returns whether the page's body has to be decompressed. */
 bool parquet_page_is_packed(const struct parquet_source *s, const struct parquet_page *page);
 
 /** Returns the size in bytes of the region that contains the page's values. */

@@ -23,7 +23,7 @@ struct parquet_set {
     size_t num_files;
 };
 
-/** Can this column's values be labels, names or fields? */
+/** Returns whether this column's values can be labels, names or fields. */
 bool parquet_is_usable(const struct parquet_column *column);
 
 enum { PARQUET_TEXT_MAX = 64 };

@@ -344,7 +344,8 @@ static int expand(struct pattern_expansion *e, const char *pattern, unsigned dep
     return add_glob(e, pattern);
 }
 
-/* Is there a ".." in or after an expanded part? Its target would depend on the files found. */
+/* Returns whether there is a ".." in or after an expanded part. Its target would depend on the
+ * files found. */
 static bool turns_back(const char *pattern)
 {
     for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2) {

@@ -17,7 +17,7 @@ struct pattern_list {
 
 void pattern_list_fini(struct pattern_list *list);
 
-/** Does a string contain anything that would be expanded? */
+/** Returns whether a string contains anything that would be expanded. */
 bool pattern_is_magic(const char *text);
 
 /** Append a path, and take ownership of it. Returns 0, or -ENOMEM, also if `path` is NULL. */

@@ -21,7 +21,8 @@
 #include "loader/store/hugging_face.h"
 #include "loader/store/store_place.h"
 
-enum { LISTED_SPARE = 1000 }; /* the most other objects that a listing may contain */
+/* A listing may contain four times as many objects as are named, plus this number. */
+enum { LISTED_SPARE = 1000 };
 
 struct remote_file {
     char *name; /* canonical name */
@@ -155,9 +156,9 @@ static int keep_found(void *arg, const char *name, const struct object_facts *fa
 /* A listing whose matches are added to the data set's files. */
 struct remote_match {
     struct dataset *dataset;
-    const char *pattern;         /* a canonical name with *, ? or [ */
-    const struct format *format; /* if not NULL: match names of this format ... */
-    size_t folder_len;           /* ... directly below this folder */
+    const char *pattern;         /* a canonical name with *, ? or [; or NULL */
+    const struct format *format; /* without `pattern`: match this format's names */
+    size_t folder_len;           /* without `pattern`: length of their folder's name */
     struct pattern_list *ret;
     struct plenum_error *err;
 };
@@ -257,7 +258,7 @@ static size_t common_length(const struct pattern_list *list)
 }
 
 /* List the objects with the names' common prefix. A failure does not matter, because objects are
- * then requested one by one. Sets `*complete` if an object that is not known now does not exist. */
+ * then requested one by one. Sets `*complete` if objects that are still unknown do not exist. */
 static int list_named(const struct dataset *d, const struct pattern_list *names, bool *complete,
                       struct plenum_error *err)
 {
@@ -268,7 +269,7 @@ static int list_named(const struct dataset *d, const struct pattern_list *names,
 
     *complete = false;
     if (prefix && (place_root_length(prefix) == 0 || strncmp(prefix, "s3://", 5) != 0)) {
-        free(prefix); /* the names are in several buckets */
+        free(prefix); /* the names are in several buckets, or not in S3 */
         return 0;
     }
 
@@ -293,14 +294,14 @@ struct remote_stats {
     const struct dataset *dataset;
     const struct pattern_list *names;
     bool optional;
-    size_t *missing; /* numbers of names */
+    size_t *missing; /* indices of the names to request */
     struct object_facts *facts;
     bool *absent;
     struct plenum_error *err;
 };
 
-/* Does this error mean that the object does not exist? If we may not list a bucket, S3 forbids
- * access to objects that do not exist. */
+/* Returns whether this error means that the object does not exist. If we may not list a bucket, S3
+ * forbids access to objects that do not exist. */
 static bool is_absent(int code)
 {
     return code == -ENOENT || code == -EACCES;

@@ -59,7 +59,7 @@ uint64_t remote_get_set(const struct dataset *dataset);
 
 /** Returns a stamp with the store's facts. */
 struct stamp remote_stamp(const struct object_facts *facts);
-/** Do a stamp and the store's facts belong to the same version of an object? */
+/** Returns whether a stamp and the store's facts belong to the same version of an object. */
 bool remote_stamp_is(const struct stamp *stamp, const struct object_facts *facts);
 
 /** Get the store's facts about an object, by its path from the scope's folder. Returns 0, or
@@ -76,7 +76,7 @@ void remote_announce(const struct dataset *dataset, const char *path,
 /** Note that announced objects will not be read. Has no effect on a data set that is not remote. */
 void remote_forget_announced(const struct dataset *dataset);
 
-/** Does an object that is not an archive, such as classes.txt, still have this stamp? */
+/** Returns whether an object that is not an archive, such as classes.txt, still has this stamp. */
 bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
 
 /** Read a whole object of at most `most` bytes, by its name or its path below the folder, into

@@ -21,7 +21,7 @@ struct collecting {
     const struct dataset *dataset;
     uint32_t sample;
     struct field_stored *all;
-    struct field_memory *memory; /* or NULL */
+    struct field_memory *memory; /* raised to what reading takes, or NULL */
     int code;
 };
 

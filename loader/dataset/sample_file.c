@@ -217,7 +217,7 @@ int dataset_read_file(const struct dataset *d, const struct index_sample *sample
     if (r >= 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
-    if (r < 0) /* some file systems return -EBADMSG for a bad checksum; here it means a bad image */
+    if (r < 0) /* -EBADMSG, a bad checksum on some file systems, would mean a bad image here */
         return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
     if (d->checksums &&
         !checksums_agree(d->checksums, number, buffer->bytes, buffer->len, !touched))
@@ -335,7 +335,7 @@ int dataset_read_field(const struct dataset *d, uint32_t sample, const char *pat
     if (fd < 0)
         return fd;
     if (!has_len(&st, place->len) ||
-        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* the first read */
+        (place->hash == 0 && dataset_mtime(&st) != place->where)) { /* before the first read */
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }

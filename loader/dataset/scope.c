@@ -89,7 +89,7 @@ static int visible_error(const struct scope_walk *w, int r)
     return is_inside(w->scope, done_of(w)) ? r : -EXDEV;
 }
 
-/* Restart the walk from "/" with `first`, then `rest`. Returns 1. */
+/* Restart the walk from "/" with `first`, then `rest`. Returns 1 or -errno. */
 static int restart(struct scope_walk *w, const char *first, const char *rest)
 {
     char *todo = str_format("/%s/%s", first, rest);

@@ -471,7 +471,7 @@ static const char *const comparisons[] = {"=", "!=", "<", "<=", ">", ">="};
 struct comparing {
     struct selecting *s;
     enum selection_comparison how;
-    float number; /* `value` in the type of fields */
+    float number; /* VALUE as float32, like the fields */
     const char *text;
 };
 
@@ -626,7 +626,8 @@ static const struct {
     {"height", select_height},
 };
 
-/* Evaluate one term: its word and what follows. Returns 1 after "not", otherwise 0; or -errno. */
+/* Evaluate one term: its word and what follows. Returns 1 if it begins with "not", otherwise 0; or
+ * -errno. */
 static int evaluate_term(struct selecting *s)
 {
     bool not = next_is(s, "not");

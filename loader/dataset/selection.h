@@ -17,9 +17,9 @@ struct selection {
     char absent_name[100];
     /* The number of classes, or whole sets, with fewer samples than 'random N' should keep. */
     uint32_t scarce;
-    uint64_t scarce_wanted; /* of the first of them: N, and how many there are */
-    uint32_t scarce_found;
-    int64_t scarce_class; /* or -1 */
+    uint64_t scarce_wanted; /* N, for the first of them */
+    uint32_t scarce_found;  /* samples that it has */
+    int64_t scarce_class;   /* its class; -1: a whole set */
 };
 
 /**

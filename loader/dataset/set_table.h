@@ -26,7 +26,7 @@ struct set_table_source {
     const struct dataset *dataset;
     const struct relabel *relabel; /* new classes, or NULL */
     const struct dataset_options *options;
-    /** Called if a file of names has some that no sample has. */
+    /** Called if the selection has names that no sample has, or finds too few samples. */
     void (*warn)(void *arg, const struct orderplan_set *plan, const struct selection *selection);
     void *arg;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* sidecar.c - fetches and uploads indices. The object's name is derived from the index's subject,
- * so that a folder can have several indices: for other settings or archives, and of builds that
- * decode other images. */
+ * so that a folder can have several indices: for different settings or archives, and for builds
+ * that decode different images. */
 #include "config.h"
 
 #include "loader/dataset/sidecar.h"
@@ -20,7 +20,7 @@
 #include "loader/dataset/dataset_priv.h"
 #include "loader/dataset/remote.h"
 
-#define SIDECAR_MAX (UINT64_C(4) << 30) /* the most bytes */
+#define SIDECAR_MAX (UINT64_C(4) << 30) /* maximum bytes of an index */
 
 int sidecar_init(struct dataset *d)
 {
@@ -35,7 +35,7 @@ int sidecar_init(struct dataset *d)
     return d->sidecar ? 0 : -ENOMEM;
 }
 
-/* Returns the object's name below the folder, which patterns do not match. */
+/* Returns the object's name below the folder. Patterns do not match it. */
 static char *name_of(const struct dataset *d)
 {
     assert(d->sidecar);

@@ -18,8 +18,8 @@ int sidecar_init(struct dataset *dataset);
  * Returns whether the file was written. The index may be stale. */
 bool sidecar_fetch(const struct dataset *dataset);
 
-/** Is this the subject of an uploaded index of the data set? Unlike the subject of an index that a
- * loader builds, it names neither the user nor the roots. */
+/** Returns whether this is the subject of an uploaded index of the data set. Unlike the subject of
+ * an index that a loader builds, it names neither the user nor the roots. */
 bool sidecar_is_subject(const struct dataset *dataset, const char *subject);
 
 /**

@@ -31,7 +31,7 @@ int source_get(const struct source *source, void *bytes, size_t len, uint64_t of
                struct plenum_error *err);
 
 /** Like source_read(), but reads fewer than `len` bytes at the end. Returns the number of bytes
- * read. */
+ * read, or -errno. */
 int64_t source_read_some(const struct source *source, void *bytes, size_t len, uint64_t offset,
                          struct plenum_error *err);
 

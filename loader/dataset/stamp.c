@@ -62,7 +62,7 @@ static bool is_settled(const struct stat *st)
         return false;
     if (changed > now + grain_ns)
         return true;
-    /* A clock of whole seconds. */
+    /* A time without nanoseconds may come from a clock of whole seconds. */
     return st->st_ctim.tv_nsec ? changed < now : changed <= now - grain_ns;
 }
 

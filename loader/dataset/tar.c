@@ -19,7 +19,7 @@
  *
  * Samples are in the order of the archives and of their members. All headers are read once, by
  * several threads, one archive per turn; after that, a sample is one pread() at its offset.
- * Descriptors of archives are kept open, up to a quarter of the process's limit.
+ * Descriptors of archives are kept open (archive.c).
  *
  * Truncated or damaged archives, samples without a label, and duplicate names are reported when the
  * data set is opened, while they can still be fixed. */
@@ -48,9 +48,9 @@
 #include "loader/dataset/tar_reader.h"
 
 enum {
-    CLASSES_MAX = 1 << 24,     /* the most classes in classes.txt */
+    CLASSES_MAX = 1 << 24,     /* maximum number of classes in classes.txt */
     CLASS_NAME_MAX = 255,      /* bytes */
-    LABEL_BYTES_MAX = 1 << 20, /* the most bytes of a member that contains a label */
+    LABEL_BYTES_MAX = 1 << 20, /* maximum bytes of a member that contains a label */
     CLASSES_FILE_MAX = 1 << 28,
     FLAG_SPARSE = 1, /* indexed sample: `where` is the offset of its header */
     FLAG_LINK = 2,   /* during a scan: `where` is the offset of the target's name */
@@ -736,7 +736,8 @@ static void tar_release(struct dataset *d)
     free(d->state);
 }
 
-/* Is this the name of an archive? Compressed archives count: they are rejected with advice. */
+/* Returns whether this is the name of an archive. Compressed archives count: they are rejected with
+ * advice. */
 static bool has_archive_name(const char *path)
 {
     static const char *const ends[] = {".tar",     ".tgz",     ".txz",    ".tbz2",

@@ -30,7 +30,7 @@ enum {
     /* Members up to this size are small: reading them costs less than another request. */
     SMALL = 64 << 10,
     BLOCK = 512,
-    HEADERS = 16384, /* the most headers of a member that is not sparse */
+    HEADERS = 16384, /* maximum bytes of the headers of a member that is not sparse */
     TAIL = 1 << 20,  /* bytes after the end mark that are checked */
 };
 
@@ -229,7 +229,7 @@ static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err
     return check_zeros(t, at, min_u64(t->size, at + TAIL), err);
 }
 
-/* Could the member with these headers be a sparse file? */
+/* Returns whether the member with these headers may be a sparse file. */
 static bool may_have_holes(const uint8_t *bytes, size_t len)
 {
     for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {

@@ -19,7 +19,7 @@ struct tar_written {
 /**
  * Create an archive, overwriting an existing file.
  *
- * The archive depends only on names and bytes: it contains no times, users or modes.
+ * The archive depends only on names and bytes: times, users and modes are constants.
  *
  * Returns 0, or -errno with `err` set.
  */

@@ -145,7 +145,7 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
-/* Returns the most memory for an Example of `len` bytes. */
+/* Returns the maximum memory for an Example of `len` bytes. */
 static size_t memory_for(size_t len)
 {
     assert(len <= RECORD_MAX);
@@ -211,8 +211,8 @@ static const char *list_features(const Example__Example *example, char *ret, siz
     return ret[0] ? ret : "none";
 }
 
-/* Find the image in its record. protobuf-c returns a copy, so we search for equal bytes, by the
- * first ones. */
+/* Find the image in its record. protobuf-c returns a copy, so we search the record for the copy's
+ * first bytes, and compare the rest. */
 static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
 {
     const uint8_t *p = data, *end = data + len;
@@ -708,8 +708,8 @@ fail:
 
 /* Parsing takes many times the memory of the record. To keep the memory of a loader independent of
  * the number of its reading threads, these take turns in parsing records larger than LARGE. The
- * lock is taken after reading, so storage that hangs does not block other threads. Innermost
- * lock. */
+ * lock is taken after reading, so storage that hangs does not block other threads. No other lock is
+ * taken while it is held. */
 static struct lock large_record = LOCK_INITIALIZER;
 
 /* Call `field` for each feature of an Example except its image. */

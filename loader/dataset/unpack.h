@@ -31,8 +31,8 @@ int unpack_check(enum unpack_codec codec, struct plenum_error *err);
 
 enum { UNPACK_MAX = 1 << 30 }; /* bytes of a block, decompressed */
 
-/** Can a compressed block of `packed_len` bytes have `len` decompressed bytes? Each format has a
- * maximum ratio, so a header that claims more is damaged. Check this before allocating memory. */
+/** Returns whether `packed_len` compressed bytes can become `len` bytes. Each format has a maximum
+ * ratio, so a header that claims more is damaged. Check this before allocating memory. */
 bool unpack_is_possible(enum unpack_codec codec, uint64_t packed_len, uint64_t len);
 
 /** A compressed block, and room for exactly the decompressed bytes. */

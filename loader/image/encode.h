@@ -21,7 +21,7 @@ struct encode_options {
     const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or
                               [height][width][4] when cmyk */
     uint32_t width, height;
-    int quality; /* JPEG: 1 ... 100 */
+    int quality; /* JPEG: 1 ... 100; 0: 90 */
     enum encode_subsampling subsampling;
     bool grey;
     bool cmyk; /* JPEG: CMYK, inverted as in files written by Adobe programs */

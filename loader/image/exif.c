@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* exif.c - finds and applies EXIF's orientation.
  *
- * The value says how a stored image (width W, height H) is to be shown. With (x', y') a pixel of
- * the shown image, it is the stored pixel (x, y) where
+ * The value says how a stored image (width W, height H) is to be shown. Pixel (x', y') of the shown
+ * image is this pixel of the stored image:
  *
  *     1: (x', y')      2: (W-1-x', y')      3: (W-1-x', H-1-y')      4: (x', H-1-y')
  *     5: (y', x')      6: (y', H-1-x')      7: (W-1-y', H-1-x')      8: (W-1-y', x')

@@ -13,7 +13,7 @@
 uint8_t exif_of_tiff(const uint8_t *bytes, size_t len);
 
 /** Returns the orientation of a JPEG file, from its first APP1 segment with EXIF before the first
- * scan. */
+ * scan; 1 if there is none. */
 uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len);
 
 /** Returns whether the orientation swaps width and height. */

@@ -9,10 +9,10 @@
  *
  * Rows are processed in strips of a few rows, so that pixels stay in the processor's cache and a
  * large image needs no more memory than a small one. Only an image that EXIF turns is collected
- * first, because its stored rows are shown as columns, or in reverse order.
+ * first, because its stored rows are shown as columns, mirrored or in reverse order.
  *
- * With several views, the rows and columns that any of them needs are read, and each strip is
- * passed to all: each view has its own lane starting at the resize. */
+ * With several views, the reader delivers the rows and columns that any of them needs. From the
+ * resize on, each view has its own lane, which receives only the rows that the view needs. */
 #include "config.h"
 
 #include "loader/image/image.h"
@@ -44,8 +44,8 @@
 
 enum { JPEG, PNG, WEBP, AVIF, PPM };
 
-/* Bytes of buffers that are kept from image to image, and those kept in lanes that an image does
- * not use. */
+/* Buffers of up to KEPT bytes are kept from image to image, and up to KEPT_IDLE bytes in a lane
+ * that an image does not use. */
 enum { KEPT = 64 << 20, KEPT_IDLE = 1 << 20 };
 
 static const struct {
@@ -81,7 +81,7 @@ struct lane {
 
 struct image_decoder {
     struct image_reader *readers[ARRAY_LEN(formats)];
-    struct lane **lanes; /* [lanes_count]: as many as any sample had views so far */
+    struct lane **lanes; /* [lanes_count]: the largest number of views so far */
     uint32_t lanes_count;
     size_t lanes_cap;
     enum image_jpeg jpeg;
@@ -167,8 +167,8 @@ static void forget_found(struct image_tiles *tiles)
         tiles->found = NULL;
 }
 
-/* Flags for opening a JPEG: treat it as not packed; accept header bytes that belong to no
- * segment. */
+/* Flags for opening a JPEG. WHOLE: decode a packed one like any other. JUNK: accept bytes in the
+ * header that belong to no segment. */
 enum { WHOLE = 1, JUNK = 2 };
 
 /* Returns whether a copy in text mode has changed a file unnoticed by the decoder. A JPEG has no
@@ -271,7 +271,8 @@ static int pass_rows(struct image_decoder *d, const struct opened *file, const s
     return 0;
 }
 
-/* Like pass_rows(), but turns the rows in d->turned. `seen` is the region after EXIF. */
+/* Like pass_rows(), but collects the rows in d->turned, turned as EXIF requires. `seen` is the
+ * region after EXIF. */
 static int pass_turned(struct image_decoder *d, const struct opened *file, const struct rect *seen,
                        uint32_t count, struct plenum_error *err)
 {
@@ -324,7 +325,7 @@ static int begin_rows(struct lane *l, const struct pipeline *pipeline, uint32_t 
 struct image_scene {
     uint32_t width, height;
     uint32_t pixel; /* bytes of a pixel in the rows that are pushed */
-    bool mask;      /* it is the mask of an image */
+    bool mask;      /* the image is a mask */
 };
 
 /* Determine which part of an image, or of a mask, a view needs. */
@@ -338,7 +339,7 @@ static int begin_view(struct lane *l, struct image_view *view, const struct imag
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
     if (scene->mask) {
-        l->plan.count = 0; /* flips are not steps */
+        l->plan.count = 0; /* a mask gets no operations; flips are not among them */
         l->plan.mixed = 0;
         l->crop.filter = PIPELINE_NEAREST;
     }
@@ -371,7 +372,7 @@ static void finish_view(struct lane *l, const struct image_view *view,
         augment_finish(l->augment, &l->plan, pipeline->width, pipeline->height, store, view->dst);
 }
 
-/* Do everything after reading the header. */
+/* Render the views of a file whose header has been read. */
 static int render_opened(struct image_decoder *d, struct opened *file, struct image_view *views,
                          uint32_t count, const struct image_store *store, struct plenum_error *err)
 {
@@ -403,8 +404,7 @@ static int render_opened(struct image_decoder *d, struct opened *file, struct im
     return r;
 }
 
-/* Free memory that only unusually large views needed: all lanes together keep about as much as one
- * lane may. */
+/* Free memory that only unusually large views needed: all lanes together keep about KEPT bytes. */
 static void trim_lanes(struct image_decoder *d, uint32_t used)
 {
     for (uint32_t i = 0; i < d->lanes_count; i++) {
@@ -557,8 +557,8 @@ static bool junk_is_its_only_fault(struct image_decoder *d, const struct image_f
     return r == 0;
 }
 
-/* Add advice to the decoder's message after -EBADMSG, if there is any. Advice is given only if it
- * has been checked to work. */
+/* Improve the message of -EBADMSG if the likely cause is known: a copy in text mode, or junk that a
+ * pipeline can tolerate. Returns `r`. */
 static int explain(struct image_decoder *d, const struct image_file *file, int r,
                    struct plenum_error *err)
 {

@@ -58,7 +58,7 @@ struct image_draw {
     uint32_t view; /* number of the image among those rendered from a file; below 2^16 */
 };
 
-/** Returns four random words. */
+/** Returns four random words: draw `number` for `purpose`. */
 static inline struct philox_block image_draw_words(const struct image_draw *draw,
                                                    enum draw_purpose purpose, uint32_t number)
 {
@@ -71,7 +71,7 @@ static inline struct philox_block image_draw_words(const struct image_draw *draw
  * 3.6. */
 struct image_shown {
     uint32_t height, width; /* size of the whole picture */
-    float box[4];     /* left, top, right, bottom, in the picture's pixels; beyond it is padding */
+    float box[4];     /* left, top, right, bottom, in pixels; outside the picture is padding */
     bool mirror;      /* left and right are swapped afterwards */
     bool upside_down; /* top and bottom are swapped afterwards */
 };
@@ -105,9 +105,9 @@ struct image_info {
 
 /** The choice of a JPEG decoder, which does not affect pixels. */
 enum image_jpeg {
-    IMAGE_JPEG_AUTO,    /* Plenum's decoder, if it has loops for this kind of processor */
-    IMAGE_JPEG_PLENUM,  /* Plenum's decoder */
-    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes files that Plenum's does not */
+    IMAGE_JPEG_AUTO,    /* PLENUM; on x86-64 processors for which it has no loops, LIBJPEG */
+    IMAGE_JPEG_PLENUM,  /* Plenum's decoder; libjpeg-turbo for files that it does not support */
+    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo for all files */
 };
 
 /**
@@ -138,8 +138,8 @@ void image_decoder_destroy(struct image_decoder *decoder);
  */
 const char *image_kernels(uint32_t index);
 
-/** Write the name of the best set of loops to `ret`, and the decoder of baseline JPEGs if `jpeg` is
- * chosen: "avx2, JPEGs by Plenum". */
+/** Write the names of the best set of loops and of the decoder that `jpeg` selects to `ret`: "avx2,
+ * JPEGs by Plenum". */
 void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
 
 /**
@@ -193,7 +193,7 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
  *
  * @param views       [count], as image_render_views() has left them, each with a dst of its own for
  *                    pipeline->width * pipeline->height * item_bytes bytes.
- * @param item_bytes  1: a PNG of 1 to 8 bits, uint8; 2: of 16 bits, uint16 of this machine.
+ * @param item_bytes  1: uint8, from a PNG of 1 to 8 bits; 2: this machine's uint16, from 16 bits.
  * @param file        a PNG of indices or grey levels, which is not interlaced.
  *
  * Errors: -EBADMSG `file` is not such a PNG, is damaged, or differs in size from the image;

@@ -70,8 +70,8 @@ struct image_reader {
     bool junk;                 /* header.junk is not an error: docs/pixels.md, 4.1 */
     struct image_tiles *tiles; /* use and find tiles, if the reader supports them; or NULL */
     bool refused_junk;         /* set by open() if it failed because of junk */
-    /* For a PNG mask: 0, or the bytes of an index or a grey level, whose low and high bytes are
-     * then delivered as R and G. */
+    /* 0 for an image. For a PNG mask: the bytes of an index or a grey level, whose low and high
+     * bytes are delivered as R and G. */
     uint32_t mask;
 };
 

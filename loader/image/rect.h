@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rect.h - a rectangle of pixels, and how EXIF turns an image. */
+/* rect.h - a rectangle of pixels. */
 #ifndef LOADER_IMAGE_RECT_H
 #define LOADER_IMAGE_RECT_H
 

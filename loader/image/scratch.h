@@ -33,7 +33,7 @@ static inline int scratch_reserve(struct scratch *s, size_t size)
     return 0;
 }
 
-/** Free memory that only an unusually large image needed. */
+/** Free the memory if it has more than `keep` bytes. */
 static inline void scratch_trim(struct scratch *s, size_t keep)
 {
     if (s->size > keep)

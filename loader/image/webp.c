@@ -69,7 +69,7 @@ struct webp_reader {
     struct rect frame;      /* position of the image on the canvas */
 
     struct rect region;    /* the region, on the canvas */
-    struct rect part;      /* the part of the frame to decode; no rows: nothing */
+    struct rect part;      /* the part of the frame to decode; no rows: nothing is decoded */
     uint32_t rows_done;    /* rows of the region that are done */
     struct scratch pixels; /* [part.height][part.width][4] */
     struct scratch strip;  /* [STRIP_ROWS][region.width][4], if the frame does not fill it */
@@ -114,7 +114,7 @@ static bool chunk_is(const struct chunks *c, const char *tag)
     return memcmp(c->data - CHUNK_HEADER, tag, 4) == 0;
 }
 
-/* Advance to a chunk with one of these tags. */
+/* Advance to the next chunk with one of these tags. Returns false if there is none. */
 static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 {
     while (chunks_next(c))
@@ -125,7 +125,7 @@ static bool chunks_find(struct chunks *c, const char *tag, const char *other)
 
 static uint8_t find_orientation(struct chunks c)
 {
-    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put it there */
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0}; /* some writers put this first */
 
     if (!chunks_find(&c, "EXIF", "EXIF"))
         return 1;
@@ -141,7 +141,7 @@ static int damaged(struct plenum_error *err)
     return error_set(err, -EBADMSG, "the WebP file is damaged: its chunks contain no image");
 }
 
-/* Read the size in pixels of the image in a chunk. */
+/* Read the size of the image in a chunk, in pixels. Returns false if its header is invalid. */
 static bool read_size(const struct chunks *c, uint32_t *width, uint32_t *height)
 {
     WebPBitstreamFeatures features;
@@ -319,8 +319,8 @@ static int webp_reader_seek(struct image_reader *reader, const struct rect *regi
                          region->width);
     if (bottom <= w->frame.top)
         return 0;
-    /* Needed even if the region is outside the frame, because the rows determine whether the image
-     * is bad. */
+    /* Decode a part even if the region is outside the frame, because the rows of the frame
+     * determine whether the image is bad. */
     choose_part(w->frame.left, w->frame.width, region->left, region->left + region->width,
                 &w->part.left, &w->part.width);
     choose_part(w->frame.top, w->frame.height, region->top, bottom, &w->part.top, &w->part.height);

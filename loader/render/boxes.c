@@ -31,8 +31,8 @@ static double within(double x, double most)
     return x < 0 ? 0 : x > most ? most : x;
 }
 
-/* Convert a span from pixels of the picture, of which `from` to `to` are shown, to pixels of the
- * image. */
+/* Convert a span from pixels of the picture to pixels of the image, which shows the picture from
+ * `from` to `to`. */
 static struct span move(struct span s, double from, double to, uint32_t pixels, bool mirror)
 {
     double a = within((s.from - from) * pixels / (to - from), pixels);

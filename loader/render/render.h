@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* render.h - the function that the design rests on: bytes = render(data set, pipeline, seed, epoch,
- * positions). */
+/* render.h - renders samples. Their bytes depend only on the data set, the pipeline, the seed, the
+ * epoch and the positions. */
 #ifndef LOADER_RENDER_RENDER_H
 #define LOADER_RENDER_RENDER_H
 
@@ -21,7 +21,7 @@ struct render_spec {
     struct image_store store;
     enum plenum_bad bad;
     enum image_jpeg jpeg; /* which decoder to use; it does not affect pixels */
-    uint32_t run;         /* positions that one decode may serve (render_run()); 0 is 1 */
+    uint32_t run;         /* positions that one decode may serve (render_run()); 0 means 1 */
     bool masks;           /* some fields are masks; for render_working_bytes() */
 };
 
@@ -51,7 +51,7 @@ struct render_result {
     uint32_t sample;  /* the sample that is shown */
     bool substituted; /* the sample replaces a bad one that the order names */
     int64_t label2;   /* the partner's label, or `label` if nothing is mixed in */
-    float weight;     /* of the first label */
+    float weight;     /* the share of the sample itself; the partner's is 1 - weight */
 };
 
 /** Returns the sample that the order shows at `position` of `epoch`. Positions from N on start
@@ -107,8 +107,8 @@ struct render_target {
     float *boxes;   /* [images][4] */
     uint32_t *size; /* height, width */
     uint8_t *flips; /* [images] */
-    /* The memory for each of its fields, and, if its length varies, where to write the length,
-     * otherwise NULL. All NULL if no fields are requested. */
+    /* Where to write each field, and the length of each field whose length varies; NULL if it does
+     * not vary. All NULL if no fields are requested. */
     uint8_t *field[FIELDS_MAX];
     uint32_t *length[FIELDS_MAX];
 };
@@ -131,8 +131,8 @@ uint64_t render_working_bytes(const struct render_spec *spec);
 struct render_try {
     uint64_t epoch, position;
     uint32_t bad, partner_bad;
-    bool at_partner; /* which of the two was processed last */
-    /* The result of render_candidate(), and 1 + the `bad` that it is for; 0: none yet. */
+    bool at_partner; /* the partner was processed last, not the sample itself */
+    /* The result of render_candidate() for `bad` = found - 1. `found` is 0: none yet. */
     uint32_t sample, found;
 };
 
@@ -144,9 +144,9 @@ uint32_t render_candidate(const struct render_spec *spec, struct render_try *try
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err);
 
-/** Handle a try that has returned `code`. Returns true if a sample is bad; `try` is then the next
- * try. Returns false if `code` is the result for the position; if no substitute is left, `err` says
- * so. */
+/** Handle a try that has returned `code`. Returns true if its sample is bad; `try` is then the next
+ * try. Returns false if `code` is the final result for the position; if no substitute is left,
+ * `err` says so. */
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 

@@ -25,7 +25,7 @@ static bool goes_along(const struct queue_stream *s, const struct item *item)
            retry->request == item->request && retry->hold.way == RENDERINGS_COPY;
 }
 
-/* Start an item with a retry, or with several that are only copied. Returns the number of samples. */
+/* Start an item with a retry, or with several samples that are only copied. Returns the number. */
 static uint32_t begin_retries(struct queue_stream *s, struct item *item)
 {
     assert(lock_is_held(&s->queue->mu));

@@ -38,8 +38,9 @@ struct key_head {
     uint32_t counts[VIEWS_MAX]; /* images of each view */
 };
 
-/* May other streams use what this one renders? Excluded are pixels that depend on more than the
- * key: plans, runs of one sample, and fields; and pixels that are cheaper to render than to keep. */
+/* May other streams use what this one renders? Excluded are pixels that depend on more than
+ * the key: plans, runs of one sample, and fields; and pixels that are cheaper to render than
+ * to keep. */
 static bool may_share(const struct queue_stream *s)
 {
     const struct render_spec *spec = s->spec;

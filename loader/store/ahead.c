@@ -32,7 +32,7 @@ enum {
     TABLE = 4096,
     HOLD = 768,            /* ranges in the queue if neighbours are found */
     HOLD_FEW = 16,         /* ranges in the queue if neighbours are rare */
-    STARTED_AT_ONCE = 256, /* ranges that are started once a reader has caught up */
+    STARTED_AT_ONCE = 256, /* ranges whose requests start when a reader has caught up */
     NEIGHBOURS_FULL = 1 << 16,
     NEIGHBOURS_MEAN = 64,
     CANCEL_MS = 50,
@@ -62,7 +62,7 @@ struct ahead_entry {
     struct object_facts facts;
     struct ahead_block *block; /* NULL: queued */
     unsigned readers;          /* threads that wait for the block */
-    unsigned wanted;           /* reads that were announced */
+    unsigned wanted;           /* announced reads that have not happened yet */
 };
 
 static struct {
@@ -72,7 +72,7 @@ static struct {
     struct ahead_entry *table[TABLE];
     struct list queue, started;
     size_t queued;
-    uint64_t limit; /* limit of `bytes` */
+    uint64_t limit; /* maximum of `bytes` */
     uint64_t bytes; /* memory of queued ranges, of blocks, and of repeated requests */
     /* Moving mean of ranges with a neighbour in the queue; NEIGHBOURS_FULL: all have one. */
     uint64_t neighbours;
@@ -151,7 +151,7 @@ static void init(void)
 
 static void pump(size_t hold);
 
-/* Returns how many ranges may wait in the queue. */
+/* Returns how many ranges stay in the queue to wait for neighbours. */
 static size_t hold_now(void)
 {
     return ahead.neighbours >= NEIGHBOURS_FULL / NEIGHBOURS_MEAN ? HOLD : HOLD_FEW;
@@ -171,7 +171,7 @@ static void on_ended(struct exchange *x)
     lock_release(&ahead.mu);
 }
 
-/* May a late request be repeated? Runs in the module's thread. */
+/* Returns whether a late request may be repeated. Runs in the module's thread. */
 static bool may_repeat(struct exchange *x)
 {
     bool may;
@@ -187,7 +187,8 @@ static bool may_repeat(struct exchange *x)
     return may;
 }
 
-/* Is a queued range of the same version near [begin, end)? */
+/* Returns whether a queued range belongs to the same version as `first` and is near [begin,
+ * end). */
 static bool joins(const struct ahead_entry *e, const struct ahead_entry *first, uint64_t begin,
                   uint64_t end)
 {

@@ -13,17 +13,17 @@ struct ahead_range {
     uint64_t object; /* identifies this version of the object within its owner */
     const void *owner;
     const struct object_facts *facts;
-    struct fetch_moved *moved; /* or NULL */
+    struct fetch_moved *moved; /* the object's redirection, or NULL */
     uint64_t offset, len;
 };
 
-/** Fetch a range soon. Has no effect if the memory for the look-ahead is in use; nothing fails
- * here, because the reader of the range repeats a request that failed. */
+/** Fetch a range soon. Does nothing if the memory for the look-ahead is used up. Errors are not
+ * reported: the reader of the range repeats a request that failed. */
 void ahead_announce(const struct ahead_range *range);
 
 /**
  * Copy an announced range to `dst`, and wait for it if its request is in flight. Returns false if
- * the caller has to fetch it. Every announcement is good for one call.
+ * the caller has to fetch it. Each call uses up one announcement.
  */
 bool ahead_take(const struct ahead_range *range, uint8_t *dst, const atomic_bool *cancel);
 

@@ -70,7 +70,7 @@ static bool slice_is(struct slice s, const char *text)
     return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
 }
 
-/* Is it the header of the profile's section: "[NAME]" or "[profile NAME]"? */
+/* Returns whether a line is the header of the profile's section: "[NAME]" or "[profile NAME]". */
 static bool is_section(struct slice line, const char *profile)
 {
     static const char word[] = "profile";

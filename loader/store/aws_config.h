@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* aws_config.h - the files of AWS's tools, ~/.aws/credentials and ~/.aws/config. */
+/* aws_config.h - reads the files of AWS's tools, ~/.aws/credentials and ~/.aws/config. */
 #ifndef LOADER_STORE_AWS_CONFIG_H
 #define LOADER_STORE_AWS_CONFIG_H
 

@@ -29,13 +29,13 @@ enum {
     CANCEL_MS = 50,
     TOKENS_FIRST = 10,
     TOKENS_MAX = 100,
-    TOKENS_A_SUCCESS = 10, /* successes that pay for one retry */
+    TOKENS_A_SUCCESS = 10, /* number of successes that earn the token for one retry */
     BACKOFF_MS = 50,
-    BACKOFF_POOR = 4, /* factor by which a pause is longer without a token */
+    BACKOFF_POOR = 4, /* without a token, a pause is this many times as long */
     BACKOFF_MAX_S = 20,
     DOUBLINGS_MAX = 16,
     SKEW_MIN_S = 30,
-    /* Time after the server last asked for fewer requests, until late ones are repeated. */
+    /* Late requests are not repeated for this long after the server asked for fewer requests. */
     CALM_S = 10,
 };
 
@@ -52,7 +52,7 @@ struct bucket {
     bool was_slow;
     unsigned in_flight, waiting;
     uint64_t shrunk_ns;
-    uint64_t tenths; /* tokens for retries */
+    uint64_t tenths; /* tokens for retries, in tenths */
     struct hedge hedge;
 };
 

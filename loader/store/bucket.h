@@ -17,9 +17,9 @@ struct bucket;
 /** Get the bucket or host of a place. Returns 0, or an error of endpoint_find() with `err` set. */
 int bucket_get(const struct store_place *place, struct bucket **ret, struct plenum_error *err);
 
-/** Is it a bucket of S3, rather than a server behind HTTP? */
+/** Returns whether this is a bucket of S3, and not a server behind HTTP. */
 bool bucket_is_s3(const struct bucket *bucket);
-/** Copy its current endpoint. */
+/** Copy the bucket's current endpoint. */
 void bucket_get_endpoint(struct bucket *bucket, struct endpoint *ret);
 /** Switch to another region, and on AWS to its endpoint. Returns false if the region is invalid, or
  * already in use. */
@@ -69,7 +69,7 @@ struct bucket_request {
 struct bucket_query {
     const char *key;                 /* not encoded */
     const char *query;               /* encoded, in the order of names; "" */
-    const struct wanted_range *want; /* or NULL */
+    const struct wanted_range *want; /* NULL: no range */
     const struct credentials *bad;   /* see credentials_get() */
     const void *upload;              /* [upload_len]: a PUT request with this body; or NULL */
     size_t upload_len;

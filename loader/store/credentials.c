@@ -22,13 +22,13 @@
 
 enum {
     EARLY_S = 300,        /* credentials are renewed this long before they expire */
-    LATE_S = 20,          /* ... and no longer used this long before */
+    LATE_S = 20,          /* credentials are not used in this time before they expire */
     METADATA_TRIES = 3,   /* tries of the metadata endpoints */
     METADATA_MS = 1000,   /* time limit of each try for connecting */
-    METADATA_STALL_S = 5, /* ... and for an answer */
+    METADATA_STALL_S = 5, /* time limit of each try for an answer */
 };
 
-/* The answer of one provider. */
+/* Whether a provider is configured. */
 enum provided { NOT_CONFIGURED = 0, PROVIDED = 1 };
 
 struct kept_credentials {
@@ -77,8 +77,9 @@ static bool copy(const char *text, char *ret, size_t size)
     return (size_t)snprintf(ret, size, "%s", text ? text : "") < size;
 }
 
-/* Copy the string "NAME": "VALUE" of a flat JSON object. Returns false if there is none, if it does
- * not fit, or if it has an escape other than a slash, quote or backslash. Keys have no others. */
+/* Copy the string value of a member of a flat JSON object. Returns false if there is none, if it
+ * does not fit, or if it contains an escape other than a slash, quote or backslash: credentials
+ * have no others. */
 static bool copy_member(const char *text, size_t len, const char *name, char *ret, size_t size)
 {
     const char *at, *end = text + len;
@@ -135,7 +136,7 @@ int credentials_parse_sts(const char *text, size_t len, struct credentials *ret,
     return check_expiry(expires, ret, err);
 }
 
-/* Request something from an endpoint of this host, or from STS, a few times. */
+/* Send a request to an endpoint of this host or to STS, and repeat it if it fails. */
 static int ask(struct exchange *x, struct plenum_error *err)
 {
     const char *const *headers = x->transfer.headers;

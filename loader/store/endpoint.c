@@ -49,7 +49,8 @@ static int use(const char *url, const char *source, const char *bucket, struct e
             place_fini(&place);
         return error_set(err, -EINVAL,
                          "%s is not the URL of an endpoint: use http://HOST:PORT or https://HOST",
-                         source); /* it may contain a password, and clients get this message */
+                         source); /* not the URL: it may contain a password, and clients get this
+                                   * message */
     }
     len = strlen(place.key);
     while (len > 0 && place.key[len - 1] == '/')

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* engine.c - libplenum-store.so: runs HTTP requests with libcurl, the only file that uses it, and
- * computes hashes with OpenSSL.
+/* engine.c - libplenum-store.so: runs HTTP requests with libcurl, and computes hashes with OpenSSL.
+ * No other file uses these libraries.
  *
  * One thread runs all requests of the process, in one multi handle, so that they share connections.
  * It does not follow redirects, because the caller has to check each new address first. TLS
@@ -37,7 +37,7 @@
 #include "common/util/util.h"
 
 enum {
-    CONNECTIONS_MAX = 256, /* in the process */
+    CONNECTIONS_MAX = 256, /* limit for the whole process */
     IDLE_S = 20,           /* a connection that was idle for longer is not reused */
     DNS_S = 30,
     POLL_MS = 1000,
@@ -52,7 +52,7 @@ struct flight {
     CURL *easy;
     struct curl_slist *headers;
     size_t uploaded;   /* bytes of the request's body that were sent */
-    uint64_t moved_ns; /* when a byte last arrived */
+    uint64_t moved_ns; /* when a byte was last received or sent */
     bool stopped, refused_address, was_late;
     char why[CURL_ERROR_SIZE];
 };
@@ -65,8 +65,8 @@ static struct {
     /* The engine's thread only. */
     struct flight *flights;
     struct flight *free;  /* finished flights, whose handles are reused */
-    uint64_t shortest_ns; /* the shortest stall time of all flights */
-    uint64_t due_ns;      /* time until the next flight is late */
+    uint64_t shortest_ns; /* the shortest stall_ns of all flights */
+    uint64_t due_ns;      /* time until the next flight is late, when this was checked */
     /* Constant once running. */
     CURLM *multi;
     const char *authorities;
@@ -80,7 +80,7 @@ static bool is_special_v4(uint32_t a)
            a == 0xFFFFFFFF;
 }
 
-/* Does an address lead to this host, its link, or a group? */
+/* Returns whether an address is reserved: loopback, link-local or multicast, for instance. */
 static bool is_special(const struct sockaddr *address)
 {
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
@@ -111,8 +111,8 @@ static uint16_t port_of(const struct sockaddr *address)
                : ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
 }
 
-/* Does a variable name a proxy on this host with that port? It is allowed, because the user of this
- * process chose it. */
+/* Returns whether a variable names a proxy on this host with that port. Such a proxy is allowed,
+ * because the user of this process chose it. */
 static bool is_own_proxy(uint16_t port)
 {
     static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy",
@@ -184,7 +184,7 @@ static size_t give_body(char *bytes, size_t size, size_t count, void *arg)
     return n;
 }
 
-/* Rewind the body, which is sent again over another connection. */
+/* Seek in the request's body, which libcurl sends again if a connection breaks. */
 static int seek_body(void *arg, curl_off_t offset, int origin)
 {
     struct flight *f = arg;
@@ -445,7 +445,8 @@ static void *engine_main(void *arg)
     return NULL;
 }
 
-/* Was libcurl built without knowing where the system's authorities are, like that of the wheel? */
+/* Returns whether libcurl was built without a path to the system's authorities, as for the
+ * wheel. */
 static bool has_no_authorities(void)
 {
 #if LIBCURL_VERSION_NUM >= 0x074600

@@ -29,7 +29,7 @@ static void on_header(struct transfer *t, const char *line, size_t len)
     answer_add_line(&of(t)->answer, line, len);
 }
 
-/* Keep the body of an answer that is not a range. */
+/* Append bytes to the body of an answer that is not a range. */
 static bool keep_body(struct exchange *x, const uint8_t *bytes, size_t len)
 {
     if (x->body_len + len > EXCHANGE_BODY_MAX) {
@@ -141,8 +141,8 @@ static void adopt(struct exchange *x, const struct exchange *again)
     x->got = x->want->len;
 }
 
-/* Handle the end of one of at most two requests. If it has won, cancel the other, which then ends
- * soon. */
+/* Handle the end of one of at most two requests. If it has succeeded, the other is cancelled, and
+ * ends soon. */
 static void end_one(struct exchange *x)
 {
     struct exchange *first = x->first ? x->first : x, *again = atomic_load(&first->again);
@@ -194,7 +194,8 @@ static int start_one(struct exchange *x, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot start a request: %s", strerror(-r)) : 0;
 }
 
-/* Copy a request, with its own memory for the answer, because both may be writing. */
+/* Copy a request. The copy has its own memory for the answer, because both requests may be
+ * receiving at once. */
 static struct exchange *copy_request(struct exchange *x)
 {
     struct exchange *again = malloc(sizeof(*again) + x->want->len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.h - one HTTP request and its answer, without retries. A request for a range may be sent
- * once more if it is late (hedge.h): the first good answer wins. */
+/* exchange.h - sends one HTTP request and receives its answer, without retries. A request for a
+ * range may be sent once more if it is late (hedge.h): the first good answer is used. */
 #ifndef LOADER_STORE_EXCHANGE_H
 #define LOADER_STORE_EXCHANGE_H
 
@@ -9,17 +9,17 @@
 
 enum { EXCHANGE_BODY_MAX = 8 << 20 }; /* bytes of a listing, an error or credentials */
 
-/** Zero-initialised except for the request. It must not move until it has ended. */
+/** Zero-initialised except for the request. It must stay at its address until it has ended. */
 struct exchange {
     /* The request. Everything is borrowed. */
     struct transfer transfer;          /* method, url, headers, times */
-    const struct wanted_range *want;   /* or NULL */
+    const struct wanted_range *want;   /* NULL: no range */
     uint8_t *dst;                      /* [want->len], or NULL: only the header is of interest */
-    struct bucket *bucket;             /* the request is in it until it ends; or NULL */
+    struct bucket *bucket;             /* counts the request until it ends; or NULL */
     void (*ended)(struct exchange *x); /* runs in the module's thread; NULL: exchange_run() */
-    /** Called when the request is late: returns whether memory for the range may be allocated once
-     * more. Runs in the module's thread. Only with `bucket` and `dst`; NULL: the request is never
-     * sent again. */
+    /** Called when the request is late: returns whether it may be sent again, with memory for a
+     * second answer. Runs in the module's thread. Needs `bucket` and `dst`. NULL: the request is
+     * never sent again. */
     bool (*may_repeat)(struct exchange *x);
 
     /* The answer. */
@@ -35,9 +35,9 @@ struct exchange {
     uint64_t skip, got; /* bytes received before the range, and in it */
     bool checked;
     void *waiter;
-    struct exchange *first;           /* of the second request */
+    struct exchange *first;           /* in the second request: the first one; otherwise NULL */
     _Atomic(struct exchange *) again; /* the second request; owned, or NULL */
-    unsigned flying;                  /* of the two, how many are running; module's thread only */
+    unsigned flying;                  /* how many of the two are running; module's thread only */
 };
 
 /** Start an exchange. Returns 0 if `ended` will be called. Otherwise returns -errno; then `ended`
@@ -48,7 +48,8 @@ int exchange_start(struct exchange *x, struct plenum_error *err);
  * with code -ECANCELED. */
 void exchange_run(struct exchange *x, const atomic_bool *cancel);
 
-/** Has the requested range arrived, or the status of a request without a range? */
+/** Returns whether the request has succeeded: with a success status and, if it has `dst`, the whole
+ * range. */
 bool exchange_is_success(const struct exchange *x);
 
 void exchange_fini(struct exchange *x);

@@ -45,7 +45,7 @@ struct fetching {
     struct fetch *fetch;
     struct plenum_error *err;
     uint64_t begin_ns;
-    unsigned tries, redirects, failures; /* failures: answers that were not a success */
+    unsigned tries, redirects, failures; /* failures: tries that did not succeed */
     bool moved_region, moved_clock, refreshed;
     char *url;                     /* the URL after a redirection, or NULL */
     bool was_moved_before;         /* `url` is from an earlier fetch */
@@ -163,8 +163,7 @@ static int fail_finally(const struct fetching *f, const struct exchange *x,
     }
 }
 
-/* Returns the final error of a try without an answer, or with one that was not requested. 0: try
- * again. */
+/* Returns the final error of a try without a usable answer, or 0 to try again. */
 static int fail_code(const struct fetching *f, const struct exchange *x)
 {
     const char *name = f->fetch->name;
@@ -281,7 +280,8 @@ static int follow(struct fetching *f, const struct exchange *x)
 
 /* ---- one try ---- */
 
-/* Drop a redirection of an earlier fetch, which may have expired. */
+/* Drop the redirection of an earlier fetch, which may have expired. Returns whether there was
+ * one. */
 static bool forget_moved(struct fetching *f)
 {
     if (!f->was_moved_before)
@@ -294,7 +294,8 @@ static bool forget_moved(struct fetching *f)
     return true;
 }
 
-/* Decide after an answer that is not a success. */
+/* Decide what to do after an answer that is not a success. Returns 0 with the next step, or -errno
+ * with err set. */
 static int judge(struct fetching *f, const struct exchange *x, const struct bucket_request *request,
                  enum next_step *next)
 {
@@ -425,7 +426,7 @@ static int try_once(struct fetching *f, enum next_step *next)
 
 out:
     if (f->bad && f->bad == request.credentials)
-        request.credentials = NULL; /* they are kept until the fetch ends */
+        request.credentials = NULL; /* fetch_run() releases them */
     exchange_fini(&x);
     bucket_request_fini(&request);
     return r;

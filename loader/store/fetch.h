@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch.h - repeats a request, usually GET, until it succeeds, or until another try cannot help. */
+/* fetch.h - repeats a request until it succeeds or another try cannot help. */
 #ifndef LOADER_STORE_FETCH_H
 #define LOADER_STORE_FETCH_H
 
@@ -7,15 +7,15 @@
 #include "loader/store/bucket.h"
 #include "loader/store/exchange.h"
 
-/** Which names may be opened. Borrowed; constant. */
+/** The names that may be opened. Borrowed; constant. */
 struct store_policy {
-    const char *const *prefixes; /* canonical names without a final slash; also paths of files */
+    const char *const *prefixes; /* [count]: canonical names or paths, without a final slash */
     unsigned count;
     bool anything;             /* allow every name, not only those below a prefix */
-    const atomic_bool *cancel; /* or NULL */
+    const atomic_bool *cancel; /* true: requests end with -ECANCELED; or NULL */
 };
 
-/** May a canonical name be opened? */
+/** Returns whether the object with this canonical name may be opened. */
 bool store_policy_allows(const struct store_policy *policy, const char *name);
 
 /** The URL that a server redirects requests for one object to. Threads: any. */
@@ -29,9 +29,9 @@ struct fetch_moved {
 struct fetch {
     struct bucket *bucket;
     const char *name, *key, *query;
-    const struct wanted_range *want; /* or NULL: the body is kept in `body` */
+    const struct wanted_range *want; /* NULL: no range; the answer's body is kept in `body` */
     uint8_t *dst;                    /* NULL, with `want`: only the header is of interest */
-    const void *upload;              /* [upload_len]: write the object; otherwise NULL */
+    const void *upload;              /* [upload_len]: what to write to the object; NULL: read it */
     size_t upload_len;
     const struct store_policy *policy;
     struct fetch_moved *moved; /* or NULL */
@@ -42,13 +42,13 @@ struct fetch {
 };
 
 /**
- * Run a request. Returns 0, with the bytes in `dst` or in `body`.
+ * Run a request, and repeat it if necessary. Returns 0, with the bytes in `dst` or in `body`.
  *
- * Errors: -ENOENT there is no such object or bucket; -EACCES it may not be read; -ESTALE it is
- * another version; -ERANGE (only without facts) the range is beyond its end; -EOPNOTSUPP the server
- * cannot serve ranges; -EREMOTEIO it did not succeed in time; -EKEYREJECTED its certificate is not
- * valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and says
- * what to do.
+ * Errors: -ENOENT there is no such object or bucket; -EACCES access is denied; -ESTALE the object
+ * has another version; -ERANGE (only without facts) the object is empty; -EOPNOTSUPP the server
+ * cannot serve ranges; -EREMOTEIO no try succeeded in time; -EKEYREJECTED the server's certificate
+ * is not valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and
+ * says what to do.
  */
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);

@@ -10,10 +10,10 @@
 #include "common/util/util.h"
 
 enum {
-    FLOOR_MS = 50,   /* no request counts as late before this */
-    KNOWN_MIN = 100, /* requests that must be known before one can be late */
+    FLOOR_MS = 50,   /* no request is late before this */
+    KNOWN_MIN = 100, /* times that must be known before a request can be late */
     HALVED_AT = 2000,
-    PER_REQUEST = 3, /* hundredths of a repeated request that each request adds to the budget */
+    PER_REQUEST = 3, /* what a success adds to the budget, in hundredths of a repeated request */
     BUDGET_MAX = 10 * 100,
     STEPS = 4, /* intervals per power of two */
     FINEST_NS = 1 << 20,
@@ -29,7 +29,7 @@ static unsigned class_of(uint64_t len)
     return size;
 }
 
-/* Returns the longest time that is counted at `i`. */
+/* Returns the longest time that interval `i` of the histogram counts. */
 static uint64_t most_ns(unsigned i)
 {
     uint64_t power = (uint64_t)FINEST_NS << (i / STEPS);

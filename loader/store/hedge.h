@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* hedge.h - decides when a request for a range is late, and whether it may be sent once more. Pure;
- * the caller has a lock. */
+/* hedge.h - decides when a request for a range is late, and whether it may be sent once more. Does
+ * no I/O. The caller's lock protects everything. */
 #ifndef LOADER_STORE_HEDGE_H
 #define LOADER_STORE_HEDGE_H
 
@@ -11,7 +11,7 @@ enum { HEDGE_SIZES = 5, HEDGE_TIMES = 64 };
 
 /** A histogram of how long recent requests of one size class took. */
 struct hedge_times {
-    uint32_t count[HEDGE_TIMES]; /* by time */
+    uint32_t count[HEDGE_TIMES]; /* number of requests in each interval of time */
     uint32_t total;
 };
 
@@ -28,7 +28,8 @@ void hedge_note(struct hedge *h, uint64_t len, uint64_t ns);
  * faster. 0: too few are known. */
 uint64_t hedge_late_ns(const struct hedge *h, uint64_t len);
 
-/** May a late request be sent again? Takes from the budget, which is 3 % of the requests. */
+/** Returns whether a late request may be sent again, and takes it from the budget: 3 % of the
+ * requests that succeeded. */
 bool hedge_take(struct hedge *h);
 
 #endif

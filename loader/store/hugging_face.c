@@ -69,7 +69,7 @@ static char *encode(const char *path)
     return plain;
 }
 
-/* Join the parts: `set` is OWNER/NAME [set_len]. */
+/* Build a URL from its parts (malloc); `set` [set_len] is OWNER/NAME. Returns 0 or -ENOMEM. */
 static int join(const char *set, size_t set_len, const char *revision, size_t revision_len,
                 const char *path, char **ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.c - a small XML parser. It supports elements, texts and entities, but no attributes, DTDs
- * or CDATA, which S3 does not use. It copies texts into the caller's memory and allocates
- * nothing. */
+/* listing.c - a small XML parser. It supports elements, texts and entities. Attributes are ignored;
+ * DTDs and CDATA, which S3 does not use, are errors. Texts are copied to the caller's memory, and
+ * nothing is allocated. */
 #include "config.h"
 
 #include "loader/store/listing.h"
@@ -96,7 +96,8 @@ static bool is_named(const struct xml_reader *x, const char *name)
     return x->name_len == strlen(name) && memcmp(x->name, name, x->name_len) == 0;
 }
 
-/* Write a character as UTF-8 to `to` [4]. Returns its length, or 0 if it is invalid. */
+/* Write a character as UTF-8 to `to` [4]. Returns the number of bytes, or 0 if the character is
+ * invalid. */
 static size_t put_utf8(uint64_t c, char *to)
 {
     if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
@@ -123,7 +124,7 @@ static size_t put_utf8(uint64_t c, char *to)
     return 4;
 }
 
-/* Parse the number of a character reference: "65" or "x41". */
+/* Parse the number of a character reference: "65" or "x41". Returns 0 if it is malformed. */
 static uint64_t parse_reference(const char *text)
 {
     char *end;
@@ -137,8 +138,8 @@ static uint64_t parse_reference(const char *text)
     return *end ? 0 : value;
 }
 
-/* Decode the entity `name` ("amp", "#10") to `to` [4]. Returns its length, or 0 if it is
- * unknown. */
+/* Decode the entity `name` ("amp", "#10") to `to` [4]. Returns the number of bytes, or 0 if the
+ * entity is unknown. */
 static size_t decode_entity(const char *name, char *to)
 {
     static const char *const known[][2] = {
@@ -189,7 +190,7 @@ struct listed {
     struct object_facts facts;
 };
 
-/* Use the text of a closed element of <Contents>. Returns 0 or -EBADMSG. */
+/* Store the text of an element of <Contents>, which has ended. Returns 0 or -EBADMSG. */
 static int add_fact(const struct xml_reader *x, struct listed *o)
 {
     char text[256];
@@ -212,7 +213,7 @@ static int add_fact(const struct xml_reader *x, struct listed *o)
     return n < 0 ? n : 0;
 }
 
-/* Use the text of a closed element outside of <Contents>. Returns 0 or -EBADMSG. */
+/* Store the text of an element outside of <Contents>, which has ended. Returns 0 or -EBADMSG. */
 static int add_to_page(const struct xml_reader *x, struct listing_page *page)
 {
     int n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* listing.h - parses the XML answers of S3: listings (ListObjectsV2) and errors. Pure. The text
- * comes from a server, which may be faulty or hostile. */
+/* listing.h - parses the XML answers of S3: listings (ListObjectsV2) and errors. Does no I/O. The
+ * text comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_LISTING_H
 #define LOADER_STORE_LISTING_H
 
@@ -12,15 +12,16 @@
 /** Receives one object. `key` is borrowed. Returns 0, or an error that ends the listing. */
 typedef int listing_object(void *arg, const char *key, const struct object_facts *facts);
 
-/** The end of a page. */
+/** What follows a page. */
 struct listing_page {
     bool more;        /* another page follows */
     char token[2048]; /* its continuation token */
 };
 
 /**
- * Parse a page of a listing. Errors: -EBADMSG it is not a listing, an object lacks its key or size,
- * or it is truncated but has no token; the errors of `object`.
+ * Parse a page of a listing, and call `object` for each object. Errors: -EBADMSG the text is not a
+ * listing, an object lacks its key or size, or a page follows but has no token; the errors of
+ * `object`.
  */
 int listing_read(const char *text, size_t len, listing_object *object, void *arg,
                  struct listing_page *ret, struct plenum_error *err);

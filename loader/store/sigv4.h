@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sigv4.h - AWS Signature Version 4. It calls no library itself: the module computes the hashes
- * (backend.h). */
+/* sigv4.h - signs requests with AWS Signature Version 4. The module (backend.h) computes the
+ * hashes, so this file needs no library. */
 #ifndef LOADER_STORE_SIGV4_H
 #define LOADER_STORE_SIGV4_H
 
@@ -10,7 +10,7 @@
 
 #include "loader/store/backend.h"
 
-/** A header to sign. Names are in lower case, and the list is sorted by name. */
+/** A header to sign. The name is in lower case. */
 struct sigv4_header {
     const char *name, *value;
 };
@@ -19,7 +19,7 @@ struct sigv4_request {
     const char *method; /* "GET" */
     const char *path;   /* as sent: percent-encoded, with its leading slash */
     const char *query;  /* as sent: percent-encoded, sorted by name; "" if there is none */
-    const struct sigv4_header *headers;
+    const struct sigv4_header *headers; /* [num_headers], sorted by name */
     size_t num_headers;
     const char *payload_hash; /* hexadecimal, or "UNSIGNED-PAYLOAD" */
     const char *region, *service;

@@ -127,7 +127,7 @@ static int on_object(void *arg, const char *key, const struct object_facts *fact
     int r = 0;
 
     if (strncmp(key, l->place->place.key, strlen(l->place->place.key)) != 0)
-        return -EBADMSG; /* the key does not have the requested prefix */
+        return -EBADMSG; /* the server listed a key without the prefix */
     if (l->most && l->count == l->most)
         return -E2BIG;
     l->count++;
@@ -180,7 +180,8 @@ static int read_page(struct store_listing *l, struct listing_page *page, struct 
     return r;
 }
 
-/* Like open_place(), for a prefix: its folder must be allowed. */
+/* Like open_place(), for a prefix in S3, whose folder must be allowed. Fails with -EOPNOTSUPP
+ * behind HTTP. */
 static int open_prefix(const char *prefix, const struct store_policy *policy,
                        struct opened_place *ret, struct plenum_error *err)
 {
@@ -192,8 +193,7 @@ static int open_prefix(const char *prefix, const struct store_policy *policy,
         return r;
     if (strlen(folder) > (size_t)(strrchr(prefix, '/') - prefix))
         folder[strrchr(prefix, '/') - prefix] = '\0';
-    if (!store_policy_allows(policy,
-                             folder)) /* checked before any state of its bucket is created */
+    if (!store_policy_allows(policy, folder)) /* before the bucket's state is created */
         r = error_set(err, -EACCES, "%s is not below a --root of this loader", folder);
     free(folder);
     if (r == 0)
@@ -249,9 +249,9 @@ static uint64_t identify(const char *name, const struct object_facts *facts)
     return XXH3_64bits_digest(&state);
 }
 
-/* Like identify(), for a cache that outlives the process: it covers the endpoint, and the time only
- * if there is no ETag, because the times of listings and answers may differ. Returns 0 or
- * -ENOMEM. */
+/* Like identify(), for a cache that outlives the process. The key also depends on the endpoint, and
+ * on the time only if there is no ETag, because listings and answers may give different times.
+ * Returns 0 or -ENOMEM. */
 static int identify_for_ever(const struct opened_place *p, const struct object_facts *facts,
                              struct keep_key *ret)
 {
@@ -260,7 +260,7 @@ static int identify_for_ever(const struct opened_place *p, const struct object_f
 
     if (bucket_is_s3(p->bucket))
         bucket_get_endpoint(p->bucket, &at);
-    if (at.is_aws) /* its region may become known later */
+    if (at.is_aws) /* the region may become known later */
         at = (struct endpoint){.host = ""};
     text = str_format("%s\n%s\n%s\n%s\n%llu %llu %llu", p->name, facts->etag, at.host, at.path,
                       (unsigned long long)facts->size,
@@ -321,8 +321,8 @@ const struct object_facts *store_get_facts(const struct store_object *object)
     return &object->facts;
 }
 
-/* Returns the object's redirection. Its own lock protects it, so it may change although the object
- * is constant. */
+/* Returns the object's redirection. It has its own lock, so it may change although the object is
+ * constant. */
 static struct fetch_moved *moved_of(const struct store_object *o)
 {
     return (struct fetch_moved *)(uintptr_t)&o->moved;

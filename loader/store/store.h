@@ -49,11 +49,11 @@ int store_open(const char *name, const struct object_facts *facts, const void *o
 void store_close(struct store_object *object);
 const struct object_facts *store_get_facts(const struct store_object *object);
 
-/** Let the cache of samples (loader/cache/sample_cache.h) keep samples of this object, as members
- * of this set. It keeps none if a later version of the object could look like this one. */
+/** Let the cache of samples (loader/cache/sample_cache.h) keep samples of this object, as samples
+ * of data set `set`. Has no effect if a later version of the object could look like this one. */
 void store_set_cached(struct store_object *object, uint64_t set);
 
-/** The sample of a range that belongs to none; such a range is not cached. */
+/** The sample number of a range that belongs to no sample, and so is not cached. */
 #define STORE_NO_SAMPLE UINT32_MAX
 
 /** Read a range within the object into `dst` [len]. Returns 0, or an error of fetch_run(), such as

@@ -18,7 +18,7 @@
 #include "common/util/util.h"
 
 enum {
-    SKIP_MAX = 8 << 20,    /* the most bytes before a range that are read and dropped */
+    SKIP_MAX = 8 << 20,    /* at most this many bytes before a range are read and dropped */
     RETRY_AFTER_MAX = 300, /* seconds */
     RACY_S = 2,            /* the resolution of Last-Modified, and of the coarsest file system */
 };
@@ -204,7 +204,8 @@ static void add_field(struct store_answer *a, const char *name, const char *valu
     else if (strcasecmp(name, "location") == 0)
         copy_text(value, len, a->location, sizeof(a->location));
     else if (strcasecmp(name, "content-encoding") == 0 && strcasecmp(value, "identity") != 0 &&
-             strcasecmp(value, "aws-chunked") != 0) /* which some stores keep from an upload */
+             strcasecmp(value, "aws-chunked") != 0) /* some stores keep "aws-chunked" from an
+                                                     * upload */
         (void)snprintf(a->encoding, sizeof(a->encoding), "%.31s", value);
 }
 
@@ -239,7 +240,7 @@ void answer_add_line(struct store_answer *a, const char *line, size_t len)
 
 /* ---- ranges ---- */
 
-/* Does the answer have the known version? */
+/* Returns whether the answer is the known version. */
 static bool is_version(const struct store_answer *a, uint64_t total,
                        const struct object_facts *facts)
 {
@@ -263,7 +264,7 @@ static int check_whole(const struct store_answer *a, const struct wanted_range *
     if (want->facts && !is_version(a, a->length, want->facts))
         return error_set(err, -ESTALE, "it has changed");
     if (a->length == 0 && !want->facts)
-        return 0; /* it is empty: store_stat() */
+        return 0; /* the object is empty; store_stat() accepts that */
     if (a->length < end)
         return error_set(err, -EPROTO, "the server answered a range with %llu bytes",
                          (unsigned long long)a->length);

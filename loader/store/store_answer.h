@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* store_answer.h - parses the headers of HTTP answers, and checks that an answer is the requested
- * one. Pure. Every byte comes from a server, which may be faulty or hostile. */
+ * one. Does no I/O. Every byte comes from a server, which may be faulty or hostile. */
 #ifndef LOADER_STORE_STORE_ANSWER_H
 #define LOADER_STORE_STORE_ANSWER_H
 
@@ -16,14 +16,14 @@ struct object_facts {
     uint64_t mtime_s; /* Last-Modified, in seconds since 1970; 0: unknown */
     char etag[96];    /* without quotes; "W/..." if it is weak; "": the store has none */
     bool racy;        /* it has no ETag, and a later change might not change its time */
-    uint64_t version; /* object_version(), if ETag and time are not known; otherwise 0 */
+    uint64_t version; /* object_version() if only this is known; otherwise 0 */
 };
 
-/** Returns a hash of the ETag, or the time without one; 0: the store has neither. */
+/** Returns a hash of the ETag; without an ETag, the time; 0 if the store has neither. */
 uint64_t object_version(const struct object_facts *facts);
 
-/** Is the object that a store describes (`now`) the version that we know? ETags decide; without
- * them, times. */
+/** Returns whether the object that a store describes (`now`) is the known version. The sizes must
+ * be equal, and the ETags; without ETags, the times. */
 bool object_is_same(const struct object_facts *now, const struct object_facts *known);
 
 /** Set `racy` if the object has no ETag and changed so recently that another change could have the
@@ -51,13 +51,13 @@ void answer_add_line(struct store_answer *a, const char *line, size_t len);
 /** Returns the time, in seconds since 1970, of an HTTP date ("Wed, 12 Oct 2009 17:50:00 GMT") or of
  * an ISO 8601 time as in listings ("2009-10-12T17:50:30.000Z"); 0 if it is neither. */
 uint64_t answer_parse_time(const char *text);
-/** Copy an ETag without its quotes; "" if it does not fit. */
+/** Copy an ETag without its quotes; "" if it is malformed or does not fit. */
 void answer_copy_etag(const char *text, size_t len, char *ret, size_t size);
 
 /** A range of an object that was requested. */
 struct wanted_range {
     uint64_t offset, len;             /* len > 0 */
-    const struct object_facts *facts; /* NULL: not known yet */
+    const struct object_facts *facts; /* the known version; NULL: not known yet */
 };
 
 /**
@@ -65,8 +65,8 @@ struct wanted_range {
  * in the body before the range.
  *
  * Errors: -ESTALE the object has another version; -EPROTO the answer is not the requested one, but
- * another try may get it; -EOPNOTSUPP the server does not support ranges, or encodes the object.
- * `err` receives a clause.
+ * the next may be; -EOPNOTSUPP the server does not support ranges, or encodes the object. `err`
+ * receives a clause.
  */
 int answer_check_range(const struct store_answer *a, const struct wanted_range *want,
                        uint64_t *skip, struct plenum_error *err);
@@ -76,7 +76,7 @@ enum answer_class {
     ANSWER_RETRY,   /* the server or the network failed */
     ANSWER_SLOW,    /* like RETRY, and the server asks for fewer requests */
     ANSWER_REFRESH, /* the credentials have expired */
-    ANSWER_CLOCK,   /* our clock is wrong: use the answer's */
+    ANSWER_CLOCK,   /* our clock is wrong: use the answer's date */
     ANSWER_REGION,  /* the bucket is in the answer's `region` */
     ANSWER_MOVED,   /* repeat the request at the answer's `location` */
     ANSWER_CHANGED, /* the object has another version */

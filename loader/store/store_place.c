@@ -90,7 +90,8 @@ static int parse_host(const char *at, size_t len, struct store_place *p, struct 
     return 0;
 }
 
-/* Undo percent-encoding in place. Returns 0 or -EINVAL. */
+/* Undo percent-encoding in place. Returns 0, or -EINVAL if it is invalid or encodes a slash or a
+ * control character. */
 static int decode(char *text)
 {
     char *to = text;
@@ -113,7 +114,8 @@ static int decode(char *text)
     return 0;
 }
 
-/* Is a part of the path "." or ".."? Servers and proxies treat these differently. */
+/* Returns whether a part of the path is "." or "..", which servers and proxies treat
+ * differently. */
 static bool has_dots(const char *key)
 {
     for (const char *at = key;; at++) {

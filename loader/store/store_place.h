@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* store_place.h - names of objects in stores and of files behind HTTP: s3://BUCKET/KEY,
+/* store_place.h - parses names of objects in stores and of files behind HTTP: s3://BUCKET/KEY,
  * https://HOST[:PORT]/PATH and http://HOST[:PORT]/PATH; hf://datasets/... becomes a URL. */
 #ifndef LOADER_STORE_STORE_PLACE_H
 #define LOADER_STORE_STORE_PLACE_H
@@ -27,18 +27,19 @@ struct store_place {
 int place_parse(const char *text, struct store_place *ret, struct plenum_error *err);
 void place_fini(struct store_place *place);
 
-/** Returns the canonical name (malloc): equal places have equal names, and place_parse() accepts
- * it. */
+/** Returns the canonical name (malloc), or NULL if out of memory. Equal places have equal names,
+ * and place_parse() accepts them. */
 char *place_name(const struct store_place *place);
 /** Parse `text` and return its canonical name in `*ret` (malloc). Errors: those of
  * place_parse(). */
 int place_canonical(const char *text, char **ret, struct plenum_error *err);
 
-/** Percent-encode all bytes except letters, digits, "-._~" and, unless `slash`, '/' (malloc). */
+/** Returns a percent-encoded copy (malloc), or NULL if out of memory. Letters, digits and "-._~"
+ * are not encoded, nor is '/' unless `slash`. */
 char *place_encode(const char *text, bool slash);
 
-/** Does the host of a URL name an address by itself: a literal address, or "localhost"? Only then
- * may a connection lead to a loopback or link-local address. `host` may have a port. */
+/** Returns whether the host of a URL is a literal address or "localhost". Only then may a
+ * connection lead to a loopback or link-local address. `host` may have a port. */
 bool place_is_literal(const char *host);
 
 /** Returns the length of what precedes the key in a name or pattern ("s3://bucket/"), or 0 if there

@@ -261,6 +261,8 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_job_should_stop": (c_int, [c_void_p, c_uint64, _ERR]),
     "plenum_broadcast": (c_int, [c_void_p, c_void_p, c_size_t, c_uint32, _ERR]),
     "plenum_allreduce": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _ERR]),
+    "plenum_alltoall": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),
+    "plenum_reduce_scatter": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int, c_int, _ERR]),
     "plenum_allgather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),
     "plenum_barrier": (c_int, [c_void_p, _ERR]),
     "plenum_same": (c_int, [c_void_p, c_void_p, c_size_t, _ERR]),

@@ -26,9 +26,9 @@ __all__ = ["carry"]
 
 dist: Any = torch.distributed  # its functions have no types in every version
 
-_DTYPES = (np.int32, np.int64, np.float32, np.float64)
+_DTYPES = (np.int32, np.int64)  # libplenum adds floats itself
 _OPS = (dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.SUM)
-_ORDERED, _MEAN = (1, 2), 3
+_MEAN = 3
 
 
 def _tensor(address: int, count: int, dtype: Any) -> torch.Tensor:
@@ -92,20 +92,11 @@ class _TorchCarrier:
 
     def allreduce(self, _: Any, buffer: int, count: int, type: int, op: int, timeout_ns: int, error: Any) -> int:
         tensor = _tensor(buffer, count, _DTYPES[type])
-        nan = torch.isnan(tensor).to(torch.uint8) if op in _ORDERED and tensor.is_floating_point() else None
-        self.kept.append((tensor, nan))
+        self.kept.append(tensor)
         code = self.run("allreduce", timeout_ns, error,
                         lambda: dist.all_reduce(tensor, _OPS[op], group=self.group, async_op=True))
-        if code == 0 and nan is not None:
-            # gloo drops a NaN or keeps it, depending on which instance has it
-            code = self.run("allreduce", timeout_ns, error,
-                            lambda: dist.all_reduce(nan, dist.ReduceOp.MAX, group=self.group, async_op=True))
-            tensor.masked_fill_(nan.bool(), float("nan"))
         if code == 0 and op == _MEAN:
-            if tensor.is_floating_point():
-                tensor.div_(dist.get_world_size())
-            else:
-                tensor.div_(dist.get_world_size(), rounding_mode="trunc")
+            tensor.div_(dist.get_world_size(), rounding_mode="trunc")
         return code
 
     def allgather(self, _: Any, send: int, size: int, recv: int, timeout_ns: int, error: Any) -> int:

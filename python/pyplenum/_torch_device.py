@@ -264,7 +264,7 @@ class _Cudart:
 
 @functools.lru_cache(maxsize=None)
 def pinned_for_cuda(device: Optional[torch.device] = None) -> Pinned:
-    """Return what pins memory for torch.cuda, which must be available; by default on the current device."""
+    """Return a function that pins memory for torch.cuda, which must be available; by default on the current device."""
     cudart = _Cudart(device)
     return Pinned(cudart, cudart.clear_error)
 

@@ -68,7 +68,7 @@ class Checkpoint:
         return self.path if name in os.listdir(folder) else None
 
     def _check_start(self) -> None:
-        """Raise an error if a later start of this job has begun. Files that are not such claims say nothing."""
+        """Raise an error if a later start of this job has begun. Files that are not its claims are ignored."""
         for path in self._files(".claim").values():
             text = b""
             with contextlib.suppress(FileNotFoundError, IsADirectoryError), open(path, "rb") as file:
@@ -80,7 +80,7 @@ class Checkpoint:
                                                 f"process belongs to start {self._generation}: end it")
 
     def _check(self) -> None:
-        """Raise an error if a later start of this job has begun, or one of any job has written a checkpoint."""
+        """Raise an error if a later start of this job has begun, or a later start has written this checkpoint."""
         self._check_start()
         newest = max([0, *self._files("")])
         if newest > self.number:
@@ -97,7 +97,7 @@ class Checkpoint:
                 self._check_start()
                 number = 1 + max([0, *self._files(".claim"), *self._files("")])
                 with contextlib.suppress(FileExistsError):
-                    os.link(new, f"{self.path}.{number}.claim")  # all of it, or not at all; also over NFS
+                    os.link(new, f"{self.path}.{number}.claim")  # atomic, also over NFS
                     return number
         finally:
             with contextlib.suppress(FileNotFoundError):  # it could not be created

@@ -19,7 +19,7 @@ from ._lib import CError, CJobInfo, CPrepare, PlenumError, byref, c_void_p, chec
 
 __all__ = ["Job", "job"]
 
-_TYPES = {"int32": 0, "int64": 1, "float32": 2, "float64": 3}
+_TYPES = {"int32": 0, "int64": 1, "float32": 2, "float64": 3, "float16": 4, "bfloat16": 5}
 _OPS = {"sum": 0, "min": 1, "max": 2, "mean": 3}
 _LAUNCHERS = ("none", "plenumrun", "torchrun", "mpirun", "srun", "program")
 _MOST = 2**32 - 1
@@ -191,6 +191,13 @@ def _check(code: int, error: CError, *used: _Memory) -> None:
     if -code in (errno.ETIMEDOUT, errno.EIO):
         _lost[:] = used
     check(code, error)
+
+
+def _check_reduction(name: str, memory: _Memory, op: str) -> None:
+    if memory.dtype not in _TYPES:
+        raise TypeError(f"{name}: dtype must be one of {', '.join(_TYPES)}, not {memory.dtype}")
+    if op not in _OPS:
+        raise ValueError(f"{name}: op must be one of {', '.join(_OPS)}, not '{op}'")
 
 
 _TOLD_BYTES = 128  # room for a pickled object's size, or for -1 and the reason why there is none
@@ -394,15 +401,13 @@ class Job:
     def allreduce(self, x: Any, op: str = "sum") -> Any:
         """Combine ``x`` of all instances element by element ("sum", "min", "max", "mean"), in place; returns ``x``.
 
-        int32, int64, float32 or float64, in either byte order. All instances must use the same dtype and shape.
-        Integers wrap; their mean is rounded towards zero. "min" and "max" are NaN if any instance has NaN, like
-        ``numpy.minimum`` and ``numpy.maximum``.
+        int32, int64, float32, float64, float16 or bfloat16, in either byte order. All instances must use the same dtype
+        and shape. The result has the same bits in every run with as many instances. Integers wrap; their mean is
+        rounded towards zero. "min" and "max" are NaN if any instance has NaN, like ``numpy.minimum`` and
+        ``numpy.maximum``. float16 and bfloat16 are added as float32 and rounded once.
         """
         memory, error = _memory_of(x, "allreduce", True), CError()
-        if memory.dtype not in _TYPES:
-            raise TypeError(f"allreduce: dtype must be one of {', '.join(_TYPES)}, not {memory.dtype}")
-        if op not in _OPS:
-            raise ValueError(f"allreduce: op must be one of {', '.join(_OPS)}, not '{op}'")
+        _check_reduction("allreduce", memory, op)
         if isinstance(x, np.ndarray) and not x.dtype.isnative:
             x[...] = self.allreduce(x.astype(x.dtype.newbyteorder("=")), op)
             return x
@@ -410,6 +415,49 @@ class Job:
         _check(lib.plenum_allreduce(self._for_collective(), memory.address, memory.size, _TYPES[memory.dtype],
                                     _OPS[op], byref(error)), error, memory)
         return x
+
+    def reduce_scatter(self, x: Any, op: str = "sum") -> Any:
+        """Combine ``x`` of all instances element by element, like :meth:`allreduce`, and return this instance's part of
+        the result: a new array or tensor with the ``instance_index``-th of ``num_instances`` equal parts of the first
+        dimension.
+        """
+        memory, error = _memory_of(x, "reduce_scatter", False), CError()
+        _check_reduction("reduce_scatter", memory, op)
+        if isinstance(x, np.ndarray) and not x.dtype.isnative:
+            return self.reduce_scatter(x.astype(x.dtype.newbyteorder("=")), op).astype(x.dtype)
+        result = self._empty_like(x, self._part("reduce_scatter", memory))
+        into = _memory_of(result, "reduce_scatter", True)
+        handle = self._describe(self._for_collective(), "reduce_scatter", memory)
+        _check(lib.plenum_reduce_scatter(handle, memory.address, into.address, into.size, _TYPES[memory.dtype],
+                                         _OPS[op], byref(error)), error, memory, into)
+        return result
+
+    def alltoall(self, x: Any) -> Any:
+        """Return a new array or tensor like ``x``. Its part k comes from instance k: this instance's part of its ``x``.
+
+        A part is one of ``num_instances`` equal parts of the first dimension. Any dtype without Python objects. All
+        instances must use the same dtype and shape.
+        """
+        memory, error = _memory_of(x, "alltoall", False), CError()
+        self._part("alltoall", memory)
+        result = self._empty_like(x, tuple(memory.shape))
+        into = _memory_of(result, "alltoall", True)
+        handle = self._describe(self._for_collective(), "alltoall", memory)
+        _check(lib.plenum_alltoall(handle, memory.address, memory.nbytes // self.num_instances, into.address,
+                                   byref(error)), error, memory, into)
+        return result
+
+    def _part(self, name: str, memory: _Memory) -> Tuple[int, ...]:
+        """Return the shape of one of the equal parts of an array."""
+        rows, shape = self.num_instances, tuple(memory.shape)
+        if not shape or shape[0] % rows:
+            raise ValueError(f"{name}: the first dimension must be divisible by the number of instances, {rows}; the "
+                             f"shape is {shape}")
+        return (shape[0] // rows,) + shape[1:]
+
+    @staticmethod
+    def _empty_like(x: Any, shape: Tuple[int, ...]) -> Any:
+        return np.empty(shape, x.dtype) if isinstance(x, np.ndarray) else x.detach().new_empty(shape)
 
     def allgather(self, x: Any) -> Any:
         """Return a new array or tensor ``[num_instances, *x.shape]`` with ``x`` of each instance.
@@ -421,7 +469,7 @@ class Job:
     def _allgather(self, name: str, x: Any) -> Any:
         memory, error = _memory_of(x, name, False), CError()
         shape = (self.num_instances,) + tuple(memory.shape)
-        result = np.empty(shape, x.dtype) if isinstance(x, np.ndarray) else x.detach().new_empty(shape)
+        result = self._empty_like(x, shape)
         into = _memory_of(result, name, True)
         handle = self._describe(self._for_collective(), name, memory)
         _check(lib.plenum_allgather(handle, memory.address, memory.nbytes, into.address, byref(error)), error, memory,
@@ -436,7 +484,7 @@ class Job:
     def same(self, x: Any) -> None:
         """Raise ``EBADMSG``, naming the instances that differ, unless ``x`` has the same bytes in all instances.
 
-        It costs one read of the bytes and 24 bytes of traffic per instance.
+        It costs one read of the bytes, and 256 bytes of traffic per instance.
         """
         memory, error = _memory_of(x, "same", False), CError()
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
@@ -573,7 +621,7 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
 
 
 def info_as(rank: Any, world_size: Any) -> CJobInfo:
-    """The job's description for a stream with an explicit rank, regardless of this process's own rank."""
+    """Return the job's description for a stream with an explicit rank, regardless of this process's own rank."""
     place = _place_of(rank, world_size)
     assert place is not None
     with _lock:

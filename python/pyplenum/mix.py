@@ -75,7 +75,7 @@ def _word(value: Any, what: str) -> str:
 
 
 def _rules(weights: Any) -> Dict[int, Any]:
-    """The rule of weights from each pass on."""
+    """Return {pass: the rule of weights from that pass on}."""
     if not isinstance(weights, Mapping):
         return {0: weights}
     for at in weights:
@@ -94,7 +94,7 @@ def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) 
 
 
 def _rule_lines(name: str, weights: Any) -> Iterable[str]:
-    """The weights of a set's samples from later passes on."""
+    """Return the lines that change the weights of a set's samples from later passes on."""
     return [f"weights {at} {_word(name, 'set')} {_quoted(rule)}" for at, rule in _rules(weights).items() if at > 0]
 
 

@@ -238,7 +238,7 @@ class Batch:
     ``epochs``
         uint64 [S], the epoch of each step.
     ``index``
-        Number of the batch since open or seek, from 0.
+        Number of the batch since open, seek or reshape, from 0.
     ``num_valid``
         Number of valid samples.
     ``num_substituted``
@@ -367,7 +367,7 @@ class Batch:
         return self._view_at(self._mix().weights, "<f4")
 
     def soft_labels(self, num_classes: int, smoothing: float = 0.0) -> "npt.NDArray[np.float32]":
-        """The labels as probabilities that add up to 1: a new float32 array [S, R, M, num_classes].
+        """Return the labels as probabilities that add up to 1: a new float32 array [S, R, M, num_classes].
 
         ``labels`` get ``weights`` and ``labels2`` the rest; without mixing, ``labels`` get 1. With ``smoothing`` x,
         these are scaled by 1 - x, and every class gets x / num_classes, like label smoothing in torch and timm.
@@ -710,7 +710,7 @@ class Stream:
         - ``weights="class"``, ``"class:1/2"``, ``"lvis:0.001"``, ``"file:w.npy"``, ``"column:NAME"`` or
           ``"json.NAME"`` shows samples by weight: each the floor or ceiling of its expected number in each epoch of
           ``epoch`` positions. ``draw="independent"`` draws each position by itself. ``weights={0: RULE, 3: RULE}``
-          has other weights from epoch 3 on, and ``{}`` none until :meth:`amend` sets them;
+          changes the weights from epoch 3 on, and ``{}`` sets none until :meth:`amend` does;
         - ``stratify="label", block=B``: each sample once per epoch, and each class by its share in each B samples;
         - ``balance="label", block=B``: equal classes in each B samples; ``balance="label", classes=P, each=K``: blocks
           of K samples of each of P classes;
@@ -810,7 +810,7 @@ class Stream:
         o.fields = text_of(fields if isinstance(fields, str) else ",".join(fields or ()), "fields")
         self._on_ring = CRingCall(0)
         if on_ring is not None:
-            call = on_ring  # mypy knows that this is not None
+            call = on_ring  # for mypy: never None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
         o.on_ring = self._on_ring
         # the job whose torch.distributed group must not change while the stream is open
@@ -1111,7 +1111,7 @@ class Stream:
 
     def reshape(self, rank: int, size: int, at: Optional[bytes] = None) -> None:
         """Continue with another share of each step, because replicas have come or gone: this process is now rank
-        ``rank`` of ``size``. If it has several replicas, all have as many.
+        ``rank`` of ``size``. If this process has several replicas, every process must have the same number of them.
 
         The next batch begins at the cursor ``at``, or after the last batch that the program received. The rest of
         the epoch is divided into steps of the new size. If all ranks continue from the same position, no sample is

@@ -678,8 +678,8 @@ class Loader:
         return {"version": 1, "cursor": self._cursor().hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def _cursor(self) -> bytes:
-        """The position after the last batch that a loop received. An epoch that has dropped its last samples is over,
-        also for a world size whose step they would fill."""
+        """Return the position after the last batch that a loop received. An epoch that has dropped its last samples is
+        over, even for a world size whose step they would fill."""
         place, stands = self._place, self._stands
         if self._choices["last"] == "drop" and place.position == 0:
             return self.stream._cursor_at(place.epoch, 0)
@@ -703,7 +703,7 @@ class Loader:
         self._loaded = self._fresh = True
 
     def _cursor_in(self, state: Mapping[str, Any]) -> bytes:
-        """The cursor of a state that fits this loader."""
+        """Return the cursor in a state. Raise ValueError if it is not a state that this loader can load."""
         found = state.get("cursor") if isinstance(state, Mapping) and state.get("version") == 1 else None
         if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{64}", found):
             raise ValueError("this is not a state of a pyplenum.torch.Loader, or it has a different version")
@@ -713,7 +713,7 @@ class Loader:
         return bytes.fromhex(found)
 
     def _explained(self, error: PlenumError, state: Optional[Mapping[str, Any]]) -> PlenumError:
-        """An error about a state's cursor, with the options that differ."""
+        """Return an error about a state's cursor, extended by the options that differ."""
         return PlenumError(error.errno, f"{error.strerror}{self._differences(state) if state else ''}")
 
     def _differences(self, state: Mapping[str, Any]) -> str:
@@ -831,7 +831,7 @@ def check_same(parameters: Parameters, *, job: Optional[Job] = None) -> None:
 
 
 def pin_ring(address: int, size: int, present: bool) -> None:
-    """Pin the memory that batches lie in for CUDA: ``Stream(..., on_ring=pyplenum.torch.pin_ring)``.
+    """Pin the memory of batches for CUDA: ``Stream(..., on_ring=pyplenum.torch.pin_ring)``.
 
     A batch's tensors can then be copied to the device with ``non_blocking=True`` and without an intermediate copy. Hold
     the batch until that copy is complete.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The commands in the docstrings of examples: each is run as printed there, where this machine has what it needs."""
+"""Runs each command in the docstrings of examples as printed there, if this machine has what the command needs."""
 
 import glob
 import os
@@ -28,9 +28,9 @@ LIMIT_S = 300
 PROGRAMS = sorted(glob.glob(os.path.join(SOURCE, "examples", "**", "*.py"), recursive=True))
 # Modules that an option of a program needs besides the program's own modules.
 OPTIONAL = {"--jax": "jax"}
-# Programs with such an option run briefly if the command does not set it.
+# Options that keep a run short. They are added to commands that do not set them.
 SHORT = {"--steps": "25", "--epochs": "1"}
-# A submodule that only newer versions have.
+# Submodules that only newer versions of these modules have.
 PARTS = {"torchvision": "torchvision.transforms.v2"}
 
 
@@ -118,7 +118,7 @@ class ExamplesTest(unittest.TestCase):
                 f.write(f"image{n}.png,0,mask{n}.png\n")
 
     def run_command(self, command, where, python):
-        """Run a command as a shell does, but let make-sample make fewer images."""
+        """Run a command as a shell does, but copy a prepared data set instead of running make-sample."""
         words = shlex.split(command)
         if "make-sample" in words:
             shutil.copytree(self.sample, os.path.join(where, words[words.index("make-sample") + 1]))

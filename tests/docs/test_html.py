@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""make html: every page exists, no link is broken (make html checks), and the search finds their words."""
+"""Runs make html and checks that every page exists, that no link is broken, and that the search index has words."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ class Html(unittest.TestCase):
         self.assertIn('id="pyplenum.torch.Loader.state_dict"', read(MANUAL, "python", "pyplenum.torch.html"))
 
     def test_search(self):
-        """the search index covers the manual pages, too"""
+        """the search index has a word of the manual pages"""
         self.assertIn("heartbeat", read(MANUAL, "searchindex.js"))
 
     def test_alone(self):

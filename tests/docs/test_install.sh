@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_install.sh - without apt, scripts/packages names the required packages that are missing; and all lists of
-# packages agree. Prints TAP.
+# test_install.sh - checks that scripts/packages names missing packages on a system without apt, that all lists of
+# packages agree, and that scripts/demo compares hashes. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 . "$top_srcdir/scripts/packages"
@@ -24,7 +24,7 @@ names() { # exactly these parts are reported as missing
 is "went on" "if everything is installed, the script continues" needed build
 lacks="libuv ompi-c"
 ok "missing libraries are named by their common names" names "Open MPI" libuv
-ok "... with Fedora's command for Open MPI" grep -q "module load mpi/openmpi-x86_64" out
+ok "a missing Open MPI is named with Fedora's command for it" grep -q "module load mpi/openmpi-x86_64" out
 lacks=
 rm bin/protoc-c
 ok "missing programs are named" names "the compiler of protobuf-c"
@@ -55,14 +55,14 @@ cp demo/build/plenumctl demo/build/config.status
 printf 'all:\n' >demo/build/Makefile
 chmod +x demo/configure demo/build/*
 touch demo/examples/train.py demo/configure
-# two files touched within one tick of the clock have the same age, so configure would be rebuilt
+# The demo rebuilds configure unless it is newer than configure.ac; files touched together can have the same age.
 touch -d yesterday demo/configure.ac
 demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun &&
     demo/scripts/demo "$T/demo/build" >out 2>&1; }
 ends_with() { local code=0; demo "$1" || code=$?; [ $code = "$2" ] && grep -q "$3" out; }
 ok "a failed job ends the demo with its status" ends_with 'exit 17' 17 \
     'failed with status 17'
-ok "... without a message about hashes" sh -c '! grep -q "hashes differ" out'
+ok "the demo says nothing about hashes when the job fails" sh -c '! grep -q "hashes differ" out'
 ok "the demo reports different hashes" ends_with 'echo "hash 1111111111111111"' 1 \
     'the hashes differ, 1111111111111111 and 0123456789abcdef'
 ok "equal hashes end the demo successfully" ends_with 'echo "hash 0123456789abcdef"' 0 'The contact sheet'

@@ -204,7 +204,7 @@ class KubernetesTest(unittest.TestCase):
                         self.assertIn(probe["port"], ports)
                 for secret in find(pod, "secretName"):
                     self.assertIn(f"secret generic {secret} ", page)
-        # Both may run in one namespace: neither may select the other's pods.
+        # Both manifests may be applied in one namespace, so neither may select the other's pods.
         for name, app in (("loader-daemonset.yaml", "plenum-loader-node"), ("loader-service.yaml", "plenum-loader")):
             for each in load(name):
                 for labels in find(each, "matchLabels"):
@@ -212,7 +212,7 @@ class KubernetesTest(unittest.TestCase):
                 for template in find(each, "template"):
                     self.assertEqual(template["metadata"]["labels"], {"app": app})
         service = load("loader-service.yaml")[0]
-        # a string: otherwise, the service would have one address, however many loaders there are
+        # The string "None" makes the service's name resolve to the addresses of all loaders.
         self.assertEqual(service["spec"]["clusterIP"], "None")
         job = load("job-mpi.yaml")[0]
         launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]

@@ -146,7 +146,7 @@ class LibraryTest(unittest.TestCase):
                 self.pages[name] = f.read()
 
     def test_functions(self):
-        """exactly the library's functions have a prototype in the synopsis of a page, and their name in that page's"""
+        """the synopses and names of the pages have all functions of the library, and no others"""
         declared = [" ".join(m.split()) for m in re.findall(r"PLENUM_API\s+([^;]*?\));", self.code, re.S)
                     if "#" not in m]
         shown, names = [], []

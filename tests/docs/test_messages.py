@@ -27,7 +27,7 @@ OTHERS = {
     "prints a result, a help text or a page": "printf fprintf fputs put_line put_parts print_word http.c:say "
         "cmd_job.c:write_metric metrics.c:put_one metrics.c:head metrics.c:put_histogram MHD_add_response_header "
         "http.c:MHD_add_response_header",
-    "says that all is well": "log_info log_debug log_about notify_send stop_now",
+    "says that all is well": "log_info log_debug log_about notify_send stop_now interlude.c:end_job",
     "has a detail of a message, after its colon": "parser_error parser_close "
         "pipeline_ops.c:OP ctl_start missing_in_time selftest.c:test_images supervise_not_started ctl_fail",
     "is for the compiler": "_Static_assert __asm__",
@@ -60,8 +60,8 @@ MESSAGES = marked()
 
 
 def texts_of(path, code):
-    """Return the texts of a file of C, literals that follow each other as one: [(text, the calls around it, whether one
-    of them is marked)]."""
+    """Return the string literals of a C file, joining adjacent ones: [(text, names of the calls around it, is one of
+    them marked?)]."""
     found, end, open_calls = [], -1, []
     file = os.path.basename(path)
     for m in TOKEN.finditer(code):
@@ -89,7 +89,7 @@ def plain(text):
 
 
 def said():
-    """Return {message: file} for all calls that report an error, and for Python's raise."""
+    """Return {message: file} for all calls that report an error, and for all `raise` statements."""
     found = {}
     for path, text in files(FOLDERS, ".c"):
         for message, _, tells in texts_of(path, text):
@@ -139,7 +139,7 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual("\n".join(missing), "")
 
     def test_none_else(self):
-        """every line is about an existing message"""
+        """every line matches an existing message"""
         texts = everything()
         self.assertEqual([p for p, _ in page() if not expression(p).search(texts)], [])
 

@@ -20,7 +20,7 @@ SHEET = os.path.join(SOURCE, "docs", "operations.jpg")
 
 class PicturesTest(unittest.TestCase):
     def test_words(self):
-        """each word of an operation has a picture"""
+        """each operation has a picture"""
         words = pages.operations()
         self.assertIn("flip", words)
         shown = set(re.findall(r"(\w+)\(|\b(\w+)$", "\n".join(operations.PICTURES), re.M))

@@ -198,6 +198,7 @@ except ImportError:
 job = pyplenum.job()
 data = sys.argv[1]
 x = np.full(3, float(job.instance_index))
+y = np.arange(4) + float(job.instance_index)
 o = {"from": job.instance_index}
 f = lambda: "f was called"
 prepared = []
@@ -216,8 +217,8 @@ if torch is not None and torch.distributed.is_initialized():
 print(json.dumps([job.instance_index, len(prepared), results]), flush=True)
 """
 
-# The results of each row's code in instances 0 and 1 of two, which have 2 and 1 replicas of 2 devices. "..." is any
-# result but an error.
+# The results of each row's code in instances 0 and 1. Instance 0 has two replicas, instance 1 has one; each replica has
+# two devices. "..." accepts any result except an error.
 WANT = {
     'job.launcher != "none"': (True, True),
     "pyplenum.job()": ("Job", "Job"),
@@ -237,6 +238,8 @@ WANT = {
     'pyplenum.Stream(data, "eval", micro_batch=4)': ("Stream", "Stream"),
     "job.broadcast(x, 0)": ([0.0] * 3, [0.0] * 3),
     'job.allreduce(x, "mean")': ([0.5] * 3, [0.5] * 3),
+    'job.reduce_scatter(y, "mean")': ([0.5, 1.5], [2.5, 3.5]),
+    "job.alltoall(y)": ([0.0, 1.0, 1.0, 2.0], [2.0, 3.0, 3.0, 4.0]),
     "job.allgather(x)": ([[0.0] * 3, [1.0] * 3],) * 2,
     "job.broadcast_object(o, 0)": ({"from": 0}, {"from": 0}),
     "job.allgather_object(o)": ([{"from": 0}, {"from": 1}],) * 2,

@@ -28,7 +28,7 @@ def sources():
             for name in names:
                 path, extension = os.path.join(folder, name), name.rpartition(".")[2] if "." in name else ""
                 if ".pb-c." in name or os.path.islink(path):
-                    continue  # made by protoc-c, in a build within the sources
+                    continue  # protoc-c writes .pb-c. files here if the source folder is the build folder
                 if extension in COMMENT:
                     yield path, COMMENT[extension]
                 elif not extension:

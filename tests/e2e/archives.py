@@ -2,11 +2,11 @@
 """archives.py FOLDER OUT - writes the pictures of a folder data set in every other form, in the same order:
 
     list.txt list.csv list.tsv           lists
-    ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, .cls beside each image
+    ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, with a .cls beside each image
     wds-*.tar                            archives as webdataset's TarWriter makes them: a stream, keys in byte order,
                                          times with fractions (which become pax headers), a user called bigdata
     json.tar                             labels in .json
-    records-?????-of-?????               TFRecords by the published format, without any of Plenum's code
+    records-?????-of-?????               TFRecords, written from the published format without any of Plenum's code
 """
 
 import io

@@ -2,10 +2,10 @@
 """columns.py FOLDER OUT - writes the pictures of a folder data set, in the same order, as Parquet files and MDS shards,
 from the published formats without any of Plenum's code:
 
-    hf.parquet                 as `datasets` writes it: struct<bytes, path>, names of classes, images uncompressed
-    flat-CODEC-VERSION.parquet a column of bytes, each codec and both versions of data pages
-    dict-CODEC.parquet         images in a dictionary
-    mds/ mds-zstd/ mds-gz/     shards
+    hf.parquet                 as the library `datasets` writes it: images as struct<bytes, path>, names of classes
+    flat-CODEC-VERSION.parquet images in a column of bytes, with each codec and both versions of data pages
+    dict-CODEC.parquet         images in a dictionary, with each codec
+    mds/ mds-zstd/ mds-gz/     MDS shards, uncompressed and compressed
 """
 
 import gzip
@@ -43,7 +43,7 @@ def copy(offset, length):
 
 
 def snappy(data):
-    """Compress with copies wherever four bytes occurred before."""
+    """Compress `data`, with a copy wherever four bytes have occurred before."""
     out, seen, begin, at = bytearray(varint(len(data))), {}, 0, 0
     while at + 4 <= len(data):
         word = data[at:at + 4]
@@ -65,7 +65,7 @@ def snappy(data):
 
 
 def zstd(data):
-    """Return a frame of raw blocks."""
+    """Return a zstd frame of raw blocks."""
     out = struct.pack("<IBQ", 0xFD2FB528, 0xE0, len(data))
     pieces = [data[i:i + 100000] for i in range(0, len(data), 100000)] or [b""]
     for i, piece in enumerate(pieces):
@@ -89,7 +89,7 @@ class I64(int):
 
 
 class Struct:
-    """Fields by number: int, bool, bytes, str, Struct, or a list of one of these."""
+    """A Thrift struct: {number: value}, each an int, bool, bytes, str, Struct, or a list of one of these."""
 
     def __init__(self, fields):
         self.fields = fields
@@ -143,7 +143,7 @@ class Column:
     def __init__(self, path, form, values, codec="none", dictionary=False, text=False, required=False, kind=None):
         self.path, self.form, self.values = [path] if isinstance(path, str) else path, form, values
         self.codec, self.dictionary, self.text, self.required = codec, dictionary, text, required
-        self.kind = kind or ({6: 0} if text else {})  # what its values mean: more members of its SchemaElement
+        self.kind = kind or ({6: 0} if text else {})  # more members of its SchemaElement: what values mean
 
     @property
     def max_level(self):
@@ -160,7 +160,7 @@ def plain(form, values):
 
 
 def runs(values, width):
-    """Encode runs of equal values, and packed groups of eight where they differ."""
+    """Encode values as runs of equal ones, and as packed groups of eight where they differ."""
     out, at, size = b"", 0, (width + 7) // 8
     while at < len(values):
         n = 1
@@ -191,7 +191,7 @@ def page(column, header, levels, body, version):
 
 
 def chunk(column, rows, at, version, page_rows):
-    """Return the pages of some rows, which begin at byte `at`, and the metadata of the column chunk."""
+    """Return the pages of some rows, for byte `at` of the file, and the metadata of the column chunk."""
     out, data_at, dictionary_at, table = b"", None, None, []
     if column.dictionary:
         table = list(dict.fromkeys(v for v in rows if v is not None))
@@ -234,7 +234,7 @@ def schema(columns):
 
 
 def empty_group(columns):
-    """A row group without rows; pyarrow stores 0 as the place of its chunks."""
+    """Return a row group without rows, whose chunks are at byte 0, as pyarrow writes it."""
     zero = I64(0)
     meta = [Struct({1: c.form, 2: [PLAIN], 3: c.path, 4: CODECS[c.codec][0], 5: zero, 6: zero, 7: zero, 9: zero})
             for c in columns]
@@ -242,7 +242,7 @@ def empty_group(columns):
 
 
 def parquet(path, columns, version=1, group_rows=10, page_rows=4, keys=None, empty=()):
-    """`empty`: rows before which there is a row group without rows."""
+    """Write a Parquet file. `empty` lists the rows that follow a row group without rows."""
     out, groups, rows = b"PAR1", [], len(columns[0].values)
     for i in range(0, rows, group_rows):
         if i in empty:
@@ -276,7 +276,7 @@ def mds_value(encoding, v):
 
 
 def mds(folder, columns, samples, shard_samples=7, compression=None, keep_raw=False):
-    """Write a folder of shards. `columns` are the encodings by name, and `samples` are dicts."""
+    """Write a folder of MDS shards. `columns` is {name: encoding}, and `samples` are dicts."""
     os.makedirs(folder, exist_ok=True)
     names, shards = sorted(columns), []
     for i in range(0, len(samples), shard_samples):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-# job.sh - helpers for the tests here: plenumrun jobs with feed, on a sample data set in $T/data. Source it after
-# lib.sh.
+# job.sh - functions that run plenumrun jobs with feed, and check their results. Source it after lib.sh.
 ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 for tool in mpirun timeout; do
     command -v $tool >/dev/null || skip_all "$tool is not installed"
@@ -9,8 +8,8 @@ unset PLENUM_LOADER
 export LC_ALL=C
 cd "$T" || exit 99
 
-# loader_threads N - following jobs have a loader with N decoding threads; its process id is the name of a file in
-# loaders/, one for each start.
+# loader_threads N - gives the loader of each job after this call N decoding threads. Each loader that starts creates a
+# file in loaders/, named after its process id.
 loader_threads() {
     rm -rf loaders
     mkdir loaders
@@ -28,8 +27,8 @@ job() {
     plenumrun "$@" >out 2>err
     code=$?
 }
-loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # succeeds if this many have been started
-# job_while_loaders_die TIMES ARGUMENT... - like job, but its loader is killed TIMES times
+loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # succeeds if at least $1 have been started
+# job_while_loaders_die TIMES ARGUMENT... - like job, but kills its loader TIMES times
 job_while_loaders_die() {
     local times=$1 n job
     shift
@@ -44,7 +43,7 @@ job_while_loaders_die() {
     code=0
     wait $job || code=$?
 }
-# field NAME - a field of feed's result (--json) in out
+# field NAME - prints a field of feed's result (--json) in out
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
 # delivered HASH - checks that the job succeeded, with this hash
 delivered() {

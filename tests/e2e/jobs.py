@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Helpers for the training tests here: jobs that run to their end, and jobs that are killed."""
+"""Runs training jobs for the tests in this folder, to their end or until they are killed."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ SOURCE = os.environ["top_srcdir"]
 
 
 def set_up(folder):
-    """Return the variables with which programs of the build folder find each other; indices go below `folder`."""
+    """Set the variables with which programs of the build folder find each other; indices go below `folder`."""
     os.environ.update({
         "PLENUM_CACHE_DIR": os.path.join(folder, "cache"),
         "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
@@ -65,13 +65,13 @@ def result_of(out):
 
 
 def steps_of(log):
-    """Return the lines of a log, each with the number of its step."""
+    """Return [(step, line)] of a log."""
     lines = open(log).read().split("\n")[:-1]
     return [(int(line.split()[0]), line) for line in lines if line]
 
 
 def instances_of(program, mark):
-    """Return the processes of a program that have `mark` among their arguments."""
+    """Return the ids of a program's processes that have `mark` among their arguments."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -84,8 +84,8 @@ def instances_of(program, mark):
 
 
 class PacedLog:
-    """A log that is a pipe of one page: a program that writes to it can be at most some dozens of steps ahead. So the
-    program cannot finish before it is killed, however slowly this test runs."""
+    """A log that is a pipe of one page. A program that writes to it can be at most a few dozen steps ahead of the
+    test, so it cannot finish before the test kills it."""
 
     def __init__(self, path):
         self.path, self.steps, self.rest = path, [], b""
@@ -104,7 +104,7 @@ class PacedLog:
         return bool(data)
 
     def until(self, job, at):
-        """Read to step `at`, or to the end."""
+        """Read until the log has reached step `at`, or the job has ended."""
         end = time.monotonic() + 300
         seen = len(self.steps)
         while not any(step >= at for step, _ in self.steps[seen:]):
@@ -117,7 +117,7 @@ class PacedLog:
                 raise AssertionError(f"step {at} was not reached")
 
     def drain(self):
-        """Return what was written before the end, without a partial last line."""
+        """Read the rest after the job has ended, and drop a partial last line."""
         while self._read(65536):
             pass
         self.rest = b""
@@ -143,7 +143,7 @@ def run_and_kill(words, program, log, at, victim):
 
 
 def run_and_stop(words, log, at):
-    """Start a job, and ask it to stop when its log has reached step `at`; returns its exit status and its output."""
+    """Start a job, send it SIGTERM when its log has reached step `at`, and return its exit status and output."""
     with tempfile.TemporaryFile("w+") as out:
         job = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
         log.until(job, at)

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - tests malformed data sets in every format, as a program that streams them sees them: which samples
-# are substituted and counted, which errors end the stream, which data sets are rejected when they are opened; and the
-# messages. Prints TAP.
+# test_bad_input.sh - streams malformed data sets of every format, and checks which samples are substituted and counted,
+# which errors end the stream, which data sets are rejected when they are opened, and the messages. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"
@@ -19,7 +18,7 @@ feeds() { # ARGUMENT... - run feed: output in out and err, status in $code
     code=$?
 }
 refused() { [ "$code" = 1 ] && says "$1"; }
-# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or it stops, with this message
+# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or fails later, with this message
 refuses() {
     local what=$1 sentence=$2
     shift 2
@@ -49,7 +48,7 @@ substitutes "list with two bad files" 2 "$here/x/\(cut\|empty\)\.jpg: " x/bad-im
 substitutes "TFRecord with a huge record, and others beyond 4 GiB" 1 \
     "$here/x/huge.tfrecord.*larger than 256 MiB" x/huge.tfrecord
 feeds x/huge.tfrecord --subset 1:7 --json
-ok "... whose other records are intact" delivered "$("$ctl" hash x/good.tfrecord $stream)"
+ok "TFRecord with a huge record: the others are delivered" delivered "$("$ctl" hash x/good.tfrecord $stream)"
 feeds folder --epochs 3 --json
 is 12 "substituted samples are counted in every epoch" field substituted
 
@@ -94,14 +93,14 @@ refuses "a path that does not exist" "data set '$here/nowhere': No such file or 
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
-    rm -f err # of the previous stream
+    rm -f err # it may show a batch of the previous stream
     timeout -k 5 300 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
     wait_for grep -q "batch 0" err
     "$@"
     wait $feed
     code=$?
-    ok "$what" refused "$sentence"
+    ok "$what: the stream fails with that message" refused "$sentence"
 }
 mkdir live
 cp x/good.tar x/good.tfrecord live
@@ -121,9 +120,10 @@ changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live
 changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" \
     live/folder rm live/folder/clouds/clouds-00003.jpg
 refuses "the next stream reads the changed files: a truncated archive" "$here/live/good.tar" live/good.tar
-refuses "... a truncated TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
+refuses "the next stream reads the changed files: a truncated TFRecord file" \
+    "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
 feeds live/folder --json
-ok "... a folder with one file less" test "$code $(field images)" = "0 7"
+ok "the next stream reads the changed files: a folder with one file fewer" test "$code $(field images)" = "0 7"
 
 # ---- names that are not UTF-8 ----
 mkdir -p $'names/\xff\xfe'
@@ -146,14 +146,14 @@ for set in names x/names.tar x/names.tfrecord x/names.txt; do
         esac
         [ $status = 0 ] || break
     done
-    ok "... $command" sh -c 'cat err; [ $0 = 0 ]' $status
+    ok "names that are not UTF-8: plenumctl $command $set succeeds" sh -c 'cat err; [ $0 = 0 ]' $status
 done
 mkdir $'\xff names'
 cp -r data/* $'\xff names/'
 feeds $'\xff names' --json
-ok "the data set's own name is not UTF-8" delivered "$("$ctl" hash data $stream)"
+ok "a data set whose own name is not UTF-8 has the same hash" delivered "$("$ctl" hash data $stream)"
 
-# ---- files without read permission ---- Root may read everything, so root switches to another user.
+# ---- files without read permission ---- Root may read everything, so as root this runs programs as another user.
 user=
 [ "$(id -u)" != 0 ] || user="setpriv --reuid 65534 --regid 65534 --clear-groups"
 mkdir secret cache2
@@ -170,7 +170,7 @@ plain_feed() { # the program starts the loader itself, as the same user
 denied() { # WHAT SENTENCE DATASET FILE: opening DATASET fails without permission to read FILE
     chmod 0 "$4"
     plain_feed "$3"
-    ok "$1" refused "$2"
+    ok "$1: rejected" refused "$2"
     chmod 755 "$4"
 }
 plain_feed "$here/data"
@@ -181,11 +181,11 @@ if [ "$code" = 0 ]; then
         secret/folder/clouds
     denied "a file without read permission" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" \
         "$here/secret/folder" secret/folder/clouds/clouds-00002.jpg
-    denied "an archive" "$here/secret/good.tar.*: Permission denied" "$here/secret/good.tar" secret/good.tar
-    denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" \
-        secret/good.tfrecord
-    denied "a list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
-    denied "a listed file" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
+    denied "an unreadable archive" "$here/secret/good.tar.*: Permission denied" "$here/secret/good.tar" secret/good.tar
+    denied "an unreadable TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" \
+        "tfrecord:$here/secret/good.tfrecord" secret/good.tfrecord
+    denied "an unreadable list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
+    denied "an unreadable listed file" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
     mkdir cache3
     chmod 777 cache3
     "$ctl" index data --cache-dir cache3 >/dev/null

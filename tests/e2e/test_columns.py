@@ -136,7 +136,7 @@ class ParquetTest(Columns):
         self.assertNotIn("have names", ctl("index", path))
 
     def test_names(self):
-        """Parquet: columns by their names, of texts as labels, and names of samples"""
+        """Parquet: columns are selected by name, strings can be labels, and a column can name the samples"""
         path = at("names.parquet")
         parquet(path, [Column("x", BYTES, images()), Column("y", BYTES, [classes[n].encode() for n in labels()],
                                                             text=True),
@@ -179,7 +179,7 @@ class ParquetTest(Columns):
             self.same(path)
 
     def test_cost(self):
-        """Parquet: a warning states what compressed pages cost"""
+        """Parquet: a warning states how many samples are in compressed pages"""
         path = at("cost.parquet")
         parquet(path, [Column("image", BYTES, images(), "snappy"), Column("label", INT64, labels())])
         warning = json.loads(ctl("index", path, "--json"))["warning"]
@@ -223,7 +223,7 @@ class ParquetTest(Columns):
         return out
 
     def test_empty_groups(self):
-        """Parquet: row groups without rows, wherever their chunks claim to be, are left out"""
+        """Parquet: row groups without rows are skipped, wherever their chunks claim to be"""
         path, other = at("empty-groups.parquet"), at("no-empty-groups.parquet")
         made = [Column(["image", "bytes"], BYTES, images(), "snappy", True), Column("label", INT64, labels(), "gzip")]
         parquet(other, made)
@@ -235,7 +235,7 @@ class ParquetTest(Columns):
         self.refuses(path, "contains no rows")
 
     def test_twins(self):
-        """Parquet: a name that two columns have selects neither of them"""
+        """Parquet: a name that two columns have selects neither column"""
         path = at("twins.parquet")
         label = [Column("label", INT64, labels()), Column("label", INT64, [n + 1 for n in labels()])]
         parquet(path, [Column("image", BYTES, images()), *label])
@@ -247,7 +247,7 @@ class ParquetTest(Columns):
         """Parquet: impossible sizes and numbers of rows are rejected before memory is allocated"""
         for codec, packed, size in (("snappy", bytes(1000), 1 << 30), ("zstd", bytes(1000), 1 << 30)):
             self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', codec, packed, size)}",
-                         "its header says that it has more bytes than can be compressed so far")
+                         "its header gives more bytes than its compressed data can become")
         self.refuses(f"parquet,label=none:{self.one_page('claim.parquet', 'zstd', bytes(1 << 17), (1 << 31) - 1)}",
                      "has 2147483647 bytes when it is decompressed, and 1 GiB is the most that is supported")
         path = self.one_page("rows.parquet", "none", columns.plain(BYTES, [b"a", b"b"]), 10)
@@ -257,7 +257,7 @@ class ParquetTest(Columns):
             self.refuses(f"parquet,image=none,label=none:{path}", f"has {rows} rows, but the pages of column 'image'")
 
     def test_budget(self):
-        """Parquet: decompressed pages count in the loader's memory budget"""
+        """Parquet: decompressed pages count towards the loader's memory limit"""
         image = b"P6\n5000 4000\n255\n"
         size = len(image) + 5000 * 4000 * 3
         head = struct.pack("<I", size) + image
@@ -290,7 +290,7 @@ class ParquetTest(Columns):
         self.assertEqual(json.loads(ctl("index", path, "--json"))["samples"], 5)
 
     def test_shared_pages(self):
-        """Parquet: pages that row groups share, each with a dictionary of its own"""
+        """Parquet: two row groups with different dictionaries can share a page"""
         c = Column("x", BYTES, [], required=True)
 
         def dictionary(words):
@@ -299,7 +299,7 @@ class ParquetTest(Columns):
 
         first, second = dictionary([b"A" * 2000, b"B" * 10]), dictionary([b"q", b"r"])
         data = columns.page(c, {1: 0, 5: Struct({1: 4, 2: 8, 3: 3, 4: 3})}, b"", b"\1" + columns.runs([1] * 4, 1), 1)
-        # The first dictionary ends with a page of an index, so that both groups can reach the page after both.
+        # The second dictionary is the content of an index page, which the first chunk skips before the shared page.
         begin = len(b"PAR1" + first)
         index = columns.value(Struct({1: 1, 2: len(second), 3: len(second)}))
         out = b"PAR1" + first + index + second + data
@@ -317,7 +317,7 @@ class ParquetTest(Columns):
         self.assertEqual([s["fields"]["x"] for s in shown], ["B" * 10, "r", "B" * 10])
 
     def test_pyarrow(self):
-        """pyarrow's files: each codec, both versions of pages, with and without dictionaries"""
+        """pyarrow's files can be read with each codec, both versions of pages, and with and without dictionaries"""
         pa, pq = module("pyarrow"), module("pyarrow.parquet")
         table = pa.table({"image": pa.array([{"bytes": p[0], "path": p[2]} for p in pictures]),
                           "label": pa.array(labels(), pa.uint8()), "even": pa.array([n % 2 == 0 for n in labels()]),
@@ -378,7 +378,7 @@ class MdsTest(Columns):
         self.assertIn("samples are in compressed pages or shards", json.loads(ctl("index", data, "--json"))["warning"])
 
     def test_names(self):
-        """MDS: columns by their names; a shard in both forms is read uncompressed; folders by a pattern"""
+        """MDS: columns are selected by name, a shard in both forms is read uncompressed, and patterns name folders"""
         data = self.write("both", compression="snappy", keep_raw=True)
         self.assertIsNone(json.loads(ctl("index", data, "--json"))["warning"])
         self.same(f"mds,label=small,label-offset=-200:{at('both')}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Completion of plenumrun, plenumd and plenumctl in bash, zsh and fish: real shells offer everything in --help."""
+"""Checks that bash, zsh and fish complete the options of plenumrun, plenumd and plenumctl that are in --help."""
 
 import os
 import pty
@@ -126,7 +126,7 @@ class Terminal:
         self.count = 0
 
     def ask(self, keys):
-        """Type these keys, then only a command that ends reading; return everything that was shown before."""
+        """Type these keys, then a command that prints a marker. Return everything that was shown before the marker."""
         self.count += 1
         # The existing command line is discarded first; the marker's text is not typed literally.
         os.write(self.fd, keys.encode() + b"\x01\x0b" + f"echo mark''{self.count}.\r".encode())
@@ -148,7 +148,7 @@ class Shell:
     def check_options(self):
         for command in command_lines():
             offered = {word for word in self.offers(" ".join(command) + " --") if re.fullmatch("--[a-z-]*[a-z]", word)}
-            # a shell that shows --help texts may name other options there
+            # shells that show the texts of --help may show options that those texts mention
             named = set(re.findall("--[a-z-]*[a-z]", run(*command, "--help")))
             self.assertEqual(offered - named, set(), command)
             self.assertEqual(set(help_entries(*command)) - offered, set(), command)
@@ -182,9 +182,9 @@ class Shell:
 
 
 def words_of(text, line):
-    """Return the words that a terminal shows next to the typed line; a value without the name of its option."""
+    """Return the words that a terminal shows besides the typed line; of --option=value, also the value alone."""
     typed = line.split()
-    # a line that was completed is shown again as a whole
+    # the shell shows a completed line again as a whole
     found = {word.rstrip("/") for row in text.split("\n") for word in row.replace("$ ", " ").split()}
     found |= {word.partition("=")[2].rstrip("/") for word in found}
     return found - set(typed) - {typed[-1].partition("=")[2]}
@@ -198,7 +198,7 @@ class Bash(Shell, unittest.TestCase):
         cls.shell.ask("PS1='$ '; bind 'set bell-style none'; bind 'set show-all-if-ambiguous on'; bind 'set "
                       "page-completions off'; bind 'set completion-query-items 0'; bind 'set enable-bracketed-paste "
                       "off'\r")
-        # bash-completion, if installed, completes the program after plenumrun
+        # bash-completion, if it is installed, completes the command line after plenumrun's options
         cls.shell.ask(f". /usr/share/bash-completion/bash_completion 2>/dev/null; . '{COMPLETION}/plenum.bash'\r")
 
     @classmethod
@@ -213,7 +213,7 @@ class Bash(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """bash: values, files, folders, and the command after plenumrun"""
+        """bash completes values, files, folders, and the command after plenumrun"""
         if not os.path.exists("/usr/share/bash-completion/bash_completion"):
             self.skipTest("bash-completion is not installed")
         self.check_values()
@@ -243,7 +243,7 @@ class Zsh(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """zsh: values, files, folders, and the command after plenumrun"""
+        """zsh completes values, files, folders, and the command after plenumrun"""
         self.check_values()
 
 
@@ -260,7 +260,7 @@ class Fish(Shell, unittest.TestCase):
         self.check_options()
 
     def test_values(self):
-        """fish: values, files, folders, and the command after plenumrun"""
+        """fish completes values, files, folders, and the command after plenumrun"""
         self.check_values()
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - failures in jobs: loaders that die, trainers that die, and malformed input. Prints TAP.
+# test_faults.sh - tests jobs whose loaders or trainers die, and jobs with malformed input. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -17,7 +17,7 @@ ok "feed counted the incidents" test "$(field incidents)" -ge 3
 ok "all loaders have ended" gone $(ls loaders)
 
 has_begun() { says 'feed: batch'; } # with --verbose: a batch has arrived
-# job_while_the_loader_hangs ARGUMENT... - like job, but its loader is stopped and never continued
+# job_while_the_loader_hangs ARGUMENT... - like job, but stops its loader and never continues it
 job_while_the_loader_hangs() {
     local job
     rm -f loaders/*
@@ -45,17 +45,17 @@ memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
 kill -KILL $(echo "$feeds" | head -n 1)
 wait $job
 code=$?
-ok "a killed trainer gives 128 + the signal" test $code = 137
+ok "a job with a killed trainer exits with 128 plus the signal's number" test $code = 137
 ok "the other trainers and the loader have ended" gone $feeds $(ls loaders)
 ok "nothing was in /dev/shm during the job" test "$memory" = 0
 
 # ---- input ----
-wrong() { # SENTENCE PATTERN of the output ARGUMENT... of feed
+wrong() { # SENTENCE PATTERN ARGUMENT... - feed with these arguments fails with a message that matches PATTERN
     local sentence=$1 pattern=$2
     shift 2
     job -n 2 "$feed" $stream "$@"
     ok "$sentence is rejected" test "$code" = 1
-    ok "... with the reason" says "$pattern"
+    ok "$sentence is rejected with the right message" says "$pattern"
 }
 wrong "a data set that does not exist" "$T/nowhere.*No such file or directory" nowhere
 mkdir empty
@@ -68,11 +68,11 @@ cp data/*/*1.jpg bad/good/
 head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
 job -n 2 "$feed" bad $stream --json
 ok "bad images are substituted" delivered "$("$ctl" hash bad $stream --replicas 2)"
-ok "... and counted" test "$(field substituted)" = 2
+ok "both bad images are counted" test "$(field substituted)" = 2
 mixed="--pipeline rrc(48)mixup(1) --seed 3 --micro-batch 4"
 job -n 2 "$feed" bad $mixed --json
 ok "bad images are substituted where images are mixed" delivered "$("$ctl" hash bad $mixed --replicas 2)"
-ok "... and counted once each" test "$(field substituted)" = 2
+ok "each bad image is counted once where images are mixed" test "$(field substituted)" = 2
 rm bad/cut/half.jpg
 wrong "a file of zero bytes, under --bad fail" "$T/bad/zero/nothing.jpg.*the file is empty" bad --bad fail
 rm bad/zero/nothing.jpg

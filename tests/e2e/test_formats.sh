@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_formats.sh - the same pictures in every format: the same labels, pixels and hash. Also jobs with parts of data
-# sets, and with data sets that should be equal and are not. Prints TAP.
+# test_formats.sh - checks that the same pictures have the same labels, pixels and hash in every format. Also tests jobs
+# with parts of data sets, and with data sets that should be equal and are not. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"
@@ -16,9 +16,9 @@ here=$PWD
 
 loader_threads 2
 same() { # SENTENCE DATASET
-    is "$alone" "$1: the hash" "$ctl" hash "$2" $stream
+    is "$alone" "$1: plenumctl hash prints the same hash" "$ctl" hash "$2" $stream
     job -n 2 --num-replicas 4 "$feed" "$2" $stream --micro-batch 2 --json
-    ok "... the job's samples have the same hash" delivered "$alone"
+    ok "$1: a job delivers samples with the same hash" delivered "$alone"
 }
 same "a list, format detected" list.txt
 same "a list as CSV, with column names" "list,base=$here/data,label-offset=-1:list.csv"
@@ -54,7 +54,7 @@ if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
 else
     skip "TFRecords by the Python package tfrecord" "tfrecord is not installed"
 fi
-# Columns are stored uncompressed, and in each way that changes a sample's bytes.
+# Columns are stored uncompressed, and with each compression and encoding.
 mkdir columns
 "$PYTHON" "$top_srcdir/tests/e2e/columns.py" data columns || exit 99
 same "Parquet, as the library datasets writes it" columns/hf.parquet
@@ -114,9 +114,9 @@ ok "a step of more than 2^32 samples is rejected" \
 for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle block:2" "--shuffle none --subset 20:"; do
     job -n 2 "$feed" ustar-{000..002}.tar $stream $choice --micro-batch 2 --json 2>/dev/null
     job -n 2 "$feed" "ustar-{000..002}.tar" $stream $choice --micro-batch 2 --epochs 2 --json
-    ok "feed $choice" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
+    ok "feed $choice: the same hash" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
     job -n 2 --num-replicas 4 "$feed" data $stream $choice --micro-batch 3 --deal round-robin --epochs 2 --json
-    ok "... dealt round-robin" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
+    ok "feed $choice, dealt round-robin: the same hash" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
 done
 job -n 2 "$feed" data $stream --subset 5:25
 ok "a subset beyond the data set is rejected" says "subset 5:25 goes beyond the 24 samples of the data set"
@@ -127,13 +127,13 @@ for last in pad drop; do
         for set in "ustar-{000..002}.tar" "tfrecord:$here/records-0000{0..2}-of-00003"; do
             job -n $instances --num-replicas $replicas "$feed" "$set" $stream --split file --last $last \
                 --micro-batch 3 --epochs 3 --json
-            ok "split = file, $instances instances, last = $last" delivered \
+            ok "split = file, $instances instances, last = $last: the same hash as plenumctl" delivered \
                 "$("$ctl" hash "$set" $stream --parts $instances \
                 --replicas $replicas --last $last --micro-batch 3 --epochs 3)"
         done
     done
 done
-ok "--split file delivers each picture once" test \
+ok "--split file delivers as many images as the archives have" test \
     "$(job -n 3 "$feed" "ustar-{000..002}.tar" $stream --split file --json; field images)" = 24
 job -n 4 "$feed" "ustar-{000..002}.tar" $stream --split file
 ok "--split file rejects more instances than archives" says "has 3 files, which cannot be split into 4 parts"
@@ -147,7 +147,7 @@ cp -r data other
 mv other/clouds/clouds-00002.jpg other/clouds/clouds-00002a.jpg
 cat >each.sh <<'END'
 #!/bin/sh
-# each.sh NAME0 NAME1 FEED ARGUMENT... - instance i streams NAMEi
+# each.sh NAME0 NAME1 FEED ARGUMENT... - instance 0 streams NAME0, all others NAME1
 [ "$PLENUM_INSTANCE_INDEX" = 0 ] && name=$1 || name=$2
 shift 2
 feed=$1
@@ -157,16 +157,16 @@ END
 chmod +x each.sh
 job -n 2 ./each.sh data other "$feed" $stream
 ok "instances with different data sets are rejected" test "$code" = 1
-ok "... with a message that names both and the difference" says \
+ok "the message names both instances, and how their data sets differ" says \
     "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first at sample"
 job -n 2 ./each.sh data list.txt "$feed" $stream --bad substitute
-ok "the same pictures under different names are a different data set" says "differ: the names of samples differ"
+ok "the same pictures under different names are rejected as different" says "differ: the names of samples differ"
 job -n 2 ./each.sh data nowhere "$feed" $stream
 ok "if one instance cannot open the data set, the message names it" says \
     "instance 1 (host .*): data set '$here/nowhere': No such file or directory"
 is 1 "index --compare reports that data sets differ" \
     sh -c '"$1" index data --compare "$("$1" index other --json | sed "s/.*\"index\": \"//;s/\".*//")" 2>differ >/dev/null; echo $?' sh "$ctl"
-ok "... and where" \
+ok "index --compare names the first sample that differs" \
     grep -qE "sample [0-9]*(, *)? is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there" differ
 is 0 "index --compare reports no difference from the same data set" \
     sh -c '"$1" index data --compare "$("$1" index data --json | sed "s/.*\"index\": \"//;s/\".*//")" >/dev/null; echo $?' sh "$ctl"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every installed program and library is hardened as configure reports."""
+"""Checks that every installed program and library is hardened as configure reports."""
 
 import os
 import re

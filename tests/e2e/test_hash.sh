@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_hash.sh - the hash of all samples delivered to a job's instances equals what one thread computes alone, whatever
-# the number of instances, replicas and decoding threads. Prints TAP.
+# test_hash.sh - checks that the hash of all samples delivered to a job's instances equals plenumctl's, whatever the
+# number of instances, replicas and decoding threads. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -19,7 +19,7 @@ for shape in 1:16 4:4 16:1 3:5; do
             loader_threads $threads
             job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --json
             ok "$instances instances, $replicas replicas of $micro_batch, $threads threads: the same hash with padding" delivered "$padded"
-            ok "... with one loader" test "$(ls loaders | wc -l)" = 1
+            ok "$instances instances share one loader" test "$(ls loaders | wc -l)" = 1
         done
         job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --last drop --json
         ok "$instances instances, $replicas replicas of $micro_batch: the same hash with last=drop" delivered "$alone"
@@ -44,7 +44,7 @@ for pipeline in "$operations" "$choices" "$maps"; do
     of_all=$("$ctl" hash data $stream_of_all)
     for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
         job -n 2 --num-replicas 4 "$feed" data $stream_of_all --micro-batch 4 $form --json
-        ok "every operation, ${pipeline%%)*}), $form" delivered "$of_all"
+        ok "every operation, ${pipeline%%)*}), $form: the same hash" delivered "$of_all"
     done
 done
 tried=0
@@ -52,17 +52,17 @@ for number in $(seq 1 40); do
     stream_of_any=(--pipeline "$("$top_builddir/tests/loader/image/dump" --pipeline "$number")" --seed 11 --epochs 2)
     of_any=$("$ctl" hash data "${stream_of_any[@]}" 2>err) || continue # too long
     job -n 2 --num-replicas 4 "$feed" data "${stream_of_any[@]}" --micro-batch 3 --json
-    ok "random pipeline $number" delivered "$of_any"
+    ok "random pipeline $number: the same hash" delivered "$of_any"
     tried=$((tried + 1))
     [ $tried -lt 5 ] || break
 done
-ok "five random pipelines were short enough" test $tried = 5
+ok "five random pipelines could be used as options" test $tried = 5
 for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
     stream_of_pairs="--pipeline rrc(48)flip(0.5)grayscale(0.2)$mix --seed 11 --epochs 3"
     of_pairs=$("$ctl" hash data $stream_of_pairs)
     for shape in 1:1 2:4 3:3; do
         job -n "${shape%:*}" --num-replicas "${shape#*:}" "$feed" data $stream_of_pairs --micro-batch 4 --json
-        ok "$mix, instances and replicas $shape" delivered "$of_pairs"
+        ok "$mix, instances and replicas $shape: the same hash" delivered "$of_pairs"
     done
 done
 # A position's partner depends only on its epoch, not on the batch, instance or loader. This is also tested at the ends
@@ -85,23 +85,24 @@ for pipeline in "rrc(40x56)flip(0.5)" "exif letterbox(48x64,fill=114)" "resize(4
     of_shape=$("$ctl" hash data --pipeline "$pipeline" --seed 11 --epochs 2)
     for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
         job -n 2 --num-replicas 4 "$feed" data --pipeline "$pipeline" --seed 11 --epochs 2 --micro-batch 4 $form --json
-        ok "$pipeline, $form" delivered "$of_shape"
+        ok "$pipeline, $form: the same hash" delivered "$of_shape"
     done
 done
 
 is "$padded" "a program without a launcher starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
 
-# The hash must be right for the samples so far, whether the program stops after a given number or on a signal.
+# The hash must be right for the samples so far, whether the program stops after --batches or on a signal.
 "$feed" data $stream --replicas 1 --micro-batch 4 --batches 5 --json >out 2>err
 code=$?
-ok "--batches stops after some batches" delivered "$("$ctl" hash data $stream --samples 20)"
+ok "the hash after --batches 5 is that of the samples so far" delivered "$("$ctl" hash data $stream --samples 20)"
 "$feed" data $stream --replicas 1 --micro-batch 4 --epochs 100000 --pause 5 --verbose --json >out 2>err &
 wait_for grep -q "batch 3:" err
 kill -USR1 $!
 wait $!
 code=$?
-ok "SIGUSR1 stops the program" delivered "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
+ok "the hash after SIGUSR1 is that of the samples so far" delivered \
+    "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
 is "$(field images)" "--samples is the number of samples that are hashed" sh -c \
     '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' \
     sh "$ctl" hash data $stream \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host, on this host: an "agent" runs remote commands locally.
-# tests/system/test_lenders.sh has real hosts. Prints TAP.
+# test_lenders.sh - tests plenumrun --loader-host on this host: an "agent" runs remote commands locally.
+# tests/system/test_lenders.sh uses several hosts. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -r "/proc/$$/fd" ] || skip_all "/proc cannot be read"
@@ -31,14 +31,14 @@ fields() { sed 's/^/# /' out err; }
 alone=$("$ctl" hash data $stream --epochs 15)
 job --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --json
 ok "a loader host renders all batches" delivered "$alone"
-ok "... with one loader" test "$(ls loaders | wc -l)" = 1
-ok "... which ends with the job" gone $(ls loaders)
-ok "... and without messages" test ! -s err
+ok "one loader was started" test "$(ls loaders | wc -l)" = 1
+ok "that loader ended with the job" gone $(ls loaders)
+ok "a job with a loader host prints no messages" test ! -s err
 rm -f loaders/*
 job --loader-host $one --loader-host $two -n 2 "$feed" data $stream --epochs 15 --pause 20 --json
 ok "two loader hosts and the job's own loader deliver the same hash" delivered "$alone"
-ok "... with three loaders" test "$(ls loaders | wc -l)" = 3
-ok "... which end with the job" gone $(ls loaders)
+ok "three loaders were started" test "$(ls loaders | wc -l)" = 3
+ok "the three loaders ended with the job" gone $(ls loaders)
 
 # The key must not be in the environment, in a file system or on a command line.
 cat >look <<'END'
@@ -65,8 +65,8 @@ ok "each job has a new key" test "$code" = 0 -a -n "$first" -a "$first" != "$(ca
 job ./look
 ok "a job without loader hosts has no key" test "$code" = 1
 
-# A program in its own PID namespace reads the key through the descriptor that it inherited. If that descriptor was
-# closed on the way, the program gets an error.
+# A program in its own PID namespace reads the key through the descriptor that it inherited. If a program in between
+# closed that descriptor, the program gets an error.
 if unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null; then
     cat >apart <<'END'
 #!/bin/sh
@@ -102,13 +102,13 @@ job --loader none --loader-host "$(paste -sd, many)" -n 3 sh -c 'echo $RANK $PLE
 used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
 ok "with twenty loader hosts, each instance gets sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a \
     "$(used 2 | wc -l)" = 16
-ok "... and each loader is used by some instance" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
+ok "each of the twenty loaders is used by an instance" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
 
 # ---- failures of loader hosts ----
 job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
 ok "a job whose loader host's loader is killed twice delivers the same hash" delivered "$alone"
-ok "... the loader was restarted" loaders 3
-ok "... and the reason was reported each time" test \
+ok "the killed loader was restarted twice" loaders 3
+ok "the reason of each restart was reported" test \
     "$(grep -c "host localhost: .*the loader $T/plenumd on host .* was ended by signal 9 (Killed).*is being restarted" err)" = 2
 
 rm -f loaders/*
@@ -124,9 +124,9 @@ rm down
 wait $job
 code=$?
 ok "a job whose loader's keeper is killed delivers the same hash, from a new loader at the same address" delivered "$alone"
-ok "... the loader had ended with its keeper" loaders 2
-ok "... the loss was reported" says 'host localhost: its loader is gone (the login .*); the job continues without it'
-ok "... and the recovery" says 'host localhost: its loader is available again'
+ok "a second loader was started after the first one's keeper was killed" loaders 2
+ok "the loader's loss was reported" says 'host localhost: its loader is gone (the login .*); the job continues without it'
+ok "the loader's recovery was reported" says 'host localhost: its loader is available again'
 
 rm -f loaders/*
 "$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out \
@@ -137,7 +137,7 @@ kill -KILL $job
 wait $job 2>/dev/null
 ok "a loader ends when plenumrun is killed" wait_for gone $(ls loaders)
 no_keepers() { ! keepers; }
-ok "... and so does its keeper" wait_for no_keepers
+ok "the loader's keeper ends when plenumrun is killed" wait_for no_keepers
 
 rm -f loaders/*
 plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 \
@@ -149,7 +149,7 @@ sleep 1 # an outage shorter than the limit
 kill -CONT $(ls loaders)
 wait $job
 code=$?
-ok "a loader that is stopped for a second causes no failure" delivered "$alone"
+ok "a job whose loader is stopped for a second delivers the same hash" delivered "$alone"
 
 # This plenumd exists but cannot run.
 cat >broken <<'END'
@@ -161,8 +161,8 @@ chmod +x broken
 why='exited with code 3 while it was starting; its last message: no licence for today'
 PLENUM_PLENUMD=$T/broken job -x PLENUM_PLENUMD --loader none --loader-host $one -n 1 "$feed" data $stream --epochs 1
 ok "if the loader cannot start, the program fails at once" test "$code" != 0
-ok "... and gives the reason" says "feed: .*the loader $T/broken on host $(hostname) $why"
-ok "... and plenumrun does, too" says "host localhost: .*the loader $T/broken on host $(hostname) $why"
+ok "the program's message gives the reason" says "feed: .*the loader $T/broken on host $(hostname) $why"
+ok "plenumrun's message gives the reason, too" says "host localhost: .*the loader $T/broken on host $(hostname) $why"
 
 # ---- errors before the start ----
 fault() { # SENTENCE STATUS PATTERN ARGUMENT...
@@ -170,7 +170,7 @@ fault() { # SENTENCE STATUS PATTERN ARGUMENT...
     shift 3
     job "$@" -- "$feed" data $stream --epochs 1
     ok "$sentence is rejected with status $want" test "$code" = "$want"
-    ok "... with the reason" says "$pattern"
+    ok "$sentence is rejected with the right message" says "$pattern"
 }
 here=$(hostname)
 fault "a loader host that also runs instances" 2 "--loader-host $here: instances run there" --loader-host "$here"
@@ -199,5 +199,5 @@ ok "--print-topology=json lists the loader hosts" grep -q '"loader_hosts": *\["a
 "$top_builddir/plenumrun" --lend-loader </dev/null >out 2>err
 ok "plenumrun --lend-loader ends at the end of its input" test $? = 0
 echo "GET / HTTP/1.0 and much more than that" | "$top_builddir/plenumrun" --lend-loader >out 2>err
-ok "... and rejects input that is not from plenumrun" says "for plenumrun's own use"
+ok "plenumrun --lend-loader rejects input that is not from plenumrun" says "for plenumrun's own use"
 finish

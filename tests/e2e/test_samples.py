@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The short programs of examples/: their results agree with `plenumctl` and the library."""
+"""Checks that the short programs of examples/ print the results of `plenumctl` and the library."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ class SamplesTest(unittest.TestCase):
         cls.want = ctl("hash", cls.data, "--pipeline", "rrc(224) flip(0.5)", "--seed", "1").split()[0]
 
     def test_hello(self):
-        """hello.c receives each image once, in one instance and in two"""
+        """hello.c receives as many images as there are, in one instance and in two"""
         self.assertEqual(jobs.run([*program("hello"), self.data]), f"{IMAGES} images\n")
         counts = [int(line.split()[-2]) for line in by_two([*program("hello"), self.data])]
         self.assertEqual((len(counts), sum(counts)), (2, IMAGES))

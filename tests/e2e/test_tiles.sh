@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_tiles.sh - whatever JPEG entry points are cached, and whatever decoder is used, a job gets the same pixels.
-# Prints TAP.
+# test_tiles.sh - checks that a job gets the same pixels whatever JPEG entry points are cached and whatever decoder is
+# used. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -13,7 +13,7 @@ find data -exec touch -h -d '1 hour ago' {} +
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --epochs 4"
 alone=$("$ctl" hash data $stream)
 
-# ---- in jobs ---- A program that replaces the loader records its arguments and environment.
+# ---- in jobs ---- A script replaces plenumd: it records PLENUM_DECODER, then starts the loader.
 cat >plenumd <<END
 #!/bin/sh
 echo "\$PLENUM_DECODER" >>"$T/decoders"
@@ -23,14 +23,14 @@ chmod +x plenumd
 export PLENUM_PLENUMD=$T/plenumd
 job -n 2 -x LOADER_ARGUMENTS=--no-tiles "$feed" data $stream --micro-batch 2 --json
 ok "--no-tiles: the same hash" delivered "$alone"
-ok "... and no entry points are written" test -z "$(notes)"
+ok "--no-tiles: no entry points are written" test -z "$(notes)"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that writes entry points: the same hash" delivered "$alone"
-ok "... and the entry points are beside the index" test -s "$(notes)"
+ok "a job that writes entry points puts them beside the index" test -s "$(notes)"
 before=$(cksum "$(notes)")
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that uses entry points: the same hash" delivered "$alone"
-ok "... and the entry points are unchanged" test "$before" = "$(cksum "$(notes)")"
+ok "a job that uses entry points does not change them" test "$before" = "$(cksum "$(notes)")"
 
 # ---- created in advance ----
 rm cache/*
@@ -38,17 +38,17 @@ rm cache/*
 ok "index --tiles writes entry points for most samples" test \
     "$(json samples tiles.json 1)" = 20 -a "$(json samples tiles.json 2)" -gt 10
 size=$(json bytes tiles.json 2)
-ok "... in at most 4 % of the samples' bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
+ok "they have at most 4 % of the samples' bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
 before=$(cksum "$(notes)")
 progressive=$("$ctl" verify data --no-list --json | json progressive - 1)
-ok "... and counts the progressive JPEGs" test \
+ok "index --tiles counts the progressive JPEGs" test \
     "$progressive" -gt 0 -a "$(json progressive tiles.json 1)" = "$progressive"
 "$ctl" index data --tiles --json >again.json
-ok "... and changes nothing when repeated" test \
+ok "index --tiles changes nothing when repeated" test \
     "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job that uses entry points created in advance: the same hash" delivered "$alone"
-ok "... and the entry points are unchanged" test "$before" = "$(cksum "$(notes)")"
+ok "a job does not change entry points created in advance" test "$before" = "$(cksum "$(notes)")"
 
 # ---- damaged ----
 for at in 70 300 1000 2500; do
@@ -68,10 +68,10 @@ for decoder in libjpeg plenum; do
     rm -f decoders
     PLENUM_DECODER=$decoder job -n 2 "$feed" data $stream --micro-batch 2 --json
     ok "PLENUM_DECODER=$decoder: the same hash" delivered "$alone"
-    ok "... and the variable reaches the loader" grep -qx $decoder decoders
+    ok "PLENUM_DECODER=$decoder in plenumrun's environment reaches the loader" grep -qx $decoder decoders
     rm -f decoders
     job -n 2 -x PLENUM_DECODER=$decoder "$feed" data $stream --micro-batch 2 --json
-    ok "... also with -x" grep -qx $decoder decoders
+    ok "-x PLENUM_DECODER=$decoder reaches the loader" grep -qx $decoder decoders
 done
 ok "an unknown PLENUM_DECODER is rejected" \
     sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER must be one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
@@ -79,7 +79,7 @@ ok "verify --decoder both finds no difference" status 0 "$ctl" verify data --dec
 cp -r data bad
 for f in $(ls bad/*/*.jpg | head -n 3); do truncate -s -200 "$f"; done
 "$ctl" verify bad --decoder both --no-list --json >bad.json
-ok "... nor among bad images" test \
+ok "verify --decoder both finds no difference between decoders in bad images" test \
     "$(grep -c '"kind": "bad"' bad.json)" = 3 -a "$(grep -c decoders-differ bad.json)" = 0
 ok "verify rejects an unknown decoder" \
     sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"

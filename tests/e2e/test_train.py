@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.py and numpy_feed.py: steps and losses are the same, whatever the number of processes and restarts."""
+"""Checks that examples/train.py and numpy_feed.py have the same steps and losses for any processes and restarts."""
 
 import importlib.util
 import os
@@ -88,30 +88,30 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(re.search(evaluation, out).groups(), re.search(evaluation, self.out).groups())
 
     def test_replicas(self):
-        """1 instance of 4 replicas: the same samples in every step, losses within 1e-9"""
+        """1 instance of 4 replicas has one process's samples in every step, and its losses within 1e-9"""
         self.compare(1, 4)
 
     def test_two(self):
-        """2 instances of 2 replicas: the same samples in every step, losses within 1e-9"""
+        """2 instances of 2 replicas have one process's samples in every step, and its losses within 1e-9"""
         self.compare(2, 4)
 
     def test_four(self):
-        """4 instances of 1 replica: the same samples in every step, losses within 1e-9"""
+        """4 instances of 1 replica have one process's samples in every step, and its losses within 1e-9"""
         self.compare(4, 4)
 
     def test_torchrun(self):
-        """2 processes of torchrun: the same samples in every step, losses within 1e-9"""
+        """2 processes of torchrun have one process's samples in every step, and its losses within 1e-9"""
         self.compare(2, 2, by_torchrun(2))
 
     def test_without_mpirun(self):
-        """2 instances started by plenumrun itself: the same samples, losses, hash and weights, to the last bit"""
+        """2 instances have the same samples, losses, hash and weights, whether plenumrun or mpirun starts them"""
         by_mpirun = train("mpirun", by_plenumrun(2, 2), 2)
         by_itself = train("itself", by_plenumrun(2, 2), 2, env=jobs.without_mpirun(T))
         self.assertEqual(by_itself[:2], by_mpirun[:2])
         self.assertEqual(jobs.result_of(by_itself[2]), jobs.result_of(by_mpirun[2]))
 
     def test_kills(self):
-        """killed twice and resumed each time: the same samples, losses, hash and weights, to the last bit"""
+        """a run that is killed twice and resumed has an uninterrupted run's samples, losses, hash and weights"""
         more = ("--steps", "160")  # the job must not have finished when it is killed
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.pt")
         whole = os.path.join(T, "log-whole")
@@ -131,8 +131,8 @@ class TrainTest(unittest.TestCase):
 
 
     def test_stops(self):
-        """stopped at a step and resumed: the same samples, losses, hash and weights, each step once"""
-        more = ("--steps", "160")  # it must not have finished when it is stopped
+        """a run that is stopped twice and resumed has an uninterrupted run's samples, losses, hash and weights"""
+        more = ("--steps", "160")  # the job must not have finished when it is stopped
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-stops")), os.path.join(T, "stopped.pt")
         whole = os.path.join(T, "log-uninterrupted")
         want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole, *more)))
@@ -156,7 +156,7 @@ class NumpyTest(unittest.TestCase):
         return [float(e[2]) for e in epochs]
 
     def test_numpy(self):
-        """numpy_feed.py learns equally in 1, 2 and 3 processes; every sample counts once per epoch"""
+        """numpy_feed.py has the same losses in 1, 2 and 3 processes, and counts each sample once per epoch"""
         alone = self.run_it([sys.executable], 12)
         self.assertLess(alone[-1], 0.7 * alone[0])
         for instances in (2, 3):
@@ -166,7 +166,7 @@ class NumpyTest(unittest.TestCase):
 
     @unittest.skipIf(importlib.util.find_spec("jax") is None, "JAX is not installed for this Python")
     def test_jax(self):
-        """with JAX, the losses are the same"""
+        """numpy_feed.py has the same losses with JAX"""
         for one, other in zip(self.run_it([sys.executable], 12), self.run_it([sys.executable], 12, "--jax")):
             self.assertAlmostEqual(one, other, delta=2e-3)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.c: the run is the same, however it is divided and however often it is killed."""
+"""Checks that examples/train.c computes the same, however the work is divided and however often it is killed."""
 
 import os
 import random
@@ -49,15 +49,15 @@ class TrainTest(unittest.TestCase):
         cls.steps = dict(jobs.steps_of(cls.whole))
 
     def test_learning(self):
-        """train.c uses every sample once per epoch, and learns"""
+        """train.c uses every sample once in the first epoch, and learns"""
         self.assertEqual(sorted(self.steps), list(range(STEPS)))
         samples = [n for step in range(11) for n in self.steps[step].split()[2:]]
-        self.assertEqual(len(set(samples[:161])), 161, "an epoch; the rest of its last step does not count")
+        self.assertEqual(len(set(samples[:161])), 161, "the first epoch has each of the 161 samples once")
         losses = [float.fromhex(self.steps[step].split()[1]) for step in range(STEPS)]
         self.assertLess(sum(losses[-50:]), 0.5 * sum(losses[:50]))
 
     def test_other_shares(self):
-        """1 and 4 instances: the same samples in every step, the same hash, losses within rounding"""
+        """1 and 4 instances have the samples and hash of 2, and nearly the same losses in the first steps"""
         for instances, replicas in ((1, 1), (1, 4), (4, 4)):
             log = os.path.join(T, f"log-{instances}-{replicas}")
             out = jobs.run(command(instances, replicas, log))
@@ -69,19 +69,19 @@ class TrainTest(unittest.TestCase):
                     self.assertAlmostEqual(float.fromhex(words[1]), float.fromhex(other[1]), places=4)
 
     def test_without_mpirun(self):
-        """2 instances started by plenumrun itself: the same samples, losses, hash and weights, to the last bit"""
+        """2 instances have the same samples, losses, hash and weights, whether plenumrun or mpirun starts them"""
         log = os.path.join(T, "log-local")
         self.assertEqual(jobs.result_of(jobs.run(command(2, 2, log), jobs.without_mpirun(T))), self.want)
         self.assertEqual(dict(jobs.steps_of(log)), self.steps)
 
     def test_kills(self):
-        """killed at 20 random steps and resumed each time: the same samples, losses, hash and weights, to the last
-        bit"""
+        """a run that is killed at 20 random steps and resumed has an uninterrupted run's samples, losses, hash and
+        weights"""
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.bin")
         words = command(2, 2, log.path, "--checkpoint", checkpoint, "--checkpoint-every", "3", "--resume")
         seed = random.randrange(2**32)
         chance = random.Random(seed)
-        print(f"# places of kills by seed {seed}")
+        print(f"# the steps of kills are drawn with seed {seed}")
         for at in sorted(chance.sample(range(STEPS - 120), KILLS)):
             self.assertIn("signal 9", jobs.run_and_kill(words, PROGRAM, log, at, chance.randrange(2)))
         out = jobs.run_paced(words, log)
@@ -93,7 +93,7 @@ class TrainTest(unittest.TestCase):
             self.assertEqual(line, self.steps[step])
 
     def test_resume_with_other_instances(self):
-        """a run of 2 instances continues with 3 replicas in 3: every sample of every epoch still counts once"""
+        """a run of 2 instances resumed by 3 has each sample of the interrupted epoch once"""
         log, checkpoint = os.path.join(T, "log-other"), os.path.join(T, "other.bin")
         jobs.run([*command(2, 2, log), "--checkpoint", checkpoint, "--steps", "15"])
         out = jobs.run([*jobs.by_plenumrun(3, 3, PROGRAM, os.path.join(T, "data"), "--pipeline",
@@ -102,14 +102,14 @@ class TrainTest(unittest.TestCase):
         self.assertIn("resuming from step 15", out)
         lines = jobs.steps_of(log)
         self.assertEqual([step for step, _ in lines], list(range(200)))
-        # 15 steps of 16: all of epoch 0 (11 steps, the last with 1 sample), 64 of epoch 1; then 97 left, in steps of
-        # 15.
+        # Steps have 16 samples at first: 11 steps for epoch 0, and 4 steps with 64 samples of epoch 1. The other 97
+        # samples of epoch 1 follow in steps of 15.
         first = [n for _, line in lines[11:15] for n in line.split()[2:]]
         rest = [n for _, line in lines[15:22] for n in line.split()[2:]][:97]
         self.assertEqual(len(set(first + rest)), 161)
 
     def test_bad_checkpoints(self):
-        """an invalid checkpoint, or one of a different run, is rejected with a message"""
+        """a malformed checkpoint, or one of a run with a different seed, is rejected with a message"""
         path = os.path.join(T, "bad.bin")
         words = [*command(1, 1, os.path.join(T, "log-bad")), "--checkpoint", path, "--resume"]
         for content, sentence in ((b"x" * 10, "cannot be read"), (b"x" * 5000, "not a checkpoint of train")):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Helpers for tests of programs whose ranks come and go: ranks that wait for permission before each step.
+"""Runs programs whose ranks are killed and restarted during a test. Each rank waits for permission before each step.
 
-Ranks are forks of the test, which has imported the framework, so one that returns is there soon. Each writes lines of
-JSON to the test: "ready" before a step, then it waits for one byte; "take" with its samples; "commit" after the step.
+Ranks are forks of the test, which has already imported the framework, so a rank restarts quickly. Each rank writes
+lines of JSON to the test: "ready" before a step, then it waits for an order; "take" with its samples; and "commit"
+after the step.
 """
 
 import collections
@@ -27,7 +28,7 @@ class Rank:
 
     def __init__(self, name, body, log, others):
         self.name, self.rest, self.key = name, b"", None
-        self.waits = False  # for permission to begin a step
+        self.waits = False  # is the rank waiting for permission to begin a step?
         told, tell = os.pipe()
         wait, gate = os.pipe()
         self.pid = os.fork()
@@ -55,7 +56,7 @@ class Rank:
             asked = 0
 
             def may_go(**values):
-                """Wait for the test's order to begin a step: a letter, or None at the end of the run."""
+                """Wait for the test's order to begin a step. Return its letter, or None at the end of the run."""
                 nonlocal asked
                 asked += 1
                 say("ready", number=asked, **values)
@@ -63,7 +64,7 @@ class Rank:
                     order = os.read(wait, 8)
                     if not order:
                         return None
-                    if int(order[:7]) == asked:  # an exception may have kept the rank from reading the one before
+                    if int(order[:7]) == asked:  # after an exception, an earlier order may be unread
                         return order[7:].decode()
 
             body(say, may_go)
@@ -78,7 +79,7 @@ class Rank:
             os._exit(code)
 
     def end(self):
-        """Wait until it has ended, and return its exit status."""
+        """Wait until the process has ended, and return its exit status."""
         status = os.waitpid(self.pid, 0)[1]
         os.close(self.told)
         if self.gate is not None:
@@ -87,12 +88,12 @@ class Rank:
 
 
 def serve(make, log):
-    """Keep the server that make() returns, with its address, in another process: this one must not have its threads
-    when it forks. Return the address, and a function that ends the server."""
+    """Run make(), which starts a server, in another process, because this process must have no other threads when it
+    forks. make() returns (address, server). Return the address, and a function that ends the server."""
     def body(tell, may_go):
         address, server = make()
         tell("address", address=address)
-        may_go()  # is never given
+        may_go()  # waits until the process is killed
         del server
 
     rank = Rank("server", body, log, ())
@@ -112,13 +113,13 @@ class Run:
     """All ranks of a run, and what they have reported."""
 
     def __init__(self, log):
-        self.log, self.ranks, self.held, self.orders = log, {}, set(), {}  # orders: for the next step of a rank
-        self.takes = collections.defaultdict(dict)  # by epoch, position and size of a step; for each rank, its line
-        self.steps, self.generation = {}, 0  # committed: by epoch and position, the key of takes, and the tag
-        self.last_epoch = None  # the run ends before this epoch, at a step that all ranks share
+        self.log, self.ranks, self.held, self.orders = log, {}, set(), {}  # orders: {rank: letter for its next step}
+        self.takes = collections.defaultdict(dict)  # {(epoch, position, size of the step): {rank: its "take" line}}
+        self.steps, self.generation = {}, 0  # steps: committed ones, {(epoch, position): (key of takes, tag)}
+        self.last_epoch = None  # the run ends before this epoch begins
 
     def start(self, name, body):
-        """Start a rank; it does what body does."""
+        """Start a rank that runs body(tell, may_go)."""
         self.ranks[name] = Rank(name, body, self.log, self.ranks.values())
 
     def kill(self, *names):
@@ -167,8 +168,8 @@ class Run:
                 self.fail(f"rank {rank.name} committed {step}, but another rank {self.steps[rank.key[:2]]}")
 
     def until(self, wanted):
-        """Follow the ranks until wanted(rank, line) is true, and return its rank and line, or with None until all have
-        ended."""
+        """Read the ranks' lines until wanted(rank, line) is true, and return that rank and line. If `wanted` is None,
+        read until all ranks have ended, and return None."""
         deadline = time.monotonic() + LIMIT_S
         while self.ranks:
             with selectors.DefaultSelector() as ready:
@@ -203,17 +204,17 @@ class Run:
         return found
 
     def until_size(self, size):
-        """Follow the ranks until a step of this many has been committed."""
+        """Read the ranks' lines until a step of this number of ranks has been committed."""
         return self.until(lambda rank, line: line["kind"] == "commit" and rank.key[2] == size)
 
     def finish(self):
-        """End the run at the end of an epoch that no rank has reached."""
+        """End the run before the next epoch that no rank has begun."""
         self.last_epoch = 1 + max(key[0] for key in self.takes)
         self.hold()
         self.until(None)
 
     def lineage(self):
-        """Return the samples of all committed steps, in order, the sum of their hashes, and the sizes of the steps."""
+        """Return the samples of all committed steps in order, the sum of their hashes, and the steps' rank counts."""
         shown, total, sizes = [], 0, []
         for _, (key, _) in sorted(self.steps.items()):
             takes = self.takes[key]
@@ -227,7 +228,7 @@ class Run:
 
 
 def report(batch):
-    """Return what a line says about a batch."""
+    """Return the values of a "take" line that describe a batch."""
     valid = batch.valid.reshape(-1).tolist()
     where = zip(batch.positions.reshape(-1).tolist(), batch.samples.reshape(-1).tolist(), valid)
     return {"epoch": int(batch.epochs[0]), "shown": [[position, sample] for position, sample, good in where if good],
@@ -235,7 +236,7 @@ def report(batch):
 
 
 def expected(folder, epochs):
-    """Return samples in order and hash, as a single process sees them and as `plenumctl hash` computes it."""
+    """Return the samples in the order of a single process, and the result of `plenumctl hash`."""
     order = []
     with pyplenum.Stream(folder, PIPELINE, seed=SEED, epochs=epochs, rank=0, world_size=1) as stream:
         for batch in stream:

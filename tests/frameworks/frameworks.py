@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Helpers for tests of frameworks: a Python that has the framework, a data set, and programs of examples/frameworks.
+"""Finds a Python that has a framework, makes a data set, and runs programs of examples/frameworks for tests.
 
-A framework that this Python lacks is looked for in the virtual environments below $PLENUM_FRAMEWORKS, which
-"make check-frameworks" makes.
+If this Python lacks a framework, need() searches the virtual environments below $PLENUM_FRAMEWORKS, which
+"make check-frameworks" creates.
 """
 
 import glob
@@ -20,7 +20,7 @@ EXAMPLES = os.path.join(SOURCE, "examples", "frameworks")
 sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e"),
                 os.path.join(SOURCE, "python"), EXAMPLES]
 os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
-# Each process uses one thread, and nothing uses a network or a GPU.
+# Each process uses one OpenMP thread, and no framework uses a network or a GPU.
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="",
                   JAX_PLATFORMS="cpu", KERAS_BACKEND="tensorflow")
 
@@ -32,7 +32,7 @@ LIMIT_S = 300
 
 
 def need(framework, *modules):
-    """Continue with a Python that has these modules, or skip all tests."""
+    """Restart the test in a Python that has these modules, if this one lacks any; skip all tests if none has them."""
     if os.environ.get("PLENUM_SANITIZED"):
         tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
     if all(tap.find(module) for module in modules):
@@ -45,7 +45,7 @@ def need(framework, *modules):
 
 
 def ready():
-    """Announce that Ctrl-C may be sent now: see FrameworkCase.interrupted()."""
+    """Announce that Ctrl-C may be sent now, and wait for it: see FrameworkCase.interrupted()."""
     print("ready", flush=True)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
@@ -71,7 +71,7 @@ class FrameworkCase(unittest.TestCase):
         return os.path.join(self.folder, f"{self._testMethodName}-{name}")
 
     def run_ok(self, *words, **environment):
-        """Return a program's output on both standard output and standard error."""
+        """Run a program, which must succeed. Return what it wrote to standard output and standard error."""
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
                               cwd=self.folder, env={**os.environ, **environment})
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -81,8 +81,8 @@ class FrameworkCase(unittest.TestCase):
         return self.run_ok(sys.executable, os.path.join(EXAMPLES, name), *arguments, **environment)
 
     def interrupted(self, program, *arguments):
-        """Return the output of a program that gets Ctrl-C when it is ready(), and must exit with status 0. All
-        processes of its group get it, like in a terminal or Jupyter, including a loader that it has started."""
+        """Return the output of a program that gets SIGINT when it is ready(), and must exit with status 0. As in a
+        terminal or Jupyter, all processes of its group get the signal, including a loader that it has started."""
         with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, cwd=self.folder, start_new_session=True) as program:
             out = ""

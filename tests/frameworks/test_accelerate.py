@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hugging Face accelerate with Loaders: examples/frameworks/accelerate_photos.py, and accelerate's own functions."""
+"""Tests Hugging Face accelerate with Loaders: examples/frameworks/accelerate_photos.py, and accelerate's functions."""
 
 import os
 import re
@@ -59,8 +59,8 @@ class AccelerateTest(FrameworkCase):
         self.assertEqual((len(loader), len(loader.dataset)), (6, COUNT))
 
     def test_example(self):
-        """the example in one process and in two: shares, and a run that resumes in mid-epoch"""
-        os.environ["ACCELERATE_USE_CPU"] = "true"  # without it, torchrun's processes know nothing of each other
+        """the example, in one process and in two, shows each sample once per epoch, also if it resumes in mid-epoch"""
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # without it, torchrun's processes do not join
         for processes, program in (1, ["accelerate", "launch", "--cpu"]), (2, ["torchrun", "--nproc_per_node", "2"]):
             program += [os.path.join(frameworks.EXAMPLES, "accelerate_photos.py"), self.photos]
             whole = self.samples_of(self.run_ok(*program))
@@ -72,7 +72,7 @@ class AccelerateTest(FrameworkCase):
             self.assertEqual(before + after, whole)
 
     def test_fork(self):
-        """processes forked from a notebook: Loaders that they create have shares; one created before gives an error"""
+        """Loaders created in forked processes deliver disjoint shares; one created before the fork raises an error"""
         out = self.run_ok(sys.executable, __file__, "--forked", self.photos, self.path("told"))
         shares = []
         for rank in range(2):
@@ -83,7 +83,7 @@ class AccelerateTest(FrameworkCase):
         self.assertEqual(sorted(shares), list(range(COUNT)))
 
     def test_interrupt(self):
-        """Ctrl-C interrupts the program at once, and the next loop is the next epoch"""
+        """Ctrl-C interrupts the loop, and the next loop delivers the next epoch"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1],
                          "16 of epoch 0, 48 of epoch 1, epoch 2 is next")
 
@@ -94,7 +94,7 @@ def in_fork(photos, told, early):
         sentence = str(shown(early))
     except OSError as error:
         sentence = str(error)
-    # this launcher leaves its parent's RANK to each process
+    # the rank is passed, because all processes of this launcher inherit their parent's RANK
     mine = open_loader(photos, rank=accelerator.process_index, world_size=accelerator.num_processes)
     with open(f"{told}-{accelerator.process_index}", "w", encoding="utf-8") as f:
         f.write(repr((shown(mine), sentence)))

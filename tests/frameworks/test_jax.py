@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""JAX with Streams: examples/frameworks/jax_photos.py, and when JAX releases a batch's memory."""
+"""Tests JAX with Streams: examples/frameworks/jax_photos.py, and when JAX releases a batch's memory."""
 
 import os
 import re
@@ -28,7 +28,7 @@ PUTS = {"device_put": lambda array: jax.device_put(array, BY_REPLICA),
 
 @jax.jit
 def sums(images):
-    """Return the sum of each image, in a computation that takes long."""
+    """Return a number for each image, in a computation that takes long."""
     x = images.astype(jnp.int32)
     return jax.lax.fori_loop(0, 50, lambda _, y: (y + x) // 2, x).sum((1, 2, 3))
 
@@ -39,8 +39,8 @@ class JaxTest(FrameworkCase):
                                dtype="uint8", **options)
 
     def test_example(self):
-        """the example on one device, on four, and in two processes of four: the same samples per step of eight, and the
-        same losses"""
+        """the example has the same losses on one device, on four, and in two processes of four, with eight samples per
+        step"""
         program = [sys.executable, f"{frameworks.EXAMPLES}/jax_photos.py", self.photos]
         four = self.run_ok(*program, "--epochs", "2", XLA_FLAGS="--xla_force_host_platform_device_count=4")
         one = self.run_ok(*program, "--epochs", "2", "--micro-batch", "8", XLA_FLAGS="")
@@ -73,9 +73,9 @@ class JaxTest(FrameworkCase):
                         batch = next(stream)
                     except StopIteration:
                         break
-                    except pyplenum.SlotsHeldError:  # JAX computes on their memory
+                    except pyplenum.SlotsHeldError:  # JAX still reads the slots' memory
                         jax.block_until_ready(pending)
-                        jnp.zeros(1).block_until_ready()  # JAX releases memory when it is called
+                        jnp.zeros(1).block_until_ready()  # JAX releases memory only during calls
                         continue
                     want.append(sums(jnp.asarray(batch.images.copy())))
                     pending.append(sums(put(batch.images)))
@@ -85,7 +85,7 @@ class JaxTest(FrameworkCase):
                     self.assertTrue(np.array_equal(one, two))
 
     def test_kept(self):
-        """arrays that are kept never change: they are copies, or hold their slots and so cause an error"""
+        """arrays that are kept never change: they are copies, or hold their slots, which then raises SlotsHeldError"""
         held = set()
         for name, put in PUTS.items():
             with self.subTest(name), self.stream() as stream:
@@ -104,7 +104,7 @@ class JaxTest(FrameworkCase):
         self.assertNotIn("copy", held)
 
     def test_epochs(self):
-        """each sample once per epoch, len(), a loop that is left and resumed, and a cursor in mid-epoch"""
+        """each epoch has every sample once, len() counts batches, and a cursor from mid-epoch resumes the epoch"""
         with self.stream(epochs=2) as stream:
             self.assertEqual((len(stream), stream.steps_per_epoch), (12, 6))
             shown = [batch.samples.reshape(-1).tolist() for batch in stream]
@@ -120,7 +120,7 @@ class JaxTest(FrameworkCase):
                 self.assertEqual([batch.samples.reshape(-1).tolist() for batch in other], shown[3:])
 
     def test_interrupt(self):
-        """Ctrl-C interrupts the program at once, and the stream can be continued"""
+        """Ctrl-C interrupts the loop, and the stream can be continued"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "12 batches")
 
 

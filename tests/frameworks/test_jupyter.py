@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A Loader in Jupyter: the kernel's interrupt, cells run repeatedly, outputs that are kept, and a restart."""
+"""Tests a Loader in Jupyter: the kernel's interrupt, cells run repeatedly, outputs that are kept, and a restart."""
 
 import os
 import queue
@@ -39,7 +39,7 @@ class JupyterTest(FrameworkCase):
                          ("", None))
 
     def cell(self, code, interrupt_after=None):
-        """Run a cell. Return its output, and the name of the exception that it raised."""
+        """Run a cell. Return its output, and the name of the exception that it raised, or None."""
         number, out, error, deadline = self.client.execute(code), "", None, time.monotonic() + LIMIT_S
         while time.monotonic() < deadline:
             try:
@@ -60,7 +60,7 @@ class JupyterTest(FrameworkCase):
         raise AssertionError(f"the cell does not end: {out}")
 
     def test_interrupt(self):
-        """the kernel's interrupt ends a loop; running the cell again goes through the next epoch, repeatedly"""
+        """the kernel's interrupt ends a loop, and each time the cell runs again, its loop begins the next epoch"""
         for epoch in range(4):
             out, error = self.cell(LOOP.format(limit=LIMIT_S), interrupt_after="16\n")
             self.assertEqual((out.split(), error), (["8", "16"], "KeyboardInterrupt"))
@@ -70,7 +70,7 @@ class JupyterTest(FrameworkCase):
         self.assertEqual(self.cell("print(loader.epoch)"), ("5\n", None))
 
     def test_outputs(self):
-        """IPython keeps outputs of cells, which hold their slots: an error says so"""
+        """outputs that IPython keeps hold slots, which causes SlotsHeldError; after %reset, a loop works"""
         errors = [self.cell("next(iter(loader))[0]")[1] for _ in range(8)]
         self.assertIn("SlotsHeldError", errors)
         self.assertEqual(self.cell("%reset -f out\nfor images, samples in loader: pass")[1], None)

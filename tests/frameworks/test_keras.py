@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Keras and TensorFlow with Streams: examples/frameworks/keras_photos.py, and when TensorFlow releases an array."""
+"""Tests Keras and TensorFlow with Streams: examples/frameworks/keras_photos.py, and when TensorFlow frees an array."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ class KerasTest(FrameworkCase):
                                **options)
 
     def images(self, epochs):
-        """Return the epochs of a stream, as plain copies: the sum of each image identifies it."""
+        """Return copies of the images of all batches, in order."""
         with self.stream(epochs=epochs) as stream:
             return [batch.images.copy() for batch in stream]
 
@@ -76,7 +76,7 @@ class KerasTest(FrameworkCase):
             self.assertTrue(np.array_equal(images, want[6]))
 
     def test_arrays(self):
-        """tensors that TensorFlow keeps never change: they are copies, or hold their slots and so cause an error"""
+        """tensors that are kept never change: convert_to_tensor() copies; DLPack holds slots until SlotsHeldError"""
         ways = {"convert_to_tensor": tf.convert_to_tensor,
                 "DLPack": lambda array: tf.experimental.dlpack.from_dlpack(array.__dlpack__())}
         held = set()
@@ -96,9 +96,9 @@ class KerasTest(FrameworkCase):
         self.assertEqual(held, {"DLPack"})
 
     def test_views(self):
-        """a generator of views without copies is never wrong, but causes an error, at the latest when tensors are kept
+        """a generator of views never delivers wrong pixels, but raises an error if tensors are kept
 
-        TensorFlow lets go of an array some time after its tensor.
+        It may also raise one otherwise, because TensorFlow releases an array some time after its tensor.
         """
         want = self.images(4)
         for keep in False, True:
@@ -120,7 +120,7 @@ class KerasTest(FrameworkCase):
                     self.assertTrue(np.array_equal(images, one))
 
     def test_interrupt(self):
-        """Ctrl-C interrupts fit() at once, and the next fit() continues with the next epoch"""
+        """Ctrl-C interrupts fit(), and the next fit() continues with the next epoch"""
         self.assertEqual(self.interrupted(__file__, "--interrupted", self.photos).splitlines()[-1], "epoch 2 is next")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lightning with Loaders: the module of examples/frameworks/lightning_photos.py, and Lightning's use of a loader."""
+"""Tests Lightning with Loaders: the module of examples/frameworks/lightning_photos.py, and how it uses a Loader."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ class Shown(example.Classifier):
         self.epochs.append([])
 
     def training_step(self, batch, number):
-        self.epochs = self.epochs or [[]]  # no hook is called for an epoch that is resumed
+        self.epochs = self.epochs or [[]]  # on_train_epoch_start() is not called for a resumed epoch
         self.epochs[-1] += batch[2].tolist()
         return super().training_step(batch, number)
 
@@ -61,8 +61,8 @@ class LightningTest(FrameworkCase):
         return one, model
 
     def test_epochs(self):
-        """each sample once per epoch, Lightning knows the number of batches, and an epoch that it ends early is
-        skipped"""
+        """each epoch has every sample once, Lightning knows the number of batches, and the rest of an epoch that
+        Lightning ends early is skipped"""
         one, model = self.fit()
         self.assertEqual((one.num_training_batches, one.num_val_batches), (BATCHES, [BATCHES]))
         self.assertEqual(len(model.epochs), 3)
@@ -71,8 +71,8 @@ class LightningTest(FrameworkCase):
         self.assertEqual(some.epochs, [epoch[:16] for epoch in model.epochs])
 
     def test_resume(self):
-        """resuming from a checkpoint in mid-epoch or at an epoch's end, also with reloaded loaders: the same samples as
-        without interruption"""
+        """a run resumed from a checkpoint of mid-epoch or an epoch's end shows the samples of an uninterrupted run, as
+        does a run that reloads its Loaders in every epoch"""
         whole = self.fit()[1]
         self.assertEqual(self.fit(reload_dataloaders_every_n_epochs=1)[1].epochs, whole.epochs)
         keep = ModelCheckpoint(self.path("kept"), "{step}", every_n_train_steps=1, save_top_k=-1)
@@ -88,8 +88,8 @@ class LightningTest(FrameworkCase):
                 self.assertEqual(self.fit(file)[1].epochs, whole.epochs[epoch + 1:])
 
     def test_max_steps(self):
-        """an epoch ended by max_steps is complete for Lightning; the data resume at their position, so Lightning's next
-        epoch is the rest"""
+        """a run that max_steps ended in mid-epoch resumes with the rest of that epoch, which Lightning counts as an
+        epoch of its own"""
         whole = self.fit()[1].samples
         one, model = self.fit(max_steps=8)
         self.assertEqual(model.samples, whole[:64])
@@ -97,7 +97,7 @@ class LightningTest(FrameworkCase):
         self.assertEqual(self.fit(self.path("ckpt"), max_epochs=4)[1].samples, whole[64:])
 
     def test_weights_only(self):
-        """torch.load() accepts a checkpoint with weights_only, and it has the data's position"""
+        """torch.load() with weights_only accepts a checkpoint, which has the Loader's position"""
         one, _ = self.fit(max_steps=8)
         one.save_checkpoint(self.path("ckpt"))
         state = torch.load(self.path("ckpt"), weights_only=True)
@@ -116,20 +116,20 @@ class LightningTest(FrameworkCase):
             self.assertEqual(sorted(one + two), list(range(COUNT)))
 
     def test_two_processes(self):
-        """two processes (new programs, spawned, or forked as in a notebook): disjoint shares cover all samples"""
+        """two processes get disjoint shares of all samples, whether started as programs, spawned, or forked"""
         for strategy in "ddp", "ddp_spawn", "ddp_notebook":
             with self.subTest(strategy):
                 self.check_two(lambda told: self.run_ok(sys.executable, __file__, "--two", strategy, self.photos, told))
 
     def test_made_too_early(self):
-        """a Loader created before the processes: the error says where to create it"""
+        """the error about a Loader created before its process was started says where to create it"""
         for strategy, words in (("ddp_notebook", "forked from the one that opened the stream"),
                                 ("ddp_spawn", "create it in the process that uses its batches")):
             with self.subTest(strategy):
                 self.assertIn(words, self.run_ok(sys.executable, __file__, "--early", strategy, self.photos))
 
     def test_interrupt(self):
-        """Ctrl-C ends Lightning's loop at once, and the next fit() continues with the loader's next epoch"""
+        """Ctrl-C ends Lightning's loop, and the next fit() continues with the Loader's next epoch"""
         out = self.interrupted(__file__, "--interrupted", self.photos)
         self.assertEqual(out.splitlines()[-1], "16 of epoch 0, 48 of epoch 1, epoch 2 is next")
 

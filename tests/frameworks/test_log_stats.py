@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""examples/frameworks/log_stats.py: the loader's statistics in TensorBoard."""
+"""Tests examples/frameworks/log_stats.py, which writes the loader's statistics for TensorBoard."""
 
 import frameworks
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""NVRx's in-process restart with examples/frameworks/nvrx_photos.py: ranks fail or are killed, and the steps that led
-to the weights have shown each sample exactly once."""
+"""Tests NVRx's in-process restart with examples/frameworks/nvrx_photos.py: after ranks fail or are killed, the steps
+that led to the weights have shown each sample exactly once."""
 
 import datetime
 import logging
@@ -30,7 +30,7 @@ def seconds(count):
 
 
 def member(photos, checkpoint, port, number):
-    """Return what a rank does: the example's main(), with a permission before each step."""
+    """Return a rank's body: the example's main(), which waits for permission before each step."""
     def body(tell, may_go):
         os.environ.update(RANK=str(number), WORLD_SIZE="3", MASTER_ADDR="localhost", MASTER_PORT=str(port))
 
@@ -86,7 +86,7 @@ class NvrxTest(FrameworkCase):
             self.job.start(number, member(self.photos, self.path("run.pt"), port, number))
 
     def until_taken(self, name, step=0):
-        """Follow the ranks until this one is within a step, and this number of steps has been committed."""
+        """Wait until this rank is within a step, and at least this number of steps has been committed."""
         self.job.until(lambda rank, line: line["kind"] == "take" and rank.name == name and len(self.job.steps) >= step)
 
     def check(self):
@@ -99,7 +99,7 @@ class NvrxTest(FrameworkCase):
         return sizes
 
     def test_killed_in_a_step(self):
-        """a rank killed within a step: the others continue from the checkpoint, and so when a second one fails"""
+        """if a rank is killed within a step, the others continue from the checkpoint, also after a second one fails"""
         self.until_taken(2, 12)
         self.job.kill(2)
         self.job.until_size(2)
@@ -109,14 +109,14 @@ class NvrxTest(FrameworkCase):
         self.assertEqual(set(self.check()), {2, 3})
 
     def test_first_step(self):
-        """a rank that is killed within the first step, before there is a checkpoint"""
+        """if a rank is killed within the first step, before there is a checkpoint, the others start again"""
         self.until_taken(1)
         self.job.kill(1)
         self.job.until_size(2)
         self.assertEqual(set(self.check()), {2})
 
     def test_failed(self):
-        """a rank whose step raises an exception returns with the others"""
+        """a rank whose step raises an exception continues together with the others"""
         self.until_taken(0, 7)
         self.job.orders[1] = "x"
         self.job.until(lambda rank, line: line["kind"] == "restart" and line["generation"] == 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""timm with Loaders: examples/frameworks/timm_photos.py, and timm's own loader wrapper."""
+"""Tests timm with Loaders: examples/frameworks/timm_photos.py, and timm's own loader wrapper."""
 
 import re
 import sys
@@ -24,13 +24,13 @@ CONFIG = {"input_size": (3, 32, 32), "crop_pct": 0.9, "interpolation": "bicubic"
 
 class TimmTest(FrameworkCase):
     def test_example(self):
-        """the example in one process and in two: each sample counts once in an evaluation"""
+        """each sample counts once in the example's evaluation, in one process and in two"""
         for program in ([sys.executable], ["torchrun", "--nproc_per_node", "2"]):
             out = self.run_ok(*program, f"{frameworks.EXAMPLES}/timm_photos.py", self.photos)
             self.assertEqual(re.findall(r"epoch (\d): .* of (\d+) right", out), [("0", str(COUNT)), ("1", str(COUNT))])
 
     def test_loaders(self):
-        """the replacement of create_loader() has what train.py needs: a length, timm's floats, and set_epoch()"""
+        """the Loader that replaces create_loader() has what train.py needs: a length, floats, and set_epoch()"""
         train, evaluation = example.loaders(self.photos, self.photos, CONFIG, 8, torch.device("cpu"))
         self.assertEqual((len(train), len(evaluation)), (6, 6))
         images, labels = next(iter(evaluation))
@@ -41,8 +41,8 @@ class TimmTest(FrameworkCase):
         self.assertEqual(sum(len(labels) for _, labels in evaluation), COUNT)
 
     def test_prefetch_loader(self):
-        """timm's PrefetchLoader computes the same floats from a Loader's bytes; it and the state are one batch ahead of
-        the loop"""
+        """timm's PrefetchLoader computes the same floats from a Loader's bytes, and fetches one batch ahead of the
+        loop"""
         evaluation = example.loaders(self.photos, self.photos, CONFIG, 8, torch.device("cpu"))[1]
         bytes_of = pyplenum.torch.Loader(self.photos, "resize(36, interpolation=bicubic) center_crop(32)",
                                          shuffle="none", micro_batch=8)

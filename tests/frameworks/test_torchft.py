@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""torchft with examples/frameworks/torchft_photos.py: replica groups are killed and return, and the committed steps
-have shown each sample exactly once."""
+"""Tests torchft with examples/frameworks/torchft_photos.py: when replica groups are killed and restarted, the committed
+steps show each sample exactly once."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ logging.disable(logging.WARNING)
 
 
 def group(photos, lighthouse, name):
-    """Return what a group does: the example's main(), with a permission before each step."""
+    """Return a group's body: the example's main(), which waits for permission before each step."""
     def body(tell, may_go):
         store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT=str(store.port),
@@ -84,11 +84,11 @@ class TorchftTest(FrameworkCase):
             self.job.start(name, group(self.photos, self.lighthouse, name))
 
     def until_taken(self, name):
-        """Follow the groups until this one is within a step of three."""
+        """Wait until this group is within a step of three groups."""
         self.job.until(lambda rank, line: line["kind"] == "take" and rank.name == name and line["size"] == 3)
 
     def until_healed(self, name):
-        """Follow the groups until this one has committed a step of three."""
+        """Wait until this group has committed a step of three groups."""
         self.job.until(lambda rank, line: line["kind"] == "commit" and rank.name == name and rank.key[2] == 3)
 
     def check(self):
@@ -103,7 +103,7 @@ class TorchftTest(FrameworkCase):
         return sizes
 
     def test_killed_in_a_step(self):
-        """a group killed within a step: the step is shared by the others, and the group heals when it returns"""
+        """if a group is killed within a step, the others divide the step, and the group heals when it is restarted"""
         self.until_healed(1)
         self.until_taken(1)
         self.job.kill(1)
@@ -113,7 +113,7 @@ class TorchftTest(FrameworkCase):
         self.assertEqual({2, 3}, set(self.check()) & {2, 3})
 
     def test_killed_between_steps(self):
-        """a group killed between two steps, which returns at once"""
+        """a group that is killed between two steps and restarted at once loses and repeats no sample"""
         self.until_healed(2)
         self.job.hold(2)
         self.job.until(lambda rank, line: line["kind"] == "ready" and rank.name == 2)
@@ -124,14 +124,14 @@ class TorchftTest(FrameworkCase):
         self.check()
 
     def test_first_step(self):
-        """a group killed within its first step"""
+        """if a group is killed within its first step, no sample is lost or repeated"""
         self.job.until(lambda rank, line: line["kind"] == "take" and rank.name == 1)
         self.job.kill(1)
         self.job.until_size(2)
         self.check()
 
     def test_two_at_once(self):
-        """two of three groups killed at once, the one that the others heal from among them"""
+        """if two of three groups are killed at once, they heal from the third, and no sample is lost or repeated"""
         self.until_healed(0)
         self.until_taken(1)
         self.job.kill(0, 1)
@@ -141,7 +141,7 @@ class TorchftTest(FrameworkCase):
         self.check()
 
     def test_other_history(self):
-        """a group whose weights have another history ends without changing those of the others, and then heals"""
+        """a group that has taken other steps than the majority ends without changing the others, and then heals"""
         self.until_healed(0)
         self.job.orders[1] = "x"
         _, line = self.job.until(lambda rank, line: line["kind"] == "end" and rank.name == 1 or line["kind"] == "end")
@@ -149,7 +149,7 @@ class TorchftTest(FrameworkCase):
         self.begin(1)
         self.until_healed(1)
         with open(self.job.log, encoding="utf-8") as file:
-            self.assertEqual(file.read().count("have another history"), 1)
+            self.assertEqual(file.read().count("other steps than the majority"), 1)
         self.check()
 
 

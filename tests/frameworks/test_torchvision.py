@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""torchvision's reference script with Loaders: examples/frameworks/torchvision_photos.py."""
+"""Tests torchvision's reference script with Loaders: examples/frameworks/torchvision_photos.py."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ from frameworks import COUNT, FrameworkCase  # noqa: E402
 
 class TorchvisionTest(FrameworkCase):
     def test_example(self):
-        """the example resumed from its checkpoint has an uninterrupted run's losses; two processes count all samples"""
+        """resuming the example gives an uninterrupted run's losses, and two processes evaluate each sample once"""
         folder, name = self.path("run"), f"{frameworks.EXAMPLES}/torchvision_photos.py"
         program = [sys.executable, name, self.photos, "--output-dir", folder]
         whole = self.run_ok(*program, "--epochs", "2")
@@ -33,7 +33,7 @@ class TorchvisionTest(FrameworkCase):
         self.assertEqual(two.count(f" of {COUNT} right"), 2)
 
     def test_transforms(self):
-        """transforms.v2 accepts a Loader's bytes; both compute the same floats"""
+        """transforms.v2 computes a Loader's floats from a Loader's bytes"""
         options = {"shuffle": "none", "micro_batch": 8}
         bytes_of = pyplenum.torch.Loader(self.photos, "resize(36) center_crop(32)", **options)
         floats = pyplenum.torch.Loader(self.photos, "resize(36) center_crop(32)", dtype=torch.float32, **options)
@@ -43,7 +43,7 @@ class TorchvisionTest(FrameworkCase):
             self.assertTrue(torch.allclose(to_float(pixels), want, atol=1e-5))
 
     def test_dataset(self):
-        """the attributes that the script uses of a DataLoader's dataset: length and classes, but no samples"""
+        """a Loader's dataset has a length and classes, but raises TypeError if a sample is read from it"""
         loader = pyplenum.torch.Loader(self.photos, "rrc(16)", micro_batch=8)
         self.assertEqual((len(loader.dataset), loader.dataset.classes), (COUNT, loader.stream.classes))
         with self.assertRaisesRegex(TypeError, "but no samples: loop over the Loader"):

@@ -3,7 +3,7 @@
  * must make the same decision and give the same pixels.
  *
  * The first four bytes select pipeline, draw and store; the rest is the file. Images of more than
- * 2^18 pixels are skipped, because they only take time; limits are tested elsewhere. */
+ * 2^18 pixels are skipped to save time; limits are tested elsewhere. */
 #include "config.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * crash and must make the same decision, and give the same pixels for good files.
  *
  * The first four bytes select the region, and whether junk is allowed; the rest is the file. Images
- * of more than 2^16 pixels are skipped, because they only take time. Our decoder always runs; if it
+ * of more than 2^16 pixels are skipped to save time. Our decoder always runs; if it
  * gives up, the reader falls back to libjpeg-turbo. While decoding, our decoder collects a hint,
  * with which the same region and another one must give the same result again. */
 #include "config.h"
@@ -72,7 +72,7 @@ static void compare(const char *what, const struct rect *region, const struct ou
         report(what, region, got, want);
 }
 
-/* Returns a region of the same size, point-reflected: it often includes rows below the first. */
+/* Returns the region mirrored at the image's centre, which often has rows below the region's. */
 static struct rect other_region(const struct rect *r, const struct image_header *header)
 {
     return (struct rect){.left = header->width - r->left - r->width,

@@ -87,7 +87,7 @@ static int make_file(const void *bytes, size_t size, char path[32])
     return fd;
 }
 
-/* Read a file of hosts as a batch system's. */
+/* Read a file as a batch system's list of hosts, whose path is in a variable. */
 static void try_allocation(const char *variable, const char *name, const char *path)
 {
     struct plenum_error err = {""};
@@ -105,7 +105,7 @@ static void try_allocation(const char *variable, const char *name, const char *p
     allocation_fini(&found);
 }
 
-/* Read the hosts in SGE's form, and in the form with a line per slot. */
+/* Read a file as SGE's list of hosts, and as another batch system's with a line per slot. */
 static void try_allocations(const char *path, size_t size)
 {
     static const char *const lines[][2] = {

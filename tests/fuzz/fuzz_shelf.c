@@ -15,11 +15,11 @@
 #include <xxhash.h>
 
 #include "common/util/util.h"
-#include "loader/cache/shelf.h"
+#include "tests/loader/cache/open_shelf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ROW = 40, ROWS_AT = 4096, FOUND_MAX = 64 };
+enum { ROW = 48, ROWS_AT = 4096, FOUND_MAX = 64 };
 
 struct found {
     uint32_t count, number[FOUND_MAX];
@@ -39,8 +39,8 @@ static bool note_found(void *arg, uint32_t number, const struct keep_bytes *byte
     return true;
 }
 
-/* Write the input after the header that shelf_write() has made; rows whose last byte is odd get
- * checksums. */
+/* Write the input after the header that shelf_write() has written. Rows whose last byte is odd get
+ * correct checksums. */
 static void write_file(const char *path, const uint8_t *data, size_t size)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -53,7 +53,7 @@ static void write_file(const char *path, const uint8_t *data, size_t size)
 
         memcpy(row, data + i * ROW, ROW);
         if (row[ROW - 1] & 1) {
-            row[27] = 0; /* most lengths are possible */
+            row[35] = 0; /* most lengths are possible */
             check = XXH3_64bits_withSeed(row, ROW - 8, i);
             memcpy(row + ROW - 8, &check, sizeof(check));
         }
@@ -79,6 +79,24 @@ static void read_found(const struct shelf *s, const struct found *f)
     }
 }
 
+static bool note_followed(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    return bytes && note_found(arg, number, bytes);
+}
+
+/* Read what another process has written. */
+static void follow(const char *folder)
+{
+    struct found found = {0};
+    struct shelf *s;
+
+    if (shelf_attach(folder, &s, NULL) < 0)
+        abort();
+    (void)shelf_follow(s, note_followed, &found);
+    read_found(s, &found);
+    shelf_close(s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char folder[64], path[100], lock[100];
@@ -91,12 +109,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     (void)snprintf(path, sizeof(path), "%s/0000.samples", folder);
     (void)snprintf(lock, sizeof(lock), "%s/lock", folder);
-    if (shelf_open(folder, note_found, &found, &s, NULL) == 0) {
+    if (open_shelf(folder, note_found, &found, &s, NULL) == 0) {
         one.hash = shelf_hash(&one.key, "x", 1);
         if (shelf_write(s, 7, &one, "x") == 0) {
             shelf_close(s);
             write_file(path, data, size);
-            if (shelf_open(folder, note_found, &found, &s, NULL) < 0)
+            follow(folder);
+            if (open_shelf(folder, note_found, &found, &s, NULL) < 0)
                 abort();
             read_found(s, &found);
         }

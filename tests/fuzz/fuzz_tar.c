@@ -83,7 +83,7 @@ static void read_all(const struct dataset *d, int fd, size_t size)
     dataset_buffer_fini(&buffer);
 }
 
-/* Check that each record has the declared length, and that the lengths in it fit. */
+/* Check that each record has the declared length, and that the lengths of its fields fit. */
 static void read_fields(const struct dataset *d)
 {
     const struct fields *fields = dataset_get_fields(d);

@@ -24,7 +24,7 @@ static void require(bool truth)
         abort();
 }
 
-/* Reads, writes and reads again: both reads must give the same bytes of the structure. */
+/* Reads a message, writes it and reads it again: both reads must fill the structure equally. */
 #define AGAIN(type, get, put)                                                       \
     do {                                                                            \
         static type one, two;                                                       \

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* seeds.c - writes an initial corpus for a fuzz target to a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|npy|tar|badlist|comm_header|hint_cache
- * FOLDER. */
+/* seeds.c - writes an initial corpus for fuzz_TARGET to a folder: seeds TARGET FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -389,13 +387,13 @@ static void store_seeds(void)
 /* Write rows, most of which get a checksum (fuzz_shelf.c). */
 static void shelf_seeds(void)
 {
-    uint8_t rows[20][40] = {{0}};
+    uint8_t rows[20][48] = {{0}};
 
     for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
-        memset(rows[i], (int)i, 24);
-        rows[i][24] = (uint8_t)(i + 1);
-        rows[i][26] = (uint8_t)(i * i);
-        rows[i][39] = i % 5 != 0;
+        memset(rows[i], (int)i, 32);
+        rows[i][32] = (uint8_t)(i + 1);
+        rows[i][34] = (uint8_t)(i * i);
+        rows[i][47] = i % 5 != 0;
     }
     rows[7][0] = 1;
     write_seed(rows, sizeof(rows));

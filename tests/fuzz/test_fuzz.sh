@@ -9,7 +9,7 @@ here=$top_builddir/tests/fuzz
 share=10
 [ -z "$PLENUM_SANITIZED" ] || share=3
 
-# fuzz TARGET MUTATIONS: run the target on each seed in $T/TARGET, and on as many mutations of the seed
+# fuzz TARGET MUTATIONS: run the target on each seed in $T/TARGET, and on MUTATIONS / $share mutations of each seed
 fuzz() {
     if inputs=$("$here/fuzz_$1" --mutate "$(($2 / share))" "$T/$1" 2>"$T/.errors"); then
         result 0 "fuzz_$1: $inputs"
@@ -45,7 +45,7 @@ else
     skip "fuzz_columns" "there is no Python to write seeds with"
 fi
 
-# Add archives of other programs that are installed; the byte after each selects folders as classes.
+# Add archives that installed programs write. The byte after each makes the target use folders as classes.
 ok "seeds for fuzz_tar" "$here/seeds" tar "$T/tar"
 mkdir -p "$T/data/a/$(printf '%0110d' 0)"
 printf image >"$T/data/a/1.jpg"

@@ -19,7 +19,7 @@ endif
 if CRITERION
 launcher_tests = %D%/test_advance %D%/test_agree %D%/test_allocation %D%/test_answer %D%/test_control %D%/test_daemons %D%/test_departures %D%/test_dial %D%/test_environ %D%/test_proctree %D%/test_slow %D%/test_pace_report %D%/test_strain %D%/test_health %D%/test_host %D%/test_input \
 	%D%/test_leftover %D%/test_lines %D%/test_instances %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
-	%D%/test_pause %D%/test_ranges %D%/test_report %D%/test_roster %D%/test_script %D%/test_variables
+	%D%/test_interlude %D%/test_pause %D%/test_ranges %D%/test_report %D%/test_roster %D%/test_script %D%/test_variables
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
 
@@ -105,6 +105,9 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_ranges_CFLAGS = $(launcher_test_cflags)
 %C%_test_ranges_LDADD = $(launcher_test_ldadd)
+
+%C%_test_interlude_CFLAGS = $(launcher_test_cflags)
+%C%_test_interlude_LDADD = $(launcher_test_ldadd)
 
 %C%_test_pause_CFLAGS = $(launcher_test_cflags)
 %C%_test_pause_LDADD = $(launcher_test_ldadd)

@@ -4,7 +4,7 @@
  *
  *     stopper STEPS [WORD[=RANK[:STEP]]]...
  *
- *     together       all instances meet in each step
+ *     together       all instances call plenum_barrier() in each step
  *     work           each step takes some time
  *     slow=1         the steps of instance 1 take much longer
  *     end=1:5        instance 1 has only 5 steps
@@ -13,9 +13,9 @@
  *     wait=1:5       instance 1 waits in step 5 until its standard input ends
  *     never=1        instance 1 does not call plenum_job_should_stop()
  *     fail=1         instance 1 exits with status 4 when it is to stop
- *     linger         when it is to stop, it stays until it is killed
- *     fork           calls it in a child process, which has inherited the job
- *     twice          a child process calls it, too
+ *     linger         an instance that is to stop stays until it is killed
+ *     fork           a child process that has inherited the job calls plenum_job_should_stop()
+ *     twice          a child process that has opened the job calls it, too
  *     own            handles SIGTERM itself
  *     raise=1:5      instance 1 sends itself SIGUSR1 in step 5
  *     raised=1:5     instance 1 sends itself SIGTERM in step 5 */

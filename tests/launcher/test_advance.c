@@ -46,9 +46,10 @@ Test(advance, is_unknown_without_a_file_and_steps)
     advance_begin(&a, NULL);
     for (int i = 0; i < 3; i++)
         cr_expect(eq(int, advance_note(&a, 0), ADVANCE_UNKNOWN));
-    cr_expect(eq(u32, a.idle, 0), "unknown is not zero");
+    cr_expect(eq(u32, a.idle, 0), "unknown progress must not count as none");
     cr_expect(eq(int, advance_note(&a, 1), ADVANCE_MADE), "step 0");
-    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "now it is known that it reports steps");
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE),
+              "the program is now known to report steps");
 }
 
 Test(advance, counts_only_steps_beyond_earlier_ones)
@@ -75,14 +76,15 @@ Test(advance, notices_changes_of_the_checkpoint)
 
         write_file("run.pt.1", "from an earlier job");
         advance_begin(&a, paths[i] ? paths[i] : absolute);
-        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "it was there before");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "an earlier job's checkpoint");
         write_file("run.pt.1", "from an earlier job");
-        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "replaced by the same bytes");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE),
+                  "a checkpoint replaced by the same bytes");
         write_file("run.pt.2", "x");
-        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "another number");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "a checkpoint with another number");
         cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
         write_file("run.pt", "x");
-        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "without a number");
+        cr_expect(eq(int, advance_note(&a, 0), ADVANCE_MADE), "a checkpoint without a number");
         write_file("run.pt.3.claim", "x");
         write_file("run.pt.3.new", "x");
         write_file("run.pt.", "x");
@@ -145,7 +147,7 @@ Test(advance, a_lost_folder_is_no_progress)
     cr_assert(eq(int, rename("none", "away"), 0));
     cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE));
     cr_assert(eq(int, rename("away", "none"), 0));
-    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "it has returned");
+    cr_expect(eq(int, advance_note(&a, 0), ADVANCE_NONE), "the folder has returned unchanged");
     cr_assert(eq(int, unlink("none/run.pt"), 0));
     cr_assert(eq(int, rmdir("none"), 0));
 }

@@ -15,7 +15,7 @@ shift # the host's name
 . "${0%/*}/bashrc"
 exec bash -c "$*"
 EOF
-# Starts nothing; calls its agent like Open MPI, and shows what the daemon would find.
+# Calls its agent like Open MPI's mpirun, and prints what a daemon would find there.
 mkdir bin
 cat >bin/mpirun <<'EOF'
 #!/bin/bash
@@ -29,7 +29,7 @@ EOF
 chmod +x agent bin/mpirun
 export OMPI_MCA_plm_rsh_agent=$T/agent PATH=$T/bin:$PATH
 
-job() { # BASHRC ARGUMENT... - one job, whose logins run this first
+job() { # BASHRC ARGUMENT... - run a job whose logins first run BASHRC
     echo "$1" >bashrc
     shift
     rm -f token
@@ -44,7 +44,7 @@ all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones a
 }
 secret_is_hidden() { # does no output contain the secret, with or without the marker for TLS?
     grep . token | sort -u >tokens
-    [ -s tokens ] || { echo "no secret came"; return 1; }
+    [ -s tokens ] || { echo "no secret arrived"; return 1; }
     ! sed 's/^tls://' tokens | grep -F -f - out err
 }
 came='has err "daemon: [0-9][0-9]* bytes; input: 0"'
@@ -174,16 +174,17 @@ ok "a program that can be executed is started" all 'same $code 3' 'has err "inst
 job '' --host h1 true
 ok "the secret arrives on standard input" all "$came" secret_is_hidden
 job 'read -r x; echo "read: <$x>"' --host h1 true
-ok "a login that reads a line gets none of it" all "$came" 'has err "read: <>"' secret_is_hidden
+ok "a login that reads a line gets no part of the secret" all "$came" 'has err "read: <>"' secret_is_hidden
 job 'read -r x; read -r y; read -n 1 z; echo "read: <$x$y$z>"' --host h1 true
-ok "a login that reads several lines gets none of it" all "$came" 'has err "read: <>"' secret_is_hidden
+ok "a login that reads several lines gets no part of the secret" all "$came" 'has err "read: <>"' secret_is_hidden
 job 'echo "$PLENUM_SHIM_TOKEN"; while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' --host h1 true
 ok "a login that reads all of its input is reported, without printing the secret" all 'same $code 125' \
     'has err "nothing arrived on standard input: does the agent (ssh) have the argument -n, or does a file like ~/.bashrc read it"' \
     'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
 for verbosity in -v -vv -vvv; do
     job 'while read -r x; do echo "read: <$x>"; echo "${x#*=}" >>token; done' $verbosity --mpi-global-args=--x --host h1 true
-    ok "with $verbosity and arguments for mpirun" all 'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
+    ok "with $verbosity and arguments for mpirun, the secret is hidden" all \
+        'has err "read: <plenum-secret=.*\*\*\*"' secret_is_hidden
 done
 
 # ---- logins for loaders ----

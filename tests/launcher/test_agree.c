@@ -37,10 +37,10 @@ enum program_state { READY, ENTERED, BUSY, HALTED, FINISHED };
 
 struct rank {
     struct stop_page page;
-    struct queue to, from; /* its shim */
+    struct queue to, from; /* messages to and from its shim */
     bool promising;        /* the shim has set the limit, and not yet read the step */
     struct message proposed;
-    uint64_t told; /* STEP */
+    uint64_t told; /* the last STEP that was sent */
     uint32_t reports;
     enum program_state state;
     uint64_t step, begun; /* begun: 1 + the last step that it began */
@@ -52,11 +52,11 @@ struct world {
     struct agreement agreement;
 };
 
-/* The states to explore. */
+/* The job to explore, and the mistakes that the model shall detect. */
 static struct {
     uint32_t ranks;
     uint64_t totals[RANKS_MAX]; /* steps of each program */
-    bool lockstep;              /* a step ends when all have begun it that ever will */
+    bool lockstep;              /* a step ends once all programs that have it have begun it */
     bool deaf;                  /* a mistake: refusals count as promises */
     bool hasty;                 /* a mistake: a program that waits begins its step */
 } law;
@@ -293,7 +293,7 @@ static const char *find_wrong_end(const struct world *w)
     }
     for (uint32_t i = 0; i < law.ranks; i++)
         if (halted && w->ranks[i].state == FINISHED && law.totals[i] > w->agreement.step)
-            return "a program has completed, though others stopped earlier";
+            return "a program has completed, but others stopped earlier";
     halts += halted;
     completions += !halted;
     return NULL;

@@ -154,7 +154,7 @@ Test(allocation, files_of_hosts)
     unlink(path);
 }
 
-/* Flux has no file: its hosts are queried, and several instances of plenumrun are rejected. */
+/* Flux has no file of hosts, so none are found. Several copies of plenumrun are rejected. */
 Test(allocation, flux)
 {
     struct plenum_error err = {""};

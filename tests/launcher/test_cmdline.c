@@ -123,11 +123,12 @@ Test(cmdline, reads_host_files_again)
     cmdline_fini(&o);
 
     cr_assert(eq(int, parse(&o, &l, "plenumrun --host a prog", NULL), 0));
-    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA), "nothing could have changed");
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA),
+              "there is no file that may have changed");
     cmdline_fini(&o);
     cr_assert(eq(int, parse(&o, &l, "plenumrun prog", NULL), 0));
     cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), 0));
-    cr_expect(eq(sz, list.count, 0), "the batch system's hosts");
+    cr_expect(eq(sz, list.count, 0), "the batch system's hosts are not in the list");
     cmdline_fini(&o);
     close(mkstemp(strcpy(path, "/tmp/plenum-hosts-XXXXXX")));
     unlink(path);
@@ -137,7 +138,8 @@ Test(cmdline, reads_host_files_again)
     cr_assert(
         eq(int, options_settings_add(&o.settings, options_find(&cmdline_program, "hostfile"), path),
            0));
-    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA), "a pipe has been read");
+    cr_expect(eq(int, cmdline_read_hosts(&o, &list, NULL), -ENODATA),
+              "a pipe can be read only once");
     cmdline_fini(&o);
     unlink(path);
 }
@@ -309,9 +311,9 @@ Test(cmdline, options_from_a_file)
                            "verbose = yes\nverbose\ngrace = 3s\n");
     text = str_format("plenumrun --grace 5 -H x --import-config %s -np 7 prog", path);
     cr_assert(eq(int, parse(&o, &l, text, &err), 0), "%s", err.text);
-    cr_expect(eq(sz, o.hosts.count, 1), "the command line wins");
+    cr_expect(eq(sz, o.hosts.count, 1), "the command line must override the file");
     cr_expect(eq(str, o.hosts.hosts[0].name, (char *)"x"));
-    cr_expect(eq(u32, o.num_instances, 7), "also by mpirun's name of the option");
+    cr_expect(eq(u32, o.num_instances, 7), "another name of an option must override it, too");
     cr_expect(eq(u64, o.limits.grace_ns, 5 * NS_PER_SEC));
     cr_expect(eq(sz, o.exports.count, 2));
     cr_expect(eq(str, o.exports.items[0], (char *)"A=1 = 2 # 3"));

@@ -9,7 +9,7 @@
 #include "common/util/util.h"
 #include "launcher/job/daemons.h"
 
-/* What mpirun, srun and the agent print, and the message that it must give. */
+/* What mpirun, srun and the agent print, and the resulting message. */
 struct said {
     const char lines[800], wants[200];
 };
@@ -77,6 +77,21 @@ ParameterizedTest(struct said *c, daemons, are_blamed)
     cr_expect(eq(int, completed, c->wants[0] != '\0'), "%s", failure.text);
     cr_expect(eq(int, strncmp(failure.text, c->wants, strlen(c->wants)), 0), "%s", failure.text);
     cr_expect(eq(int, failure.text[0] != '\0', c->wants[0] != '\0'), "%s", failure.text);
+}
+
+Test(daemons, failures_are_those_of_the_hosts_that_are_named)
+{
+    struct daemon_failure slurm = {.text = ""}, agent = {.text = ""}, none = {.text = ""};
+
+    (void)daemons_read_line(&slurm, "srun: error: n[2-3,7]: tasks 0-1,5: Exited with exit code 2");
+    cr_expect(daemons_names_host(&slurm, "n3"));
+    cr_expect(daemons_names_host(&slurm, "N7"));
+    cr_expect(not(daemons_names_host(&slurm, "n4")));
+    (void)daemons_read_line(
+        &agent, "plenumrun: Open MPI's daemon cannot be executed on host n2 (status 127): install");
+    cr_expect(daemons_names_host(&agent, "n2"));
+    cr_expect(not(daemons_names_host(&agent, "n")));
+    cr_expect(not(daemons_names_host(&none, "n2")));
 }
 
 /* The lines may contain anything. */

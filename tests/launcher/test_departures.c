@@ -20,7 +20,7 @@ static int take_round(struct departures *d, uint64_t now, uint64_t *reached)
 
     while (batches < DEPARTURES_ROUND && departures_take(d, &m)) {
         batches++;
-        cr_expect(m.bits[0] & 1, "it begins with an instance");
+        cr_expect(m.bits[0] & 1, "the first bit must be an instance that has ended");
         cr_assert(le(u64, m.first + 8 * (uint64_t)m.len, ALL + 7));
         for (uint32_t i = 0; i < 8 * m.len; i++) {
             if (!(m.bits[i / 8] & 1 << i % 8))
@@ -45,7 +45,7 @@ Test(departures, the_first_is_told_at_once_and_the_others_together)
     struct departures d;
 
     cr_assert(eq(int, departures_init(&d, ALL), 0));
-    cr_expect(eq(u64, d.due_ns, UINT64_MAX), "nothing to tell");
+    cr_expect(eq(u64, d.due_ns, UINT64_MAX), "there is nothing to report");
     reached[4711] = 8;
     departures_note(&d, 4711, 7, now);
     cr_expect(eq(u64, d.due_ns, now));
@@ -88,7 +88,7 @@ Test(departures, any_number_of_counts_is_told_in_bounded_rounds)
     departures_fini(&d);
 }
 
-Test(departures, a_job_that_tells_nobody_needs_no_memory)
+Test(departures, a_job_without_reports_needs_no_memory)
 {
     struct departures d = {0};
 

@@ -21,8 +21,9 @@ static const struct ports any;
 
 /* Controls connect(2), which this program wraps. */
 static struct {
-    int listener; /* its queue is drained after being full this many times; 0: never */
-    unsigned make_room_after, full;
+    int listener;             /* its queue is emptied when needed */
+    unsigned make_room_after; /* failures after which a connection is accepted; 0: never */
+    unsigned full;            /* number of failures because the queue was full */
 } queue = {.listener = -1};
 
 static int accept_one(int listener)
@@ -257,7 +258,7 @@ Test(dial, a_full_queue_is_retried)
     there = dial_connect(text, 60000, &err);
     cr_assert(ge(int, there, 0), "%s", err.text);
     cr_expect(eq(u32, queue.full, 3));
-    /* also used by programs that connect to a single address */
+    /* address_connect_until() must do this, too. */
     cr_assert(eq(int, address_parse(text, &address, &err), 0));
     while (address_connect(&address, 0) >= 0)
         ;

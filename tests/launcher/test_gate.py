@@ -24,7 +24,7 @@ def wait_until(condition):
     limit = time.monotonic() + LIMIT_S
     while not condition():
         if time.monotonic() > limit:
-            raise AssertionError("it does not happen")
+            raise AssertionError("the condition was not met in time")
         time.sleep(0.01)
 
 
@@ -59,7 +59,7 @@ class Gate(unittest.TestCase):
         return len(open(path, encoding="utf-8").readlines()) if os.path.exists(path) else 0
 
     def test_a_login_waits_for_a_place(self):
-        """a login is not made while all places are taken, and then it is"""
+        """a login waits while all places are taken, and is made when they are free"""
         fcntl.fcntl(self.gate, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         agents = [self.start(f"/proc/{os.getpid()}/fd/{self.gate}") for _ in range(5)]
         wait_until(lambda: waiters(self.inode) == 5)

@@ -43,15 +43,19 @@ start() { # PROGRAM OPTION... - start a job in the background, and wait for its 
     local program=$1
     shift
     mkfifo in 2>/dev/null
-    rm -f well-*
+    rm -f well-* out err
     "$run" --allow-run-as-root --loader none "$@" $program <in >out 2>err &
     job=$!
     exec 4>in
     wait_for grep -q 'is in step 0' out
-    id=$("$ctl" job list --json 2>/dev/null | sed -n "s/.*\"id\": \"\([0-9a-f]*\)\", \"pid\": $job,.*/\1/p")
+    wait_for finds_id
     wait_for asks
 }
-asks() { "$ctl" job status "$id" --json | grep -q '"step": [0-9]'; } # plenumrun knows that the program does
+finds_id() {
+    id=$("$ctl" job list --json | sed -n "s/.*\"id\": \"\([0-9a-f]*\)\", \"pid\": $job,.*/\1/p")
+    [ -n "$id" ]
+}
+asks() { "$ctl" job status "$id" --json | grep -q '"step": [0-9]'; } # does plenumrun know the programs' steps?
 grow() { "$ctl" job grow "$id" >grown 2>&1; code=$?; }
 at_end() { kill "$job" 2>/dev/null; }
 ends() { exec 4>&-; wait $job; code=$?; }
@@ -63,7 +67,7 @@ ok "a job whose hosts never change cannot grow, and nothing is stopped" all 'sam
     'has grown "nothing was stopped: the job has neither --num-hosts nor --min-hosts"' 'kill -0 $job'
 kill $job
 ends
-ok "... so it stops when it is asked to" same $code 75
+ok "a job that cannot grow still stops when it is asked to" same $code 75
 
 start "$stopper 1000000000 wait=0:5" --host localhost,h1,h2 --min-hosts 1 --max-host-failures 1 \
     --health-check ./check
@@ -91,9 +95,69 @@ ok "a job grows again, without counting a restart" all 'same $code 0' 'wait_for 
     'has err "this start of the job has 3 hosts: localhost, h1, h2"' 'has_not err "starts again"'
 wait_for asks
 grow
-ok "... until all hosts are in use" all 'same $code 1' \
+ok "a job that uses all of its hosts cannot grow" all 'same $code 1' \
     'has grown "nothing was stopped: all hosts that the job may have are in use"'
 "$ctl" job stop "$id" >stopped
 ends
-ok "... and stops as usual" all 'same $code 75' 'has out "^instance 2 stops before "'
+ok "a job that has grown stops when it is asked to" all 'same $code 75' 'has out "^instance 2 stops before "'
+
+# ---- what ends the job while hosts are checked, or while it stops in order to grow ----
+start "$stopper 1000000000" --host localhost,h1 --min-hosts 1 \
+    --health-check 'test -z "$AWAY" || { test -e runs && : >waits && sleep 1000; }'
+: >runs
+"$ctl" job grow "$id" >grown 2>&1 &
+asked=$!
+wait_for [ -e waits ]
+"$ctl" job stop "$id" >stopped
+wait $asked
+code=$?
+ok "a job that stops while hosts are checked says so at once" all 'same $code 1' \
+    'has grown "nothing was stopped: the job is stopping already"'
+ends
+ok "... and stops as usual" same $code 75
+printf '#!/bin/sh\ntrap "" HUP\nexec "$@"\n' >deaf
+chmod +x deaf
+stopping() { # OPTION... - start a job, which stops in order to grow as soon as its standard input ends
+    start "./deaf $stopper 1000000000 wait=0:5" --host localhost,h1 --min-hosts 1 --health-check ./check "$@"
+    : >well-h1
+    grow
+}
+stopping
+kill -USR1 "$(sed -n 's/^instance 0 is process \([0-9]*\) .*/\1/p' out)"
+ends
+ok "a program that is sent SIGUSR1 then ends the job" all 'same $code 75' 'has err "as requested"' \
+    'has err "a program was sent SIGUSR1: the programs are stopping already, and the job does not continue"' \
+    'has_not err "2 hosts"'
+stopping
+kill -HUP $job
+wait_for has err "SIGHUP: ending the job"
+ends
+ok "... and so does SIGHUP, even if the programs ignore it" all 'same $code 75' 'has err "as requested"' \
+    'has_not err "2 hosts"'
+stopping --stop-command 'test -e notice' --stop-poll 100ms
+: >notice
+wait_for has err "--stop-command has ended"
+ends
+ok "... and --stop-command" all 'same $code 75' 'has err "as requested"' 'has_not err "2 hosts"' \
+    'has err "status 0: the programs are stopping already, and the job does not continue"'
+
+# ---- hosts that cannot be checked ----
+lose() { # INSTANCE - kill its shims, as if its host had failed
+    local inner outer
+    inner=$(sed -n "s/^instance $1 is process .* of \([0-9]*\)$/\1/p" out | tail -n 1)
+    outer=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$inner/status")
+    kill -9 "$outer" "$inner"
+}
+start "$stopper 1000000000 work" --host localhost,h1,h2 --num-hosts 2 --no-host-check --max-restarts 9 \
+    --heartbeat-timeout 2 --grace 1
+lose 1
+wait_for has err "this start of the job has 2 hosts: localhost, h2"
+wait_for starts_again 4
+lose 1
+wait_for has err "this start of the job has 2 hosts: localhost, h1"
+wait_for starts_again 6
+kill $job
+ends
+ok "a host that has failed, and cannot be checked, is used again if no other host is left" all 'same $code 75' \
+    'has err "host h2 does not answer"'
 finish

@@ -3,7 +3,7 @@
 # test_health_check.sh - hosts that are not healthy: which jobs start without them, and which do not start. A script
 # replaces ssh; it runs what plenumrun sends to other hosts on this host. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
-run=$top_builddir/plenumrun
+run=$top_builddir/plenumrun ctl=$top_builddir/plenumctl
 command -v timeout >/dev/null || skip_all "timeout is not installed"
 unset PLENUM_LOADER PLENUM_PLENUMD TMPDIR
 export LC_ALL=C
@@ -15,7 +15,7 @@ export AWAY=$1
 shift
 exec bash -c "$*"
 END
-# The checks come before anything that a real mpirun would do. Instances on this host do not need one.
+# mpirun is only asked for its version: either a check fails first, or the only host is this one.
 mkdir bin
 cat >bin/mpirun <<'END'
 #!/bin/bash
@@ -47,15 +47,38 @@ ok "status 1 keeps the job from starting, and the message has the command's last
 job --health-check 'kill -9 $$' echo started
 ok "a command that is killed counts as unhealthy" all 'same $code 125' '[ ! -s out ]' \
     'has "health: --health-check was ended by signal 9 (Killed)$"'
-job --start-timeout 1 --health-check 'echo $$ >pid; echo slow; exec sleep 1000' echo started
-ok "... and so does one that does not end, which is killed" all 'same $code 125' '[ ! -s out ]' \
-    'has "health: --health-check did not end in time: slow$"' 'wait_for gone "$(cat pid)"'
+job --start-timeout 15 --health-check 'echo $$ >pid; echo slow; exec sleep 1000' echo started
+ok "a command that does not end is killed, and counts as unhealthy" all 'same $code 125' '[ ! -s out ]' \
+    'has "health: --health-check did not end in time\(: slow\)\?$"' '[ ! -e pid ] || wait_for gone "$(cat pid)"'
 "$run" --allow-run-as-root --health-check 'sleep 1000 & echo $! >left; wait' echo started >out 2>err &
 job=$!
 wait_for [ -s left ]
 kill -9 $job
 wait $job 2>/dev/null
 ok "if plenumrun is killed meanwhile, nothing is left of the command" wait_for gone "$(cat left)"
+checking() { # OPTION... - start a job, and wait until its health check runs
+    rm -f left
+    env --default-signal=INT,QUIT "$run" --allow-run-as-root --result ended.json \
+        --health-check 'echo $$ >left; exec sleep 1000' "$@" echo started >out 2>err &
+    job=$!
+    wait_for [ -s left ]
+}
+ends() { wait $job; code=$?; }
+for signal in TERM USR1 INT; do
+    checking
+    kill -$signal $job
+    ends
+    ok "SIG$signal during the checks ends the job, with a message" all 'same $code $((128 + $(kill -l $signal)))' \
+        'has "error: the job was ended by SIG$signal before it started$"' '[ ! -s out ]' 'wait_for gone "$(cat left)"' \
+        'grep -q "\"exit_status\": $code" ended.json'
+done
+checking --host localhost,h1 --num-hosts 1
+"$ctl" job list --json >"jobs"
+kill -TERM $job
+ends
+ok "... also if the job chooses among hosts; meanwhile, plenumctl job shows it" all 'same $code 143' \
+    'has "error: the job was ended by SIGTERM before it started$"' 'has_not "not ready"' \
+    'grep -q "\"pid\": $job, .*\"state\": \"waiting\"" jobs' 'wait_for gone "$(cat left)"'
 job --health-check 'exit 1' --no-host-check echo started
 ok "--health-check needs the check of hosts" all 'same $code 2' 'has "contradict each other"'
 job --health-check '[ ! -e started ] || exit 1' --max-restarts 1 sh -c ': >started; exit 3'
@@ -73,18 +96,19 @@ job --host h1,localhost --num-hosts 1 --health-check ./check echo started
 ok "a spare replaces a host that is unhealthy" all 'same $code 0' 'same "$(cat out)" started' \
     'has "  h1  *health  *--health-check exited with code 1: h1 is ill$"' 'has "this start of the job has 1 host: localhost"'
 job --host h1,localhost --min-hosts 1 --health-check ./check echo started
-ok "a job that may have fewer hosts starts without it" all 'same $code 0' 'same "$(cat out)" started' \
+ok "a job that may have fewer hosts starts without the unhealthy one" all 'same $code 0' 'same "$(cat out)" started' \
     'has "this start of the job has 1 host: localhost"'
 job --host h1,localhost --num-hosts 2 --health-check ./check echo started
-ok "without enough healthy hosts, the job ends with code 96, and the host and the reason" all 'same $code 96' \
+ok "without enough healthy hosts, the job ends with code 96, and names the host and the reason" all 'same $code 96' \
     '[ ! -s out ]' 'has "error: 1 of the 2 hosts that the job needs (--num-hosts) is ready: h1: health: .*: h1 is ill$"'
 job --host h1,localhost --num-hosts 2 --health-check '[ -n "$AWAY" ] || exit 1' echo started
-ok "... also if this host is the one" all 'same $code 96' '[ ! -s out ]' 'has "this host is not ready: health: "' \
+ok "a job also ends with code 96 if this host is the unhealthy one" all \
+    'same $code 96' '[ ! -s out ]' 'has "this host is not ready: health: "' \
     'has "is ready: localhost: health: --health-check exited with code 1$"'
 job --host h1,localhost --num-hosts 2 --max-host-failures 1 --health-check ./check echo started
 ok "status 1 is the host's fault" all 'same $code 96' 'has "host h1 is left out of this job, because it has failed 1 time"'
 job --host h1,localhost --num-hosts 2 --max-host-failures 1 --health-check '[ -z "$AWAY" ] || exit 3' echo started
-ok "... and other statuses are not" all 'same $code 96' 'has_not "left out"' \
+ok "statuses other than 1 are not the host's fault" all 'same $code 96' 'has_not "left out"' \
     'has "is ready: h1: health: --health-check exited with code 3$"'
 job --host localhost,h1 --num-hosts 1 --max-restarts 1 --wait-hosts 0 \
     --health-check './check && { [ -n "$AWAY" ] || [ ! -e started ] || exit 1; }' sh -c ': >started; exit 3'

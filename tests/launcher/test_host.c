@@ -48,7 +48,7 @@ Test(host, this_host_is_found_in_a_list)
     cr_expect(local[0] && local[1] && local[2]);
     cr_expect(not(local[3]), "an unknown name");
     cr_expect(local[4], "%s is an address of this host", address);
-    cr_expect(not(local[5]), "an address without a host");
+    cr_expect(not(local[5]), "an address of no host");
     cr_expect(not(local[6]), "a host with a user must be reached by ssh");
     cr_expect(not(local[7]), "a host with a port must be reached by ssh");
     hostlist_fini(&list);

@@ -81,6 +81,24 @@ class Hung(unittest.TestCase):
         self.assertNotIn("stacks", result["instances"][0])
         self.assertIn("(stopper): sleeping", result["instances"][1]["stacks"])
 
+    def test_independent(self):
+        """an instance that hangs is seen although the others make progress"""
+        job = self.start("work", "hang=1:5")
+        self.assertEqual(job.end(), 125, job.said())
+        self.assertRegex(job.said(), r"error: instance 1 on host \S+ made no progress for \d+\.\d s ")
+        self.assertNotIn("instance 0 on host", job.said())
+
+    def test_names(self):
+        """names that the program chooses cannot act on the terminal"""
+        folder = tempfile.TemporaryDirectory(prefix="plenum-test-")
+        self.addCleanup(folder.cleanup)
+        program = os.path.join(folder.name, "a\x1b[2Jb\x9b")
+        os.symlink(STOPPER, program)
+        job = self.start(program=(program, FOREVER, "hang=0:5", "hang=1:5"))
+        self.assertEqual(job.end(), 125, job.said())
+        self.assertRegex(job.said(), r"\n  process \d+ \(a\?\[2Jb\?\): sleeping\n    thread \d+ ")
+        self.assertNotIn("\x1b", job.said())
+
     def test_stopped(self):
         """an instance that a signal has stopped hangs, even in a collective, and is ended"""
         job = self.start("together")

@@ -67,7 +67,7 @@ Test(input, another_reader_may_be_faster, .timeout = 600)
     cr_expect(eq(int, memcmp(bytes, "abc", 3), 0));
     (void)close(ours[1]);
     cr_expect(eq(int, (int)wait_for(bytes), 0), "the end");
-    cr_expect(eq(int, (int)wait_for(bytes), 0), "and again");
+    cr_expect(eq(int, (int)wait_for(bytes), 0), "the end must be reported again");
 }
 
 Test(input, a_signal_is_not_the_end, .timeout = 600)

@@ -105,7 +105,7 @@ enum {
     SHIMS = 8,
     HOSTS = 5,       /* number of addresses (127.0.0.1 ...) that strangers and shims connect from */
     HELD_MAX = 400,  /* connections that strangers keep open */
-    KEPT_MAX = 256,  /* number of them that plenumrun keeps, more than shims are missing */
+    KEPT_MAX = 256,  /* number of them that plenumrun keeps, in addition to the missing shims */
     PIECE = 3,       /* bytes of a HELLO that a shim sends per turn */
     TURNS_MAX = 200, /* far longer than a shim needs to identify itself */
 };
@@ -320,7 +320,8 @@ Test(instances, the_host_with_most_connections_loses_them)
         turn(&p.s);
     }
     for (int i = 0; i < 20; i++)
-        cr_expect(eq(int, (int)recv(few[i], &c, 1, MSG_DONTWAIT), -1), "%d is closed", i);
+        cr_expect(eq(int, (int)recv(few[i], &c, 1, MSG_DONTWAIT), -1),
+                  "connection %d must stay open", i);
     for (int i = 0; i < 300; i++)
         gone += recv(many[i], &c, 1, MSG_DONTWAIT) == 0;
     cr_expect(eq(int, gone, 20 + 300 - KEPT_MAX - SHIMS));

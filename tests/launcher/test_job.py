@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
@@ -133,6 +134,54 @@ class Jobs(unittest.TestCase):
         self.assertEqual(ctl("stop", job.id)[:2], (0, "the programs were sent SIGTERM\n"))
         self.assertEqual(job.end(), 128 + signal.SIGTERM)
 
+    def wait_until(self, process, errors, holds):
+        while not holds(errors.seek(0) or errors.read()):
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+
+    def start_waiting(self, *options):
+        """A job whose program ends at once each time, when it has said that it waits for four seconds."""
+        errors = tempfile.TemporaryFile("w+")
+        self.addCleanup(errors.close)
+        process = subprocess.Popen(
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none", "--max-restarts",
+             "99", *options, STOPPER, FOREVER, "die=0:0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=errors)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_until(process, errors, lambda said: "trying again in 4 s" in said)
+        return process, errors
+
+    def test_waiting(self):
+        """a job that waits before it starts again is shown, and can be stopped"""
+        process, errors = self.start_waiting()
+        while True:
+            job = next(job for job in json.loads(ctl("list", "--json")[1]) if job["pid"] == process.pid)
+            if job["state"] == "waiting":
+                break
+        status, text, _ = ctl("status", job["id"], "--json")
+        shown = json.loads(text)
+        self.assertEqual((status, shown["num_instances"]), (0, 1))
+        self.assertIn(shown["instances"][0]["state"], ("not started", "starting", "running", "exited"))
+        self.assertRegex(ctl("grow", job["id"])[2], "nothing was stopped: ")
+        while ctl("stop", job["id"])[1] != "no programs are running: the job ends without starting them\n":
+            self.assertIsNone(process.poll())
+        self.assertEqual(process.wait(LIMIT_S), 128 + signal.SIGTERM)
+        errors.seek(0)
+        self.assertIn("the job was ended by plenumctl job stop before it started again", errors.read())
+
+    def test_stop_command_while_waiting(self):
+        """--stop-command ends a job that waits before it starts again"""
+        with tempfile.TemporaryDirectory(prefix="plenum-test-") as folder:
+            flag = os.path.join(folder, "flag")
+            process, errors = self.start_waiting("--stop-command", f"test -e {flag}", "--stop-poll", "100ms")
+            self.wait_until(process, errors, lambda said: "trying again in 8 s" in said)
+            with open(flag, "w", encoding="ascii"):
+                pass
+            self.assertEqual(process.wait(LIMIT_S), 128 + signal.SIGTERM)
+            errors.seek(0)
+            self.assertIn("the job was ended by --stop-command before it started again", errors.read())
+
     def test_top(self):
         """top refreshes a table until q is pressed"""
         job = self.start()
@@ -150,7 +199,7 @@ class Jobs(unittest.TestCase):
         self.assertRegex(seen, rb"Instance +Host +Process")
 
     def test_wrong(self):
-        """wrong commands have status 2, and jobs that do not run 1"""
+        """the exit status is 2 for a wrong command, and 1 for a job that does not run"""
         for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop, top or grow"),
                                    (("halt",), 2, "list, status, stop, top or grow"),
                                    (("stop", "-j"), 2, "--json is for"),
@@ -171,7 +220,7 @@ class Jobs(unittest.TestCase):
         for data in [b"", b"\xff" * 64, b"\0" * 7, b"\0" * 16] + [b""] * 12:
             client = socket.socket(socket.AF_UNIX)
             client.connect(address)
-            with contextlib.suppress(BrokenPipeError):  # it may have too many already
+            with contextlib.suppress(BrokenPipeError):  # plenumrun may have too many clients already
                 client.sendall(data)
             silent.append(client)
         job.process.send_signal(signal.SIGUSR1)  # the job does not wait for them
@@ -181,14 +230,16 @@ class Jobs(unittest.TestCase):
 
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""
+        name = f"imposter-{os.getpid()}"
+        address = f"\0plenumrun-job-{os.geteuid()}-{name}"
         text = struct.pack("<I", 1) + b"x"
         job = struct.pack("<IHHQ", 55, 3, 0, 0) + 3 * text + struct.pack("<4I3Q", 1, 1, 0, 0, 0, 0, 0)
         stopped = struct.pack("<IHHQQ", 4, 5, 0, 0, 0)[:20]
         for word, answer in (("status", b"\xff" * 64), ("status", stopped), ("stop", job)):
             with self.subTest(word=word), socket.socket(socket.AF_UNIX) as imposter:
-                imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+                imposter.bind(address)
                 imposter.listen()
-                asked = subprocess.Popen([PLENUMCTL, "job", word, "imposter"], stdout=subprocess.PIPE,
+                asked = subprocess.Popen([PLENUMCTL, "job", word, name], stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
                 client, _ = imposter.accept()
                 client.sendall(answer)
@@ -197,11 +248,11 @@ class Jobs(unittest.TestCase):
                 self.assertEqual((asked.returncode, out), (1, ""))
                 self.assertIn("plenumrun has closed the connection", said)
         with socket.socket(socket.AF_UNIX) as imposter:
-            imposter.bind(f"\0plenumrun-job-{os.geteuid()}-imposter")
+            imposter.bind(address)
             imposter.listen(0)
             with socket.socket(socket.AF_UNIX) as waiting:
-                waiting.connect(f"\0plenumrun-job-{os.geteuid()}-imposter")
-                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", "imposter")[2])
+                waiting.connect(address)
+                self.assertIn("plenumrun has not answered for 5 s: is it stopped?", ctl("status", name)[2])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users(self):

@@ -30,7 +30,6 @@ all() { # all "TEST" "TEST"... - each holds; otherwise prints the failing ones a
 }
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
-# Variables of an enclosing mpirun do not apply to these instances, which would otherwise remove that mpirun's folders.
 for sign in PBS_JOBID=7 LSB_JOBID=7 PJM_NODE=2 _CONDOR_NPROCS=2; do
     env "$sign" "$run" -n 1 true 2>err
     ok "$sign without a list of hosts: a warning says that only this host is used" \
@@ -41,6 +40,7 @@ ok "a job of one host causes no such warning" has_not err "may have several host
 PBS_JOBID=7 job --host localhost -n 1 true
 ok "--host silences the warning" has_not err "may have several hosts"
 
+# With these variables of an enclosing mpirun, instances would remove that mpirun's folders.
 OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job \
     -n 2 env
 ok "variables of an enclosing mpirun are not passed to instances" all 'same $code 0' 'has out RANK=1' \
@@ -125,11 +125,12 @@ ok "a job that makes no progress ends: two starts, one with progress, three more
     'same "$(wc -l <steps)" 6' \
     'last_line_has err "3 starts in a row made no progress .*: run.pt has not changed; the job is not restarted"'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 false
-ok "... but it goes on, with one warning, if its progress is unknown" all 'same $code 1' \
+ok "a job whose progress is unknown is restarted, with one warning" all 'same $code 1' \
     'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep -c "has no effect: the program does not report its steps" err)" 1'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 --progress-file steps/run.pt false
-ok "... for example because the checkpoint is not in a folder" all 'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
+ok "a job is restarted if its checkpoint's folder cannot be read" all \
+    'same $code 1' 'same "$(grep -c "starts again" err)" 2' \
     'same "$(grep -c "progress-file steps/run.pt: its folder cannot be read, so it is unknown" err)" 1'
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 --progress-file no/run.pt false
 ok "a folder that does not exist holds no checkpoint" all 'same $code 93' \
@@ -139,7 +140,7 @@ for option in --progress-file --stop-command; do
     ok "an empty $option is refused" all 'same $code 2' 'last_line_has err "$option is empty: give it a value"'
 done
 job -n 1 --max-restarts 2 --max-restarts-without-progress 1 --progress-file run.pt sh -c 'exit 126'
-ok "... and not if there is no restart anyway" same $code 126
+ok "a job that is not restarted anyway keeps its status" same $code 126
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout ends the job" all 'same $code 124' 'sleeping 1004.$id 0'
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda \
@@ -226,7 +227,8 @@ for part in job guard starter outer inner; do
     kill -KILL ${!part}
     await_end
     ok "kill -9 of $part leaves no processes" nothing_is_left
-    [ $part = job ] || ok "... and is reported" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it on host .* is gone"'
+    [ $part = job ] || ok "kill -9 of $part is reported" all \
+        'same $code 125' 'last_line_has err "killed\|Killed\|started it on host .* is gone"'
 done
 start
 kill -STOP $guard $starter

@@ -321,7 +321,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cmdline_init(&options);
     with.mpirun = &program;
     cr_assert(eq(int, environment_for(&local, &options, &with, nothing, &w), 0));
-    cr_expect(strstr(joined(&w), "oob_") == NULL, "it finds lo by itself alone: %s", joined(&w));
+    cr_expect(strstr(joined(&w), "oob_") == NULL, "Open MPI 5 finds lo by itself: %s", joined(&w));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
     cr_expect(eq(str, (char *)value_of(&w, "PMIX_MCA_ptl_base_if_include"), (char *)"lo"));
     starter_words_fini(&w);
@@ -399,7 +399,7 @@ Test(mpirun, networks)
     with.excluded = "docker0";
     cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
-    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "not both");
+    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "both were set");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_exclude"), (char *)"lo,docker0"));
     starter_words_fini(&w);
     with.program_include = "10.2.0.0/16";

@@ -82,7 +82,7 @@ ParameterizedTestParameters(network, shared)
          {"eth0 10.1.0.1/16,ib0 10.9.0.1/16 reached", "eth0 10.1.0.2/16,ib0 10.9.0.2/16 reached",
           "eth0 10.1.0.3/16 reached"},
          "10.1.0.0/16"},
-        {"the same bits, another size", {"eth0 10.1.0.1/16", "eth0 10.1.0.2/24"}, ""},
+        {"the same bits, another prefix length", {"eth0 10.1.0.1/16", "eth0 10.1.0.2/24"}, ""},
         {"routers between them",
          {"eth0 10.1.1.1/24 reached,docker0 172.17.0.1/16 virtual", "eth0 10.1.2.1/24 reached"},
          "10.1.0.0/22"},
@@ -93,7 +93,7 @@ ParameterizedTestParameters(network, shared)
         {"IPv4 before IPv6",
          {"eth0 fd00::1/64,eth0 10.1.0.1/16", "eth0 fd00::2/64,eth0 10.1.0.2/16"},
          "10.1.0.0/16"},
-        {"IPv6 alone", {"eth0 fd00::1/64", "eth0 fd00::2/64"}, "fd00::/64"},
+        {"only IPv6", {"eth0 fd00::1/64", "eth0 fd00::2/64"}, "fd00::/64"},
     };
     return cr_make_param_array(struct shared_case, cases, ARRAY_LEN(cases));
 }
@@ -172,9 +172,9 @@ ParameterizedTestParameters(probe, answers)
 {
     static struct answer_case cases[] = {
         {"all is well", WELL "memory 5 7\naddress eth0 10.0.0.1/8 reached\nend\n", "", "", 0},
-        {"no number", WELL "memory -5 7\nmemory 5 -7\nend\n", "", "", 0},
-        {"a login that talks", "Welcome!\nlast login\n" WELL "end\n", "", "", 0},
-        {"lines of the future", WELL "colour blue\nend\n", "", "", 0},
+        {"memory that is not a number", WELL "memory -5 7\nmemory 5 -7\nend\n", "", "", 0},
+        {"a login that prints text", "Welcome!\nlast login\n" WELL "end\n", "", "", 0},
+        {"unknown lines", WELL "colour blue\nend\n", "", "", 0},
         {"another version", "plenumrun-probe\nversion 0.0.1\nend\n", "version",
          "0.0.1 is installed there", 0},
         {"no directory",

@@ -189,7 +189,7 @@ class Strangers(JobCase):
             (inode,) = {int(fields[6]) for fields in map(str.split, f) if fields[-1] == "@" + name[1:]
                         and fields[3] == "00010000"}
         self.assertEqual(loaders_at(inode), [])
-        with socket.socket(socket.AF_UNIX) as s:  # but ours do
+        with socket.socket(socket.AF_UNIX) as s:  # our own connection starts one
             s.connect(name)
             s.settimeout(LIMIT)
             s.sendall(b"this is not data" * 2)

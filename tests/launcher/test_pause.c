@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include <signal.h>
-
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
@@ -41,19 +39,4 @@ Test(pause, waits_for_hosts)
     cr_expect(eq(uint, pause_next(&pause, true, 0), 0),
               "the job ran in between, so there must be no pause");
     cr_expect(eq(uint, pause_next(&pause, false, 0), 5));
-}
-
-Test(pause, ends_by_sigusr1_only_if_programs_obey_it)
-{
-    uint64_t end = time_now_ns() + 3600 * NS_PER_SEC;
-    sigset_t blocked; /* a signal that arrived before */
-
-    (void)sigemptyset(&blocked);
-    (void)sigaddset(&blocked, SIGUSR1);
-    (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
-    (void)raise(SIGUSR1);
-    cr_expect(eq(int, pause_until(time_now_ns() + NS_PER_MS), 0));
-    (void)raise(SIGUSR1);
-    pause_obey_notices();
-    cr_expect(eq(int, pause_until(end), SIGUSR1));
 }

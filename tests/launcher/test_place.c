@@ -59,7 +59,7 @@ static struct place_request of(enum place_policy policy, uint32_t count)
     return (struct place_request){.policy = policy, .count = count, .memory = NUMA_BIND};
 }
 
-/* Format a set of CPUs as hwloc writes it: "0-3", or "0" for one CPU. */
+/* Returns the places as in place_case.want, or "error: " and the message. The caller frees it. */
 static char *show(hwloc_topology_t t, const struct place_request *request)
 {
     static const char *const marks[] = {[NUMA_BIND] = "m",
@@ -131,7 +131,7 @@ ParameterizedTestParameters(place, rows)
          .want = "0-1@0m 2-3@0m 4-7@1m"},
         {"both threads of a core stay together", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA,
          2, .want = "0-1@0 2-3@0"},
-        {"more than cores", "package:1 [numa] core:2 pu:1", PLACE_SPREADNUMA, 3,
+        {"more instances than cores", "package:1 [numa] core:2 pu:1", PLACE_SPREADNUMA, 3,
          .want = "0@0! 0@0! 1@0"},
         {"larger nodes take more instances", "package:2 [numa] core:4 pu:1!0,4-7", PLACE_SPREADNUMA,
          4, .want = "0@0m 4@1m 5@1m 6-7@1m"},
@@ -146,14 +146,14 @@ ParameterizedTestParameters(place, rows)
         {"no cores, only threads", "package:1 [numa] pu:4", PLACE_SPREADNUMA, 2,
          .want = "0-1@0 2-3@0"},
 
-        {"compact minds no border", "package:2 [numa] core:3 pu:1", PLACE_COMPACT, 4,
+        {"compact ignores node boundaries", "package:2 [numa] core:3 pu:1", PLACE_COMPACT, 4,
          .want = "0@0m 1-2@0m 3@1m 4-5@1m"},
-        {"compact over a border", "package:2 [numa] core:3 pu:1", PLACE_COMPACT, 3,
+        {"compact across a node boundary", "package:2 [numa] core:3 pu:1", PLACE_COMPACT, 3,
          .want = "0-1@0m 2-3@0-1 4-5@1m"},
         {"core", "package:4 [numa] core:2 pu:2", PLACE_CORE, 2, .want = "0-1@0m 8-9@2m"},
         {"core, several on a node", "package:2 [numa] core:4 pu:1", PLACE_CORE, 4,
          .want = "0@0m 2@0m 4@1m 6@1m"},
-        {"core, more than cores", "package:1 [numa] core:2 pu:1", PLACE_CORE, 4,
+        {"core, more instances than cores", "package:1 [numa] core:2 pu:1", PLACE_CORE, 4,
          .want = "0@0! 0@0! 1@0! 1@0!"},
         {"socket", "package:2 numa:2 core:2 pu:1", PLACE_SOCKET, 2, .want = "0-3@0-1m 4-7@2-3m"},
         {"several on a socket", "package:2 numa:2 core:2 pu:1", PLACE_SOCKET, 3,
@@ -161,7 +161,7 @@ ParameterizedTestParameters(place, rows)
         {"device, but locality unknown", "package:2 [numa] core:2 pu:1", PLACE_DEVICE, 2,
          .want = "0-1@0m 2-3@1m"},
         {"disabled", "package:2 [numa] core:2 pu:1", PLACE_DISABLED, 2, .want = "0-3@0-1 0-3@0-1"},
-        {"disabled, more than cores", "package:1 [numa] core:1 pu:1", PLACE_DISABLED, 2,
+        {"disabled, more instances than cores", "package:1 [numa] core:1 pu:1", PLACE_DISABLED, 2,
          .want = "0@0! 0@0!"},
 
         {"preferred", "package:2 [numa] core:2 pu:1", PLACE_SPREADNUMA, 2, "0-1@0p 2-3@1p",
@@ -182,11 +182,11 @@ ParameterizedTestParameters(place, rows)
          "error: --cpus 2-5: CPU 4 does not exist, or may not be used", .cpus = "2-5"},
         {"reserved cores are spread", "package:2 [numa] core:4 pu:1", PLACE_SPREADNUMA, 2,
          "0-2@0m 4-6@1m loader 3,7", .reserve = 2},
-        {"three of them", "package:2 [numa] core:4 pu:1", PLACE_COMPACT, 1,
+        {"three reserved cores", "package:2 [numa] core:4 pu:1", PLACE_COMPACT, 1,
          "0-1,4-6@0-1 loader 2-3,7", .reserve = 3},
-        {"whole ones", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA, 1, "0-1@0 loader 2-3",
-         .reserve = 1},
-        {"all of them", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA, 1,
+        {"whole cores are reserved", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA, 1,
+         "0-1@0 loader 2-3", .reserve = 1},
+        {"all cores cannot be reserved", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA, 1,
          "error: --reserve-cores 2 leaves nothing of the host's 2 cores", .reserve = 2},
     };
     return cr_make_param_array(struct place_case, cases, ARRAY_LEN(cases));
@@ -373,7 +373,8 @@ Test(place, quota)
     cr_expect(eq(u32, host.quota_millicores, 5000));
     cr_assert(eq(int, place_host(t, &q, &places, NULL), 0));
     cr_expect(eq(u32, places.list[0].cores, 2), "threads must not exceed the quota");
-    cr_expect(eq(int, hwloc_bitmap_weight(places.list[0].cpus), 4), "but all CPUs");
+    cr_expect(eq(int, hwloc_bitmap_weight(places.list[0].cpus), 4),
+              "the quota must not reduce the CPUs");
     cr_expect(not(places.list[0].oversubscribed));
     places_fini(&places);
     q.count = 6;

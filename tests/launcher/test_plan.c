@@ -52,7 +52,7 @@ ParameterizedTestParameters(plan, split)
 {
     static struct plan_case cases[] = {
         {"one on this host", "", 0, 0, 0, "here:1/1"},
-        {"one a host", "a,b,c", 0, 0, 0, "a:1/1 b:1/1 c:1/1"},
+        {"one per host", "a,b,c", 0, 0, 0, "a:1/1 b:1/1 c:1/1"},
         {"as many as slots", "a:2,b:3", 0, 0, 0, "a:2/1 b:3/1"},
         {"evenly", "a,b", 6, 12, 0, "a:3/2 b:3/2"},
         {"the first hosts take the rest", "a,b,c", 5, 0, 0, "a:2/1 b:2/1 c:1/1"},

@@ -100,7 +100,7 @@ Test(proctree, children_of_threads_belong_to_it, .timeout = 600)
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
-/* Stopped processes in large numbers: all are checked again while their number decreases. */
+/* The time limit starts again while the number of processes decreases. */
 Test(proctree, is_not_given_up_while_it_shrinks)
 {
     struct proctree_end end = {0};
@@ -123,7 +123,7 @@ Test(proctree, is_not_given_up_while_it_shrinks)
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
-/* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
+/* A chain of processes, each of which is replaced by a child after a few milliseconds. It ends by
  * itself, so that no process can outlive a failing test. */
 Test(proctree, repeated_forking_does_not_help, .timeout = 600)
 {
@@ -229,7 +229,7 @@ static void start_guard(char how, const struct guard_step *told, pid_t *guard, i
     (void)close(ready[0]);
 }
 
-Test(guard, forwards_the_status_of_its_ward, .timeout = 600)
+Test(guard, forwards_the_status_of_its_child, .timeout = 600)
 {
     const struct guard_step told[] = {{0, 0}};
     int status, fd;
@@ -242,7 +242,7 @@ Test(guard, forwards_the_status_of_its_ward, .timeout = 600)
     cr_expect(eq(int, exit_code(status), 5));
 }
 
-Test(guard, ends_a_ward_that_ignores_sigterm_and_its_descendants, .timeout = 600)
+Test(guard, ends_a_child_that_ignores_sigterm_and_its_descendants, .timeout = 600)
 {
     const struct guard_step told[] = {{0, SIGTERM}, {200 * NS_PER_MS, SIGKILL}, {0, 0}};
     uint64_t before;

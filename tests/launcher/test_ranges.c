@@ -51,7 +51,7 @@ ParameterizedTest(struct ranges_case *c, ranges, parse)
 
     cr_expect(eq(int, ranges_parse(c->text, words, BITS, &err), c->want), "'%s'", c->text);
     if (c->want < 0) {
-        cr_expect(ne(int, err.text[0], 0), "'%s': a sentence", c->text);
+        cr_expect(ne(int, err.text[0], 0), "'%s': there must be a message", c->text);
         return;
     }
     text = ranges_format(words, BITS);

@@ -200,17 +200,18 @@ Test(roster, takes_spares_first_then_fewer)
     cr_expect(eq(str, (char *)choice(&roster, true), "a b c"));
     lose(&roster, "b");
     check_all(&roster, "b");
-    cr_expect(eq(str, (char *)choice(&roster, true), "a c d"), "the spare");
+    cr_expect(eq(str, (char *)choice(&roster, true), "a c d"), "the spare must replace b");
     lose(&roster, "d");
     check_all(&roster, "b d");
-    cr_expect(eq(str, (char *)choice(&roster, true), "a c"), "fewer");
+    cr_expect(eq(str, (char *)choice(&roster, true), "a c"), "two hosts must suffice");
     lose(&roster, "a");
     check_all(&roster, "a b d");
-    cr_expect(eq(str, (char *)choice(&roster, false), ""), "too few");
+    cr_expect(eq(str, (char *)choice(&roster, false), ""), "one host must not suffice");
     check_all(&roster, "a d");
-    cr_expect(eq(str, (char *)choice(&roster, true), "b c"), "one has returned");
+    cr_expect(eq(str, (char *)choice(&roster, true), "b c"), "b has returned");
     check_all(&roster, "");
-    cr_expect(eq(str, (char *)choice(&roster, true), "a b c"), "all have; one becomes a spare");
+    cr_expect(eq(str, (char *)choice(&roster, true), "a b c"),
+              "all have returned, and d must become a spare");
     roster_fini(&roster);
 }
 
@@ -259,10 +260,10 @@ Test(roster, counts_failures_once_until_a_host_has_recovered)
     lose(&roster, "b");
     for (int i = 0; i < 10; i++)
         check_all(&roster, "b");
-    cr_expect(eq(u32, roster.hosts[1].failures, 1), "it was away once");
+    cr_expect(eq(u32, roster.hosts[1].failures, 1), "one absence must count once");
     check_all(&roster, "");
     cr_expect(eq(str, (char *)choice(&roster, true), "a b c"));
-    cr_expect(roster_fail(&roster, &roster.hosts[1], "again"), "now it is left out");
+    cr_expect(roster_fail(&roster, &roster.hosts[1], "again"), "now the host must be left out");
     check_all(&roster, "");
     cr_expect(eq(str, (char *)choice(&roster, true), "a c"));
     roster_fini(&roster);
@@ -326,7 +327,7 @@ Test(roster, says_why_hosts_are_not_ready)
         char exact[130];
 
         roster_describe_lack(&roster, exact, size);
-        cr_assert(lt(sz, strlen(exact), size), "a short buffer");
+        cr_assert(lt(sz, strlen(exact), size), "a message must fit into a short buffer");
     }
     set(&roster, "n[1-30]");
     roster_begin_check(&roster);
@@ -335,7 +336,7 @@ Test(roster, says_why_hosts_are_not_ready)
     roster_fini(&roster);
 }
 
-/* Every order of events in lives of three hosts. After each, the rules must hold: */
+/* Apply events to three hosts, and check the rules after each. Each digit of `events` is one. */
 static void live(struct roster *roster, unsigned events, int count)
 {
     static const char *const names[] = {"a", "b", "c"};

@@ -17,7 +17,7 @@ cd "$T" || exit 99
 host=$(hostname)
 cpus=$(getconf _NPROCESSORS_ONLN)
 
-# job ARGUMENT... - run plenumrun, at most 2 minutes: standard output in out, standard error in err, status
+# job ARGUMENT... - run plenumrun for at most 300 s: standard output in out, standard error in err, status
 # in $code, milliseconds in $took.
 job() {
     begin=$(date +%s%N)
@@ -40,12 +40,12 @@ job -n 4 --grace 90 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo s
                           exec sleep 1000.'$id
 ok "the exit status is that of the first failed instance" same $code 3
 ok "the report ends with the failed instance's name" last_line_has err "error: instance 1 on host $host exited with code 3"
-ok "the failed instance's last lines are above that" all 'has err "^  | first"' 'has err "^  | second"'
+ok "the failed instance's last lines precede the report's end" all 'has err "^  | first"' 'has err "^  | second"'
 ok "the other instances have ended" sleeping 1000.$id 0
-ok "before the grace period is over" below $took 60000
+ok "they have ended before the grace period is over" below $took 60000
 
 job -n 2 sh -c '[ $RANK = 0 ] || kill -KILL $$; exec sleep 1000.'$id
-ok "an instance that was killed gives 128 + the signal" same $code 137
+ok "the status of a killed instance is 128 plus the signal's number" same $code 137
 ok "the report names the signal" last_line_has err "instance 1 on host $host was ended by signal 9 (Killed)"
 
 job -n 3 true
@@ -385,7 +385,7 @@ SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n
 ok "more instances than a Slurm allocation's slots are rejected" all 'same $code 2' \
     'has err "have 5 slots: raise them (--host n1:3)"'
 
-# other_hosts NUMBER WAYS - act as an agent: host hN behaves according to its last digit
+# An agent. The beginning of a host's name decides how that host behaves.
 cat >agent <<'END'
 #!/bin/bash
 host=$1
@@ -692,7 +692,8 @@ ok "other signals do not affect the guard and the shims" all 'same $code 0' 'has
 (trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
 ok "signals that are ignored at the start (nohup, background job) stay ignored" all 'same "$(cat code)" 0' \
     '[ ! -s err ]'
-ok "signals that are ignored at the start stay ignored in the program, too" has out '^SigIgn:.*0007$' # the C library may ignore one of its own signals
+ok "signals that are ignored at the start are also ignored in the program" has out \
+    '^SigIgn:.*0007$' # the C library may ignore one of its own signals
 
 wait_job --heartbeat-timeout 5
 find_parts
@@ -724,7 +725,8 @@ for part in plenumrun guard mpirun outer inner; do
     esac
     await_end
     ok "kill -9 of $part leaves no processes" nothing_is_left
-    [ $part = plenumrun ] || ok "... and is reported" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
+    [ $part = plenumrun ] || ok "kill -9 of $part is reported" all \
+        'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
 done
 
 sessions() { # list the session folders of Open MPI 4 and 5
@@ -784,7 +786,8 @@ HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
 ok "a topology that is not that of the machine causes a warning" all 'same $code 0' \
     'has err "warning: host $host: its topology is not that of the machine"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 --strict-binding true
-ok "--strict-binding makes it an error" all 'same $code 125' 'last_line_has err "--strict-binding"'
+ok "--strict-binding rejects a topology that is not that of the machine" all \
+    'same $code 125' 'last_line_has err "--strict-binding"'
 if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
     strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
     export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
@@ -797,7 +800,7 @@ if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
         timeout 300 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
             --strict-binding true >out 2>err
         code=$?
-        ok "--strict-binding makes that an error, too" all 'same $code 125' \
+        ok "--strict-binding makes a refused memory binding an error" all 'same $code 125' \
             'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
         timeout 300 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 \
             --mem-policy preferred true >out 2>err

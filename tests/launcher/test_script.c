@@ -161,7 +161,7 @@ ParameterizedTest(struct script_case *c, script, first_lines)
     (void)snprintf(file, sizeof(file), "%s/run", folder);
     write_text("run", text);
     cr_expect(eq(int, script_check(file, getenv("PATH"), &err), c->want), "%s: %s", text, err.text);
-    cr_expect(eq(int, run(file) == 0, c->want == 0), "the kernel and env, of %s", text);
+    cr_expect(eq(int, run(file) == 0, c->want == 0), "the kernel and env disagree about %s", text);
     if (c->want < 0) {
         expect_says(err.text, file);
         expect_says(err.text, c->says[0]);
@@ -193,7 +193,7 @@ Test(script, files_that_only_a_shell_would_run)
     cr_expect(eq(int, script_check("./run.py", NULL, &err), -ENOEXEC));
     cr_expect(eq(int, run("./run.py"), 127));
 
-    write_text("run.py", "\"exec\" \"python3\" \"$0\" \"$@\"\nimport sys\n"); /* and should */
+    write_text("run.py", "\"exec\" \"python3\" \"$0\" \"$@\"\nimport sys\n"); /* for a shell */
     cr_expect(eq(int, script_check("./run.py", NULL, &err), 0));
 
     write_text("run", "exit 0\n"); /* a shell script */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* test_slow.c - who is slow: the rules against a plain second implementation, and simulated jobs.
+/* test_slow.c - compares the rules with a plain second implementation, and simulates jobs.
  *
  * PLENUM_SLOW_STEPS=432000 simulates a whole day for false alarms; PLENUM_SLOW_TABLE=1 prints which
  * slowdowns are found, and how soon. */
@@ -191,7 +191,7 @@ struct job {
     uint64_t lines; /* logged so far */
 };
 
-/* What an instance needs for a step, and its fault's part in that. */
+/* The time that an instance needs for a step, and the fault's part of it. */
 struct piece {
     double own_s, wait_s, fault_s;
 };
@@ -370,7 +370,7 @@ Test(slow, a_day_without_faults_logs_nothing)
     slow_destroy(job.slow);
 }
 
-/* Advance for this long; returns how many lines were logged. */
+/* Advance for this time. Returns the number of lines logged. */
 static uint64_t advance_for(struct job *job, double seconds)
 {
     double end_s = job->now_s + seconds;
@@ -402,12 +402,14 @@ Test(slow, a_line_waits_for_ten_seconds_and_is_not_repeated_for_ten_minutes)
     cr_expect(eq(u64, advance_for(&job, 60), 1), "it ends");
     cr_expect(eq(int, slow_get(job.slow, 3)->cause, SLOW_NOT));
     job.fault = DISK;
-    cr_expect(eq(u64, advance_for(&job, 100), 0), "the same again, too soon");
+    cr_expect(eq(u64, advance_for(&job, 100), 0),
+              "the same slowness must not be logged again so soon");
     cr_expect(eq(int, slow_get(job.slow, 3)->cause, SLOW_STORAGE));
     job.fault = NONE;
-    cr_expect(eq(u64, advance_for(&job, 600), 0), "what was not logged does not end");
+    cr_expect(eq(u64, advance_for(&job, 600), 0), "an end must be logged only after a beginning");
     job.fault = DISK;
-    cr_expect(eq(u64, advance_for(&job, 30), 1), "the same, much later");
+    cr_expect(eq(u64, advance_for(&job, 30), 1),
+              "the same slowness must be logged again much later");
     slow_destroy(job.slow);
 }
 
@@ -494,7 +496,38 @@ Test(slow, a_stopped_program_is_logged_even_if_others_continue)
     slow_destroy(slow);
 }
 
-/* Returns after how many steps host 1 is named; 0: not within a minute. */
+/* Unit 1 takes twice as long as the others, and then ends. */
+Test(slow, a_host_whose_program_has_ended_is_no_longer_slow)
+{
+    struct slow *slow = make(3, 3);
+    struct slow_report report = {.count = 1};
+    struct slow_line line;
+    uint64_t begins = 0, ends = 0;
+
+    for (uint64_t step = 0; step < 300; step++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            report.steps[0] = (struct slow_step){.step = step, .own_s = i == 1 ? 0.4 : 0.2};
+            if (i != 1 || step < 200)
+                slow_note(slow, i, &report);
+        }
+        if (step >= 200)
+            slow_note_end(slow, 1);
+        slow_judge(slow, step * NS_PER_SEC);
+        while (slow_take_line(slow, &line)) {
+            cr_expect(eq(u32, line.unit, 1));
+            begins += !line.ends;
+            ends += line.ends;
+        }
+        if (step >= 10) /* as long as the others take no more steps, it was slow at the end */
+            cr_expect(eq(int, slow_get(slow, 1)->cause == SLOW_NOT, step >= 202), "step %llu",
+                      (unsigned long long)step);
+    }
+    cr_expect(eq(u64, begins, 1));
+    cr_expect(eq(u64, ends, 1));
+    slow_destroy(slow);
+}
+
+/* Returns the number of steps after which host 1 is named, or 0 if it is not within a minute. */
 static uint64_t find(double share, uint32_t hosts)
 {
     struct job job = make_job(hosts, 1, 0.2);

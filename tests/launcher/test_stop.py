@@ -94,12 +94,12 @@ class Job:
             return json.load(file)
 
     def stops(self):
-        """{instance: the step before which it has stopped}"""
+        """Return {instance: the step before which it has stopped}."""
         found = [re.fullmatch(r"instance (\d+) stops before (\d+)", line) for line in self.lines]
         return {int(m[1]): int(m[2]) for m in found if m}
 
     def begun(self):
-        """{instance: its last step}"""
+        """Return {instance: its last step}."""
         found = [re.fullmatch(r"instance (\d+) is in step (\d+)", line) for line in self.lines]
         return {int(m[1]): int(m[2]) for m in found if m}
 
@@ -117,7 +117,7 @@ class Stop(unittest.TestCase):
         return job
 
     def test_progress(self):
-        """a job restarts while the programs reach later steps, and not for ever if they do not"""
+        """a job is restarted while its programs reach later steps, and ends if they do not"""
         job = self.start("20", "die=0:5", instances=1,
                          options=["--max-restarts", "9", "--max-restarts-without-progress", "2"])
         self.assertEqual(job.end(), 93, job.said())
@@ -216,7 +216,7 @@ class Stop(unittest.TestCase):
         self.assertRegex(job.said(), r"instance 1 on host \S+ has not called plenum_job_should_stop\(\)")
 
     def test_none_asks(self):
-        """a program that never calls plenum_job_should_stop() gets both signals, as before"""
+        """a program that never calls plenum_job_should_stop() gets SIGTERM and SIGUSR1"""
         for signum in (signal.SIGTERM, signal.SIGUSR1):
             job = self.start(FOREVER, "never", "hang=0:1", "hang=1:1", instances=2)
             job.wait_for_steps(i0=1, i1=1)
@@ -380,7 +380,7 @@ class Stop(unittest.TestCase):
         self.assertRegex(lines[-1], "error -95: .*2 instances started by torchrun cannot agree on a step: start them")
 
     def test_lost_page(self):
-        """a page that cannot be opened is an error, not a program that never stops"""
+        """a stop page that cannot be opened is an error: the program could never stop"""
         status, lines = self.alone("9", "own", PLENUM_STOP="/proc/1/fd/99", PLENUM_JOB_ID="x",
                                    PLENUM_NUM_INSTANCES="1", PLENUM_INSTANCE_INDEX="0", PLENUM_NUM_LOCAL_INSTANCES="1",
                                    PLENUM_LOCAL_INSTANCE_INDEX="0", PLENUM_NUM_REPLICAS="1", PLENUM_REPLICA_OFFSET="0",

@@ -88,8 +88,8 @@ Test(strain, shares_are_those_since_the_last_call, .init = begin, .fini = end)
     put_pressure("proc/pressure/io", 5000000);
     put_stat(1075, 525);
     strain_read(strain, 7 * NS_PER_SEC, share);
-    cr_expect(eq(u8, share[STRAIN_THROTTLED], 15), "the largest of all groups");
-    cr_expect(eq(u8, share[STRAIN_MEMORY], 50), "the group's, not the host's");
+    cr_expect(eq(u8, share[STRAIN_THROTTLED], 15), "the largest share of all groups must count");
+    cr_expect(eq(u8, share[STRAIN_MEMORY], 50), "the group's share must count, not the host's");
     cr_expect(eq(u8, share[STRAIN_CPU], 10));
     cr_expect(eq(u8, share[STRAIN_IO], 100), "at most all of the time");
     cr_expect(eq(u8, share[STRAIN_STOLEN], 25));

@@ -130,7 +130,7 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(t.end(), 130)
 
     def test_stop(self):
-        """stops and continues together with its programs"""
+        """plenumrun stops and continues together with its programs"""
         job = subprocess.Popen([RUN, "-n", "2", "--heartbeat-timeout", "1", "sh", "-c",
                                 "while :; do echo $RANK; sleep 0.05; done"], stdout=subprocess.PIPE)
         self.addCleanup(job.stdout.close)

@@ -56,7 +56,7 @@ class Strangers(unittest.TestCase):
         raise AssertionError("it is not listening")
 
     def test_many(self):
-        """more connections than unauthenticated peers are allowed, held while the job starts"""
+        """a job starts even if strangers hold more connections than are allowed"""
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -71,7 +71,7 @@ class Strangers(unittest.TestCase):
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
 
     def test_pause(self):
-        """running out of descriptors while the job starts: reported once, waited out, without a busy loop"""
+        """if descriptors run out while the job starts, plenumrun reports it once and waits, without a busy loop"""
         errors = os.path.join(self.folder, "errors")
         # poll() accepts no more descriptors than the limit
         others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]
@@ -102,7 +102,7 @@ class Strangers(unittest.TestCase):
         self.assertLess(spent, 0.15)  # of 3 s; a busy loop would use more of the CPU
 
     def descriptors_at_rest(self, p):
-        """The descriptors that it holds while it waits for its instances: it opens and closes some earlier."""
+        """Return the descriptors that plenumrun holds once it waits for its instances."""
         end, last, now = time.monotonic() + LIMIT, None, set()
         while (now != last or not os.path.exists(os.path.join(self.folder, "begun"))) and time.monotonic() < end:
             time.sleep(0.5)
@@ -117,7 +117,7 @@ class Strangers(unittest.TestCase):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def test_descriptors(self):
-        """more instances than descriptors: reported before anything starts"""
+        """a job with more instances than descriptors is rejected before anything starts"""
         p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100",
                             "true"],
                            capture_output=True, text=True, timeout=LIMIT)
@@ -142,7 +142,7 @@ class Shim(unittest.TestCase):
         return p
 
     def test_again(self):
-        """it retries, and sends the same message"""
+        """the shim connects again, and sends the same message"""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(LIMIT)
             p = self.start(listener)
@@ -156,7 +156,7 @@ class Shim(unittest.TestCase):
         self.assertIn("cannot reach plenumrun at tcp:127.0.0.1:", p.stderr.read())
 
     def test_known(self):
-        """not once plenumrun knows it: the connection then belongs to the job, and losing it ends the shim"""
+        """a shim that plenumrun has answered does not connect again: losing the connection ends it"""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(LIMIT)
             p = self.start(listener)

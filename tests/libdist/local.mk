@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
+libdist_tests = %D%/collectives/test_combine %D%/collectives/test_comm_header %D%/collectives/test_one_host %D%/test_job %D%/test_launchers %D%/test_loaders %D%/test_lookup %D%/test_normalise %D%/test_play %D%/test_slot \
 	%D%/test_pacing %D%/test_reshape %D%/test_stream %D%/test_threads %D%/test_batch_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
@@ -9,7 +9,12 @@ if PYTHON_FOUND
 TESTS += %D%/test_walls.py
 endif
 
+%C%_collectives_test_combine_SOURCES = %D%/collectives/test_combine.c %D%/collectives/oracle_sum.c %D%/collectives/oracle_sum.h
 %C%_collectives_test_combine_CFLAGS = $(test_cflags)
+%C%_collectives_test_one_host_SOURCES = %D%/collectives/test_one_host.c %D%/collectives/one_host.c %D%/collectives/one_host.h \
+	%D%/collectives/oracle_sum.c %D%/collectives/oracle_sum.h %D%/collectives/random_op.c %D%/collectives/random_op.h
+%C%_collectives_test_one_host_CFLAGS = $(test_cflags)
+%C%_collectives_test_one_host_LDADD = libdist/libdist.la -ldl -lm
 %C%_collectives_test_combine_LDADD = libdist/libdist.la -ldl -lm $(CRITERION_LIBS)
 %C%_collectives_test_comm_header_CFLAGS = $(test_cflags)
 %C%_collectives_test_comm_header_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)

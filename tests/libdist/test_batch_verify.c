@@ -104,10 +104,10 @@ Test(verify, compares_fields)
     uint64_t places[4];
     uint8_t *bytes;
 
-    places[0] = layout.fields_at[0] + 2 * 5 - 1; /* in sample 1: the last byte of its text, */
-    places[1] = layout.lengths_at[0] + 4;        /* its length, */
-    places[2] = layout.fields_at[1] + SIDE * SIDE;
-    places[3] = layout.fields_at[1] + 2 * SIDE * SIDE - 1; /* and its mask */
+    places[0] = layout.fields_at[0] + 2 * 5 - 1;           /* the last byte of sample 1's text */
+    places[1] = layout.lengths_at[0] + 4;                  /* its length */
+    places[2] = layout.fields_at[1] + SIDE * SIDE;         /* the first byte of its mask */
+    places[3] = layout.fields_at[1] + 2 * SIDE * SIDE - 1; /* the last byte of its mask */
     make(one, 0, 7);
     make(two, 0, 7);
     bytes = ring_slot(set->ring, two->index);

@@ -141,7 +141,7 @@ struct told_case {
     const char *why;
     const char *environment[16];
     /* The expected result; empty: rejected, with a message that names `variable`. */
-    uint32_t place[4]; /* instances, index, on this host, index on this host */
+    uint32_t place[4]; /* instances, index; instances on this host, index among these */
     enum plenum_launcher launcher;
     const char *variable;
 };
@@ -162,7 +162,7 @@ struct told_case {
 
 static const struct told_case told[] = {
     {"MPICH's and Intel MPI's Hydra", {HYDRA}, {8, 5, 4, 1}, MPI, ""},
-    {"within a Slurm step that runs its proxies", {HYDRA, STEP("2", "1")}, {8, 5, 4, 1}, MPI, ""},
+    {"Hydra in a Slurm step that runs its proxies", {HYDRA, STEP("2", "1")}, {8, 5, 4, 1}, MPI, ""},
     {"Cray's PALS",
      {"PMI_SIZE=8", "PMI_RANK=5", "PMI_LOCAL_SIZE=2", "PMI_LOCAL_RANK=1"},
      {8, 5, 2, 1},
@@ -181,7 +181,7 @@ static const struct told_case told[] = {
      MPI,
      ""},
     {"PMI without the processes on this host", {"PMI_SIZE=3", "PMI_RANK=2"}, {3, 2, 1, 0}, MPI, ""},
-    {"Open MPI's that do not",
+    {"Open MPI without the processes on this host",
      {"OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_RANK=2"},
      {3, 2, 1, 0},
      MPI,
@@ -191,30 +191,30 @@ static const struct told_case told[] = {
      {2, 1, 2, 1},
      SLURM,
      ""},
-    {"an mpirun in a step of its daemons",
+    {"an mpirun whose daemons are a Slurm step",
      {"PMI_SIZE=4", "PMI_RANK=3", STEP("2", "1")},
      {4, 3, 1, 0},
      MPI,
      ""},
     {"srun --mpi=pmix", {"PMIX_RANK=1", STEP("2", "1")}, {2, 1, 2, 1}, SLURM, ""},
-    {"one process of Hydra's",
+    {"Hydra with a single process",
      {"PMI_SIZE=1", "PMI_RANK=0", "MPI_LOCALNRANKS=1", "MPI_LOCALRANKID=0"},
      {1, 0, 1, 0},
      MPI,
      ""},
-    {"torchrun in a step of Slurm's, one a host",
+    {"one torchrun per task of a Slurm step",
      {"WORLD_SIZE=2", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", "GROUP_WORLD_SIZE=2",
       STEP("2", "1")},
      {2, 0, 1, 0},
      TORCH,
      ""},
-    {"torchrun with another number of processes on each host",
+    {"torchrun with different numbers of processes on two hosts",
      {"WORLD_SIZE=5", "RANK=4", "LOCAL_WORLD_SIZE=3", "LOCAL_RANK=2", "GROUP_WORLD_SIZE=2",
       STEP("2", "1")},
      {5, 4, 3, 2},
      TORCH,
      ""},
-    {"a program that sets RANK for each GPU of a host, in a step of one task a host",
+    {"a program that sets RANK for each GPU of a host, in a step with one task per host",
      {"WORLD_SIZE=8", "RANK=5", "LOCAL_WORLD_SIZE=4", "LOCAL_RANK=1", STEP("2", "1")},
      {8, 5, 4, 1},
      TORCH,
@@ -294,34 +294,34 @@ static const struct told_case told[] = {
     {"a number of processes, but no index",
      {"WORLD_SIZE=2"},
      .variable = "WORLD_SIZE is 2, but RANK is not set"},
-    {"how many, not which, of PMI", {"PMI_SIZE=2"}, .variable = "PMI_RANK"},
-    {"how many, not which, of Open MPI",
+    {"PMI's number of processes, but no index", {"PMI_SIZE=2"}, .variable = "PMI_RANK"},
+    {"Open MPI's number of processes, but no index",
      {"OMPI_COMM_WORLD_SIZE=2"},
      .variable = "OMPI_COMM_WORLD_RANK"},
-    {"how many, not which, of plenumrun",
+    {"plenumrun's number of instances, but no index",
      {"PLENUM_NUM_INSTANCES=2"},
      .variable = "PLENUM_INSTANCE_INDEX"},
     {"an index, but no number of processes",
      {"RANK=0"},
      .variable = "RANK is 0, but WORLD_SIZE is not set"},
-    {"an index, but no number of processes, of PMI", {"PMI_RANK=0"}, .variable = "PMI_SIZE"},
-    {"which, not how many, of MVAPICH",
+    {"PMI's index, but no number of processes", {"PMI_RANK=0"}, .variable = "PMI_SIZE"},
+    {"MVAPICH's index, but no number of processes",
      {"MV2_COMM_WORLD_RANK=0"},
      .variable = "MV2_COMM_WORLD_SIZE"},
     {"only the number of processes on this host",
      {"LOCAL_WORLD_SIZE=2"},
      .variable = "LOCAL_WORLD_SIZE"},
     {"only the index on this host", {"LOCAL_RANK=1"}, .variable = "LOCAL_RANK"},
-    {"a host's RANK and WORLD_SIZE, and Hydra's below them",
+    {"RANK and WORLD_SIZE of a host, and Hydra's variables",
      {"WORLD_SIZE=1", "RANK=0", HYDRA},
      .variable = "RANK=0 and WORLD_SIZE=1 do not fit PMI_RANK=5 and PMI_SIZE=8"},
-    {"a host's RANK and WORLD_SIZE, and a step of two tasks",
+    {"RANK and WORLD_SIZE of a host, and a step of two tasks",
      {"WORLD_SIZE=1", "RANK=0", STEP("2", "1")},
      .variable = "SLURM_STEP_NUM_TASKS=2"},
     {"a torchrun for each task, which does not know of the others",
      {"WORLD_SIZE=1", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", STEP("2", "1")},
      .variable = "do not fit SLURM_PROCID=1 and SLURM_STEP_NUM_TASKS=2"},
-    {"the same, with as many processes as tasks",
+    {"a torchrun for each task, with as many processes as tasks",
      {"WORLD_SIZE=2", "RANK=1", "LOCAL_WORLD_SIZE=2", "LOCAL_RANK=1", "GROUP_WORLD_SIZE=1",
       STEP("2", "1")},
      .variable = "SLURM_STEP_NUM_TASKS=2"},
@@ -352,21 +352,21 @@ static const struct told_case told[] = {
      {"OMPI_COMM_WORLD_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=1",
       "NODE_RANK=0"},
      .variable = "WORLD_SIZE=2"},
-    {"and in each of two, on several hosts",
+    {"Lightning's processes in each task of a step, on several hosts",
      {STEP("2", "1"), "WORLD_SIZE=4", "LOCAL_RANK=1", "NODE_RANK=0"},
      .variable = "WORLD_SIZE=4"},
     {"a Hydra for each task",
      {"PMI_SIZE=3", "PMI_RANK=2", "MPI_LOCALNRANKS=3", "MPI_LOCALRANKID=2", STEP("2", "1")},
      .variable = "do not fit SLURM_PROCID=1"},
-    {"half of torchrun's in plenumrun's instance",
+    {"half of torchrun's variables in plenumrun's instance",
      {PLENUM("2", "1"), "RANK=1"},
      .variable = "WORLD_SIZE=(not set)"},
-    {"more than 32 bits, of Slurm",
+    {"a number of Slurm's with more than 32 bits",
      {"SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0", "SLURM_NODEID=0", "SLURM_LOCALID=0",
       "SLURM_STEP_TASKS_PER_NODE=4294967298"},
      .variable = "SLURM_STEP_TASKS_PER_NODE is '4294967298'"},
-    {"nonsense of PMI", {"PMI_SIZE=2", "PMI_RANK=2"}, .variable = "PMI_RANK is 2"},
-    {"nonsense of Hydra",
+    {"an index of PMI's out of range", {"PMI_SIZE=2", "PMI_RANK=2"}, .variable = "PMI_RANK is 2"},
+    {"Hydra with more local processes than processes",
      {"PMI_SIZE=2", "PMI_RANK=1", "MPI_LOCALNRANKS=3", "MPI_LOCALRANKID=1"},
      .variable = "MPI_LOCALNRANKS"},
 };
@@ -485,9 +485,9 @@ struct other {
     int code;            /* what the carrier returns */
     uint64_t timeout_ns; /* what it was called with */
     unsigned calls;
-    void *recv; /* of the last allgather */
+    void *recv; /* receive buffer of the last allgather */
     size_t recv_bytes;
-    struct plenum_job *close; /* which another thread closes meanwhile */
+    struct plenum_job *close; /* a job that is closed during the call */
 };
 
 static int answer(struct other *o, uint64_t timeout_ns, struct plenum_error *err)

@@ -145,7 +145,7 @@ static void by_framework(struct process *p, unsigned count, unsigned index, unsi
     set(p, "MASTER_ADDR", 1);
     set(p, "MASTER_PORT", job);
     if (count == 1)
-        set(p, "RANK", 0); /* a container's */
+        set(p, "RANK", 0); /* as some containers do */
 }
 
 static const struct launcher {

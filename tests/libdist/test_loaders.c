@@ -35,7 +35,7 @@ enum { SAMPLES = 53, LOADERS = 3 };
 static struct tree tree;
 static char data[DATA_PATH_MAX];
 static struct place {
-    char unix_socket[128]; /* of each loader, which listens on both */
+    char unix_socket[128]; /* each loader listens on a socket and on a port */
     char listen[64], tcp[64];
 } at[LOADERS];
 
@@ -846,7 +846,7 @@ PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
     return next(fd, bytes, len, flags);
 }
 
-/* After the handshake, nothing else would arrive before the silence timeout. */
+/* If the client missed the end of the handshake, nothing else would arrive to wake it. */
 Test(loaders, a_handshake_that_ends_while_reading_continues)
 {
     const char *key = make_key("key", SECRET "0");

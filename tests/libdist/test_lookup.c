@@ -33,13 +33,13 @@ static struct tree tree;
 static char data[DATA_PATH_MAX], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
-/* How the names resolve: the addresses of "more.test" and "loaders.test", with a bit for each of
- * `ips`; the error code, if any; whether ::1 comes first; how long "more.test" takes. */
-static atomic_uint_fast64_t stands_for, more_stands_for;
-static atomic_uint more_takes_ms;
-static atomic_int fails;
-static atomic_bool has_ipv6;
-static atomic_uint asked;
+/* The results of look-ups. */
+static atomic_uint_fast64_t stands_for; /* addresses of "loaders.test": a bit for each of `ips` */
+static atomic_uint_fast64_t more_stands_for; /* addresses of "more.test" */
+static atomic_uint more_takes_ms;            /* time to look up "more.test" */
+static atomic_int fails;                     /* error code of getaddrinfo(); 0: it succeeds */
+static atomic_bool has_ipv6;                 /* ::1 is the first result */
+static atomic_uint asked;                    /* number of look-ups */
 
 static struct addrinfo *one(int family, const char *ip, const char *service, struct addrinfo *next)
 {

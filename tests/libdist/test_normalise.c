@@ -252,7 +252,7 @@ Test(normalise, reports_errors)
     enum { SIZE = sizeof(struct plenum_images) };
     /* clang-format off */
     static const struct fault faults[] = {
-        {"nothing", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, 0, ""},
+        {"no fault", {SIZE, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, 0, ""},
         {"size", {8, some_pixels, 2, 4, 4, 3, 1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "the images' 'size' is 8: set it to sizeof"},
         {"type of pixels", {SIZE, some_pixels, 2, 4, 4, 3, 2, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "pixel type 2"},
         {"negative", {SIZE, some_pixels, 2, 4, 4, 3, -1, 0}, 0.5, 1, 0, 0, 0, -EINVAL, "pixel type -1"},

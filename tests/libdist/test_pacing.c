@@ -75,7 +75,7 @@ Test(pacing, without_steps_of_its_own_a_program_is_paced_by_batches)
     pacing_take(100, 150, true, &batch, 8); /* batch 0 */
     pacing_take(300, 310, true, NULL, 0);   /* requested at 300 */
     pacing_take(310, 330, true, &batch, 8); /* batch 1 */
-    pacing_take(400, 400, false, NULL, 0);  /* it only looks */
+    pacing_take(400, 400, false, NULL, 0);  /* polls without waiting */
     pacing_take(500, 500, false, &batch, 8);
     expect_steps(&seen, 2, (const struct pace_step[]){{0, 150, 50}, {1, 170, 30}});
     /* From now on its own steps count. */

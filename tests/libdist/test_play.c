@@ -10,8 +10,8 @@
  *
  *     PLAY_FRAMES    number of mutated frames to a loader over each transport, and to a stream
  *                    (default: 100000 in all)
- *     PLAY_SIDES     of "tcp unix stream" the ones to play (default: all)
- *     PLAY_SEED      other mutations */
+ *     PLAY_SIDES     the sides to play, such as "tcp stream" (default: tcp, unix and stream)
+ *     PLAY_SEED      seed of the mutations */
 #include "config.h"
 
 #include <dirent.h>
@@ -44,9 +44,9 @@ enum {
     SIDE = 16,
     COUNT = 4,
     SLOTS = 6,
-    BURST = 96,        /* frames of a client with an intact header, */
-    WILD_BURST = 4,    /* and frames with arbitrary errors */
-    POSE_FRAMES = 400, /* from a loader, on one connection */
+    BURST = 96,        /* frames with an intact header that a client sends */
+    WILD_BURST = 4,    /* frames with arbitrary errors that a client sends */
+    POSE_FRAMES = 400, /* frames that a fake loader sends on one connection */
     STREAM_BATCHES = 300,
     HANG_MS = 60000,
     GROWTH_KB = 16384, /* a leak of a few bytes per frame would be megabytes */
@@ -257,11 +257,11 @@ static uint64_t play_client(const struct address *address, const struct ring *ri
     open = some_open(draw(2));
     if (frame_conn_init(&c, address_connect(address, 0), WIRE_MAX_PAYLOAD) < 0)
         return 0;
-    if (good > 0) { /* the greeting itself may be garbage, */
+    if (good > 0) { /* otherwise, the greeting is garbage */
         put_hello(&c.tx);
         whole++;
     }
-    if (good > 1) { /* or the request to open */
+    if (good > 1) { /* otherwise, the request to open is garbage */
         if (!address->tcp)
             attach(&c, ring);
         (void)wire_put_open(&c.tx, 1, &open);
@@ -699,19 +699,20 @@ static void play_with_stream(uint64_t frames)
         (void)pthread_join(poses[i].thread, NULL);
         (void)close(poses[i].fd);
     }
-    printf("# stream: %llu mutated frames were read by %llu streams, which made %llu batches of "
-           "them; %llu could not be opened\n",
+    printf("# stream: %llu mutated frames were read by %llu streams, which delivered %llu "
+           "batches; %llu could not be opened\n",
            (unsigned long long)read, (unsigned long long)opened, (unsigned long long)batches,
            (unsigned long long)failed);
     printf("# stream: %ld KiB resident after a quarter, %ld at the end\n", g.before, after);
     tap_ok(!hung && opened > 0 && batches > 0,
-           "streams end with batches or an error, whatever a loader says");
-    tap_ok(!ended_wrongly, "stream: a loader's failure is not taken for the end of the epochs, nor "
-                           "for the program's doing");
-    tap_ok(unexplained == 0, "stream: a stream that cannot be opened has a reason");
+           "streams end with batches or an error, whatever a loader sends");
+    tap_ok(!ended_wrongly,
+           "stream: a loader's failure is not reported as the end of the epochs, or "
+           "as the program's error");
+    tap_ok(unexplained == 0, "stream: each stream that cannot be opened has an error message");
     tap_ok(after < g.before + GROWTH_KB, "stream: the process has not grown");
     tap_ok(count_descriptors(getpid()) <= descriptors,
-           "stream: nor has the number of its descriptors (%u)", descriptors);
+           "stream: the process has no more descriptors than before (%u)", descriptors);
 }
 
 /* Finds the loader that counts frames. */

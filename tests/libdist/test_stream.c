@@ -906,7 +906,7 @@ Test(stream, leasing_all_slots_is_an_error_and_does_not_hang)
         held[i] = next_of(s);
     cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &more, &err), -ENOBUFS));
     cr_expect(ne(ptr, (void *)strstr(err.text, "all 5 slots"), NULL), "%s", err.text);
-    cr_expect(eq(u32, more.count, 77), "untouched");
+    cr_expect(eq(u32, more.count, 77), "a failure must not change the batch");
     for (uint32_t i = 0; i < info.slots; i++)
         for (uint32_t k = i + 1; k < info.slots; k++)
             cr_expect(ne(ptr, held[i].pixels, held[k].pixels), "each batch must have its own slot");
@@ -948,7 +948,7 @@ Test(stream, polling_and_time_limits)
     (void)drain(s, UINT64_MAX);
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENODATA));
     cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ENODATA),
-              "again and again");
+              "the end must be reported again");
     plenum_stream_destroy(s);
 
     o.loader = socket_a; /* no loader listens there */
@@ -1027,7 +1027,7 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
         hash += plenum_batch_hash(&b);
         counted += b.num_substituted;
         for (uint32_t i = 0; i < b.count; i++)
-            cr_expect(b.samples[i] != 0 && b.samples[i] != 13, "never shown");
+            cr_expect(b.samples[i] != 0 && b.samples[i] != 13, "bad samples must not be shown");
         plenum_batch_release(&b);
     }
     plenum_stream_get_stats(s, &stats);
@@ -1046,7 +1046,8 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
         plenum_batch_release(&b);
     cr_expect(eq(int, r, -EBADMSG));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/data/"), NULL), "%s", err.text);
-    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EBADMSG), "again");
+    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EBADMSG),
+              "the error must be reported again");
     plenum_stream_destroy(s);
 }
 
@@ -1541,7 +1542,7 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     cr_expect(eq(int, status, 0));
 }
 
-/* Gets the name that a process derives, without the user's number, when it has its own namespaces
+/* Gets the name that a process derives, without the user ID, when it has its own namespaces
  * or a different root folder. Returns false if the system refuses these. */
 static bool name_elsewhere(int spaces, const char *root, char ret[64])
 {
@@ -2123,7 +2124,7 @@ static void on_ring(void *arg, void *base, size_t bytes, int present)
 {
     struct told *t = arg;
 
-    /* It must be mapped both when it is added and when it is removed. */
+    /* The ring must be mapped both when it is added and when it is removed. */
     ((volatile uint8_t *)base)[bytes - 1] |= 0;
     if (present) {
         t->comings++;

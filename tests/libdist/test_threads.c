@@ -222,7 +222,7 @@ static void many_threads(pid_t *loader, bool kill_it)
         (void)pthread_mutex_destroy(&c[i].belt.mu);
     }
     tap_ok(right, "streams of several threads have the hashes of streams that run alone%s",
-           kill_it ? ", though their loader dies" : "");
+           kill_it ? ", even if their loader dies" : "");
 }
 
 static void *open_and_close(void *arg)

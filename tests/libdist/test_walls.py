@@ -55,7 +55,7 @@ class Walls(unittest.TestCase):
         self.assertEqual(walls.circles(graph), [])
 
     def test_collectives(self):
-        """the collectives know of the library only the job and its pace"""
+        """the collectives include only job_priv.h and pacing.h from the rest of the library"""
         for name, text in sources().items():
             if name.startswith("collectives/"):
                 known = {n for n in walls.includes(text) if n.startswith("libdist/")}

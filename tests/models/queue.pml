@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* queue.pml - how samples get from I/O threads to workers (loader/serve/queue.c): no thread sleeps for ever.
  *
- * An I/O thread takes a task and a free item under the queue's lock, reads without the lock, and puts the item into a node
- * queue under that one's lock. A worker takes items from its own node queue, otherwise from another. Workers sleep on the
- * condition of their node queue, I/O threads on that of the queue. Two rules ensure that they are woken: hand_over()
- * counts an item before it checks which workers are idle, and a worker marks itself idle before it checks the count; and a
- * worker that frees an item wakes an I/O thread only if few items are left to render.
+ * An I/O thread takes a task and a free item under the queue's lock, reads without the lock, and puts the item into a
+ * node queue under that queue's lock. A worker takes items from its own node queue, otherwise from another. Workers
+ * sleep on the condition of their node queue, I/O threads on the queue's. Two rules ensure that they are woken:
+ * hand_over() counts an item before it checks which workers are idle, and a worker marks itself idle before it checks
+ * the count; and a worker that frees an item wakes an I/O thread only if few items are left to render.
  *
  * A worker hands back a bad sample, and a substitute is read. Storage may hang, and the reader with it; if all readers
  * hang, queue_beat() starts another, which brings its own item. (It also wakes all sleeping threads now and then. The

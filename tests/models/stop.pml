@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stop.pml - all instances of a job stop at the same step (launcher/job/agree.c, launcher/shim/inner_stop.c,
- * common/job/stop_page.h). tests/launcher/test_agree.c explores the same with the real code; this model is written
- * without looking at it, and has shorter steps: each access to the shared page is one of its own.
+ * common/job/stop_page.h). tests/launcher/test_agree.c explores the same with the real code. This model is independent
+ * of that test, and finer: each access to the shared page is a separate step.
  *
  * Two instances run in lockstep: a step ends when both have begun it. At any moment, plenumrun may propose a step to stop
  * at, and it may know an old step of the programs. Checked in all interleavings:
@@ -17,12 +17,12 @@
 #define STEPS 2
 #define NONE 255 /* no limit */
 
-/* The page of each program. Steps are stored as numbers from 1; 0: it has not asked. */
+/* The page of each program. Steps are stored as numbers from 1; 0: the program has not asked yet. */
 byte asked[RANKS];
 byte limit[RANKS];
 bool decided[RANKS];
 
-byte begun[RANKS]; /* 1 + the last step that it began */
+byte begun[RANKS]; /* 1 + the last step that the program began */
 bool ended[RANKS]; /* the program has stopped, or completed its steps */
 bool completed;    /* a program has completed its steps */
 byte stopped_at = NONE, decision = NONE;

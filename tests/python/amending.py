@@ -19,7 +19,7 @@ first = job.instance_index == 0
 
 
 def refused(stream, code, **weights):
-    """What amend() says if it cannot be: the number of the error must be `code`."""
+    """Return the message of amend(), which must fail with the error number `code`."""
     try:
         stream.amend(**weights)
     except pyplenum.PlenumError as error:
@@ -29,7 +29,7 @@ def refused(stream, code, **weights):
 
 
 warnings.simplefilter("ignore", pyplenum.LoaderWarning)
-os.chdir(os.path.join(folder, str(job.instance_index % 2)))  # with files that differ
+os.chdir(os.path.join(folder, str(job.instance_index % 2)))  # each of the two folders has its own w.npy
 try:
     pyplenum.Stream(os.path.join(folder, "red"), "rrc(16)", weights={2: "file:w.npy"}, together=True, loader=loaders)
 except pyplenum.PlenumError as error:
@@ -45,7 +45,7 @@ with pyplenum.Stream(plan, "rrc(16) flip(0.5)", seed=5, micro_batch=4, epochs=2,
     for step, batch in enumerate(stream):
         hashed += batch.hash()
         if step == 6:
-            # The next block, and a pass of set "red" that has not begun there.
+            # The first block boundary that the stream has not reached.
             at = -(-7 * per_step // 16) * 16
             said.append(refused(stream, errno.EBADMSG, at={at: {"red": 1 + first, "blu": 3}}))
             missing = os.path.join(folder, "w.npy") if first else "/nowhere/w.npy"

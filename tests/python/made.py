@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Generated data set files: PNGs, arrays, archives."""
+"""Makes files for data sets: PNGs, arrays and archives."""
 
 import io
 import struct
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def png(pixels, palette=False):
-    """Return a PNG of greys [H, W], uint8 or uint16, or of colours [H, W, 3]."""
+    """Return a PNG of greys [H, W], uint8 or uint16, or of colours [H, W, 3], uint8."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Take the share of samples that this process has by its own rules, and report which samples these were; for
-test_launchers.py.
+"""Takes this process's share of samples, and reports the samples or the error; for test_launchers.py.
 
     nested.py ACTION FOLDER COUNT
 
-It waits for COUNT outcomes in the folder before it ends, so that processes that claim one place exist at the same time.
+It waits for COUNT outcomes in the folder before it ends, so that processes that claim one rank exist at the same time.
 """
 
 import json
@@ -50,7 +49,7 @@ def by_accelerate():
 
 
 def by_lightning():
-    """Lightning starts the second process unless a launcher has; each process creates its loader on request."""
+    """Train with Lightning, which starts the second process unless a launcher has done so."""
     import lightning
     import torch
 
@@ -77,7 +76,7 @@ def wait():
     end = time.monotonic() + DEADLINE_S
     while len(outcomes()) < COUNT:
         if time.monotonic() > end:
-            sys.exit("the other processes have not come")
+            sys.exit("the other processes have not reported in time")
         time.sleep(0.02)
 
 
@@ -87,7 +86,7 @@ def start(action):
 
 def main():
     first = os.environ.get("RANK", os.environ.get("SLURM_PROCID")) == "0"
-    if ACTION == "before":  # a program may look at the version, or evaluate before it trains
+    if ACTION == "before":  # rank 0 starts a program before it takes its own share
         import pyplenum  # noqa: F401
         if first:
             start("child")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random programs of collectives, half of which differ between instances; started by test_collectives.py.
+"""Runs random programs of collectives, half of which differ between instances; started by test_collectives.py.
 
     random_calls.py FOLDER SEED COUNT
 
 Every instance draws the same programs, so it knows what all of them call and with which data. A step in which all make
-the same call must give NumPy's result for all data; any other step must raise the same kind of error in all instances,
-with both calls in its text, and ends the program. Each program's outcome is written to FOLDER, to compare carriers.
+the same call must give NumPy's result for all data. Any other step must raise the same kind of error in all instances,
+with both calls in its message, and ends the program. Each program's outcome is written to FOLDER, to compare carriers.
 """
 
 import errno
@@ -30,7 +30,7 @@ SAME_SIZE = {  # types whose elements have the same size
     8: ("int64", "uint64", "float64", "complex64", ">f8", ">u8", "datetime64[s]", STRUCTURE,
         np.dtype([("a", ">i4"), ("b", "<f4")])),
 }
-REDUCED = ("int32", "int64", "float32", "float64", ">f4", ">f8", ">i4", ">i8")
+REDUCED = ("int32", "int64", "float32", "float64", "float16", ">f4", ">f8", ">i4", ">i8")
 OPS = ("sum", "min", "max", "mean")
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (6,), (3, 2), (16,), (17,), (4, 0), (5, 7), (1000,))
 
@@ -52,14 +52,16 @@ class Unpicklable:
 
 def draw_call(rng):
     kind = rng.choice(("broadcast", "broadcast", "allreduce", "allreduce", "allreduce", "allgather", "barrier",
-                       "broadcast_object", "allgather_object", "same", "refused"))
+                       "reduce_scatter", "alltoall", "broadcast_object", "allgather_object", "same", "refused"))
     shape = rng.choice(SHAPES) if rng.random() < 0.97 else (70000,)
     dtype = rng.choice(rng.choice(list(SAME_SIZE.values())))
     root = rng.randrange(count)
     bad = rng.randrange(count) if rng.random() < 0.3 else -1
-    if kind == "allreduce":
+    if kind in ("reduce_scatter", "alltoall"):
+        shape = (count * rng.choice((0, 1, 2, 7)), *shape)
+    if kind in ("allreduce", "reduce_scatter"):
         return Call(kind, rng.choice(REDUCED), shape, rng.choice(OPS))
-    if kind in ("broadcast", "allgather"):
+    if kind in ("broadcast", "allgather", "alltoall"):
         return Call(kind, dtype, shape, root if kind == "broadcast" else None)
     if kind == "broadcast_object":
         return Call(kind, detail=root, bad=root if bad >= 0 else -1)
@@ -69,7 +71,7 @@ def draw_call(rng):
 
 
 def mutate(rng, calls):
-    """Return the program of an instance that differs from the others', if only slightly."""
+    """Return a copy of a program with one change, which may be slight."""
     calls = list(calls)
     at = rng.randrange(len(calls))
     call = calls[at]
@@ -80,12 +82,14 @@ def mutate(rng, calls):
         calls.insert(at, draw_call(rng))
     elif how == 2 and call.kind in ("broadcast", "broadcast_object"):
         calls[at] = call._replace(detail=rng.randrange(count), bad=-1)
-    elif how == 2 and call.kind == "allreduce":
+    elif how == 2 and call.kind in ("allreduce", "reduce_scatter"):
         calls[at] = call._replace(detail=rng.choice(OPS))
-    elif how == 3 and call.kind in ("broadcast", "allgather"):
+    elif how == 3 and call.kind in ("broadcast", "allgather", "alltoall"):
         calls[at] = call._replace(dtype=rng.choice(SAME_SIZE[np.dtype(call.dtype).itemsize]))
-    elif how == 3 and call.kind == "allreduce":
+    elif how == 3 and call.kind in ("allreduce", "reduce_scatter"):
         calls[at] = call._replace(dtype=rng.choice(REDUCED))
+    elif how == 4 and call.kind in ("reduce_scatter", "alltoall"):
+        calls[at] = call._replace(shape=(call.shape[0] + count, *call.shape[1:]))
     elif how == 4 and call.dtype is not None:
         calls[at] = call._replace(shape=rng.choice(SHAPES))
     elif how == 5:
@@ -97,9 +101,9 @@ def mutate(rng, calls):
 
 def said(call):
     """Return the parts of a call that are compared: sums accept any byte order."""
-    if call.kind == "allreduce":
+    if call.kind in ("allreduce", "reduce_scatter"):
         return call._replace(dtype=np.dtype(call.dtype).newbyteorder("=").str)
-    if call.kind in ("broadcast", "allgather"):
+    if call.kind in ("broadcast", "allgather", "alltoall"):
         return call._replace(dtype=repr(np.dtype(call.dtype)))
     return Call(call.kind, detail=call.detail if call.kind == "broadcast_object" else None)
 
@@ -109,10 +113,11 @@ def data_of(where, instance, call):
     rng = np.random.default_rng([*where, instance])
     dtype = np.dtype(call.dtype)
     values = rng.integers(-100, 100, call.shape)
-    if call.kind == "allreduce" and call.detail in ("min", "max") and dtype.kind == "f":
+    reduced_too = call.kind in ("allreduce", "reduce_scatter")
+    if reduced_too and call.detail in ("min", "max") and dtype.kind == "f":
         values = np.where(rng.random(call.shape) < 0.1, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], call.shape),
                           values)
-    elif call.kind == "allreduce" and dtype.kind == "i":
+    elif reduced_too and dtype.kind == "i":
         values = values * (np.iinfo(dtype).max // 120)
     if dtype.fields:
         x = np.zeros(call.shape, dtype)
@@ -129,11 +134,12 @@ def reduced(call, everybody):
         return np.minimum.reduce(stack)
     if call.detail == "max":
         return np.maximum.reduce(stack)
-    total = np.add.reduce(stack, dtype=stack.dtype)
+    wide = np.dtype(np.float32) if stack.dtype == np.float16 else stack.dtype
+    total = np.add.reduce(stack, dtype=wide)
     if call.detail == "sum":
-        return total
+        return total.astype(stack.dtype)
     if stack.dtype.kind == "f":
-        return (total / stack.dtype.type(count)).astype(stack.dtype)
+        return (total / wide.type(count)).astype(stack.dtype)
     return np.array([int(abs(int(v)) // count) * (1 if v >= 0 else -1) for v in total.ravel()],
                     stack.dtype).reshape(total.shape)
 
@@ -144,6 +150,20 @@ def gathered(everybody):
     for i, given in enumerate(everybody):
         x[i] = given
     return x
+
+
+def exchanged(everybody):
+    """Compute what alltoall() returns here."""
+    return np.concatenate([np.split(x, count)[me] for x in everybody])
+
+
+def result_of(call, everybody):
+    if call.kind == "broadcast":
+        return everybody[call.detail]
+    if call.kind == "reduce_scatter":
+        return np.split(reduced(call, everybody), count)[me]
+    return {"allreduce": lambda: reduced(call, everybody), "allgather": lambda: gathered(everybody),
+            "alltoall": lambda: exchanged(everybody)}[call.kind]()
 
 
 def expect_equal(got, want, call):
@@ -166,7 +186,7 @@ def expect_told(bad, error):
 
 
 def run_refused():
-    """Arguments that no other process could use are rejected before anything is sent."""
+    """Check that arguments that no other process could use are rejected before anything is sent."""
     for x in (np.array([{}], object), np.zeros(2, [("a", "i4"), ("b", "O")]), np.ma.masked_array([1, 2], [0, 1])):
         for function in (job.broadcast, job.allgather, job.same, job.allreduce):
             try:
@@ -227,22 +247,20 @@ def run_arrays(where, call):
     x = data_of(where, me, call)
     before = x.copy()
     try:
-        got = (job.broadcast(x, call.detail) if call.kind == "broadcast" else
-               job.allreduce(x, call.detail) if call.kind == "allreduce" else job.allgather(x))
+        got = (job.allgather(x) if call.kind == "allgather" else job.alltoall(x) if call.kind == "alltoall" else
+               getattr(job, call.kind)(x, call.detail))
     except pyplenum.PlenumError:
         assert x.tobytes() == before.tobytes(), f"{call} has failed and changed its array"
         raise
     everybody = [data_of(where, i, call) for i in range(count)]
-    want = (everybody[call.detail] if call.kind == "broadcast" else
-            reduced(call, everybody) if call.kind == "allreduce" else gathered(everybody))
-    expect_equal(got, want, call)
+    expect_equal(got, result_of(call, everybody), call)
     if got.dtype.kind == "f":
         got = np.where(np.isnan(got), np.nan, got)
     return got.tobytes()
 
 
 def run_program(where, programs):
-    """Make every instance's calls. The last one of each is unique, so that no instance waits for ever."""
+    """Make this instance's calls. The last one is a unique call, so that no instance waits for ever for another."""
     ends = [[call for call in program if call.kind != "refused"] for program in programs]
     log = hashlib.blake2b(digest_size=8)
     if any(call.kind == "refused" for call in programs[me]):

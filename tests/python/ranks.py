@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The shares of ranks in a process group without a launcher; started by test_identity.py.
+"""Reports the shares of two ranks of a process group without a launcher; started by test_identity.py.
 
     ranks.py CASE FOLDER      two processes of torch.multiprocessing.spawn
 """
@@ -35,7 +35,7 @@ def shown(batches):
 
 
 def sentence(call, *arguments, **options):
-    """Return the error that the call raises."""
+    """Return the message of the error that the call raises."""
     try:
         call(*arguments, **options)
     except (pyplenum.PlenumError, ValueError, TypeError) as error:
@@ -51,21 +51,21 @@ def tell_place(told):
 
 
 def adopted(rank, folder, told):
-    """The rank comes from the group."""
+    """Take the rank from the process group."""
     init(rank, folder)
     told["samples"] = shown(loader(folder))
     tell_place(told)
 
 
 def lightning(rank, folder, told):
-    """The variables of Lightning's own processes, which are only half of the information."""
+    """Set the variables of Lightning's own processes, from which a rank cannot be derived without a group."""
     os.environ.update(WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank), NODE_RANK="0")
     told["before"] = sentence(loader, folder)
     adopted(rank, folder, told)
 
 
 def explicit(rank, folder, told):
-    """The program passes the rank, and there is no group."""
+    """Pass the rank, without a process group."""
     told["samples"] = shown(loader(folder, rank=rank, world_size=RANKS))
     told["all"] = shown(loader(folder, rank=0, world_size=1))
     job = pyplenum.job(rank=rank, world_size=RANKS, local_rank=rank, local_world_size=RANKS)
@@ -77,9 +77,9 @@ def explicit(rank, folder, told):
 
 
 def late(rank, folder, told):
-    """The group is created when the stream is already open."""
+    """Create the process group after the streams were opened."""
     told["spawned"] = sentence(loader, folder), sentence(pyplenum.job)
-    multiprocessing.process._parent_process = None  # as in a process that was started by other means
+    multiprocessing.process._parent_process = None  # as if multiprocessing had not started this process
     opened = loader(folder)
     stream = pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)")
     whole = loader(folder, rank=0, world_size=1)
@@ -93,7 +93,7 @@ def late(rank, folder, told):
 
 
 def contradicted(rank, folder, told):
-    """A launcher has set a different rank."""
+    """Set a launcher's variables with a different rank."""
     os.environ.update(WORLD_SIZE="1", RANK="0", LOCAL_WORLD_SIZE="1", LOCAL_RANK="0")
     init(rank, folder)
     told["open"] = sentence(loader, folder)
@@ -101,7 +101,7 @@ def contradicted(rank, folder, told):
 
 
 def absent(rank, folder, told):
-    """A rank opens nothing."""
+    """Open nothing in rank 1."""
     identity._OTHERS_S = 0.5
     init(rank, folder)
     if rank == 0:
@@ -110,7 +110,7 @@ def absent(rank, folder, told):
 
 
 def forked(rank, folder, told):
-    """A child of a rank would see the rank's samples."""
+    """Open the data in a forked child of the rank."""
     adopted(rank, folder, told)
     said = os.path.join(folder, f"child-{rank}")
     child = os.fork()
@@ -144,7 +144,7 @@ class Opened(torch.utils.data.IterableDataset):
 
 
 def workers(rank, folder, told):
-    """Workers of a DataLoader."""
+    """Open the data in workers of a DataLoader."""
     def through(dataset, context="fork"):
         batches = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
         return [int(n) for batch in batches for n in batch[0]]
@@ -161,7 +161,7 @@ def run(rank, case, folder):
     with open(os.path.join(folder, f"told-{rank}"), "w") as file:
         json.dump(told, file)
     if dist.is_initialized():
-        dist.barrier()  # the store is rank 0's
+        dist.barrier()  # rank 0 must end last, because it has the store
         dist.destroy_process_group()
 
 

@@ -37,7 +37,7 @@ class Result(unittest.TestResult):
 
     def addSubTest(self, test, subtest, error):
         super().addSubTest(test, subtest, error)
-        if error is not None:  # the test itself is then reported neither as a success nor as a failure
+        if error is not None:  # unittest calls neither addSuccess() nor addFailure() for this test
             self._explain(subtest, error)
 
     def addError(self, test, error):

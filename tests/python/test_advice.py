@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Messages about unusable data: they name the cause, once, and their advice works."""
+"""Checks that messages about unusable data name the cause, and that their advice works."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class AdviceTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def refused(self, name):
-        """Return the error message of a stream that cannot be opened."""
+        """Return the message of `plenumctl index`, which must fail."""
         said = self.ctl("index", name, status=1)
         self.assertEqual(said.count("\n"), 1, said)
         return said
@@ -94,7 +94,7 @@ class AdviceTest(unittest.TestCase):
     # ---- a stream that fails ----
 
     def test_failed_stream_says_so_once(self):
-        """a failed batch is logged once, and no later batches are requested"""
+        """a failed sample is logged once, and a failed stream requests no more batches"""
         put("data/a/0.png", "no image")
         log = open("log", "w+b")
         self.addCleanup(log.close)
@@ -159,7 +159,7 @@ class AdviceTest(unittest.TestCase):
         for name in ("pipe:aws s3 cp s3://b/x.tar -", "pipe:cat x-{000..009}.tar", "tar:pipe:cat x.tar"):
             self.assertIn("does not run commands (pipe:)", self.refused(name), name)
         self.assertIn("give only the path", self.refused("file:///data/train"))
-        put("s3:/a/0.png", image())  # a folder with such a name is reached by its path
+        put("s3:/a/0.png", image())  # a folder with such a name can be given as ./s3:
         self.assertEqual(self.labels("./s3:"), [0])
 
     def test_plain_ppm(self):
@@ -183,7 +183,7 @@ class AdviceTest(unittest.TestCase):
             put(name, image(n))
 
     def test_unknown_header(self):
-        """a list with an unknown header: the message's advice works"""
+        """the message about a list with an unknown header gives advice that works"""
         self.make_images("0.png", "1.png")
         put("a.csv", "filepaths,labels\n0.png,3\n1.png,4\n")
         said = self.refused("a.csv")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pyplenum.Checkpoint: names of checkpoints that a process of an earlier start cannot replace."""
+"""Tests pyplenum.Checkpoint: a process of an earlier start cannot replace a checkpoint of a later one."""
 
 import doctest
 import errno
@@ -19,7 +19,7 @@ import pyplenum.checkpoint  # noqa: E402
 
 
 def start(path, job="", generation=""):
-    """A process of this start of a job creates its Checkpoint."""
+    """Return the Checkpoint that a process of this start of a job creates."""
     with mock.patch.dict(os.environ, {"PLENUM_JOB_ID": job, "PLENUM_GENERATION": str(generation)}):
         return pyplenum.Checkpoint(path)
 
@@ -81,7 +81,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(set(others) - set(self.names()), set())
 
     def test_failed_write(self):
-        """a checkpoint that was not written completely leaves the last one, and no file"""
+        """a failed write leaves the last checkpoint, and no file of its own"""
         checkpoint = start(self.path)
         save(checkpoint, "a")
         with self.assertRaisesRegex(ValueError, "no space"), checkpoint.replace() as path:
@@ -125,7 +125,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(self.names(), ["run.pt.2", "run.pt.2.claim"])
 
     def test_foreign_claims(self):
-        """claims that are damaged, or no files, do not keep a job from starting"""
+        """claims that are damaged, or are not files, do not keep a job from starting"""
         for number, text in enumerate((b"", b"job", b"job x", b"job -1", b"\xff\xfe", b"\0" * 9), 1):
             with open(f"{self.path}.{number}.claim", "wb") as file:
                 file.write(text)
@@ -136,7 +136,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(read(start(self.path, "job", 2)), "x")
 
     def test_broken_link(self):
-        """a checkpoint that cannot be reached is not taken for a run that has none"""
+        """an unreachable checkpoint causes an error, and is not mistaken for a run without one"""
         os.symlink(os.path.join(self.folder, "unmounted", "run.pt"), self.path)
         with self.assertRaises(FileNotFoundError):
             read(start(self.path))
@@ -169,7 +169,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual((taken[1], number), (1, 2))
 
     def test_any_order(self):
-        """in any order of starts and writes of live, late and requeued processes, the last start that wrote counts"""
+        """whatever the order of starts and writes, the checkpoint of the last start that wrote is read"""
         rng = random.Random(7)
         for case in range(300):
             path, starts, generation, job = f"{self.path}-{case}", [], 0, "a"

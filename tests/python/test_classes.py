@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Classes given by the program, labels of whole data sets, and what Python's JSON may contain."""
+"""Tests classes that a program gives, labels of whole data sets, and JSON as Python writes it."""
 
 import errno
 import json
@@ -71,7 +71,7 @@ class Test(unittest.TestCase):
             self.assertEqual(labels_of(val, classes=classes), ([0, 2, 2], ["a", "b", "c"]))
 
     def test_given_names_need_no_order(self):
-        """names that the program gives are not warned about; other warnings stay"""
+        """class names that the program gives cause no warning about their order, and other warnings remain"""
         data = folders(self.path("order"), class_1=1, class_2=1, class_3=1, class_10=1)
         other = os.path.join(data, "class_1", "0.gif")
         open(other, "wb").close()
@@ -216,7 +216,7 @@ class Test(unittest.TestCase):
                 self.assertTrue((targets[shown] >= 0).all())
 
     def test_targets_of_a_subset_request_few_other_labels(self):
-        """at most one different label per batch, wherever the subset begins"""
+        """few labels outside the subset are requested, wherever it begins"""
         taken = []
 
         class Watched(pyplenum.Stream):
@@ -238,7 +238,7 @@ class Test(unittest.TestCase):
                 self.assertLessEqual(len(taken), most)
 
     def test_targets_are_those_of_the_data_set_that_was_opened(self):
-        """labels are right after os.chdir() to a folder with a different data set of the same name"""
+        """targets are right after os.chdir() to a folder with a different data set of the same name"""
         for at, labels in (("one", (0, 1, 2, 3)), ("two", (3, 2, 1, 0))):
             os.makedirs(self.path(at))
             for i in range(4):
@@ -256,7 +256,7 @@ class Test(unittest.TestCase):
                 self.assertEqual(s.targets.tolist(), [0, 1, 2, 3])
 
     def test_targets_of_a_changed_data_set_are_refused(self):
-        """labels are rejected if the list was edited or a link was changed since the stream was opened"""
+        """targets raise an error if the list or a link on its path was changed since the stream was opened"""
         for at in ("one", "two"):
             folders(self.path(at), a=2, b=2)
         names = [f"{c}/{i}.png" for c in "ab" for i in (0, 1)]

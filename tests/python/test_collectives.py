@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Random programs of collectives (random_calls.py) over MPI and over shared memory: both give the same result.
+"""Runs random programs of collectives (random_calls.py) over MPI and shared memory, which give the same results.
 
-Runs a subset by default; PLENUM_COLLECTIVE_PROGRAMS=10000 runs all.
+PLENUM_COLLECTIVE_PROGRAMS=N runs N programs (240).
 """
 
 import os
@@ -73,7 +73,7 @@ class CollectivesTest(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpi(self):
-        """over MPI: the same results and errors, bit for bit"""
+        """over MPI: results and errors equal those over shared memory, bit for bit"""
         self.run_programs("MPI")
         for size in SIZES:
             if ("memory", size) in self.logs:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Loader(device=...): batches are copied to a device ahead of the loop. The device is simulated: it copies as late as a
-device may, so that a slot released too early, or a tensor used too early, shows as wrong bytes.
+"""Tests Loader(device=...), which copies batches to a device ahead of the loop. The device is simulated: it copies as
+late as a device may, so that a slot released too early, or a tensor used too early, has wrong bytes.
 """
 
 import ctypes
@@ -74,7 +74,7 @@ class Late(_torch_device.Copies):
             in_ring = any(base <= at < base + size for base, size in self.rings.items())
             self.late += in_ring
             there = torch.full(tensor.shape, 77).to(tensor.dtype)
-            # A freed one no longer counts; its memory in a ring belongs to another batch.
+            # Does not hold the tensor, so a slot that is released too early is copied with another batch's bytes.
             here = without_lease(tensor)
             ticket["copies"].append((there, (lambda: here) if in_ring else weakref.ref(tensor)))
             return there
@@ -103,7 +103,7 @@ class Late(_torch_device.Copies):
 
 
 class AtOnce(_torch_device.Copies):
-    """A device that does everything at once."""
+    """A device that copies at once."""
 
     def __init__(self):
         super().__init__(torch.device("cpu"))
@@ -136,7 +136,7 @@ def tearDownModule():
 
 
 def late_loader(pipeline=PIPELINE, copies=Late, **options):
-    """A Loader on the simulated device, which replaces a torch device that is not present."""
+    """Return a Loader on the simulated device."""
     with unittest.mock.patch.object(plenum_torch, "open_copies", lambda _: copies()):
         return plenum_torch.Loader(DATA, pipeline, device="meta", **{"micro_batch": 4, "seed": 3,
                                                                      "on_ring": Late.on_ring, **options})
@@ -200,7 +200,7 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(at, 9)
 
     def test_hash(self):
-        """each sample once, with the pixels that `plenumctl hash` reports"""
+        """the batches on the device hold the Stream's samples and pixels; their hash is that of `plenumctl hash`"""
         done = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, "--seed", "3", "--epochs", "3"], check=True,
                               capture_output=True, text=True)
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=4, seed=3, epochs=3, layout="nchw", dtype="uint8") as s, \
@@ -253,7 +253,7 @@ class DeviceTest(unittest.TestCase):
         self.assertIsNotNone(weights.grad)
 
     def test_default_device(self):
-        """floats are created on their device, whatever torch.set_default_device() says"""
+        """floats are created on the Loader's device, whatever torch.set_default_device() says"""
         if not hasattr(torch, "set_default_device"):
             self.skipTest("this torch has none")
         for make in (here, functools.partial(late_loader, copies=AtOnce)):
@@ -289,7 +289,7 @@ class DeviceTest(unittest.TestCase):
                         self.assertEqual(loader.epoch, 0)
                         break
             with late_loader(prefetch=prefetch) as loader:
-                for _ in zip(range(3), loader):  # which must leave no trace
+                for _ in zip(range(3), loader):  # load_state_dict() must undo this
                     pass
                 before = loader.state_dict()
                 with self.assertRaises(pyplenum.PlenumError):
@@ -318,7 +318,7 @@ class DeviceTest(unittest.TestCase):
                 self.assertTrue(alike(list(loader), epochs[1]))
 
     def test_no_waiting(self):
-        """a loop waits for no copy while a batch is ready, though copies hold all slots"""
+        """a loop does not wait for a copy while a batch is ready, even if copies hold all slots"""
         with late_loader(prefetch=8, prefetch_depth=1) as loader:
             copies, ask, alone = loader._copier.copies, loader.stream.next, []
             copies.random.random = lambda: 1  # no copy completes before something waits
@@ -343,7 +343,7 @@ class DeviceTest(unittest.TestCase):
         self.assertTrue(alike(got, want[:5]))
 
     def test_close(self):
-        """a Loader whose device fails is closed; one closed by another thread releases no slot too early"""
+        """a Loader can be closed after its device failed; closing it in another thread releases no slot too early"""
         loader = late_loader(prefetch=3)
         next(iter(loader))
         with unittest.mock.patch.object(loader._copier.copies, "wait", side_effect=RuntimeError("CUDA error")), \
@@ -390,7 +390,7 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(1 + len(list(loop)), len(loader))
 
     def test_killed(self):
-        """losing a loader during copies changes nothing"""
+        """if the loader process is killed during copies, batches are unchanged"""
         address, loaders, rings = f"unix:{T.name}/killed.sock", [], []
 
         def start():
@@ -445,7 +445,7 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(alike(got, want))
 
     def test_lost(self):
-        """an error during a batch's copies (no memory, Ctrl-C) loses no batch, wherever it strikes"""
+        """an error during a batch's copies (no memory, Ctrl-C) loses no batch, wherever it occurs"""
         with here() as loader:
             want, later = list(loader), list(loader)
 
@@ -536,7 +536,7 @@ class DeviceTest(unittest.TestCase):
 
 
 class StreamsTest(unittest.TestCase):
-    """The calls that a device with streams receives, in order."""
+    """Tests which calls a device with streams receives, and in which order."""
 
     def test_order(self):
         """copies run on their own stream, followed by an event that the program's stream waits for"""
@@ -636,7 +636,7 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual((copies.times(), len(events)), ((0, 0), 6))
         for event in events[:3]:
             event.over = True
-        self.assertEqual(copies.times(), (1, 0))  # the program queries them after the copy has completed
+        self.assertEqual(copies.times(), (1, 0))  # once the copy has completed
         events[4].at = 8  # the second copy completed late
         for event in events:
             event.over = True
@@ -654,7 +654,7 @@ class StreamsTest(unittest.TestCase):
         self.assertEqual((copies.times(), len(copies._taken)), ((0, 0), 0))
 
     def test_stats(self):
-        """a Loader's statistics include these times"""
+        """a Loader's statistics include the times of copies and of waiting for them"""
         with late_loader(copies=AtOnce) as there, here() as loader:
             list(there)
             list(loader)
@@ -663,7 +663,7 @@ class StreamsTest(unittest.TestCase):
             self.assertEqual(there.stats.copied, there.stats.copy_waited)
 
     def test_without_streams(self):
-        """a device without streams has plain copies"""
+        """a device without streams uses plain copies"""
         copies = _torch_device.open_copies("meta")
         self.assertIs(type(copies), _torch_device.Copies)
         ticket = copies.begin(lambda to: to(torch.zeros(3)))
@@ -688,7 +688,7 @@ class PinnedTest(unittest.TestCase):
             return 0 if self.registered.pop(address, None) else 713
 
     def test_losses(self):
-        """after a thousand rings have come and gone, none is still registered"""
+        """after a thousand rings were mapped and unmapped, none is still registered"""
         runtime, cleared = self.Runtime(), []
         pinned = _torch_device.Pinned(runtime, lambda: cleared.append(1))
         for i in range(1000):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fields of samples: captions, numbers, arrays and masks, in every data set format."""
+"""Tests fields of samples: captions, numbers, arrays and masks, in every data set format."""
 
 import json
 import os
@@ -283,7 +283,7 @@ class FieldsTest(unittest.TestCase):
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, loaders)
         with unittest.mock.patch.dict(os.environ, PLENUM_VERIFY_BATCHES="100"), \
                 stream(data, fields, loader=",".join(addresses), epochs=None) as s:
-            while s.stats.verified == 0:  # until both are there
+            while s.stats.verified == 0:  # batches are verified only while both loaders are connected
                 next(s)
 
     def test_damaged(self):
@@ -367,7 +367,7 @@ class FieldsTest(unittest.TestCase):
         self.assertEqual((done.returncode, "cannot be used with rotate" in done.stderr), (1, True), done.stderr)
 
     def test_changed(self):
-        """a file that changed is never shown as if it had not; opening the data set again reads it"""
+        """a changed file causes an error, and is delivered once the data set is opened again"""
         data = path_of("changing")
         for n in range(4):
             os.makedirs(f"{data}/a", exist_ok=True)
@@ -418,7 +418,7 @@ class FieldsTest(unittest.TestCase):
 
 
 class LinesTest(unittest.TestCase):
-    """One of several captions, drawn for each position."""
+    """Tests fields of kind "line": one of several captions, drawn for each position."""
 
     @staticmethod
     def lines(n):
@@ -434,7 +434,7 @@ class LinesTest(unittest.TestCase):
              "captions": [line.encode() for line in cls.lines(n)]}) for n in range(COUNT)])
 
     def test_lines(self):
-        """every caption is drawn, the same index for all fields of a sample, separately for each position"""
+        """every caption is drawn; all fields of a sample show the caption of the same index"""
         data, fields = f"tar,label=cls:{path_of('lines.tar')}", ["en:txt:line", "de:de:line"]
         for options in ({"epochs": 40}, {"epochs": 10, "repeat": 4}):
             seen = {n: [] for n in range(COUNT)}
@@ -459,7 +459,7 @@ class LinesTest(unittest.TestCase):
         self.assertEqual(seen, {line for n in range(COUNT) for line in self.lines(n)})
 
     def test_no_line(self):
-        """a string without lines is damaged"""
+        """a sample whose text has no lines is bad"""
         write_tar(path_of("bad.tar"), [(f"{n:03d}", {**members(n), "txt": b" \r\n\t\n" if n == 7 else b"a"})
                                        for n in range(12)])
         with self.assertWarnsRegex(pyplenum.LoaderWarning, "1 of 12 samples lack.*007.*it contains no line"):
@@ -467,7 +467,7 @@ class LinesTest(unittest.TestCase):
 
 
 class MasksTest(unittest.TestCase):
-    """A grey picture that is its own mask: with nearest-pixel resizing, both are equal except in the padding."""
+    """Tests masks with a grey picture as its own mask: after nearest-pixel resizing, both differ only in padding."""
 
     def check(self, pipeline, padded=False, **options):
         paddings = 0
@@ -516,7 +516,7 @@ class MasksTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(batch["indices"][name], pixels[..., 0] % 16))
 
     def test_other_forms(self):
-        """masks named in a list, masks beside images, and masks in features"""
+        """masks can be named in a list, lie beside images, or be features"""
         for data, field in ((f"list:{path_of('list.csv')}", "mask:mask:mask"), (path_of("folder"), "mask:seg:mask"),
                             (f"tfrecord:{path_of('a.tfrecord')}", "mask:mask:mask")):
             with stream(data, [field], "rrc(16x12, interpolation=nearest) flip(0.5)") as s:
@@ -562,7 +562,7 @@ class MasksTest(unittest.TestCase):
 
 
 class JsonTest(unittest.TestCase):
-    """Members of the JSON file beside an image."""
+    """Tests fields that are members of the JSON file beside an image."""
 
     @staticmethod
     def meta(n):
@@ -620,7 +620,7 @@ class JsonTest(unittest.TestCase):
                 stream(f"tar:{path_of('json.tar')}", [field])
 
     def test_other_names(self):
-        """a member of a file with further words before .json"""
+        """fields can be members of a file whose name has further words before .json, such as meta.json"""
         write_tar(path_of("meta.tar"), [(f"{n:03d}", {
             "cls": b"0", "png": png(picture(n)), "json": b"{}", "meta.json": json.dumps(self.meta(n)).encode(),
             "a.json.npy": npy(np.arange(3))}) for n in range(COUNT)])
@@ -656,7 +656,7 @@ class JsonTest(unittest.TestCase):
 
 
 class BoxesTest(unittest.TestCase):
-    """Boxes, compared with a slow computation from each image's crop, and with masks of the same boxes."""
+    """Compares boxes with a slow computation from each image's crop, and with masks of the same boxes."""
 
     @staticmethod
     def objects(n):
@@ -669,7 +669,7 @@ class BoxesTest(unittest.TestCase):
 
     @classmethod
     def coco(cls, n):
-        # A difference that is not rounded: the loader adds the same sides in the same order.
+        # Differences are not rounded, so that the loader computes nearly the same right and bottom edges.
         return [{"bbox": [x0, y0, x1 - x0, y1 - y0], "category_id": c, "id": i, "area": 1.5, "iscrowd": 0}
                 for x0, y0, x1, y1, c, i in cls.objects(n)]
 
@@ -782,7 +782,7 @@ class BoxesTest(unittest.TestCase):
         self.assertGreater(checked, COUNT)
 
     def test_forms(self):
-        """boxes from a list's column, a feature, or a file beside the image"""
+        """boxes can come from a list's column, a feature, or a file beside the image"""
         with open(path_of("boxes.csv"), "w") as f:
             f.write("path,label,objects\n")
             for n in range(COUNT):
@@ -857,7 +857,7 @@ class BoxesTest(unittest.TestCase):
 
 
 class FieldsAloneTest(unittest.TestCase):
-    """Data sets without images, and streams that have only fields."""
+    """Tests data sets without images, and streams that have only fields."""
 
     @staticmethod
     def tokens(n):
@@ -884,7 +884,7 @@ class FieldsAloneTest(unittest.TestCase):
                     f.write(between.join((f"text {n}", f"tokens/{n}.npy", str(n % 3))) + "\n")
 
     def test_forms(self):
-        """every sample of archives, Examples and lists exactly once, with its values"""
+        """a stream without images delivers every sample once per epoch and repeat, with its values"""
         tar = f"{T.name}/alone-{{0..2}}.tar"
         for data, fields in ((f"tar,image=none:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
                              (f"tar,image=none,label=json:{tar}", ["text:txt", "tokens:tokens.npy:npy"]),
@@ -912,7 +912,7 @@ class FieldsAloneTest(unittest.TestCase):
                     self.assertEqual(hashed % 2**64, ctl_hash(data, fields, "none", *more))
 
     def test_of_images(self):
-        """a data set of images gives its fields without decoding, even beside damaged images"""
+        """the pipeline "none" delivers fields without decoding, even beside damaged images"""
         samples = [(f"{n:03d}", {**members(n), "png": b"no picture"}) for n in range(12)]
         write_tar(path_of("bad.tar"), samples)
         with stream(f"tar:{path_of('bad.tar')}", FIELDS, "none", bad="fail") as s:
@@ -1017,7 +1017,7 @@ class FieldsAloneTest(unittest.TestCase):
             self.assertRegex(done.stderr, "no images")
 
     def test_killed(self):
-        """the hash is the same if the loader is lost meanwhile"""
+        """the hash is the same if the loader is killed during the stream"""
         data, fields = f"tar,image=none:{T.name}/alone-{{0..2}}.tar", ["text:txt", "tokens:tokens.npy:npy"]
         address, loaders = f"unix:{T.name}/killed.sock", []
 
@@ -1080,7 +1080,7 @@ class TorchTest(unittest.TestCase):
                     self.assertTrue(np.array_equal(image[:, 0].numpy(), mask.numpy()))
 
     def test_alone(self):
-        """a Loader of fields alone rejects requests for images"""
+        """a Loader that has only fields rejects requests for images"""
         data = f"tar:{path_of('tars')}"
         with self.torch.Loader(data, "none", fields=("labels", "ids:ids:int64"), micro_batch=8) as loader:
             ids = sorted(int(i) for _, batch in loader for i in batch[:, 0])
@@ -1117,8 +1117,8 @@ class TorchTest(unittest.TestCase):
 
 class OlderLoaderTest(unittest.TestCase):
     def test_older_loader(self):
-        """a request for fields names a loader with a protocol older than 1.10"""
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it emulates one
+        """fields are rejected if the loader's protocol is older than 1.10, and other streams work"""
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # emulates an older loader
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
         loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/older.sock", "--root", T.name, "--quiet"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rank of a process, from torch.distributed, from the program, or unknown: ranks.py, in two processes.
+"""Tests where a process's rank comes from: torch.distributed, the program, or nowhere (ranks.py, in two processes).
 
 One case spawns its processes. The others fork them from this process, which has already imported PyTorch.
 """
@@ -82,7 +82,7 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual(one["gathered"], [0, 1])
 
     def test_adopted(self):
-        """spawned processes with a process group: each has its share, knows its local rank, and collectives work"""
+        """spawned processes with a process group have their shares, know their local ranks, and collectives work"""
         self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):

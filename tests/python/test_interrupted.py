@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The state of a loop after an interruption.
+"""Tests the state of a loop after an interruption.
 
 The law: whatever is raised between two steps of the package's code (or by a signal handler, or by copying a batch), the
 program gets each position of an epoch exactly once if it continues, with the same iterator or from ``state_dict()`` or
@@ -48,11 +48,11 @@ def tearDownModule():
 
 
 class Stop(BaseException):
-    """Like KeyboardInterrupt and SystemExit."""
+    """An exception like KeyboardInterrupt and SystemExit."""
 
 
 class Broken(RuntimeError):
-    """Like an out-of-memory error."""
+    """An exception like an out-of-memory error."""
 
 
 class Interrupter:
@@ -95,7 +95,7 @@ def loader(**options):
 
 
 def on_device():
-    """A device whose memory is the host's, with the usual copies."""
+    """Return a Loader on a device whose memory is the host's."""
     before = pyplenum.torch.open_copies
     pyplenum.torch.open_copies = lambda device: _torch_device.Copies(torch.device("cpu"))
     try:
@@ -141,13 +141,13 @@ class InterruptedTest(unittest.TestCase):
         return interrupter.raised
 
     def test_loaders(self):
-        """a Loader, at any instruction of the package: views, copies, floats, and a device"""
+        """no position is lost or repeated if a Loader's loop is interrupted at any instruction of the package"""
         for name, make in LOADERS.items():
             with self.subTest(name), make() as made:
                 self.interrupt_epochs(made, Interrupter("opcode"), 2500)
 
     def test_stream(self):
-        """a Stream, at any instruction in a for loop, and at any line of next()"""
+        """the same holds for a Stream, at any instruction of a for loop, and at any line of next()"""
         for event, take in (("opcode", iter), ("line", lambda stream: iter(lambda: next(stream), None))):
             interrupter = Interrupter(event)
             with self.subTest(event), pyplenum.Stream(DATA, PIPELINE, micro_batch=8, seed=3) as stream:
@@ -203,7 +203,7 @@ class InterruptedTest(unittest.TestCase):
         self.assertGreater(raised, 0)
 
     def test_broken_copies(self):
-        """each call of clone() fails once: the next loop gets that batch"""
+        """if a call of clone() fails, the next loop gets that batch"""
         clone, calls = torch.Tensor.clone, 0
 
         def failing(tensor, *arguments, **options):
@@ -230,7 +230,7 @@ class InterruptedTest(unittest.TestCase):
             self.assertGreater(failures, 5)
 
     def test_handler_takes(self):
-        """a handler that saves the state, or takes a batch itself, and returns: no batch is lost or delivered twice"""
+        """no batch is lost or delivered twice if a signal handler saves the state, or takes a batch itself"""
         with loader() as made:
             loop, got, states = iter(made), [], []
             interrupter = Interrupter("opcode")
@@ -370,7 +370,7 @@ class PeekTest(unittest.TestCase):
                 self.assertEqual((made.epoch, made.peek()[1].tolist()), (1, POSITIONS[:8]))
 
     def test_stream(self):
-        """peek() of a Stream: the same memory, and next() returns it"""
+        """peek() of a Stream returns the memory that next() then returns"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=8, epochs=1) as stream:
             looked, cursor = stream.peek(), stream.cursor
             self.assertEqual(stream.place.position, 0)
@@ -404,7 +404,7 @@ class PeekTest(unittest.TestCase):
         self.assertEqual(words(lambda made: next(iter(made)), copy=True, shuffle=False), (3, []))
 
     def test_resumed(self):
-        """peek(), then `for epoch in range(loader.epoch, N)`: resumed or not, it runs the same number of epochs"""
+        """after peek(), `for epoch in range(loader.epoch, N)` runs the same epochs, whether resumed or not"""
         def train(made, epochs, most=None):
             done = []
             for epoch in range(made.epoch, epochs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The share of samples that a process takes: one launcher inside another, and programs started by a rank (nested.py).
+"""Tests which samples processes take if one launcher runs inside another, or if a rank starts programs (nested.py).
 
 The law: no sample is seen twice by processes that consider themselves one job, unless one of them is rejected; and if
 none is rejected, they see each sample. tests/libdist/test_launchers.c covers other combinations of variables.
@@ -76,7 +76,7 @@ def by_torchrun(n):
 
 
 def each_by_torchrun():
-    """Run, for each of two ranks, a separate torchrun of one process; neither knows of the other."""
+    """Return a command that runs a separate torchrun of one process in each of two ranks."""
     first, second = (shlex.join(by_torchrun(1)) for _ in range(2))
     return ["sh", "-c", f'if [ "${{RANK:-$OMPI_COMM_WORLD_RANK}}" = 0 ]; then {first} "$@"; else {second} "$@"; fi',
             "sh"]
@@ -170,7 +170,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell(by_torchrun(1) + mpirun(2), 2, refused=2, why=NO_FIT)
 
     def test_accelerate(self):
-        """accelerate's launchers, alone and inside plenumrun's only instance, where their ranks take precedence"""
+        """processes of accelerate's launchers get shares, alone and inside plenumrun's only instance"""
         python = python_with("accelerate")
         if not python:
             self.skipTest("accelerate is not installed for this Python: make check-frameworks installs it")
@@ -193,7 +193,7 @@ class LaunchersTest(unittest.TestCase):
         self.cell([], 2, "lightning", python=python)
 
     def test_srun(self):
-        """a real srun: its tasks, a program started by a task, plenumrun inside a step, and srun inside an instance"""
+        """tasks of a real srun, and plenumrun in a step, get shares; a task's child and srun in plenumrun do not"""
         srun = ["srun", "--overlap", "-N", "1"]
         self.cell([*srun, "-n", "2"], 2)
         self.cell([*srun, "-n", "2"], 3, "during", refused=1, why=CHILD)
@@ -215,7 +215,7 @@ class LaunchersTest(unittest.TestCase):
         self.assertEqual([sorted(one["samples"]) for one in found], [SAMPLES, SAMPLES], self.said)
 
     def test_by_hand(self):
-        """torchrun's and srun's variables, set by hand; a program started by a rank; and two that claim one rank"""
+        """with variables set by hand, ranks get shares; a rank's child, or a second process of one rank, is rejected"""
         for name, first, second, actions in (("torchrun", by_hand(0, 2), by_hand(1, 2), ("before",)),
                                              ("srun", srun(0, 2), srun(1, 2), ("during",)),
                                              ("no name", by_hand(0, 2, False), by_hand(1, 2, False), ("before",))):
@@ -229,7 +229,7 @@ class LaunchersTest(unittest.TestCase):
                     self.cell(None, 2, refused=1, why=TWICE, commands=[(words, first), (words, first)])
 
     def test_spawned(self):
-        """processes of multiprocessing, without a rank: alone and inside an instance"""
+        """processes that multiprocessing spawns without a rank are rejected, alone and inside an instance"""
         why = ("multiprocessing has started this process", "rank=0, world_size=1")
         self.cell([], 2, "spawn", refused=2, why=why)
         self.cell(plenumrun(1), 2, "spawn", env=OWN, refused=2, why=why)

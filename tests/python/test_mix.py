@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An independent implementation of mixup and cutmix, from docs/pixels.md, 11; streams and plenumctl agree with it."""
+"""Compares streams and plenumctl with an independent implementation of mixup and cutmix from docs/pixels.md, 11."""
 
 import math
 import os
@@ -31,7 +31,7 @@ def draw(seed, position, epoch, number):
 
 
 def log(x):
-    """Return -log2(x / 2^33) at 2^32."""
+    """Return -log2(x / 2^33) in units of 2^-32."""
     s = 64 - x.bit_length()
     y, bits = x * 2**s, 0
     for _ in range(32):
@@ -42,13 +42,13 @@ def log(x):
     return (s - 30) * WORD - bits
 
 
-ROOTS = [2**47]  # 2^(-2^-k) at 2^48
+ROOTS = [2**47]  # 2^(-2^-k) in units of 2^-48
 while len(ROOTS) < 33:
     ROOTS.append(math.isqrt(ROOTS[-1] * 2**48))
 
 
 def power(n):
-    """Return 2^(-n / 2^32) at 2^48."""
+    """Return 2^(-n / 2^32) in units of 2^-48."""
     if n // WORD > 48:
         return 0
     f = 2**48
@@ -76,7 +76,7 @@ def share(alpha, seed, position, epoch):
 
 
 class Mix:
-    """Return the result that the page defines for mix(mixup=, cutmix=, p=, switch=)."""
+    """Computes the result that the page defines for mix(mixup=, cutmix=, p=, switch=)."""
 
     def __init__(self, mixup=None, cutmix=None, p="1", switch="1/2"):
         self.mixup, self.cutmix = (a and Fraction(a) for a in (mixup, cutmix))
@@ -86,7 +86,7 @@ class Mix:
             f"{k}={v}" for k, v in {"mixup": mixup, "cutmix": cutmix, "p": p, "switch": switch}.items() if v) + ")"
 
     def of(self, seed, epoch, position, side, own, partner):
-        """(pixels, weight) of a sample and its partner as uint8 [side, side, 3]"""
+        """Return (pixels, weight) for the pixels of a sample and its partner, uint8 [side, side, 3]."""
         import numpy as np
 
         w0, w1, w2, w3 = draw(seed, position, epoch, 0)
@@ -131,7 +131,7 @@ class MixTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def samples(self, pipeline, epochs=2, **options):
-        """Return {(epoch, position): (pixels, label, label2, weight)} of the samples that count, and the hash"""
+        """Return {(epoch, position): (pixels, label, label2, weight)} without padding, and the hash."""
         got, total = {}, 0
         options = {"dtype": "uint8", "micro_batch": 4, "seed": 9, **options}
         with self.pyplenum.Stream(self.data, pipeline, epochs=epochs, **options) as s:
@@ -161,7 +161,7 @@ class MixTest(unittest.TestCase):
         return total, weights
 
     def test_pixels_labels_weights(self):
-        """a stream delivers what the page defines: with substitutes, at the ends of epochs, parts and repeats"""
+        """a stream delivers what the page defines, also for bad samples, subsets, repeats and ends of epochs"""
         _, weights = self.expect(Mix(mixup="1/5"))
         self.assertTrue(any(0 < w < 1 for w in weights))
         self.expect(Mix(mixup="1"), seed=2**63 + 5)
@@ -174,7 +174,7 @@ class MixTest(unittest.TestCase):
         self.expect(Mix(mixup="1/2"), subset="3:4", repeat=2)
 
     def test_dropped(self):
-        """the last position's partner may be a dropped one"""
+        """the last position's partner may be a position that last="drop" drops"""
         import numpy as np
 
         plain, _ = self.samples(self.CROP)
@@ -187,7 +187,7 @@ class MixTest(unittest.TestCase):
             self.assertEqual(label2, plain[epoch, p + 1][1])
 
     def test_stored(self):
-        """all pixel layouts hold the same values"""
+        """the values are the same in all types and layouts of pixels"""
         import numpy as np
 
         for text in ("mixup(0.4)", "cutmix(1)"):
@@ -234,12 +234,12 @@ class MixTest(unittest.TestCase):
                 self.assertTrue((b.weights == weights).all())
 
     def test_bad_fails(self):
-        """bad="fail": a bad partner ends the stream"""
+        """with bad="fail", a bad partner ends the stream"""
         with self.assertRaisesRegex(self.pyplenum.PlenumError, "not a JPEG, PNG, WebP, AVIF or PPM"):
             self.samples(f"{self.CROP} mixup(1)", bad="fail", shuffle="none", subset="0:5", micro_batch=1)
 
     def test_soft_labels(self):
-        """soft labels equal torchvision's and timm's"""
+        """soft labels follow torchvision's and timm's formulas"""
         import numpy as np
 
         with self.pyplenum.Stream(self.data, f"{self.CROP} mixup(1)", micro_batch=6) as s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The conversion of pixels to floats is compared with NumPy, and with torch if it is installed."""
+"""Compares the conversion of pixels to floats with NumPy, and with torch if it is installed."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
 def pixels(*shape, dtype="u1"):
-    """Return all 256 values of each channel, in some order."""
+    """Return pixels with various values: all 256, if there are enough pixels."""
     count = int(np.prod(shape))
     return ((np.arange(count) * 167 + np.arange(count) // 256 * 31) % 256).astype("u1").view(dtype).reshape(shape)
 
@@ -74,7 +74,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertLess(np.abs(pyplenum.normalise(images) - exact).max(), 1e-6)
 
     def test_out(self):
-        """normalise() writes only to the given array"""
+        """normalise() returns the array `out`, and writes nothing outside it"""
         images = pixels(5, 3, 7, 13, dtype="i1")
         memory = np.full(5 * 3 * 7 * 13 + 2, 7, "f4")
         out = memory[1:-1].reshape(5, 7, 13, 3)
@@ -119,7 +119,7 @@ class NormaliseTest(unittest.TestCase):
         self.assertTrue(torch.equal(tensor, got.to(torch.bfloat16)))
 
     def test_threads(self):
-        """several threads can each convert a part"""
+        """threads can convert parts of an array at the same time"""
         images = pixels(8, 48, 64, 3)
         out = np.empty((8, 3, 48, 64), "f4")
         threads = [threading.Thread(target=lambda i=i: pyplenum.normalise(images[2 * i:2 * i + 2], layout="nchw",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An independent implementation of docs/order.md, written from the page, is compared with plenumctl and a stream."""
+"""Compares plenumctl and a stream with an independent implementation of docs/order.md, written from the page."""
 
 import os
 import re
@@ -99,7 +99,7 @@ class OrderTest(unittest.TestCase):
         self.assertTrue(got)
 
     def test_page(self):
-        """the page's examples"""
+        """the page's examples are correct"""
         with open(os.path.join(SOURCE, "docs", "order.md"), encoding="utf-8") as f:
             page = f.read()
         (words,) = re.findall(r"all of the counter 0: `([0-9a-f ]+)`", " ".join(page.split()))
@@ -112,19 +112,19 @@ class OrderTest(unittest.TestCase):
             self.assertEqual([order.sample(0, p) for p in range(10)], [int(s) for s in samples.split()], shuffle)
 
     def test_small(self):
-        """every position of small data sets"""
+        """plenumctl shows the page's order of small data sets, at every position"""
         for n in (1, 2, 3, 4, 5, 17, 64, 65, 333):
             for shuffle in ("none", "global", "block:1", "block:3", "block:20", f"block:{n}", "block:4294967295"):
                 self.expect(n, 2**64 - n, n % 3, shuffle=shuffle)
 
     def test_choices(self):
-        """subsets and repeats"""
+        """plenumctl shows the page's order with subsets and repeats"""
         for shuffle in ("none", "global", "block:4"):
             self.expect(90, 3, 1, shuffle=shuffle, subset=(7, 80), repeat=3)
             self.expect(90, 4, 4294967294, shuffle=shuffle, subset=(89, 90), repeat=2)
 
     def test_large(self):
-        """positions of large data sets, up to the largest"""
+        """plenumctl shows the page's order of large data sets, up to the largest"""
         for n in (4095, 4096, 4097, 2**16 + 1, 10**6, 2**31, 2**31 + 1, WORD - 2):
             for shuffle in ("global", "block:1", "block:1000", f"block:{n // 2}"):
                 for at in (0, n // 3, n - 20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The Python package, against a real loader that it starts itself."""
+"""Tests the Python package with loaders that it starts itself."""
 
 import copy
 import errno
@@ -62,7 +62,7 @@ def run_program(program, **environment):
 
 
 def kill_loaders():
-    """Return this test's orphaned processes, recognised by its cache folder in their environment."""
+    """Kill this test's loaders, which are recognised by its cache folder in their environment."""
     killed = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -93,7 +93,7 @@ def in_child(work):
 
 
 def all_refused(*asks):
-    """Return whether each call raises, in a forked child, the error that it is a forked process."""
+    """Return whether each call raises the error that this is a forked process."""
     for ask in asks:
         try:
             ask()
@@ -243,7 +243,7 @@ class StreamTest(unittest.TestCase):
             stream(deal="even")
 
     def test_int8_is_uint8_less_128(self):
-        """int8 pixels are the uint8 ones minus 128, NCHW the transposed NHWC"""
+        """int8 pixels are the uint8 ones minus 128, and NCHW is NHWC transposed"""
         with stream() as a, stream(dtype="uint8", layout="nchw") as b:
             x, y = next(a).pixels, next(b).pixels
             np.testing.assert_array_equal(x.astype(int) + 128, y.transpose(0, 1, 2, 4, 5, 3))
@@ -266,7 +266,7 @@ class StreamTest(unittest.TestCase):
         gc.collect()
 
     def test_slots_held(self):
-        """an error, not a hang, when views hold all slots"""
+        """when views hold all slots, next() raises an error instead of hanging"""
         with stream(epochs=None) as s:
             held = [next(s).labels for _ in range(s.slots)]
             with self.assertRaisesRegex(pyplenum.SlotsHeldError, "all 5 slots"):
@@ -275,7 +275,7 @@ class StreamTest(unittest.TestCase):
             next(s)
 
     def test_release(self):
-        """a released batch is invalid, unless views of it are held"""
+        """a released batch raises an error, and arrays taken from it before are still valid"""
         with stream() as s:
             with next(s) as b:
                 labels = b.labels
@@ -384,7 +384,7 @@ class StreamTest(unittest.TestCase):
                 pyplenum.Stream(data, PIPELINE, micro_batch=8)
 
     def test_poll(self):
-        """select() shows when a batch is ready: a whole run without waiting in next()"""
+        """select() reports when a batch is ready, so that a whole run never waits in next()"""
         with stream() as s:
             got = 0
             while True:
@@ -422,7 +422,7 @@ class StreamTest(unittest.TestCase):
             np.testing.assert_array_equal(kept, before)
 
     def test_two_streams(self):
-        """training and evaluation at once, from one loader, alternately"""
+        """two streams of one loader can be read alternately"""
         with stream(epochs=3) as train, stream(epochs=1, shuffle="none", micro_batch=5) as other:
             got = [0, 0]
             streams = [(0, train), (1, other)]
@@ -457,7 +457,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
     def test_child_is_told_by_all(self):
-        """a forked child's requests to a stream never return zeros"""
+        """all calls on a parent's stream raise an error in a forked child"""
         with stream() as s:
             next(s)
             self.assertTrue(in_child(lambda: all_refused(
@@ -533,7 +533,7 @@ class StreamTest(unittest.TestCase):
         self.assertIn("closed", repr(s))
 
     def test_no_growth(self):
-        """10,000 epochs of a tiny stream: no growth of memory, descriptors or threads"""
+        """10,000 epochs of a tiny stream leak no memory, descriptors or threads"""
         def usage():
             gc.collect()
             pages = int(open("/proc/self/statm").read().split()[1])
@@ -732,7 +732,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out.stdout, out.returncode), ("True\n", 0), out.stderr)
 
     def test_limits(self):
-        """time limits: an expired one does not wait, negative ones are rejected, infinity waits forever"""
+        """next() with an expired limit does not wait; limits of a stream may be infinite, but not negative"""
         with stream(epochs=None, loader_timeout=float("inf"), silence=float("inf")) as s:
             held = [next(s) for _ in range(s.slots)]
             del held
@@ -760,7 +760,7 @@ class StreamTest(unittest.TestCase):
         child = subprocess.Popen([sys.executable, "-c", program, DATA], stdout=subprocess.PIPE, text=True,
                                  env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
         self.assertEqual(child.stdout.readline(), "waiting\n")
-        time.sleep(0.5)  # now it most likely waits in the C library
+        time.sleep(0.5)  # by then, the program most likely waits in the C library
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=300)
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
@@ -792,7 +792,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out.stdout, out.returncode), ("1\n0\n", 0), out.stderr)
 
     def test_interrupted_with_a_batch(self):
-        """Ctrl-C just as a batch arrives holds no slot"""
+        """Ctrl-C at the moment when a batch arrives leaves no slot held"""
         take = pyplenum.stream.lib.plenum_stream_next
 
         def interrupted(*arguments):
@@ -860,7 +860,7 @@ class ProgressTest(unittest.TestCase):
             self.assertGreater(int(values["img/s"]), 0)
 
     def test_others(self):
-        """other instances show none"""
+        """instances other than 0 show no bar"""
         other = types.SimpleNamespace(instance_index=1)
         self.assertEqual(list(pyplenum.progress([1, 2, 3], job=other)), [1, 2, 3])
         self.assertEqual(FakeBar.made, [])
@@ -1013,7 +1013,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(shown(copied(l)), want[2])
 
     def test_nothing_taken(self):
-        """a loop that takes nothing skips nothing, also after an abandoned one, and in mid-epoch"""
+        """iter() alone skips no batch, also after an abandoned loop, and in mid-epoch"""
         want = self.reference(3)
         with loader() as l:
             iter(l), iter(l)
@@ -1027,7 +1027,7 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual(shown(copied(l)), want[1])
 
     def test_dataset(self):
-        """the attributes of a DataLoader's dataset that programs use"""
+        """a Loader's dataset has a length and classes, but no samples"""
         with loader(repeat=3, subset="0:20") as l:
             self.assertEqual((len(l.dataset), l.dataset.classes), (60, l.stream.classes))
             with self.assertRaisesRegex(TypeError, "but no samples: loop over the Loader"):
@@ -1153,7 +1153,7 @@ class LoaderTest(unittest.TestCase):
         self.assertEqual([(w.category, w.filename) for w in caught], [(pyplenum.LoaderWarning, __file__)])
 
     def test_child(self):
-        """a forked child gets an error: no epoch without batches, no state of zeros"""
+        """all calls on a parent's Loader raise an error in a forked child"""
         with loader() as l:
             it = iter(l)
             next(it)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Streams and loaders whose share changes while they run.
+"""Tests Streams and Loaders whose share changes while they run.
 
 The law: whatever ranks come and go, if all continue from the same position, each position of each epoch is shown once.
 """
@@ -42,7 +42,7 @@ def shown_by(batch):
 
 class Streams(unittest.TestCase):
     def test_come_and_go(self):
-        """streams: ranks come and go, and each position is shown once"""
+        """each position is shown once although streams' ranks come and go"""
         draw = random.Random(3)
         ranks = [pyplenum.Stream(DATA, PIPELINE, micro_batch=MICRO_BATCH, epochs=EPOCHS, rank=i, world_size=4)
                  for i in range(4)]
@@ -85,7 +85,7 @@ class Streams(unittest.TestCase):
             self.assertEqual(shown_by(stream.next()), first)
 
     def test_tag(self):
-        """tags are equal exactly if the steps were"""
+        """the tags of two streams are equal if and only if their steps were"""
         with pyplenum.Stream(DATA, PIPELINE, micro_batch=MICRO_BATCH, rank=0, world_size=2) as a, \
                 pyplenum.Stream(DATA, PIPELINE, micro_batch=MICRO_BATCH, rank=1, world_size=2) as b:
             one = two = 0
@@ -141,14 +141,14 @@ class Loaders(unittest.TestCase):
             loader.close()
 
     def test_after_dropped(self):
-        """an epoch whose last samples were dropped is over, although they fill a step of fewer ranks"""
+        """an epoch whose last samples were dropped is over, even if fewer ranks could fill a step with them"""
         loaders = [self.open(i, 3, last="drop") for i in range(3)]
         self.assertEqual([len(list(loader)) for loader in loaders], [5, 5, 5])  # 5 samples are dropped
         state = loaders[0].state_dict()
         self.assertEqual({loader.state_dict()["cursor"] for loader in loaders}, {state["cursor"]})
         loaders[0].reshape(0, 1)
         loaders[1].reshape(0, 4)
-        loaders[1].reshape(0, 1, state)  # from another size
+        loaders[1].reshape(0, 1, state)  # the state is of three ranks
         with self.open(0, 1, last="drop") as other:
             other.load_state_dict(state)
             for loader in (loaders[0], loaders[1], other):
@@ -158,7 +158,7 @@ class Loaders(unittest.TestCase):
             loader.close()
 
     def test_states(self):
-        """only a state of a loader with the same order is a place to continue from"""
+        """a Loader continues only from the state of a Loader with the same order"""
         with self.open(0, 2) as loader, self.open(0, 2, seed=7) as other:
             next(iter(loader))
             state = loader.state_dict()
@@ -173,7 +173,7 @@ class Loaders(unittest.TestCase):
             self.assertEqual((loader.state_dict(), len(loader)), (state, 9))
 
     def test_length(self):
-        """len() is that of the new share, and a share that does not fit the batches is rejected"""
+        """len() is that of the new share, and a share whose steps do not fill all batches is rejected"""
         with self.open(0, 3) as loader:
             self.assertEqual(len(loader), 6)
             loader.reshape(1, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A second implementation of docs/order.md, 8 to 12, from the page alone: plenumctl and streams agree with it."""
+"""Compares plenumctl and streams with a second implementation of docs/order.md, 8 to 12, written from the page."""
 
 import errno
 import itertools
@@ -90,7 +90,7 @@ class Mixture:
 
 
 class Quota:
-    """Return the weights of samples."""
+    """The order of a set whose samples have weights."""
 
     def __init__(self, seed, weights, positions):
         self.seed, self.positions, self.sums = seed, positions, []
@@ -148,7 +148,7 @@ def refusal(*command):
 
 class PlanTest(unittest.TestCase):
     def test_mixture(self):
-        """a mixture with a schedule"""
+        """plenumctl shows the page's order for a mixture with a schedule"""
         plan = ("set a 7 generated:50\nset bc 2 shuffle=block:3 repeat=2 generated:20\nset d 1 generated:11\n"
                 "block 16\nepoch 160\nat 64 a 1 bc 1 d 1\nat 240 bc 3 d 5\n")
         model = Mixture(9, [("a", 7, lambda s: Plain(s, 50)),
@@ -165,7 +165,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual([row[:2] for row in order_of(plan, 9, epoch)], want)
 
     def test_weights_by_class(self):
-        """weights by class: equal shares of an epoch, by the rule of the page"""
+        """plenumctl shows the page's order for weights by class"""
         labels = [s % 7 for s in range(30)]
         for rule, weight in (("class", lambda n: 2**40 // n), ("class:1/2", lambda n: isqrt(2**64 // n))):
             model = Quota(3, [weight(labels.count(c)) for c in labels], 30)
@@ -174,7 +174,7 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(got, [model.sample(epoch, p) for p in range(30)], rule)
 
     def test_lvis(self):
-        """LVIS' repeat factors: an epoch is as long as their sum"""
+        """plenumctl shows the page's order for LVIS' repeat factors, whose sum is the length of an epoch"""
         labels = [s % 7 for s in range(30)]
         r = [max(2**16, isqrt(3 * 30 * WORD // (10 * labels.count(c)))) for c in labels]
         n = (sum(r) + 2**15) // 2**16
@@ -183,7 +183,7 @@ class PlanTest(unittest.TestCase):
         self.assertEqual([row[1] for row in got], [model.sample(1, p) for p in range(n)])
 
     def test_strata(self):
-        """stratified orders, also of several sets"""
+        """plenumctl shows the page's order for stratified orders, also of several sets"""
         labels = [s % 5 for s in range(33)]
         for block in (4, 11, 40):
             model = Strata(6, labels, block)
@@ -198,7 +198,7 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(order_of("set x 1 generated:100\n", 8, 3), order_of("generated:100", 8, 3))
 
     def test_stacked_labels(self):
-        """labels are numbers as they are, or stacked"""
+        """labels are the sets' own numbers, or stacked"""
         sets = "set a 1 generated,classes=3:6\nset b 1 generated,classes=2:4\n"
         for text, want in (("", lambda s: s % 3 if s < 6 else (s - 6) % 2),
                            ("labels stack\n", lambda s: s % 3 if s < 6 else 3 + (s - 6) % 2)):
@@ -208,7 +208,7 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(label, want(sample))
 
     def test_balance(self):
-        """balanced blocks, and blocks of P classes with k samples each"""
+        """balanced blocks have equally many samples of each of their classes"""
         rows = order_of("set x 1 generated,classes=4:90\nbalance label\nblock 8\nepoch 64\n", 2)
         for b in range(0, 64, 8):
             self.assertEqual([[row[2] for row in rows[b:b + 8]].count(c) for c in range(4)], [2] * 4)
@@ -218,7 +218,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual((len(set(found)), {found.count(c) for c in set(found)}), (4, {3}))
 
     def test_plan(self):
-        """plenumctl plan: what an epoch shows of each set, and how often each sample"""
+        """plenumctl plan reports how much of each set an epoch shows, and how often each sample"""
         plan = ("set a 7 generated:50\nset b 2 repeat=2 generated:20\nset c 1 select=\"label 0..1\" "
                 "generated,classes=4:40\nblock 16\nepoch 160\nat 240 b 1 c 3\n")
         rows = json.loads(ctl("plan", plan, "--json"))
@@ -260,7 +260,7 @@ class PlanTest(unittest.TestCase):
                       refusal("order", "set x 1 select=\"label 500\" generated:90\n"))
         self.assertIn("fold 5/5: parts are numbered from 0 to 4",
                       refusal("order", "set x 1 select=\"fold 5/5\" generated:90\n"))
-        self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: say epoch = a number",
+        self.assertIn("an epoch that shows all of 'b' has more than 2^32 - 2 positions: set epoch to a number",
                       refusal("order", "set a 4000000 generated:9\nset b 1 generated:5000\n"))
         for select in ("not name '0* and label 0", "name women's"):
             self.assertIn("select: the closing ' is missing",
@@ -304,7 +304,7 @@ class StreamTest(unittest.TestCase):
         return self.pyplenum.Stream(dataset, "rrc(16) flip(0.5)", seed=5, **more)
 
     def kinds(self):
-        """Options for each kind of order."""
+        """Return the options for each kind of order."""
         return [dict(dataset=self.mix(), block=8, at={48: {"red": 1, "blu": 1}, (64, 112, 3): {"blu": 1}}),
                 dict(dataset=self.mix(repeat=2), epoch=64),
                 dict(dataset=self.pyplenum.Mix(red=(1, self.data["red"]), blu=(1, self.data["blu"])),
@@ -317,7 +317,7 @@ class StreamTest(unittest.TestCase):
                 dict(dataset=self.data["red"], balance="label", classes=2, each=3)]
 
     def test_hash(self):
-        """for each kind of order, the hash delivered is that of one thread, whatever R and M"""
+        """for each kind of order, the hash of a stream is plenumctl's, whatever the replicas and micro-batch"""
         for kind in self.kinds():
             hashes = set()
             for replicas, micro_batch in ((1, 5), (3, 2), (2, 16)):
@@ -340,7 +340,7 @@ class StreamTest(unittest.TestCase):
         return address, end
 
     def test_loaders(self):
-        """two loaders, one of which is killed again and again, and another world size: the same hash"""
+        """the hash is the same if one of two loaders is killed repeatedly, and with another world size"""
         text = (f"set red 3 weights=class:1/2 {self.data['red']}\nset blu 1 {self.data['blu']}\nat 128 blu 1\n"
                 "epoch 640\n")
         (one, _), (two, end), hashed = self.loader("one"), self.loader("two"), 0
@@ -361,7 +361,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(hashed % 2**64, self.hash_of(text, 2))
 
     def test_kinds_over_loaders(self):
-        """for each kind of order, too: one of two loaders is killed, and the run continues with another world size"""
+        """the hash is the same for each kind of order if a loader is killed and another world size continues"""
         (one, _), (two, end) = self.loader("first"), self.loader("second")
         for i, kind in enumerate(self.kinds()):
             hashed, loaders = 0, f"{one},{two}"
@@ -384,7 +384,7 @@ class StreamTest(unittest.TestCase):
 
     @unittest.skipUnless(os.path.exists(os.path.join(BUILD, ".libs", "libplenum-tls.so")), "this build has no TLS")
     def test_tls(self):
-        """a plan over TLS, with two loaders, one of which is killed, and another world size: the same hash"""
+        """the hash of a plan is the same over TLS if a loader is killed and another world size continues"""
         key = os.path.join(self.folder.name, "key")
         with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
             f.write(os.urandom(32))
@@ -433,7 +433,7 @@ class StreamTest(unittest.TestCase):
             next(stream)
 
     def test_fields(self):
-        """texts of several sets have room for the longest; selections and weights read numbers beside samples"""
+        """texts of all sets of a mixture are complete, and columns of a list select and weigh samples"""
         lists = {}
         for name, longest in (("one", 3), ("two", 30)):
             lists[name] = os.path.join(self.folder.name, f"{name}.csv")
@@ -521,7 +521,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual([next(stream).samples.reshape(-1).tolist() for _ in range(7)], want)
 
     def test_changed_weights(self):
-        """a weights file that has changed refuses older cursors, and says what to do"""
+        """after a weights file was changed, older cursors are rejected with advice"""
         path, np = os.path.join(self.folder.name, "changing.npy"), self.np
         weights = np.arange(1, 1 + len(self.labels_of("red")), dtype=np.float32)
         np.save(path, weights)
@@ -534,14 +534,14 @@ class StreamTest(unittest.TestCase):
                 stream.seek(cursor)
 
     def test_amend_without_a_plan(self):
-        """a stream that has no plan says so, whatever should change"""
+        """amend() of a stream without a plan raises an error that says so"""
         with self.open(self.data["red"]) as stream:
             for change in (dict(weights={1: "class"}), dict(weights={"red": {1: "class"}}), dict(at={64: {"red": 1}})):
                 with self.assertRaisesRegex(OSError, "the stream has no plan that could change"):
                     stream.amend(**change)
 
     def test_weights_that_change_after_amend(self):
-        """a stream that can keep neither the new weights nor the old ones says which files have changed"""
+        """if a weights file was changed, amend() fails, and the stream fails after it"""
         np = self.np
         weights = np.arange(1, 1 + len(self.labels_of("red")), dtype=np.float32)
         for name, dataset in (("data", self.data["red"]), ("red", self.mix())):
@@ -564,7 +564,7 @@ class StreamTest(unittest.TestCase):
             self.open(data, balance="label", classes=1, each=4).close()
 
     def test_amend(self):
-        """weights that the program changes hold from their position on, like those of a plan"""
+        """weights that amend() changes apply from their position on, like those of a plan"""
         text = "at 640 blu 1"
         with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at={320: {"blu": 1}}) as stream:
             before = [next(stream).samples.reshape(-1).tolist() for _ in range(5)]
@@ -595,7 +595,7 @@ class StreamTest(unittest.TestCase):
         amended = {48: {"red": 1, "blu": 3}, 96: {"red": 1}}
         with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at=amended) as stream:
             self.assertEqual([next(stream).samples.reshape(-1).tolist() for _ in range(30)], before + after)
-        for options in (dict(job=3, micro_batch=2), dict(micro_batch=8)):  # as cursors of this plan, elsewhere
+        for options in (dict(job=3, micro_batch=2), dict(micro_batch=8)):  # opened with these weights
             with self.open(self.mix(), block=8, epoch=160, at=amended, **options) as stream:
                 stream.seek(cursor)
                 next(stream)
@@ -609,7 +609,7 @@ class StreamTest(unittest.TestCase):
                 stream.amend({64: {"red": 1}})
 
     def test_amend_before_peeked(self):
-        """a batch that was only looked at has not been shown, so its weights can change"""
+        """a batch that was only peeked at has not been shown, so its weights can change"""
         with self.open(self.mix(), block=8, micro_batch=8, epoch=160) as stream:
             next(stream), next(stream)
             stream.peek()
@@ -621,7 +621,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(batch.positions.reshape(-1).tolist(), list(range(16, 24)))
             self.assertEqual({stream.sets[i] for i in batch.sets.reshape(-1)}, {"blu"})
             stream.peek()
-            stream.amend({32: {"red": 1}})  # behind the batch that was looked at, which stays
+            stream.amend({32: {"red": 1}})  # after the peeked batch, which stays
             batches = [next(stream) for _ in range(2)]
             self.assertEqual([{stream.sets[i] for i in b.sets.reshape(-1)} for b in batches], [{"blu"}, {"red"}])
     def save(self, name, weights):
@@ -630,7 +630,7 @@ class StreamTest(unittest.TestCase):
         return path
 
     def test_reweigh(self):
-        """weights of samples that the program changes hold from their epoch on; a wrong change leaves the old ones"""
+        """weights of samples that amend() changes apply from their epoch on; an invalid change leaves the old ones"""
         n, epochs = len(self.labels_of("red")), 4
         weights = [[1.0] * n, *([1.0 + (s % (e + 2) == 0) * e for s in range(n)] for e in range(1, epochs))]
         rules = {e: "file:" + self.save(f"reweigh-{e}.npy", w) for e, w in enumerate(weights)}
@@ -667,7 +667,7 @@ class StreamTest(unittest.TestCase):
         self.assertIn("from pass 70       samples of data by class\n", ctl("plan", text))
         self.assertEqual(sorted(row[0] for row in order_of(text, 5, 2, more=["--sample", "0"], positions=None)),
                          [p for p in range(n) if models[2].sample(2, p) == 0])
-        # With the same weights before it, a cursor resumes with any world size; with others, it does not.
+        # A cursor resumes, with any world size, only if all weights up to its position are the same.
         steps = len(cursors) // epochs
         for e, keep in ((0, 0), (1, 1), (2, 2), (3, 3)):
             cursor = cursors[e * steps + 3]
@@ -677,7 +677,7 @@ class StreamTest(unittest.TestCase):
                 self.assertEqual(next(stream).samples.reshape(-1).tolist(), shown[e * n + 20:e * n + 26])
             if keep:
                 with self.open(self.data["red"], weights=dict(list(rules.items())[:keep]), micro_batch=2) as stream:
-                    stream.seek(cursors[e * steps - 1])  # at the end of the epoch before
+                    stream.seek(cursors[e * steps - 1])  # the end of the previous epoch
                     with self.assertRaisesRegex(OSError, "other samples, weights or classes"):
                         stream.seek(cursor)
         with self.open(self.data["red"], weights=rules, micro_batch=2) as stream:
@@ -688,7 +688,7 @@ class StreamTest(unittest.TestCase):
                 stream.amend(weights={3: rules[3]})
 
     def test_reweigh_plain(self):
-        """a stream without weights gets some later; independent draws and several sets, too"""
+        """weights can begin in a later pass, also with independent draws and in a mixture"""
         n, reds = len(self.labels_of("blu")), len(self.labels_of("red"))
         rule = "file:" + self.save("later.npy", [s == 3 for s in range(n)])
         with self.open(self.data["blu"], weights={}, draw=None, micro_batch=4, epochs=2) as stream:
@@ -724,7 +724,7 @@ class StreamTest(unittest.TestCase):
                 self.open(self.data["blu"], weights=weights)
 
     def test_older_loader(self):
-        """a loader of an older version refuses weights of samples that change, and renders the old plan"""
+        """with an older loader, weights of samples cannot be changed, and the stream continues"""
         program = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
         os.environ["PLENUM_WRONG_VERSION"] = "1.14"
         self.addCleanup(os.environ.pop, "PLENUM_WRONG_VERSION")
@@ -739,7 +739,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(hashed % 2**64, self.hash_of(text, 1))
 
     def test_instances(self):
-        """instances change weights together while a loader dies: the hash is that of the plan with the changes"""
+        """if instances change weights together while a loader dies, the hash is that of the changed plan"""
         for i in (0, 1):
             os.makedirs(os.path.join(self.folder.name, "job", str(i)), exist_ok=True)
             self.save(f"job/{i}/w.npy", [1 + i + (s % 3 == i) for s in range(len(self.labels_of("red")))])
@@ -776,7 +776,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(hashed % 2**64, self.hash_of(min(plans), 2), count)
 
     def test_new_set(self):
-        """a set that is first shown later may be added, and its class names may not move others"""
+        """a set that is first shown later may be added"""
         first, second = self.data["red"], self.data["blu"]
         with self.open(self.pyplenum.Mix(red=(1, first), twi=(1, first)), block=8, epoch=160, micro_batch=8) as stream:
             next(stream)
@@ -787,7 +787,7 @@ class StreamTest(unittest.TestCase):
             self.assertIn(2, next(stream).sets)
 
     def test_single_set_is_no_mixture(self):
-        """the order of a set on its own differs from its order in a mixture, so its cursors do not fit there"""
+        """a cursor of a single set is rejected by a mixture that has the set"""
         options = dict(weights="class", epoch=640)
         with self.open(self.data["red"], micro_batch=8, **options) as stream:
             next(stream)
@@ -798,7 +798,7 @@ class StreamTest(unittest.TestCase):
                 stream.seek(cursor)
 
     def test_skip(self):
-        """skipped positions are never shown, and the rest is, once, for any world size and cursor"""
+        """skipped positions are never shown, and all others are shown once, for any world size and cursor"""
         plain = []
         with self.open(self.data["red"], micro_batch=1, epochs=2) as stream:
             n = stream.num_positions
@@ -826,7 +826,7 @@ class StreamTest(unittest.TestCase):
             self.open(self.data["red"], micro_batch=n + 1, last="drop", skip=[(2, 3), (10**15, 10**15 + 1)])
 
     def test_skip_is_not_in_the_identity(self):
-        """a cursor from before a spike resumes after it"""
+        """a cursor resumes in a stream that skips the following positions"""
         text = f"set data 1 {self.data['red']}\n"
         with self.open(text, micro_batch=2) as stream:
             next(stream)
@@ -836,7 +836,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(next(stream).positions.reshape(-1).tolist(), [6, 7])
 
     def test_skip_in_a_run_without_a_plan(self):
-        """a run that began without options resumes with those that begin later, and without them again"""
+        """a run without a plan resumes with options that take effect later, and then without them again"""
         later = dict(skip=[(50, 52)]), dict(weights={}), dict(weights={1: "class"}), {}
         for order in ({}, {"shuffle": "block:3"}, {"repeat": 2}, {"last": "drop"}):
             cursors = []
@@ -857,7 +857,7 @@ class StreamTest(unittest.TestCase):
                         stream.seek(cursors[0])
 
     def test_later_weights_and_a_run_without_a_plan(self):
-        """the cursors of a run with later weights are those of a run without up to their beginning, and no further"""
+        """runs with and without later weights accept each other's cursors until the weights begin"""
         with self.open(self.data["red"], micro_batch=4) as plain, \
                 self.open(self.data["red"], micro_batch=4, weights={1: "class"}) as later:
             plain.seek_to(1)
@@ -889,7 +889,7 @@ class StreamTest(unittest.TestCase):
         self.assertEqual(targets[:len(plain)], [plain[s] for s in range(len(plain))])
 
     def test_selection(self):
-        """selections, by labels and names, and folds that are the same for a folder and an archive"""
+        """selections by label and random ones work, and folds are the same for a folder, an archive and a list"""
         tar = os.path.join(self.folder.name, "red.tar")
         subprocess.run(["tar", "-C", self.data["red"], "-cf", tar, "."], check=True)
         labels = self.labels_of("red")
@@ -906,7 +906,7 @@ class StreamTest(unittest.TestCase):
                     shown = [int(b.samples[0, 0, 0]) for b in stream]
                     folds[kind, fold] = sorted(os.path.basename(name) for name in stream.names(shown))
             self.assertEqual(folds["folder", fold], folds["tar", fold])
-            # So has a list, even if a line is inserted at its top.
+            # A list has the same folds, whatever the order of its lines.
             paths = sorted(os.path.relpath(os.path.join(at, name), self.data["red"])
                            for at, _, files in os.walk(self.data["red"]) for name in files)
             for lines in (paths, paths[-1:] + paths[:-1]):
@@ -985,7 +985,7 @@ class StreamTest(unittest.TestCase):
         with open(names, "w", encoding="utf-8") as f:
             f.write("a/1.ppm\nb/3.ppm\n")
 
-        for at, _, files in os.walk(data):  # an index of files that have just changed is made again
+        for at, _, files in os.walk(data):  # otherwise the index would be rebuilt each time, because the files are new
             for path in [at, *(os.path.join(at, name) for name in files)]:
                 os.utime(path, (1e9, 1e9))
 
@@ -1006,7 +1006,7 @@ class StreamTest(unittest.TestCase):
                 path = os.path.join(cache, name)
                 with open(path, "rb") as f:
                     good = f.read()
-                others = [os.path.join(cache, other) for other in set(files) - before - {name}]  # made from this one
+                others = [os.path.join(cache, other) for other in set(files) - before - {name}]  # made from it
                 for at in (0, 9, 40, len(good) // 2, len(good) - 1, None):
                     for other in others:
                         os.remove(other)
@@ -1070,7 +1070,7 @@ class StreamTest(unittest.TestCase):
                         self.assertEqual(f.read(), good)
 
     def test_relabel(self):
-        """classes get new names or numbers by a file; those that it does not name are left out"""
+        """a file gives classes new names or numbers, and samples of classes that it does not name are left out"""
         data = self.made("animals", 2, ["cat", "dog", "eel", "fox"])
         path = os.path.join(self.folder.name, "relabel.txt")
 
@@ -1152,7 +1152,7 @@ class StreamTest(unittest.TestCase):
             self.assertEqual([s for _, s in self.shown(data, **options)], [1, 2, 3])
 
     def test_scarce(self):
-        """a random selection that finds fewer samples warns"""
+        """a random selection that finds fewer samples than requested causes a warning"""
         data = self.made("scarce", 3, ["cat", "dog"])
         for text, count, said in (
                 ("random 7", 6, "'random 7' finds only 6 samples"), ("random 6", 6, None),
@@ -1167,7 +1167,7 @@ class StreamTest(unittest.TestCase):
                     self.assertIn(said, str(warning.message))
 
     def test_each_data_set(self):
-        """plenumctl index and verify go through the data sets of a plan, each once"""
+        """plenumctl index and verify process each data set of a plan once"""
         data = self.made("each", 3, ["a", "b"])
         with open(os.path.join(data, "a", "1.ppm"), "wb") as f:
             f.write(b"this is not an image")
@@ -1219,7 +1219,7 @@ class StreamTest(unittest.TestCase):
                 self.open(f"list:{path}", select=select)
 
     def test_weights_of_a_file(self):
-        """weights from a file: expected numbers, a sentence about each mistake"""
+        """weights are read from a file, and each mistake in it has its own message"""
         np, path = self.np, os.path.join(self.folder.name, "w.npy")
         n = len(self.labels_of("red"))
         weights = np.zeros(n, np.float32)

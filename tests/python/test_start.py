@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Loaders that do not start, or do not end: the program's error, and what remains.
+"""Tests loaders that do not start, or might not end: the program's error, and that no process remains.
 
 PLENUM_STARTS=N is the number of programs that are killed while their loader starts (10), PLENUM_SEED=N the seed of the
 moments, printed on failure.
@@ -43,7 +43,7 @@ PIDFD_OPEN, SCHED_GETAFFINITY = 434, 204  # of x86-64
 
 
 def refuse(number, code):
-    """From now on this system call fails, in this process and those that it starts."""
+    """Make this system call fail from now on, in this process and those that it starts."""
     instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | code), (0x06, 0, 0, 0x7fff0000)]
     text = b"".join(struct.pack("HBBI", *i) for i in instructions)
     bytes_ = ctypes.create_string_buffer(text, len(text))
@@ -123,7 +123,7 @@ class StartTest(ProgramCase):
                 self.expect_failure(text, "could not be started", part)
 
     def test_broken_library(self):
-        """a shared library that cannot be loaded: the dynamic linker's line is in the exception"""
+        """if a shared library cannot be loaded, the exception has the dynamic linker's message"""
         os.mkdir(os.path.join(self.folder, "lib"))
         with open(os.path.join(self.folder, "lib", "libuv.so.1"), "w") as f:
             f.write("broken")
@@ -156,7 +156,7 @@ class StartTest(ProgramCase):
 
     @on_x86
     def test_no_pidfd(self):
-        """kernels without pidfd_open(), or with seccomp that blocks it"""
+        """loaders start, and failures are reported, if the kernel or seccomp rejects pidfd_open()"""
         for code in (errno.EPERM, errno.ENOSYS):
             with self.subTest(errno.errorcode[code]):
                 self.assertEqual(self.run_program(lambda code=code: refuse(PIDFD_OPEN, code)), "samples: 16\n")
@@ -164,11 +164,11 @@ class StartTest(ProgramCase):
                                     before=lambda code=code: refuse(PIDFD_OPEN, code))
 
     def test_carriage_return(self):
-        """a script that was saved with CR LF is named"""
+        """if the loader is a script with CR LF at its line ends, the error says so"""
         self.expect_failure("#!/bin/sh\r\nexit 5\r\n", "a script whose first line ends with CR LF, as on Windows")
 
     def test_slow(self):
-        """a loader that hangs before it runs: the timeout error says what the program waited for"""
+        """if a loader hangs before it runs, the timeout error says so"""
         said = self.run_program(PLENUM_PLENUMD=self.loader("#!/bin/sh\nexec sleep 1000\n"), LOADER_TIMEOUT="6")
         self.assertIn("has been starting for", said)
         self.assertIn("has not begun to run", said)
@@ -194,7 +194,7 @@ class StartTest(ProgramCase):
             os.close(theirs)
             with open(begun) as f:
                 self.assertEqual(f.readline(), "begun\n")
-                time.sleep(moment)  # this case waits for nothing: any moment will do
+                time.sleep(moment)  # the moment is random
                 p.send_signal(signal.SIGKILL)
                 f.read()
 
@@ -218,7 +218,7 @@ class StartTest(ProgramCase):
 
 
 class DescriptorsTest(ProgramCase):
-    """Programs started with standard descriptors closed."""
+    """Tests programs with closed standard descriptors, a full disk or a small stack."""
 
     def test_ends(self):
         """plenumd without standard descriptors works, and exits with 0"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Several views of a sample: arrays, lists of tensors, and hashes."""
+"""Tests several views of a sample: arrays, lists of tensors, and hashes."""
 
 import os
 import socket
@@ -103,7 +103,7 @@ class ViewsTest(unittest.TestCase):
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, want, micro_batch)
 
     def test_images(self):
-        """`images` and `pixels` exist without views, and `views` with them"""
+        """`images` and `pixels` exist only without views, and `views` only with them"""
         with stream() as s:
             batch = next(s)
             for field in ("images", "pixels"):
@@ -136,7 +136,7 @@ class ViewsTest(unittest.TestCase):
 
 
 class GeometryTest(unittest.TestCase):
-    """Check that each image is its box of the whole picture, flipped if the box says so."""
+    """Checks that each image is its box of the whole picture, flipped as `flips` says."""
 
     @classmethod
     def setUpClass(cls):
@@ -214,10 +214,10 @@ class GeometryTest(unittest.TestCase):
 
 
 class OlderLoaderTest(unittest.TestCase):
-    """A loader that speaks a version of the protocol before 1.9."""
+    """Tests a loader whose protocol is older than 1.9."""
 
     def setUp(self):
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # it emulates one
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # emulates an older loader
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -229,7 +229,7 @@ class OlderLoaderTest(unittest.TestCase):
         self.addCleanup(self.loader.terminate)
 
     def test_older_loader(self):
-        """such a loader delivers the same batches without boxes, over a socket and TCP, alone and beside a newer one"""
+        """such a loader delivers the same batches without boxes, over a Unix socket, TCP, or both"""
         want = ctl_hash("--pipeline", A, "--seed", "5", "--epochs", "2")
         for loader in (*self.addresses, ",".join(self.addresses)):
             with stream(A, loader=loader) as s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The package as a wheel: it is complete, and works once installed."""
+"""Tests that the package's wheel is complete, and works once installed."""
 
 import importlib.util
 import os
@@ -141,7 +141,7 @@ class WheelTest(unittest.TestCase):
         before = subprocess.check_output([os.path.join(BUILD, "config.status"), "--config"], text=True)
         done = subprocess.run(["sh", "-c", 'eval "set -- $BEFORE \\"\\$@\\""; exec "$0" "$@"',
                                os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}",
-                               # distcheck has configured with a relative one
+                               # distcheck has configured with a relative --srcdir
                                f"PYTHON={python}", f"--srcdir={os.path.abspath(SOURCE)}"],
                               capture_output=True, text=True, cwd=build, env={**os.environ, "BEFORE": before.strip()})
         self.assertEqual(done.returncode, 0, done.stderr)

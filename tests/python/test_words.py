@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Common first attempts by users of other loaders: they work, or an error says what to write."""
+"""Checks that common first attempts by users of other loaders work, or that an error says what to write."""
 
 import inspect
 import os
@@ -34,7 +34,7 @@ def tearDownModule():
 
 
 class ImageFolder:
-    """Like torchvision's: it has a root."""
+    """Has a root, like torchvision's class."""
 
     root = "/data/train"
 
@@ -66,7 +66,7 @@ class WordsTest(unittest.TestCase):
         self.refused(ValueError, "dtype must be one of int8, uint8", call=pyplenum.Stream, dtype=torch.float32)
 
     def test_options(self):
-        """options of other loaders are explained"""
+        """errors about options of other loaders say what to use"""
         for name, words in (("limit", "subset"), ("num_samples", "subset"),
                             ("target_transform", "in the loop"), ("return_paths", "stream.names"),
                             ("batch_size", "micro_batch")):
@@ -78,7 +78,7 @@ class WordsTest(unittest.TestCase):
         self.refused(ValueError, "did you mean 'labels'", fields=("label",))
 
     def test_data_sets(self):
-        """a data set object, and a Loader as a DataLoader's data set, are explained"""
+        """errors about data set objects, and about a Loader as a DataLoader's data set, say what to use"""
         self.refused(TypeError, "not a ImageFolder", "its root, '/data/train'", data=ImageFolder())
         self.refused(TypeError, "not a list", data=[1, 2])
         self.refused(pyplenum.PlenumError, "nowhere", data=pathlib.Path(T) / "nowhere")

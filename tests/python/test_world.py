@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Python in jobs of several instances: world.py under mpirun, plenumrun and torchrun."""
+"""Tests Python in jobs of several instances: runs world.py under mpirun, plenumrun and torchrun."""
 
 import glob
 import os
@@ -75,25 +75,25 @@ class WorldTest(unittest.TestCase):
         done, lines = self.run_world(launcher, "all", env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(lines.count("done"), count, done.stderr)
-        self.assertEqual(lines.count("bar"), 1, "in instance 0 alone")
+        self.assertEqual(lines.count("bar"), 1, "only instance 0 must show a bar")
 
     @mpirun
     def test_mpirun(self):
-        """all checks, 3 instances of mpirun"""
+        """all checks pass in 3 instances of mpirun"""
         self.check_all(by_mpirun(3), 3)
 
     @mpirun
     def test_plenumrun(self):
-        """all checks, 2 instances of plenumrun"""
+        """all checks pass in 2 instances of plenumrun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2)
 
     def test_without_mpirun(self):
-        """all checks, 2 instances of plenumrun without mpirun"""
+        """all checks pass in 2 instances of plenumrun without mpirun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2, jobs.without_mpirun(T))
 
     @needs_torch
     def test_torchrun(self):
-        """all checks, 3 instances of torchrun: torch.distributed carries the collectives"""
+        """all checks pass in 3 instances of torchrun, whose collectives use torch.distributed"""
         self.check_all(by_torchrun(3), 3)
 
     @needs_torch

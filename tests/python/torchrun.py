@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command line of PyTorch's launcher, for tests."""
+"""Makes command lines of PyTorch's launcher for tests."""
 
 import functools
 import os
@@ -26,8 +26,8 @@ def why_not():
 
 
 def command(processes, folder):
-    """Start this many processes of the program that follows; logs go below `folder`. Skips the test if that is
-    impossible."""
+    """Return the words that start `processes` processes of the program after them, with logs below `folder`. Skip the
+    test if torchrun does not work here."""
     why = why_not()
     if why:
         raise unittest.SkipTest(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which C file calls which: for the tests that keep calls free of cycles."""
+"""Finds which C file calls which, for the tests that keep calls free of cycles."""
 
 import glob
 import os

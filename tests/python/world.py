@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Collectives and other joint work of several instances, in Python; started by test_world.py under a launcher.
+"""Tests joint work of several instances, such as collectives; started by test_world.py under a launcher.
 
-    world.py all FOLDER     every collective; needs torch only for its own parts
-    world.py refused        collectives before there is anything to carry them
-    world.py late           the last instance stays away
+    world.py all FOLDER HASH        every collective; functions of pyplenum.torch only if there is torch
+    world.py refused FOLDER HASH    collectives before torch.distributed can carry them
+    world.py late FOLDER HASH       a collective in which the last instance takes no part
 """
 
 import glob
@@ -35,7 +35,7 @@ def expect(condition, what):
 
 
 def say(word):
-    """Prints for test_world.py to count: into a file, because mpirun sometimes loses output printed at the end."""
+    """Write a word for test_world.py to count. It goes to a file, because mpirun sometimes loses the last output."""
     with open(os.path.join(sys.argv[2], f"said-{me}"), "a") as f:
         f.write(word + "\n")
 
@@ -56,7 +56,7 @@ def check_arrays():
             x = want.copy() if me == last else np.zeros(size, dtype)
             expect(job.broadcast(x, root=last) is x, "broadcast must return its argument")
             expect((x == want).all(), f"broadcast of {size} {dtype}")
-    for dtype in ("int32", "int64", "float32", "float64"):
+    for dtype in ("int32", "int64", "float32", "float64", "float16"):
         for op, want in (("sum", count * (count + 1) // 2), ("min", 1), ("max", count),
                          ("mean", (count + 1) // 2 if dtype.startswith("int") else (count + 1) / 2)):
             x = np.full((3, 5), me + 1, dtype)
@@ -64,6 +64,7 @@ def check_arrays():
             expect((x == want).all(), f"{op} of {dtype}: {x[0, 0]}")
     x = job.allgather(np.full((2, 3), me, np.uint8))
     expect(x.shape == (count, 2, 3) and (x == np.arange(count).reshape(-1, 1, 1)).all(), "allgather")
+    check_parts()
     read_only = np.zeros(3)
     read_only.flags.writeable = False
     try:
@@ -71,6 +72,21 @@ def check_arrays():
         expect(False, "a read-only array was accepted")
     except ValueError as error:
         expect("read-only" in str(error), error)
+
+
+def check_parts():
+    for size in (1, 1000):  # sent with the header, and separately
+        x = np.arange(count * 2 * size, dtype=np.float32).reshape(count * 2, size)
+        parts = np.split(x, count)
+        got = job.reduce_scatter(x * (me + 1))
+        expect((got == parts[me] * (count * (count + 1) // 2)).all(), "reduce_scatter")
+        got = job.alltoall(x + 7 * me)
+        expect((got == np.concatenate([parts[me] + 7 * i for i in range(count)])).all(), "alltoall")
+    try:
+        job.alltoall(np.zeros(count + 1 if count > 1 else ()))
+        expect(False, "an array was divided that cannot be")
+    except ValueError as error:
+        expect("must be divisible by the number of instances" in str(error), error)
 
 
 def check_objects():
@@ -82,11 +98,11 @@ def check_objects():
     expect(seed != 0 and len(set(job.allgather_object(seed))) == 1, "all must get one seed, not 0")
     expect(job.broadcast_seed(4711 if me == 0 else None) == 4711, "the given seed must be returned")
     expect(len(set(job.allgather_object(job.replica_seed(seed)))) == count, "the seeds of replicas must differ")
-    expect(job.replica_seed(seed, 5) == job.broadcast_object(job.replica_seed(seed, 5)), "and are the same everywhere")
+    expect(job.replica_seed(seed, 5) == job.broadcast_object(job.replica_seed(seed, 5)), "all must agree on it")
 
 
 def check_mismatch():
-    """With any carrier, instances that make different calls get an error, and are in step afterwards."""
+    """Check that instances that make different calls get an error, and that later calls work."""
     x = np.full(1000, me, "float32" if me == last else "int32")
     raises(5, "all must make the same calls", job.broadcast, x)
     expect((x == me).all(), "a rejected call must not change the array")
@@ -126,7 +142,7 @@ def check_once_per_host(folder):
     except OSError as error:
         expect(error.errno == 28 and "the disk is full" in str(error), error)
         expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0),
-               "the cause where it was raised")
+               "the original exception must be raised where it occurred")
 
 
 def model_of(seed):
@@ -166,7 +182,7 @@ def check_models():
         p.grad = torch.full_like(p, 0.5)
     optimizer.step()
     pt.check_same(model)
-    expect(optimizer.param_groups[0]["lr"] == 0.1, "its options, too")
+    expect(optimizer.param_groups[0]["lr"] == 0.1, "the optimizer's options must be sent, too")
 
     x = torch.full((4,), float(me))
     expect(job.allreduce(x) is x and x[0] == count * (count - 1) / 2, "tensors must be summed in place")
@@ -176,7 +192,7 @@ def check_models():
 
 
 def check_stream(folder):
-    """The parts of all instances make up the whole; one of them shows a progress bar."""
+    """Check that the shares of all instances make up the whole, and that one of them shows a progress bar."""
     class Bar:
         def __init__(self, iterable, **options):
             self.iterable = iterable
@@ -205,7 +221,7 @@ def check_stream(folder):
 
 
 def check_together(folder):
-    """Streams that are opened together: accepted for all or rejected for all. Also parts of archives."""
+    """Check that streams are opened together in all instances or in none, and that parts of archives are disjoint."""
     data = os.path.join(folder, "data")
     with pyplenum.Stream(data, "rrc(16)", micro_batch=4, epochs=1, together=True) as s:
         total = np.array([sum(b.num_valid for b in s)])

@@ -20,13 +20,12 @@ import tap  # noqa: E402
 LIMIT = 6
 TOPS = ("bench", "common", "examples", "include", "launcher", "libdist", "loader", "python", "tests")
 
-# Loops for one kind of processor keep their arguments in registers, and share their signatures in tables.
+# Loops for one kind of processor get their arguments in registers, and must have the signatures of their tables.
 KERNELS = re.compile(r"_(?:avx2|neon|portable)\.c$")
 
 # {file: {function: reason}}
 WIDE = {
-    "libdist/collectives/comm_local.c": {"backend_allreduce": "the signature of a carrier"},
-    "libdist/collectives/comm_mpi.c": {"backend_allreduce": "the signature of a carrier"},
+    "libdist/collectives/comm.c": {"plenum_reduce_scatter": "the library's interface"},
     "libdist/normalise.c": {"plenum_normalise": "the library's interface"},
     "loader/serve/http.c": {"on_request": "libmicrohttpd's signature"},
     "tests/common/job/test_jobloader.c": {"__wrap_syscall": "libc's signature"},

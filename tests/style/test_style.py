@@ -31,7 +31,7 @@ def files():
 
 
 def of_interpreter(paths, ending, program):
-    """Return the Python modules, and the scripts with this extension or none whose first line names this program."""
+    """Yield the paths of scripts with this extension, or none, whose first line names this program; for .py, all."""
     for path in paths:
         if path.endswith(".py") and ending == ".py":
             yield path
@@ -51,7 +51,7 @@ def c_files():
 
 
 def widths():
-    """Return [(how names end, characters per line)] of .editorconfig; a script may have no extension."""
+    """Return [(extensions, characters per line)] of .editorconfig."""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
         sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
     return [(tuple("." + ending for ending in endings.split(",")),
@@ -60,8 +60,8 @@ def widths():
 
 
 def too_wide(path, width, shell):
-    """Return the numbers of lines that are wider and could be broken. Tables, code in a page, a single long word,
-    tables of numbers, and a quoted word of a shell cannot."""
+    """Yield the numbers of lines that are too wide. Exempt are tables, code in pages, single long words, code that
+    clang-format skips, and quoted words in shell scripts."""
     laid_out, fenced = True, False
     with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -110,7 +110,7 @@ class Style(unittest.TestCase):
         self.assertEqual("\n".join(wide), "", "lines too wide")
 
     def test_crumbs(self):
-        """no paragraph has a line that a formatter left short"""
+        """no string that is split over lines has a short line in the middle"""
         crumb = re.compile(r' "\n +"[^"\n]{1,24} "\n +"')
         found = []
         for path in self.files:
@@ -121,12 +121,12 @@ class Style(unittest.TestCase):
         self.assertEqual(found, [])
 
     def test_length(self):
-        """no source outside tests has more than 900 lines"""
+        """no C file outside tests and examples has more than 900 lines"""
         long = {path: len(text.splitlines()) for path, text in c_files() if text.count("\n") > 900}
         self.assertEqual(long, {})
 
     def test_names(self):
-        """no base name, and no struct, enum or union, is used twice outside tests"""
+        """no name of a C file, struct, enum or union is used twice outside tests and examples"""
         uses = {}
         for path, text in c_files():
             for name in [os.path.basename(path)] + re.findall(r"^(?:struct|enum|union) (\w+) \{", text, re.M):

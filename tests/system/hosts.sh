@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-# hosts.sh - for tests on virtual hosts: source it after lib.sh. The rest of the test runs at the head, in a folder that
-# all hosts share, with v1, v2 and so on up ($num_hosts of them, 3 by default). If they cannot be created, the test is
-# skipped.
+# hosts.sh - creates virtual hosts v1, v2 and so on ($num_hosts of them, 3 by default), or skips the test if that is
+# impossible. Source it after lib.sh. The rest of the test runs at the head, in a folder that all hosts share.
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
 mpi_sum=$top_builddir/tests/launcher/mpi_sum
@@ -30,7 +29,7 @@ unset "${!OMPI_MCA_@}"
 export LC_ALL=C
 
 on() { "$vhosts" exec "$@"; }
-# job ARGUMENT... - run plenumrun for a minute at most; sets the files out and err, $code (status) and $took (ms)
+# job ARGUMENT... - run plenumrun for at most 5 minutes; sets the files out and err, $code (status) and $took (ms)
 job() {
     begin=$(date +%s%N)
     timeout -k 5 300 "$run" "$@" >out 2>err

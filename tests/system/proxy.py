@@ -4,7 +4,7 @@
     proxy.py LISTEN TO [--delay S] [--stall S] [--seed N] [--mute]
 
     --delay S   delay every byte by S seconds in each direction, at unchanged throughput
-    --stall S   now and then pass nothing for up to S seconds, starting after any byte, even inside a frame or pixels
+    --stall S   sometimes pass nothing for up to S seconds, starting after any byte, even inside a frame or pixels
     --mute      accept connections, and never send anything
 
 It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalled".

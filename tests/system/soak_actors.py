@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""soak_actors.py - what soak.sh does to a loader that runs as a service, and what must hold meanwhile.
+"""soak_actors.py - the clients and faults of soak.sh, and its checks of a loader that runs as a service.
 
     two old clients   stream the whole time, one of them from a second loader that is killed, stopped and frozen
-    short clients     with every form of data; each must get the hash that one thread computes alone
+    short clients     with every form of data; each must get the hash that plenumctl computes
     faulty clients    are killed or frozen, request missing data, or belong to a user without permission
     junk              on both sockets: random bytes, halves of frames, silent connections
     the operator      reloads good and bad files, requests the status, scrapes, rotates and vacuums the journal,
@@ -327,7 +327,7 @@ for name in old:
 say(f"the other loader's client has lost it {ended[OTHERS].get('incidents')} times")
 result(ended["old client"].get("incidents") == 0, "the service never lost its client",
        "".join(heard["old client"][-10:]))
-result(ended[OTHERS].get("incidents", 0) > 0, "the other loader did")
+result(ended[OTHERS].get("incidents", 0) > 0, "the other loader lost its client")
 result(loader_pid() == pid, "the service is the same process as at the beginning")
 errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat", "--no-pager"], capture_output=True,
                         text=True).stdout

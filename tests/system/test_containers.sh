@@ -31,8 +31,8 @@ base=$(b from scratch) && b add -q "$base" "$system" / >/dev/null && b commit -q
 ok "the loader's image is built" build plenum-loader
 tail -n 20 plenum-loader.log | sed 's/^/# /'
 c=$(b from localhost/plenum-loader)
-ok "the image's programs run" run "$c" -- plenumd --version
-ok "... by a user other than root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
+ok "plenumd runs in the image" run "$c" -- plenumd --version
+ok "the image's user is not root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
 ok "the image has no compiler" eval '! run "$c" -- sh -c "command -v gcc"'
 ok "keys work" run "$c" -- \
     sh -c 'umask 077; head -c 32 /dev/urandom >/tmp/key; timeout 1 plenumd --socket unix:/tmp/s --listen 127.0.0.1:0 --tls-key /tmp/key; [ $? = 0 -o $? = 124 ]'
@@ -56,7 +56,7 @@ END
 chmod a+r feed.py
 ok "a job of two runs in the image, without root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
     plenumrun -n 2 python3 /feed.py
-ok "... and each instance gets its samples" test "$(sort out)" = "0 40
+ok "each instance in the image gets its share of the samples" test "$(sort out)" = "0 40
 1 40"
 
 # Run job-mpi.yaml and loader-service.yaml without a cluster: four hosts of vhosts.sh are the pods. They get the files

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which
-# counts the bytes that memcpy() and similar functions copy, and where. Prints TAP. Takes some ten seconds; needs
-# valgrind and Python.
+# test_copies.sh - checks that pixels are not copied after the resize: loader and client of a stream run under
+# valgrind's DHAT, which counts the bytes that memcpy() and similar functions copy, and where. Prints TAP. Takes about
+# ten seconds; needs valgrind and Python.
 . "$top_srcdir/tests/lib.sh"
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run programs built with sanitizers"
@@ -51,8 +51,8 @@ below() { # BYTES LIMIT
     echo "$1 bytes copied, $pixels bytes of pixels delivered"
     [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
 }
-# Besides compressed bytes into the decoder, which are not counted here, the loader sometimes copies the last row of a
-# strip before the resize: a tenth in all. One copy of the pixels would be 100 %.
+# The loader copies compressed bytes into the decoder, which are not counted here, and sometimes the last row of a strip
+# before the resize, a tenth of the pixels in total. One copy of all pixels would be 100 %.
 ok "the loader copies less than a quarter of what it delivers" \
     below "$(copied "$T/loader.json" image_self_test unstuff)" $((pixels / 4))
 # The example hashes its batches, and the hash copies into its own buffer.

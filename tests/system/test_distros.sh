@@ -77,7 +77,7 @@ for distro in $DISTROS; do
             >"$log" 2>&1 || status=$?
         [ "$script" != check ] || echo "# $suite: $(counts "$log")"
         { grep -aE '^(FAIL|ERROR):' "$log"; tail -n 30 "$log"; } >"$T/tail"
-        result $status "$suite: scripts/$script" "$T/tail"
+        result $status "$suite: scripts/$script succeeds" "$T/tail"
     done
     rm -rf --one-file-system "$root"
 done

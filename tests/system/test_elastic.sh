@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_elastic.sh - jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return or are
-# added. Prints TAP. Needs root; takes minutes.
+# test_elastic.sh - tests jobs that outlive their hosts, on five virtual hosts: spares, fewer hosts, hosts that return
+# or are added. Prints TAP. Needs root; takes minutes. test_losses.sh loses and adds hosts at random.
 num_hosts=5
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 eval "$("$vhosts" env agent)"
 
-# A program that writes its host's name to where.COUNT.RANK, and ends only if ends.COUNT exists; COUNT: restarts so far
+# A program that writes its host's name to where.COUNT.RANK, and ends when ends.COUNT exists. COUNT: restarts so far.
 cat >prog <<'END'
 #!/bin/sh
 echo "$(hostname) $PLENUM_NUM_INSTANCES $PLENUM_NUM_REPLICAS" >where.$PLENUM_RESTART_COUNT.$RANK.new
@@ -47,7 +47,7 @@ ok "a spare replaces a lost host" all 'runs 1 v1 v3 v4' 'has "this start of the 
 lose v4
 ok "a host that has returned is the next spare" runs 2 v1 v2 v3
 ends 2
-ok "... and the job ends as usual" all 'same $code 0' 'same "$(cat where.2.0)" "v1 3 3"' nothing_is_left
+ok "a job whose hosts were replaced ends as usual" all 'same $code 0' 'same "$(cat where.2.0)" "v1 3 3"' nothing_is_left
 
 start --host 'v[1-3]:2' --min-hosts 2 --replicas-per-host 4 --max-restarts 5
 runs 0 v1 v1 v2 v2 v3 v3
@@ -56,9 +56,9 @@ ok "without a spare, the job continues on fewer hosts" all 'runs 1 v1 v1 v2 v2' 
     'has "  v3  *log in  "'
 "$vhosts" boot v3
 on v1 pkill -KILL -f 'sh ./prog'
-ok "... and takes the host back at the next restart" all 'runs 2 v1 v1 v2 v2 v3 v3' 'same "$(cat where.2.5)" "v3 6 12"'
+ok "the job uses a host that has returned at the next restart" all 'runs 2 v1 v1 v2 v2 v3 v3' 'same "$(cat where.2.5)" "v3 6 12"'
 ends 2
-ok "... and ends" all 'same $code 0' nothing_is_left
+ok "the job whose host returned ends as usual" all 'same $code 0' nothing_is_left
 
 echo "v1
 v2" >hosts
@@ -69,13 +69,13 @@ lose v1
 ok "a changed host file is read at each restart" all 'runs 1 v2 v5 v4' 'same "$(cat where.1.2)" "v4 3 6"'
 printf 'v[2-5]:x\n' >hosts
 lose v4
-ok "... and a bad one is ignored" all 'runs 2 v2 v5 v4' 'has "the list of hosts cannot be read again"'
+ok "a malformed host file is ignored at a restart" all 'runs 2 v2 v5 v4' 'has "the list of hosts cannot be read again"'
 printf 'v[1-5]\n' >hosts
 lose v5
-ok "... and only as many hosts are used as replicas divide over" all 'runs 3 v2 v4 v3' \
+ok "only as many hosts are used as the replicas can be divided among" all 'runs 3 v2 v4 v3' \
     'has "the job cannot use 5 hosts: 6 replicas"' 'has "the job cannot use 4 hosts: 6 replicas"'
 ends 3
-ok "... and the job ends" all 'same $code 0' nothing_is_left
+ok "the job whose host file changed ends as usual" all 'same $code 0' nothing_is_left
 
 start --host 'v[1-3]' --min-hosts 1 --max-host-failures 2 --max-restarts 5
 runs 0 v1 v2 v3
@@ -85,7 +85,7 @@ lose v2
 ok "a host that fails too often is left out" all 'runs 2 v1 v3' \
     'has "host v2 is left out of this job, because it has failed 2 times (--max-host-failures): instance 1 on host v2"'
 ends 2
-ok "... for this job" all 'same $code 0' nothing_is_left
+ok "the job without the failing host ends as usual" all 'same $code 0' nothing_is_left
 
 start --host v1,v2 --num-hosts 2 --max-restarts 5 --wait-hosts 1
 runs 0 v1 v2
@@ -99,7 +99,7 @@ wait_for has 'checking the hosts again in 5 s'
 "$vhosts" boot v2
 ok "--wait-hosts waits for a host, also at the first start" runs 0 v1 v2
 ends 0
-ok "... without counting a restart" all 'same $code 0' 'has_not "starts again"' nothing_is_left
+ok "waiting for a host at the first start does not count as a restart" all 'same $code 0' 'has_not "starts again"' nothing_is_left
 job --host v1,vghost,v3 --num-hosts 2 --start-timeout 20 hostname
 ok "a host that is not ready at first is replaced, too" all 'same $code 0' 'same "$(sort out | tr "\n" ,)" v1,v3,'
 job --host v1,v2 --min-hosts 1 no-such-program
@@ -112,10 +112,10 @@ on v2 pkill -KILL -f 'plenumrun --shim'
 ok "programs of the earlier start are killed before the next one begins" all 'runs 1 v1 v2' \
     'same "$(on v2 pgrep -cf "sh ./prog")" 1'
 ends 1
-on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*' # which only the shims remove
-ok "... which ends" all 'same $code 0' nothing_is_left
+on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*' # normally, the shims remove them
+ok "the job whose earlier programs were killed ends as usual" all 'same $code 0' nothing_is_left
 
-# v2 is cut off: while its programs may still write to the shared files, no start begins.
+# v2 is cut off. No start may begin while the programs on v2 could still write to the shared files.
 stubborn=1 start --host v1,v2,v3 --num-hosts 2 --max-restarts 1
 runs 0 v1 v2
 "$vhosts" drop v2
@@ -123,7 +123,7 @@ wait_for has 'host v2 does not answer: its programs will have ended in'
 ok "a host that is cut off gets time to end its programs" all 'runs 1 v1 v3' '! on v2 pgrep -f "sh ./prog"'
 "$vhosts" undrop v2
 ends 1
-ok "... and then the job continues" all 'same $code 0' nothing_is_left
+ok "the job that lost the host ends as usual" all 'same $code 0' nothing_is_left
 
 refused() { # WORDS OPTION... - plenumrun refuses these options with these words
     local words=$1
@@ -142,87 +142,4 @@ ok "options that cannot be kept are rejected" all \
     'refused "no instance 2 if the job starts on 2 hosts" --host "v[1-3]" --min-hosts 2 \
         --instance-mpi-local-args "2:-x A"' \
     'refused "only-output-from-instance, with 1 host: 1 in" --host v1,v2 --min-hosts 1 --only-output-from-instance 0,1'
-# ---- random losses and joins ----
-# The program checkpoints all samples that it has shown. However often hosts are lost and join, the samples of the whole
-# run must be those of an undisturbed one. ELASTIC_RUNS=N runs (1), each with ELASTIC_FAULTS=N faults (5);
-# ELASTIC_SEED=N and ELASTIC_RUNS=1 repeat one.
-plenumctl=$top_builddir/plenumctl
-export PYTHONPATH=$top_srcdir/python PLENUM_LIBRARY=$top_builddir/.libs/libplenum.so
-shown() { find . -regex '\./run\.[0-9]+' -exec cat {} + | wc -c; } # changes with each checkpoint
-alive() { kill -0 $job 2>/dev/null; }
-moved_on() { ! alive || [ "$(shown)" != "$before" ]; }
-list_hosts() { for h in $listed; do echo "$h slots=2"; done >hosts.new; mv hosts.new hosts; }
-pick() { # WORD... - one of them
-    shift $((RANDOM % $#))
-    echo "$1"
-}
-without() { # HOST WORD... - the words without HOST
-    local h=$1 w
-    shift
-    for w; do [ "$w" = "$h" ] || printf '%s ' "$w"; done
-}
-repair() { # let all hosts that are away return
-    for h in $crashed; do "$vhosts" boot "$h" 2>/dev/null; done
-    for h in $dropped; do "$vhosts" undrop "$h"; done
-    for h in $crashed $dropped; do on "$h" sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'; done
-    crashed='' dropped=''
-}
-fault() { # a random one; $up lists the hosts that work
-    local up h kind
-    up=$(for h in $listed; do case " $crashed $dropped " in *" $h "*) ;; *) echo "$h" ;; esac; done)
-    h=$(pick $up)
-    kind=$(pick daemon program shims crash drop list repair)
-    [ "$(echo "$up" | wc -l)" -gt 1 ] || kind=$(pick daemon program repair)
-    faults="$faults $kind:$h"
-    case $kind in
-    daemon) lose "$h" ;;
-    program) on "$h" pkill -KILL -f elastic_run.py ;;
-    shims) on "$h" pkill -KILL -f 'plenumrun --shim' ;;
-    crash) "$vhosts" crash "$h"; crashed="$crashed $h" ;;
-    drop) "$vhosts" drop "$h"; dropped="$dropped $h" ;;
-    list) # one host leaves the list or joins it, and a restart reads it
-        h=$(pick v1 v2 v3 v4 v5)
-        case " $listed " in *" $h "*) listed=$(without "$h" $listed) ;; *) listed="$listed $h" ;; esac
-        [ -n "${listed// /}" ] || listed=v1
-        list_hosts
-        on "$(pick $up)" pkill -KILL -f elastic_run.py ;;
-    repair) repair ;;
-    esac
-}
-random_run() { # SEED
-    local n before
-    RANDOM=$1 listed='v1 v2 v3' crashed='' dropped='' faults=''
-    rm -rf run.* result
-    list_hosts
-    "$run" --hostfile hosts --min-hosts 1 --replicas-per-host 2 --max-restarts 1000 --max-host-failures 1000 \
-        --wait-hosts 5m --progress-file run --heartbeat-timeout 3 --grace 1 --start-timeout 30 \
-        "$PYTHON" "$top_srcdir/tests/system/elastic_run.py" "$dir/data" run 2 0.1 >out 2>err &
-    job=$!
-    for ((n = 0; n < ${ELASTIC_FAULTS:-5}; n++)); do
-        before=$(shown)
-        wait_for moved_on
-        alive || break
-        fault
-    done
-    repair
-    wait $job
-    code=$?
-    for h in v1 v2 v3 v4 v5; do on $h sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'; done # what killed shims leave
-    echo "# seed $1:$faults; $(grep -c '^start ' out) starts showed samples" >&3
-    sed 's/^/out: /' out
-    all 'same $code 0' '"$PYTHON" "$top_srcdir/tests/system/elastic_check.py" "$plenumctl" "$dir/data" 2' \
-        nothing_is_left
-}
-exec 3>&1
-seed=${ELASTIC_SEED:-$((1 + $(date +%s) % 30000))}
-mpi=$top_builddir/.libs/libplenum-mpi.so
-if [ "$PYTHON" = : ] || ! "$PYTHON" -c 'import numpy' 2>/dev/null || [ ! -e "$mpi" ]; then
-    skip "random losses and joins" "Python, NumPy or libplenum-mpi is missing"
-else
-    "$plenumctl" make-sample data --images 40 --size 48 >/dev/null 2>&1
-    for ((i = 0; i < ${ELASTIC_RUNS:-1}; i++)); do
-        ok "hosts are lost and join at random (ELASTIC_SEED=$((seed + i))): each sample is shown once, in order" \
-            random_run $((seed + i))
-    done
-fi
 finish

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - failures of hosts, and plenumrun's reaction: three virtual hosts with two instances each, one of
-# which fails. Each case must end within its limit, with the right message and exit status, and leave no process and no
-# file on any host. Prints TAP. Needs root; takes minutes.
+# test_faults.sh - tests plenumrun's reaction to failures on three virtual hosts with two instances each, one of which
+# fails. Each case must end within its limit, with the right message and exit status, and leave no process and no file
+# on any host. Prints TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      run only these
 . "$top_srcdir/tests/lib.sh"
@@ -52,7 +52,7 @@ program() {
 # ---- the faults ----
 fault_exits() {
     job --grace 1 --host 'v[1-3]:2' sh -c "[ \$RANK != 3 ] || { sleep 0.5; echo the reason >&2; exit 7; }; $stubborn"
-    ok "an instance exits" all 'same $code 7' 'has "^  | the reason"' \
+    ok "an instance that exits ends the job with its exit code" all 'same $code 7' 'has "^  | the reason"' \
         'last_line_has "instance 3 on host v2 exited with code 7 after"' 'below $took 15000' nothing_is_left
 }
 fault_killed() {
@@ -61,7 +61,7 @@ fault_killed() {
         $kind
         on v2 kill -KILL "$(program 2)"
         await_end
-        ok "an instance is killed ($kind)" all 'same $code 137' \
+        ok "an instance that is killed ends the job with 128 plus the signal ($kind)" all 'same $code 137' \
             'last_line_has "instance 2 on host v2 was ended by signal 9 (Killed)"' 'below $took 10000' nothing_is_left
     done
 }
@@ -69,7 +69,7 @@ fault_stopped() {
     start --timeout 12
     on v2 kill -STOP "$(program 2)"
     await_end
-    ok "an instance is stopped" all 'same $code 124' 'has "warning: instance 2 on host v2 was stopped by SIGSTOP"' \
+    ok "an instance that is stopped is named when the job times out" all 'same $code 124' 'has "warning: instance 2 on host v2 was stopped by SIGSTOP"' \
         'last_line_has "(--timeout); instance 2 on host v2 had been stopped by SIGSTOP"' 'below $took 25000' \
         nothing_is_left
 }
@@ -79,7 +79,7 @@ fault_orted() {
         $kind
         on v2 pkill -KILL -x $daemon
         await_end
-        ok "Open MPI's daemon is killed ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' \
+        ok "if Open MPI's daemon is killed, its host is named ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' \
             nothing_is_left
     done
 }
@@ -91,28 +91,28 @@ fault_orted_stopped() {
     on v2 pkill -STOP -x $daemon
     await_end
     rm -f up.*
-    ok "Open MPI's daemon is stopped: the job does not need it" all 'same $code 0' 'same "$(grep -c done out)" 6' \
+    ok "a job completes although Open MPI's daemon on a host is stopped" all 'same $code 0' 'same "$(grep -c done out)" 6' \
         'below $took 25000' nothing_is_left
     start
     on v2 pkill -STOP -x $daemon
     kill -TERM $job
     await_end
-    ok "... nor to end the job" all 'same $code 143' 'below $took 25000' nothing_is_left
+    ok "SIGTERM ends a job although Open MPI's daemon on a host is stopped" all 'same $code 143' 'below $took 25000' nothing_is_left
 }
 fault_shims() {
     start
     on v2 sh -c "pkill -KILL -f 'plenumrun --shim'"
     await_end
-    ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
+    ok "if all shims of a host are killed, the host is named" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
     on v2 pkill -KILL -x sleep # a program that loses both of its guards at once becomes an orphan on v2
     on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'
-    ok "... and nothing else is left" nothing_is_left
+    ok "besides orphans on that host and Open MPI's files there, nothing is left" nothing_is_left
     start
     on v2 pkill -STOP -f 'plenumrun --shim'
     await_end
-    ok "a host's shims are stopped" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
+    ok "if a host's shims are stopped, the host is reported as silent" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     on v2 pkill -CONT -f 'plenumrun --shim'
-    ok "... and clean up when continued" nothing_is_left
+    ok "the stopped shims clean up when they are continued" nothing_is_left
 }
 fault_dropped() {
     for kind in start start_mpi; do
@@ -120,7 +120,7 @@ fault_dropped() {
         $kind
         "$vhosts" drop v2
         await_end
-        ok "a host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
+        ok "a host that is cut off is reported as silent ($kind)" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
             'below $took 20000' nothing_is_left
         "$vhosts" undrop v2
     done
@@ -134,11 +134,11 @@ fault_default() { # a job as users start it: without options for times
     sleep 12
     "$vhosts" undrop v2
     sleep 20
-    ok "the network fails for 12 s (by ${how:-agent}): the job continues" all 'kill -0 $job' '[ ! -s err ]'
+    ok "the job continues after the network has failed for 12 s (by ${how:-agent})" all 'kill -0 $job' '[ ! -s err ]'
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end 90
-    ok "... and permanently: the host is named" all 'same $code 125' \
+    ok "if the network fails permanently, the host is named (by ${how:-agent})" all 'same $code 125' \
         'last_line_has "host v2 has been silent for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
     "$vhosts" undrop v2
     eval "$("$vhosts" env agent)"
@@ -152,7 +152,7 @@ fault_printing() { # queued output of an instance does not block others
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end
-    ok "a host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
+    ok "a host that is cut off while it prints is reported as silent" all 'same $code 125' 'last_line_has "host v2 has been silent"' \
         'below $took 25000' nothing_is_left
     "$vhosts" undrop v2
 }
@@ -161,34 +161,34 @@ fault_frozen() { # by ssh: the agent's processes on v2 descend from plenumrun, s
     start
     "$vhosts" freeze v2
     await_end
-    ok "a host is frozen" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
+    ok "a frozen host is reported as silent" all 'same $code 125' 'last_line_has "host v2 has been silent"' 'below $took 20000'
     "$vhosts" thaw v2
-    ok "... and cleans up when thawed" nothing_is_left
+    ok "a frozen host cleans up when it is thawed" nothing_is_left
     eval "$("$vhosts" env agent)"
 }
 fault_launcher() {
     start
     kill -KILL $job
     await_end
-    ok "plenumrun is killed" all 'same $code 137' nothing_is_left
+    ok "nothing is left after plenumrun was killed" all 'same $code 137' nothing_is_left
     start
     kill -KILL "$(pgrep -P $job)"
     await_end
-    ok "the guard of mpirun is killed" all 'same $code 125' nothing_is_left
+    ok "the job fails with code 125 if the guard of mpirun is killed" all 'same $code 125' nothing_is_left
     start
     guard=$(pgrep -P $job)
     mpirun=$(pgrep -P "$guard")
     kill -STOP "$mpirun"
     kill -TERM $job
     await_end
-    ok "mpirun is stopped" all 'same $code 143' 'below $took 25000' 'wait_for eval "! kill -0 $mpirun 2>/dev/null"' \
+    ok "SIGTERM ends a job although mpirun is stopped" all 'same $code 143' 'below $took 25000' 'wait_for eval "! kill -0 $mpirun 2>/dev/null"' \
         nothing_is_left
 }
 fault_sshd() {
     on v2 pkill -x sshd
     eval "$("$vhosts" env ssh)"
     job --start-timeout 20 --host 'v[1-3]:2' true
-    ok "no sshd" all 'same $code 125' 'has "1 of 3 other hosts are not ready"' \
+    ok "a host without sshd is reported" all 'same $code 125' 'has "1 of 3 other hosts are not ready"' \
         'last_line_has "v2  *log in  *.*Connection refused"' 'below $took 15000' nothing_is_left
     if [ "$PYTHON" != : ]; then
         on v2 "$PYTHON" -c 'import socket, time
@@ -203,14 +203,14 @@ time.sleep(100)' &
         wait $silent 2>/dev/null
     fi
     "$vhosts" sshd v2
-    ok "... and nothing is left" nothing_is_left
+    ok "nothing is left after logins failed" nothing_is_left
 }
 fault_missing() {
     job --host v1,no-such-host,v3 true
     ok "an unknown host name is reported" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
         nothing_is_left
     job --start-timeout 20 --host v1,vghost,no-such-host true
-    ok "... and a host that is down, in one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \
+    ok "an unknown host name and a host that is down are reported in one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \
         'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
     mkdir -p "$TMPDIR/only-here"
     cp "$run" "$TMPDIR/only-here/plenumrun"
@@ -218,21 +218,21 @@ fault_missing() {
     "$vhosts" hide v2 "$TMPDIR/only-here"
     timeout 300 "$TMPDIR/only-here/plenumrun" --host 'v[1-3]:2' true >out 2>err
     code=$?
-    ok "plenumrun is missing" all 'same $code 125' \
+    ok "a host without plenumrun is reported" all 'same $code 125' \
         'last_line_has "v2  *plenumrun  *there is no $TMPDIR/only-here/plenumrun: install it"' nothing_is_left
     "$vhosts" unhide v2 "$TMPDIR/only-here"
     job --no-host-check --host 'v[1-3]:2' no-such-program
-    ok "the program is missing, without the host check" all 'same $code 127' \
+    ok "without the host check, a missing program is reported" all 'same $code 127' \
         'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
     (cd /tmp && mkdir -p only-at-head.$id && cd only-at-head.$id &&
         timeout 300 "$run" --no-host-check --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
-    ok "the working directory is missing, without the host check" all 'same $code 125' \
+    ok "without the host check, a missing working directory is reported" all 'same $code 125' \
         'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
     (cd /tmp/only-at-head.$id && timeout 300 "$run" --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
     rmdir /tmp/only-at-head.$id
-    ok "the working directory is missing" all 'same $code 125' 'has "3 of 3 other hosts"' \
+    ok "a missing working directory is reported for all hosts" all 'same $code 125' 'has "3 of 3 other hosts"' \
         'last_line_has "v3  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 }
 fault_restart() {
@@ -258,7 +258,7 @@ fault_crashed() { # must be the last fault: afterwards the host is gone
     start
     "$vhosts" crash v2
     await_end
-    ok "a host disappears" all 'same $code 125' 'last_line_has "host v2"' 'below $took 20000' nothing_is_left
+    ok "a host that was powered off is named" all 'same $code 125' 'last_line_has "host v2"' 'below $took 20000' nothing_is_left
 }
 
 eval "$("$vhosts" env agent)"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_fresh.sh - the Debian packages in a fresh Debian: install them with their dependencies, run a job, start the
-# service, upgrade while a job streams, remove. PLENUM_DEBS names the folder of the built packages, PLENUM_DEBIAN a
-# folder made by debootstrap, which stays unchanged. No systemd runs here; test_packages.sh has one. Prints TAP. Needs
-# root, and a Debian archive for the dependencies.
+# test_fresh.sh - installs the Debian packages with their dependencies in a fresh Debian, runs a job, starts the
+# service, upgrades the packages while a job streams, and removes them. PLENUM_DEBS names the folder of the built
+# packages, PLENUM_DEBIAN a folder made by debootstrap, which stays unchanged. No systemd runs here; test_packages.sh
+# has one. Prints TAP. Needs root, and a Debian archive for the dependencies.
 . "$top_srcdir/tests/lib.sh"
 
 case ${1:-} in
@@ -101,13 +101,13 @@ job=$!
 sleep 2
 before=$(version)
 ok "all packages are upgraded while a job streams" dpkg -i /debs/upgrade/*.deb
-ok "... to a higher version" dpkg --compare-versions "$(version)" gt "$before"
+ok "the upgraded packages have a higher version" dpkg --compare-versions "$(version)" gt "$before"
 kill "$service" # systemd would restart it
 wait_for test ! -e "/proc/$service"
 ok "the new loader starts" serve
 ok "the job succeeds" wait $job
-is "$(plenumctl hash /srv/photos $stream --epochs 40)" "... with the same hash" line out
-ok "... and reported the restart" grep -q "is being stopped or restarted; after .* s, batches are coming from" err
+is "$(plenumctl hash /srv/photos $stream --epochs 40)" "the job's hash is right" line out
+ok "the job reported the restart" grep -q "is being stopped or restarted; after .* s, batches are coming from" err
 ok "changes to the configuration are kept" grep -q '^root = /srv' /etc/plenum/plenumd.conf
 pkill -x plenumd
 ok "the packages are removed" dpkg -P plenum-loader plenum python3-pyplenum libplenum-dev libplenum1

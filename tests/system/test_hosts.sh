@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, users and ports, networks, firewalls.
-# Prints TAP. Needs root.
+# test_hosts.sh - tests plenumrun on three virtual hosts: start by agent and by ssh, users and ports, networks,
+# firewalls. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -15,7 +15,7 @@ for how in agent ssh; do
 3 1/2 1 v1 $dir $VHOSTS_NET.3
 4 0/1 2 v2 $dir $VHOSTS_NET.3"
     job --host v2,vhead,v1 sh -c 'echo $RANK $OMPI_COMM_WORLD_RANK $(hostname)'
-    ok "$how: ... also when the launching host is one of them" same "$(sort out)" "0 0 v2
+    ok "$how: instances run in the order of the hosts, also on the launching host" same "$(sort out)" "0 0 v2
 1 1 vhead
 2 2 v1"
     if [ -x "$mpi_sum" ]; then
@@ -76,7 +76,7 @@ if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 &
 1 v1
 2 v2"
     [ ! -x "$mpi_sum" ] || { job --host '[fd77::1]:2,fd77::2' "$mpi_sum"
-        ok "... with MPI" same "$(grep -c 'sum 3' out)" 3; }
+        ok "MPI connects hosts named by IPv6 addresses" same "$(grep -c 'sum 3' out)" 3; }
     job --host fd77::fe sh -c 'echo $RANK $(hostname)'
     ok "an IPv6 address of this host names this host" all 'same "$(cat out)" "0 vhead"'
 else
@@ -109,21 +109,21 @@ job --host 'v[1-3]' --port-range 20000-20099 sh -c 'ss -Hltn | awk "{print \$4}"
 ok "--port-range: Open MPI's daemons listen on these ports only" all 'same $code 0' \
     'same "$(sed "s/.*:200[0-9][0-9]$/one of them/" out | sort -u)" "one of them"'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' --port-range 20000-20099 "$mpi_sum"
-    ok "... with MPI" same "$(grep -c 'sum 6' out)" 6; }
+    ok "MPI works with --port-range" same "$(grep -c 'sum 6' out)" 6; }
 if on v2 ip rule add to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit 2>log; then
     job --host 'v[1-3]' --port-range "$ports" true
     ok "a port that one host cannot reach is detected before the start" all 'same $code 125' \
         'has "1 of 3 other hosts are not ready"' 'nothing_is_left' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9] (.*): allow that in the firewall"'
     job --host 'v[1-3]' --port-range 20016-20099 true
-    ok "other ports can be given" same $code 0
+    ok "the job works with other ports" same $code 0
     job --no-host-check --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
     ok "without the check, the port is detected when the job does not start" all 'same $code 125' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at $VHOSTS_NET.254, port 2000[0-9]"' 'nothing_is_left'
     on v2 ip rule del to "$VHOSTS_NET.254" ipproto tcp dport "$ports" prohibit
     ip rule add to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
     job --start-timeout 16 --host 'v[1-3]' --port-range "$ports" true
-    ok "... also if packets are dropped" all 'same $code 125' 'nothing_is_left' \
+    ok "a port whose packets are dropped is detected before the start" all 'same $code 125' 'nothing_is_left' \
         'last_line_has "v2  *network  *it cannot connect to plenumrun at .*port 2000[0-9] (Connection timed out)"'
     ip rule del to "$VHOSTS_NET.2" ipproto tcp sport "$ports" blackhole
     for p in 20001-20003 20005-20007; do ip rule add to "$VHOSTS_NET.2" ipproto tcp sport $p blackhole; done

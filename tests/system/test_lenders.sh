@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 run loaders for a job on v1. Faults of these
-# hosts must not change the batches, and nothing may be left on any host. Prints TAP. Needs root.
+# test_lenders.sh - tests plenumrun --loader-host on virtual hosts: v2 and v3 run loaders for a job on v1. Faults of v2
+# and v3 must not change the batches, and nothing may be left on any host. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
@@ -36,7 +36,7 @@ ok "a loader host that also runs instances is rejected" all 'same $code 2' 'has 
 job --host-subnet 10.9.9.0/24 --loader-host v2 --host v1 true
 ok "a loader host outside --host-subnet is rejected" all 'same $code 125' 'last_line_has "v2  *network"'
 
-# with FAULT... - run a job, and cause the fault meanwhile
+# with FAULT... - run a job, and cause the fault while it runs
 with() {
     timeout -k 5 300 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --pause 20 --silence 600 \
         --json >out 2>err &
@@ -52,20 +52,20 @@ with kill_loaders
 ok "the job survives when loaders are killed" all works nothing_is_left
 kill_keeper() { on v2 pkill -KILL -f lend-loader; }
 with kill_keeper
-ok "... when a keeper is killed" all works 'has "host v2: its loader is gone"' nothing_is_left
+ok "the job survives when a keeper is killed" all works 'has "host v2: its loader is gone"' nothing_is_left
 cut() { "$vhosts" drop v3; sleep 7; }
 with cut
-ok "... when a host is cut off" works
+ok "the job survives when a host is cut off" works
 alone() { ! on v3 pgrep -f 'plenumd|lend-loader' >/dev/null; }
 ok "the host that was cut off cleans up by itself" wait_for alone
 "$vhosts" undrop v3
 ok "nothing is left on the other hosts" nothing_is_left
 freeze() { "$vhosts" freeze v2; sleep 4; "$vhosts" thaw v2; }
 with freeze
-ok "... when a host is frozen for longer than the heartbeat timeout" all works nothing_is_left
+ok "the job survives when a host is frozen for longer than the heartbeat timeout" all works nothing_is_left
 stop() { pkill -STOP -x plenumrun; sleep 0.2; pkill -CONT -x plenumrun; }
 with stop
-ok "... when plenumrun is stopped for a moment" all works nothing_is_left
+ok "the job survives when plenumrun is stopped for a moment" all works nothing_is_left
 
 timeout -k 5 300 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs 10000 --pause 20 >out 2>err &
 wait_for lent v2 v3

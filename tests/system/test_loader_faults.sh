@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_loader_faults.sh - runs three virtual hosts, two loaders with a key, and one trainer: whatever faults occur, at
-# random moments, the same bytes arrive. Prints TAP. Needs root.
+# test_loader_faults.sh - runs three virtual hosts, two loaders with a key, and one trainer, which must receive the same
+# bytes although faults occur at random moments. Prints TAP. Needs root.
 #
 # RUNS is the number of rounds of all faults (default 20), FAULTS selects them (default: all), SEED determines when they
 # strike: each round prints its seed, and SEED=NUMBER RUNS=1 repeats it.
@@ -60,7 +60,7 @@ progress() {
         sleep 0.02
     done
 }
-# Wait while a fault lasts: at least a moment, and so long that the trainer needs batches that it cannot get.
+# Wait while a fault lasts, until the trainer has received another 40 batches.
 meanwhile() { moment; moment; progress 40; }
 
 # ---- the trainer ----
@@ -91,7 +91,7 @@ train() { # launches a trainer, and waits until it runs well, and for a random m
     for h in $part; do wait_for serves "$h" || check "echo 'the loader of $h was never used'; false"; done
     moment
 }
-# run FAULT: the trainer must get the same bytes
+# run FAULT: succeeds if the trainer gets the same bytes in spite of the fault
 run() {
     local code=0 images want begin=$SECONDS
     checks=() ends=0 part=${hosts:-v1 v2} verify=$((RANDOM % 2 * 20))

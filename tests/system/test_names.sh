@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_names.sh - plenumrun on three virtual hosts with full names, two of which share their first part. Prints TAP.
-# Needs root.
+# test_names.sh - tests plenumrun on three virtual hosts with full names, two of which share their first part. Prints
+# TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 eval "$("$vhosts" env ssh)"
 
-# The names that a name server would have. The first part of both v1's and v3's name is n1.
+# These names replace a name server. The first part of v1's and of v3's full name is n1.
 cat >>"$VHOSTS_DIR/etc/hosts" <<END
 $VHOSTS_NET.1 n1.rack-a.example.com
 $VHOSTS_NET.2 n2.rack-a.example.com v2.1.2 v2.44
@@ -14,15 +14,15 @@ $VHOSTS_NET.3 n1.rack-b.example.com
 $VHOSTS_NET.254 vhead.rack-a.example.com vhead.rack-a
 END
 where='echo $RANK $(cat /proc/sys/kernel/hostname)'
-# names HOSTS WANT SENTENCE - check where the instances run, and that MPI connects them
+# names HOSTS WANT WHAT - check where the instances run, and that MPI connects them
 names() {
     job --host "$1" sh -c "$where"
-    ok "$3" all 'same $code 0' "same \"\$(sort out | tr '\n' ' ')\" '$2 '"
+    ok "instances run on the named hosts: $3" all 'same $code 0' "same \"\$(sort out | tr '\n' ' ')\" '$2 '"
     [ -x "$mpi_sum" ] || return
     local count
     count=$(grep -c . out)
     job --host "$1" "$mpi_sum"
-    ok "... with MPI" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
+    ok "MPI connects the named hosts: $3" all 'same $code 0' "same \"\$(grep -c sum out)\" $count"
 }
 names n2.rack-a.example.com '0 v2' "one other host"
 names n1.rack-a.example.com,n2.rack-a.example.com '0 v1 1 v2' "several"
@@ -54,12 +54,12 @@ job --host v1,v2 true
 ok "a read-only /tmp is detected before the start" all 'same $code 125' \
     'last_line_has "v2  *folder  *.*there: /tmp: Read-only file system"' 'nothing_is_left'
 job --no-host-check --host v1,v2 true
-ok "... without the check, after the daemon has failed" all 'same $code 125' 'last_line_has "v2  *folder .*/tmp"' \
+ok "without the host check, a read-only /tmp is reported after the daemon has failed" all 'same $code 125' 'last_line_has "v2  *folder .*/tmp"' \
     'has_not "did not start within"' 'nothing_is_left'
 on v2 mount -o remount,rw,size=8k /tmp
 on v2 sh -c 'head -c 100000 /dev/zero >/tmp/full' 2>/dev/null
 job --host v1,v2 true
-ok "... also if /tmp is full" all 'same $code 125' 'last_line_has "v2  *folder  *.*there: /tmp: No space left"'
+ok "a full /tmp is detected before the start" all 'same $code 125' 'last_line_has "v2  *folder  *.*there: /tmp: No space left"'
 on v2 sh -c 'rm /tmp/full; mount -o remount,rw,size=100m /tmp'
 mkdir broken && printf '#!/bin/sh\necho "orted: error while loading shared libraries: libhwloc.so.15" >&2\nexit 127\n' >broken/daemon
 chmod +x broken/daemon
@@ -92,7 +92,7 @@ on v2 sh -c 'kill $(cat /run/sshd.pid)'
 "$vhosts" sshd v2
 [ "$(dirname "$path")" = /usr/bin ] || "$vhosts" unhide v2 "$(dirname "$path")"
 job --host v1,v2 true
-ok "a job works again" same $code 0
+ok "a job works once everything is restored" same $code 0
 
 if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
     export PLENUM_CACHE_DIR=$PWD/cache

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_numa.sh - tests binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh).
-# Speaks TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
+# Prints TAP. Needs root, qemu-system-x86 and a kernel ("numavm.sh fetch" gets one).
 . "$top_srcdir/tests/lib.sh"
 vm=$top_srcdir/tests/system/numavm.sh
 run=$top_builddir/plenumrun
@@ -48,7 +48,7 @@ ok "four instances get one node each" same \
 2 4-5 2 bind
 3 6-7 3 bind"
 job -n 4 bash what
-ok "... which the kernel confirms, including the memory's nodes" same "$(sort out)" "0 0-1 bind:0 0
+ok "the kernel confirms the CPUs, policies and memory of four instances" same "$(sort out)" "0 0-1 bind:0 0
 1 2-3 bind:1 1
 2 4-5 bind:2 2
 3 6-7 bind:3 3"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_packages.sh - the Debian packages under a real systemd: install them, start the service, upgrade while a job
-# streams, remove. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Prints TAP. Needs root.
+# test_packages.sh - installs the Debian packages under a real systemd, starts the service, upgrades it while a job
+# streams, and removes it. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Prints TAP. Needs
+# root.
 . "$top_srcdir/tests/lib.sh"
 vsystemd=$top_srcdir/tests/system/vsystemd.sh
 
@@ -56,11 +57,11 @@ sleep 1
 before=$(pid)
 ok "the package is upgraded while a job streams" dpkg -i "$stage/upgrade/plenum-loader.deb"
 ok "the job succeeds" wait $job
-is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --epochs 20)" "... with the same hash" field hash
+is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --epochs 20)" "the job's hash is right" field hash
 ok "the loader is a new process" test "$(pid)" != "$before"
 ok "changes to the configuration are kept" grep -q '^root = /srv/data' /etc/plenum/plenumd.conf
 ok "the packages are removed" dpkg -r plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
-ok "... and purged" dpkg -P plenum-loader
+ok "plenum-loader is purged" dpkg -P plenum-loader
 ok "the loader's folders are removed" test ! -e /var/cache/plenum -a ! -e /run/plenum
 ok "the user is kept" id plenum
 ok "the service is inactive" test "$(systemctl show -P ActiveState plenumd)" = inactive

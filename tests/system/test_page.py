@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The status page in a browser (Debian's chromium, chromium-driver and python3-selenium): it has no errors, shows the
-numbers of /status.json, is live, and works narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps screenshots."""
+"""Tests the status page in a browser (Debian's chromium, chromium-driver and python3-selenium): it has no errors, shows
+the numbers of /status.json, updates, and works narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps pictures."""
 
 import base64
 import os

@@ -58,14 +58,14 @@ cd "$T" || exit 99
 cp -R one another-folder-of-the-same
 ok "a release is built" one/scripts/release $wheel "v$version" "$T/first"
 sleep 1
-ok "... and built again in a different, deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
+ok "the release is built again in a different, deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
     second/deeper/folder
 differences() { # prints the sums of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }
 is "" "both results are identical" differences
 ok "the checksums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
-is "1 5" "one source package and five packages" \
+is "1 5" "the release has one source package and five binary packages" \
     sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
 here() { # succeeds if no installed file contains a path of this machine
     mkdir -p open && for deb in first/*.deb; do dpkg-deb -x "$deb" open || return 1; done

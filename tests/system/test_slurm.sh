@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
-# hosts, with their own settings, keys and state. Prints TAP. Needs root, slurm-wlm and munge.
+# test_slurm.sh - tests plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three
+# virtual hosts, with their own settings, keys and state. Prints TAP. Needs root, slurm-wlm and munge.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
@@ -68,7 +68,7 @@ export LC_ALL=C
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
 has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
-# in_slurm COMMAND... - run the command on v1 for a minute at most; sets the files out and err, and $code
+# in_slurm COMMAND... - run the command on v1 for at most 5 minutes; sets the files out and err, and $code
 in_slurm() {
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
     code=$?
@@ -120,9 +120,9 @@ elif ! on v1 srun --mpi=list 2>&1 | grep -q pmix; then
     skip "srun --mpi=pmix" "this Slurm has no plugin for PMIx"
 else
     in_slurm srun --mpi=pmix -N3 --ntasks-per-node=2 "$mpi_sum"
-    ok "srun --mpi=pmix: MPI on three hosts" all 'same $code 0' 'same "$(grep -c "sum 6" out)" 6' 'wait_for no_step'
+    ok "srun --mpi=pmix: MPI works on three hosts" all 'same $code 0' 'same "$(grep -c "sum 6" out)" 6' 'wait_for no_step'
     in_slurm srun --mpi=pmix -N1 -n2 "$world"
-    ok "srun --mpi=pmix: libplenum's collectives" all 'same $code 0' 'wait_for no_step'
+    ok "srun --mpi=pmix: libplenum's collectives work" all 'same $code 0' 'wait_for no_step'
 fi
 in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
 ok "a failing instance is reported" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
@@ -135,11 +135,11 @@ ok "plenumrun works inside a step" same "$(sort out)" "0 v1
 what='echo $RANK $(hostname)'
 while IFS='|' read -r allocation by options want <&9; do
     in_slurm salloc $allocation $by "$run" $options sh -c "$what"
-    ok "salloc $allocation $by plenumrun $options" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "$want "' \
+    ok "salloc $allocation $by plenumrun $options: runs instances on $want" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "$want "' \
         'wait_for no_step'
     [ -x "$mpi_sum" ] || continue
     in_slurm salloc $allocation $by "$run" $options "$mpi_sum"
-    ok "... with MPI" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
+    ok "salloc $allocation $by plenumrun $options: MPI works" all 'same $code 0' 'same "$(grep -c "sum $(wc -w <<<"$want" | awk "{print \$1 / 2}")" out)" \
         "$(($(wc -w <<<"$want") / 2))"' 'wait_for no_step'
 done 9<<END
 -N1|||0 v1
@@ -186,7 +186,7 @@ in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST=v1 SLURM_NO
 ok "variables of an ended job do no harm on this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
 in_slurm env SLURM_JOB_ID=99999 SLURM_JOBID=99999 SLURM_JOB_NODELIST='v[1-2]' SLURM_NODELIST='v[1-2]' SLURM_NNODES=2 \
     SLURM_JOB_NUM_NODES=2 SLURM_TASKS_PER_NODE='1(x2)' "$run" true
-ok "... on several hosts: srun's own message is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
+ok "variables of an ended job with several hosts: srun's own message is shown" all 'same $code 125' 'has "  | srun: error: .*Invalid job id"'
 
 # ---- nodes on which Open MPI's daemon cannot run ----
 case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
@@ -194,7 +194,7 @@ daemon=$(readlink -f "$(command -v $daemon)")
 library=$(ldd "$daemon" | awk '/lib(open-rte|prrte)\./ { print $3 }')
 plugins=$(dirname "$(readlink -f "$library")")/openmpi
 last_line_has() { grep -v ^salloc: err | tail -n 1 | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
-hide() { on v2 mount -n --bind "$1" "$2"; } # WITH FILE
+hide() { on v2 mount -n --bind "$1" "$2"; } # WITH FILE: v2 sees WITH in place of FILE
 unhide() { on v2 umount -n "$1"; }
 mkdir -p empty
 hide /dev/null "$daemon"
@@ -219,11 +219,11 @@ else
     skip "a daemon without its plugins" "$daemon has none"
 fi
 in_slurm salloc -N3 "$run" --exclude v2 --mpi-global-args --leave-session-attached sh -c "$what"
-ok "the host can be excluded" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v3 "'
+ok "a job that excludes the host without the daemon works" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v3 "'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" true
 ok "a heterogeneous job is rejected" all 'same $code 2' 'has "SLURM_HET_SIZE=2) with the hosts v1 and v\[2-3\]"'
 in_slurm salloc -N1 -n1 : -N2 -n2 "$run" --host v1:2 sh -c "$what"
-ok "... but --host can select this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
+ok "in a heterogeneous job, --host can select this host" all 'same $code 0' 'same "$(sort out | tr "\n" " ")" "0 v1 1 v1 "'
 
 cat >script <<END
 #!/bin/sh
@@ -263,7 +263,7 @@ on v1 scancel -f -s USR1 "$number"
 wait_for test -e got.0
 : >go
 wait_for no_step
-ok "... with --full all programs, and the job continues" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
+ok "scancel -f -s USR1 reaches the program of this host, too, and the job continues" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
 # ---- which share of the samples a process gets ----
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import numpy' 2>/dev/null; then
     timeout -k 5 300 "$vhosts" exec v1 env PATH="$PATH" PLENUM_TEST_SRUN=1 salloc -N1 -n2 \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_systemd.sh - plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
+# test_systemd.sh - tests plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
 # Everything is installed into a throw-away container. Prints TAP. Needs root; takes half a minute.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/stage.sh"
@@ -50,15 +50,15 @@ ok "the service is not running" fails systemctl --quiet is-active plenumd.servic
 feed member --epochs 1 --loader-timeout 5 >"$T/out" 2>"$T/err"
 ok "a client starts the service" systemctl --quiet is-active plenumd.service
 ok "a client of a different user is rejected with the reason" has "serves user $(id -u plenum) alone" "$T/err"
-ok "... and the client's UID reaches the loader in the sandbox" logged "client user $(id -u member) "
+ok "the client's UID reaches the loader in the sandbox" logged "client user $(id -u member) "
 
 # ---- the service's entries in the journal have fields ----
 entries() { journalctl --no-pager -o json -u plenumd "$@" >"$T/entries"; }
 entries "PLENUM_CLIENT_UID=$(id -u member)"
 ok "the journal finds a message by its client's user" has '"MESSAGE":"client user' "$T/entries"
-ok "... with its priority" has '"PRIORITY":"4"' "$T/entries"
-ok "... sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
-is plenumd "... under the name plenumd" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
+ok "that message has its priority" has '"PRIORITY":"4"' "$T/entries"
+ok "that message was sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
+is plenumd "that message has the name plenumd" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
 
 # ---- reload ----
 echo "root = /srv/data" >>"$conf"
@@ -67,7 +67,7 @@ ok "the service reloads" systemctl reload plenumd
 feed member --epochs 1 >"$T/out" 2>"$T/err"
 is "$("$ctl" hash /srv/data $stream)" "a root added to the file is served, with the right pixels" field hash \
     "$T/out"
-is "$before" "... by the same process" pid
+is "$before" "the reload keeps the process" pid
 entries PLENUM_DATASET=/srv/data
 ok "the journal finds messages by data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
@@ -93,9 +93,9 @@ ok "the loader can pin threads to cores" test "$(pinned)" -ge "$(nproc)"
 
 # ---- a stream continues after a restart ----
 begin
-ok "restart while a job streams" systemctl restart plenumd
+ok "the service restarts while a job streams" systemctl restart plenumd
 ok "the job succeeds with the same hash" delivered $job "$long"
-ok "... and reported the restart" has "is being stopped or restarted; after .* s, batches are coming from" "$T/err"
+ok "the job reported the restart" has "is being stopped or restarted; after .* s, batches are coming from" "$T/err"
 begin
 systemctl kill --signal=KILL plenumd
 ok "a loader killed while a job streams: the same hash" delivered $job "$long"
@@ -103,7 +103,7 @@ ok "a loader killed while a job streams: the same hash" delivered $job "$long"
 begin
 for _ in 1 2 3; do systemctl reload plenumd; done
 ok "reloads while a job streams: the same hash" delivered $job "$long"
-is 0 "... and no incident" field incidents "$T/out"
+is 0 "reloads while a job streams: no incident" field incidents "$T/out"
 
 begin
 systemctl stop plenumd.service 2>/dev/null
@@ -118,14 +118,14 @@ begin
 before=$(pid)
 kill -STOP "$before"
 ok "a loader hung by SIGSTOP while a job streams: the same hash" delivered $job "$long"
-ok "... the watchdog replaced it" test "$(pid)" != "$before"
-ok "... and logged it" logged "[Ww]atchdog"
+ok "the watchdog replaced the hung loader" test "$(pid)" != "$before"
+ok "the watchdog's action is in the journal" logged "[Ww]atchdog"
 
 # ---- a configuration file with an error ----
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
 ok "a reload with an invalid file fails" fails systemctl reload plenumd
-ok "... the error is logged with its line" wait_for logged \
+ok "the file's error is logged with its line" wait_for logged \
     "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
-ok "... and the loader continues" systemctl --quiet is-active plenumd.service
+ok "the loader continues after the failed reload" systemctl --quiet is-active plenumd.service
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wheel.sh - the wheel of scripts/wheel in fresh systems: minimal ones made by debootstrap, with Python's venv, but
+# test_wheel.sh - tests scripts/wheel's wheel in fresh systems: minimal ones made by debootstrap, with Python's venv, but
 # without a compiler, the libraries that Plenum needs, or Open MPI. The wheel is installed into an environment that is
 # not activated, a job runs, and the wheel is removed. Then jobs run with the system's Open MPI, also on two virtual
 # hosts. make check-wheel runs this. PLENUM_WHEEL names an existing wheel; PLENUM_ROOTS names the folder where the
@@ -107,7 +107,7 @@ P
     ok "the wheel has no library of Open MPI" status 1 grep -E '^pyplenum.libs/lib(mpi|pmix|open-)' "$T/list"
     ok "the wheel has the licences of its libraries" grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$T/list"
     for name in $(sed -n 's|^pyplenum.libs/lib\([a-z]*\).*|\1|p' "$T/list" | sort -u); do
-        ok "... that of lib$name" grep -qiE "licenses/[a-z0-9]*($name|${name#micro}|openssl|libssl)" "$T/list"
+        ok "the wheel has the licence of lib$name" grep -qiE "licenses/[a-z0-9]*($name|${name#micro}|openssl|libssl)" "$T/list"
     done
 }
 
@@ -206,7 +206,7 @@ inside() {
     with_mpi
     ok "$NAME: pip removes the wheel" alice env/bin/python -m pip uninstall -y pyplenum
     everything >/after
-    ok "$NAME: ... without leaving files" diff /before /after
+    ok "$NAME: pip leaves no files" diff /before /after
     echo "# all of it"
 }
 
@@ -239,11 +239,11 @@ started() {
     local code pid
     alice env/bin/plenumrun -n 1 cat /proc/self/status >out 2>err
     alice "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 cat /proc/self/status >out2 2>err
-    is "$(signals_ignored out2)" "$NAME: no more signals are ignored" signals_ignored out
+    is "$(signals_ignored out2)" "$NAME: the wheel's command ignores no other signals than the program" signals_ignored out
     alice env -u LC_ALL env/bin/plenumrun -n 1 env 2>err | sed 's/=.*//' | sort >out
     alice env -u LC_ALL "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 env 2>err | sed 's/=.*//' |
         sort >out2
-    ok "$NAME: no variable is added" diff out2 out
+    ok "$NAME: the wheel's command adds no variable" diff out2 out
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
     pid=$!
     ok "$NAME: plenumrun is the process that was started" wait_for \
@@ -252,8 +252,8 @@ started() {
     kill -TERM $pid
     wait $pid
     code=$?
-    is 143 "$NAME: ... and ends on the signal sent to it" echo $code
-    ok "$NAME: ... with all processes that it started" status 1 look_for_sleep
+    is 143 "$NAME: plenumrun ends on a signal sent to that process" echo $code
+    ok "$NAME: all processes that it started end with it" status 1 look_for_sleep
 }
 look_for_sleep() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E '(^| )sleep 1000'; }
 

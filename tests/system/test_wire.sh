@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wire.sh - an eavesdropper between the hosts of a job can read Open MPI's own messages, but no key, no token and
-# no variable of the job. Prints TAP. Needs root.
+# test_wire.sh - checks that an eavesdropper between the hosts of a job can read Open MPI's own messages, but no key,
+# token, variable or output of the job. Prints TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"

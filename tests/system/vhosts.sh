@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# vhosts.sh - virtual hosts for tests: to programs, they look like several machines.
+# vhosts.sh - makes virtual hosts for tests: to programs, they look like several machines.
 #
 # Each host is a set of namespaces (network, PID, mount, UTS, IPC). It has its own name and address on a
 # private bridge, its own processes, /tmp, /run and /dev/shm, and its own sshd with a throw-away key. All
@@ -14,7 +14,7 @@
 #   vhosts.sh exec HOST CMD.. run CMD in HOST (standard input, signals and status pass)
 #   vhosts.sh agent HOST CMD..do the same as "ssh HOST CMD", but without ssh; at the head only
 #   vhosts.sh env agent|ssh   print shell lines that make mpirun use either
-#   vhosts.sh drop|undrop HOST       begin and stop to drop packets to and from HOST
+#   vhosts.sh drop|undrop HOST       begin and stop dropping packets to and from HOST
 #   vhosts.sh freeze|thaw HOST       stop and continue all processes of HOST
 #   vhosts.sh hide|unhide HOST DIR   cover DIR in HOST with an empty folder
 #   vhosts.sh crash HOST             power HOST off

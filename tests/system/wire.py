@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """wire.py FILE - write everything that passes the network interfaces of this host to FILE, until SIGTERM. Needs root.
 
-An eavesdropper between the hosts could have read everything in FILE."""
+FILE then has everything that an eavesdropper between the hosts could read."""
 
 import signal
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# bash completion for plenumrun, plenumd and plenumctl: each program says itself what can stand where (--complete).
+# bash completion for plenumrun, plenumd and plenumctl: the programs themselves say what may follow (--complete).
 
 _plenum() {
     local -a words=() starts=() lines=()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# fish completion for plenumrun, plenumd and plenumctl: each program says itself what can stand where (--complete).
+# fish completion for plenumrun, plenumd and plenumctl: the programs themselves say what may follow (--complete).
 
 function __plenum_complete
     set -l words (commandline -opc)

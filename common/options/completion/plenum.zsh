@@ -1,6 +1,6 @@
 #compdef plenumrun plenumd plenumctl
 # SPDX-License-Identifier: MIT
-# zsh completion for plenumrun, plenumd and plenumctl: each program says itself what can stand where (--complete).
+# zsh completion for plenumrun, plenumd and plenumctl: the programs themselves say what may follow (--complete).
 
 local line kind
 local -a lines described

@@ -8,12 +8,13 @@
  * libavif converts in floats or by libyuv, with results that depend on the build. So we convert the
  * planes ourselves (yuv.h), and only for the region.
  *
- *     open()  the boxes -> size, and how it is turned
+ *     open()  the boxes -> size and orientation
  *     seek()  AV1       -> planes, which libavif keeps until close()
  *     read()  planes    -> some rows of the region
  *
  * If it has libyuv, libavif scales a frame whose size differs from its item's. We make that an
- * error, by a limit that only applies to scaling once the boxes are read (imageDimensionLimit).
+ * error: imageDimensionLimit, which applies only to scaling once the boxes have been read, is then
+ * set to 1.
  *
  * Without libavif, an AVIF is not a bad image but an error of this loader, as in webp.c. */
 #include "config.h"
@@ -43,7 +44,8 @@ static bool is_brand(const uint8_t *p)
     return memcmp(p, "avif", 4) == 0 || memcmp(p, "avis", 4) == 0;
 }
 
-/* Check the brand, or the compatible brands, of the box at the beginning. */
+/* Returns whether the first box is an "ftyp" with a brand of AVIF, as its own or as a compatible
+ * one. */
 static bool avif_reader_knows(const uint8_t *bytes, size_t len)
 {
     enum { BRAND = 8, COMPATIBLE = 16 };
@@ -71,7 +73,7 @@ struct avif_reader {
     const uint8_t *bytes;
     size_t len;
     uint32_t pixels;             /* maximum pixels of a frame */
-    struct plenum_error refused; /* the reason why libavif got no data, or "" */
+    struct plenum_error refused; /* why read_bytes() failed, or "" */
     struct rect clean;           /* the image within the frame */
 
     struct yuv_image planes;
@@ -134,7 +136,7 @@ static int failed(const struct avif_reader *a, avifResult result, struct plenum_
 static uint8_t find_orientation(const avifImage *image)
 {
     static const uint8_t turns[4][3] = {
-        /* upright; top and bottom swapped; left and right swapped */
+        /* not mirrored; top and bottom swapped; left and right swapped */
         {1, 4, 2},
         {8, 5, 7},
         {3, 2, 4},
@@ -153,7 +155,7 @@ static uint8_t find_orientation(const avifImage *image)
     return turns[turn][mirror];
 }
 
-/* One axis of a clean aperture: n / d of its `side` pixels are shown, and their middle is off_n /
+/* One axis of a clean aperture: n / d pixels out of `side` are shown, and their middle is off_n /
  * off_d pixels away from the middle of the side. */
 struct aperture {
     uint32_t side, n, d;
@@ -295,7 +297,7 @@ static int decode(struct avif_reader *a, struct plenum_error *err)
         return failed(a, result, err);
     image = a->decoder->image;
     if (image->width != width || image->height != height ||
-        /* libavif has scaled it nevertheless */
+        /* the limit permits scaling to 1x1, and libavif then owns the planes */
         (width == 1 && height == 1 && image->imageOwnsYUVPlanes))
         return error_set(
             err, -EBADMSG,

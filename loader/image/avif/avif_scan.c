@@ -5,11 +5,11 @@
  * Lists of items and chunks: libavif's time grows with the square of their length.
  *
  * Boxes: libavif allocates up to 4 KB for a box of eight bytes, such as a track or a property; and
- * version 0.11 treats everything after the description of a sample as its properties.
+ * version 0.11 treats everything after a sample description as properties of it.
  *
  * Tiles: libavif 0.11 decodes and keeps all of them before it checks whether they make up the
- * image; they may all share the same bytes. It also keeps copies of bytes: libavif copies an item
- * that has several extents, and dav1d copies metadata.
+ * image; they may all share the same bytes. Bytes are also copied: by libavif, if an item has
+ * several extents, and by dav1d, if they are metadata.
  *
  * Frames: an item is one frame, or up to four if it has layers. But AV1 data may have any number of
  * frames before the one that is shown, each of any size, and a frame that repeats another one takes
@@ -317,7 +317,7 @@ static void scan_descriptions(struct scan *scan, struct scan_span stsd)
 
 static void scan_size(struct scan *scan, struct scan_span ispe)
 {
-    (void)take(&ispe, 4); /* its version */
+    (void)take(&ispe, 4); /* version and flags */
     for (int i = 0; i < 2; i++) {
         uint32_t side = (uint32_t)take(&ispe, 4);
 
@@ -351,7 +351,8 @@ static void scan_boxes(struct scan *scan, struct scan_span boxes, struct scan_sp
 
 /* Returns the number of pixels that a frame may have, so that all tiles together stay within the
  * limit: libavif keeps them until all are decoded. dav1d's frames consist of whole blocks of
- * 128x128 pixels, so narrow frames take more memory than their pixels; the limit is then lower. */
+ * 128x128 pixels, so narrow frames take more memory than their pixels need; the limit is then
+ * lower. */
 static uint32_t find_pixels(const struct scan *scan)
 {
     enum { SIDE = 64 };

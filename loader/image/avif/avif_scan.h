@@ -9,8 +9,8 @@
 #include <plenum/error.h>
 
 /** Scan the whole file: its lists, and the AV1 data of all of its items. `*pixels` receives the
- * number of pixels that a frame may have. Returns 0, or -EBADMSG if the file is over a limit
- * (limits.h); damaged data is left to libavif. */
+ * largest number of pixels that a frame may have. Returns 0, or -EBADMSG if the file is over a
+ * limit (limits.h); damaged data is left to libavif. */
 int avif_scan(const uint8_t *bytes, size_t len, uint32_t *pixels, struct plenum_error *err);
 
 /** Scan bytes that may be AV1: an item, a frame of a sequence, or the beginning of one. Returns 0

@@ -83,7 +83,7 @@ bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret)
     return true;
 }
 
-/* Two rows of a plane. Their samples are added with these weights, minus `zero`. */
+/* Two rows of a plane, and the constants to add their samples: m * a + n * b - zero. */
 struct sum {
     const uint8_t *a, *b;
     int32_t m, n, zero;

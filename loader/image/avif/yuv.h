@@ -19,20 +19,20 @@ struct yuv_image {
     uint32_t width, height;   /* size of the first plane */
     uint32_t depth;           /* 8, 10 or 12 */
     bool mono;                /* only the first plane exists */
-    bool half_x, half_y;      /* two columns, or two rows, share a sample of chroma */
-    bool full_range;          /* levels range from 0 to the largest number */
+    bool half_x, half_y;      /* chroma has half the columns, or half the rows */
+    bool full_range;          /* levels range from 0 to 2^depth - 1 */
     uint32_t matrix;          /* MatrixCoefficients of ITU-T H.273 */
 };
 
 /** The constants for all pixels of an image. */
 struct yuv_rule {
     int32_t zero_y, zero_uv; /* the samples that represent 0 */
-    /* Contributions to R, G and B at 2^32, of a sample of Y and of a sixteenth of a sample of Cb
-     * and Cr. */
+    /* Contributions to R, G and B, times 2^32: y of a sample of Y, u and v of a sixteenth of a
+     * sample of Cb and Cr. */
     int64_t y[3], u[3], v[3];
 };
 
-/** Returns whether there is a rule for such an image. */
+/** Find the constants for an image. Returns false if its matrix is not supported. */
 bool yuv_find_rule(const struct yuv_image *image, struct yuv_rule *ret);
 
 /** Returns the number of integers that yuv_convert() needs as working memory. */

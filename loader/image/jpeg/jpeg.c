@@ -17,16 +17,16 @@
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
  * Errors: the library calls error_exit() or, for a warning, emit_message(); these leave the library
- * by longjmp() to a setjmp() in each public function. No memory leaks, because all memory of the
- * library belongs to the decompress object.
+ * by longjmp() to the setjmp() in open_library(), seek_library() or read_library(). No memory
+ * leaks, because all memory of the library belongs to the decompress object.
  *
  * That object is created again for each image, which costs 0.1 us. If the object were kept, so
  * would its quantisation and Huffman tables, and a file without its own tables would be decoded
  * with those of the previous image: pixels would depend on history.
  *
- * The library decodes only files that our own decoder (jpeg_own.h) does not support, and files on
- * which it gives up: then the library starts at the top, and drops the rows that were already
- * delivered.
+ * By default, the library decodes only files that our own decoder (jpeg_own.h) does not support,
+ * and files on which our decoder gives up. The library then starts at the top, and drops the rows
+ * that were already delivered.
  *
  * CMYK: converted like Pillow's convert("RGB"). Pillow treats every four-component JPEG as
  * inverted, as Adobe writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes
@@ -60,12 +60,13 @@
 #include "loader/image/pack/splice.h"
 #include "loader/image/scratch.h"
 
-/* Rows per read(): a call costs little, and the rows stay in the cache. */
+/* Rows per read(): enough to make the cost of a call small, and few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
-/* Offset of the rows in the strip, and unit of their pitch. The colour conversions for AVX2 and
- * SSE2 write rows that begin at a multiple of the vector size past the cache, to memory, from where
- * the resize would have to load them again. Rows at other addresses stay in the cache. */
+/* The rows begin STRIP_SKEW bytes into the strip; their pitch is a multiple of STRIP_UNIT. The
+ * colour conversions for AVX2 and SSE2 write rows that begin at a multiple of the vector size past
+ * the cache, to memory, from where the resize would have to load them again. Rows at other
+ * addresses stay in the cache. */
 enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
 
 struct jpeg_reader {
@@ -77,12 +78,12 @@ struct jpeg_reader {
     struct jpeg_progress_mgr progress;
 
     struct jpeg_error_mgr errors;
-    jmp_buf escape; /* longjmp() on failure returns here */
-    int code;       /* code of the failure; its message: */
+    jmp_buf escape; /* where a failure jumps to */
+    int code;       /* error code of the failure */
     char message[JMSG_LENGTH_MAX + 100];
 
     bool in_header;       /* the header is still being read */
-    const uint8_t *bytes; /* bytes of the file */
+    const uint8_t *bytes; /* the file */
     size_t len;
     uint64_t blocks;
 
@@ -94,8 +95,9 @@ struct jpeg_reader {
     struct scratch hint; /* the tiles that were found */
 
     bool packed;
-    struct pack_layout layout; /* layout of a packed file */
-    /* The ends of a packed file's intervals; and intervals that were spliced into a file. */
+    struct pack_layout layout; /* if packed */
+    /* `intervals`: the ends of a packed file's intervals; `spliced`: a file made of some of
+     * them. */
     struct scratch intervals, spliced;
     const uint8_t *part; /* the bytes to decode: the file, or those spliced from it */
     size_t part_len;
@@ -103,7 +105,7 @@ struct jpeg_reader {
     uint32_t offset;    /* offset of the region within the rows that the library writes */
     uint32_t width;     /* width of the region */
     uint32_t rows_left; /* rows of the region that are left */
-    size_t pitch;       /* of the rows in `strip` */
+    size_t pitch;       /* pitch of the rows in `strip`, in bytes */
     struct scratch strip;
 };
 
@@ -150,7 +152,7 @@ static _Noreturn void on_error(j_common_ptr cinfo)
     leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
 }
 
-/* Handle a message of libjpeg. Levels from 0 up are traces; -1 is a warning, which means that the
+/* Handle a message of libjpeg. Level 0 and above are traces; -1 is a warning, which means that the
  * file is damaged. */
 static void on_message(j_common_ptr cinfo, int level)
 {
@@ -199,7 +201,7 @@ static void source_skip(j_decompress_ptr d, long count)
     d->src->bytes_in_buffer -= (size_t)count;
 }
 
-/* Called at least once for each row of MCUs while the scans are read. */
+/* Reject a file with too many scans. The library calls this at least once for each row of MCUs. */
 static void on_progress(j_common_ptr cinfo)
 {
     struct jpeg_reader *j = reader_of(cinfo);
@@ -231,8 +233,8 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
-/* Returns the kind of a JPEG (0xC0 + n of its SOFn) and sets the bits of a sample. Returns 0 if
- * there is no SOFn. */
+/* Returns the second byte of a JPEG's SOFn marker, 0xC0 + n, or 0 if there is none. `*bits`, unless
+ * NULL, receives the bits per sample. */
 static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
@@ -257,8 +259,8 @@ static size_t count_junk(const uint8_t *bytes, size_t len)
     return m.junk;
 }
 
-/* Reject processes that the definition does not cover, because their result would depend on the
- * version of the library. */
+/* Reject coding processes that docs/pixels.md does not define, because their result would depend on
+ * the version of the library. */
 static void check_process(struct jpeg_reader *j)
 {
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
@@ -404,8 +406,8 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
     return r;
 }
 
-/* Choose the part of a packed file to decode: one that contains the region, or all of it. In a
- * part, the region has different coordinates. */
+/* Choose the part of a packed file to decode: one that contains the region, or the whole file. Make
+ * j->region relative to it. Returns 0 or -ENOMEM. */
 static int choose_part(struct jpeg_reader *j)
 {
     struct rect wide, pixels;
@@ -625,8 +627,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
     if (jpeg != IMAGE_JPEG_AUTO)
         return jpeg;
 #ifdef __x86_64__
-    /* libjpeg-turbo has loops for all of these kinds of processors, which wrap around like Plenum's
-     * (docs/pixels.md, 4.1). For other processors, this is not known. */
+    /* On x86-64, libjpeg-turbo always has vector loops, and these overflow exactly like Plenum's
+     * (docs/pixels.md, 4.1). On other processors, this is not known. */
     if (best_kernels() == &jpeg_portable)
         return IMAGE_JPEG_LIBJPEG;
 #endif

@@ -2,7 +2,8 @@
 /* jpeg_blocks.h - decodes all coefficients of one block, or of two at once, from bits.
  *
  * All functions are inline, so that jpeg_own.c can compile them for several kinds of processors.
- * Each returns false for an invalid code; other errors are detected after the MCU (jpeg_scan.h). */
+ * Each returns false for an invalid code or value; other errors are detected after the MCU
+ * (jpeg_scan.h). */
 #ifndef LOADER_IMAGE_JPEG_BLOCKS_H
 #define LOADER_IMAGE_JPEG_BLOCKS_H
 
@@ -13,8 +14,9 @@
 
 #define JPEG_INLINE static inline __attribute__((always_inline))
 
-/* The indices of jpeg_zigzag[], then 63 for coefficients after the 64th, then 64, which means no
- * coefficient. An EOB advances the index by JPEG_STEP_EOB, into that last part. */
+/* The natural index of each coefficient in zigzag order, then 63 for coefficients after the 64th,
+ * then 64, which means no coefficient. An EOB advances the index by JPEG_STEP_EOB, into that last
+ * part. */
 static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_EOB] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
@@ -95,8 +97,8 @@ JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32
     return true;
 }
 
-/* Read a block's AC coefficients into `coef`, which must be zero. `seen` is the OR of their
- * indices. */
+/* Read a block's AC coefficients into `coef`, which must be zero. `*seen` receives the OR of their
+ * natural indices. */
 JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef,
                          uint32_t *seen)
 {

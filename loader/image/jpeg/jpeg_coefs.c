@@ -32,9 +32,9 @@ struct member {
     struct jpeg_coef_plane *plane;
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y, h, v; /* as in struct mcu_block of jpeg_own.c */
-    bool keep;                     /* the block is needed in this row; then: */
-    size_t row;                    /* its first block in the plane */
-    int16_t *ac_row;               /* coefficients of the block `left` of the plane's row */
+    bool keep;                     /* blocks of this row are needed */
+    size_t row;                    /* index of the row's first block in the plane */
+    int16_t *ac_row;               /* if `keep`: coefficients of the row's first needed block */
 };
 
 /* The current scan. */
@@ -73,7 +73,7 @@ JPEG_INLINE uint64_t deposit(uint64_t from, uint64_t to, bool bmi2)
     return all;
 }
 
-/* Returns bit number `n` among the set bits of `of`, or 0. */
+/* Returns the n-th set bit of `of`, counted from 0, or 0 if there are fewer. */
 JPEG_INLINE uint64_t find_bit(uint64_t of, uint32_t n, bool bmi2)
 {
 #ifdef __x86_64__
@@ -130,9 +130,9 @@ JPEG_INLINE bool have_bits(struct jpeg_scan *s, struct jpeg_bits *b)
 
 /* A symbol of a band. */
 struct symbol {
-    uint32_t step; /* step from coefficient to coefficient; JPEG_STEP_EOB: the last one */
+    uint32_t step; /* distance from the previous coefficient; JPEG_STEP_EOB: the block ends */
     uint32_t size; /* size of the value in bits */
-    int32_t value; /* or the number of blocks that end here */
+    int32_t value; /* the coefficient; after JPEG_STEP_EOB, the number of blocks that end here */
 };
 
 /* Read a symbol that is not in the table. */
@@ -186,7 +186,7 @@ JPEG_INLINE bool read_symbol(struct jpeg_bits *b, const struct jpeg_huff *h, boo
     return true;
 }
 
-/* Read a block's coefficients of a band that no earlier scan sent. */
+/* Read a block's band in the first scan that sends it. */
 JPEG_INLINE bool read_first(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                             uint64_t *nonzero, uint32_t *run)
 {
@@ -225,8 +225,8 @@ JPEG_INLINE void enlarge_some(int16_t *coef, uint64_t which, int32_t one)
     }
 }
 
-/* Read one more bit of each coefficient of a block's band, and the coefficients that begin with
- * it. */
+/* Read one more bit of each coefficient of a block's band that is not 0, and the coefficients whose
+ * first bit this is. */
 JPEG_INLINE bool read_more(struct jpeg_bits *b, const struct coefs_reader *r, int16_t *coef,
                            uint64_t *nonzero, uint32_t *run, bool bmi2)
 {
@@ -580,7 +580,7 @@ static int read_scan(struct coefs_reader *r, const struct jpeg_coefs_tools *tool
 }
 
 /* Returns whether coefficients of each component were sent. Coefficients that were not sent are
- * zeros, as in libjpeg, but a file with a component without any is left to libjpeg. */
+ * zeros, as in libjpeg, but if a component has none, the file is left to libjpeg. */
 static bool is_whole(const struct jpeg_frame *f)
 {
     for (uint32_t i = 0; i < f->count; i++)

@@ -76,7 +76,7 @@ static int encode(struct encoder *e, const struct encode_options *o, unsigned ch
 
 int encode_jpeg(const struct encode_options *options, uint8_t **ret, size_t *ret_len)
 {
-    /* It is on the heap, because local variables would be undefined after longjmp(). */
+    /* This is on the heap, because local variables would be undefined after longjmp(). */
     struct job {
         struct encoder e;
         unsigned char *bytes;

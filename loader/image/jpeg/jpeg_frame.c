@@ -94,7 +94,7 @@ static bool parse_app0(struct frame_parser *p, struct segment s)
     if (s.len < 14 || memcmp(s.at, "JFIF", 5) != 0)
         return true;
     p->jfif = true;
-    return s.at[5] == 1; /* the version of Adobe's segment */
+    return s.at[5] == 1; /* the major version of JFIF */
 }
 
 static bool parse_app14(struct frame_parser *p, struct segment s)
@@ -136,7 +136,7 @@ static bool parse_frame(struct frame_parser *p, struct segment s)
     return true;
 }
 
-/* Parse components in order, each at most once. */
+/* Parse the components of a scan: each at most once, in the frame's order. */
 static bool parse_components(struct jpeg_frame *f, struct segment s)
 {
     uint32_t next = 0;
@@ -373,8 +373,7 @@ bool jpeg_frame_next(struct jpeg_frame *f, const uint8_t *bytes, size_t len, siz
     if (*end)
         return true;
     do {
-        /* A new quantisation table would apply to components of which no coefficient was sent
-         * yet. */
+        /* A new quantisation table would apply to components without any coefficient so far. */
         if (!next_segment(&p, &code, &s) || code == M_DQT || !parse_segment(&p, code, s))
             return false;
     } while (code != M_SOS);

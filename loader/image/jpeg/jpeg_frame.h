@@ -2,7 +2,7 @@
 /* jpeg_frame.h - parses the header of a JPEG for our own decoder.
  *
  * The parser is strict: it rejects a header that libjpeg would warn about, or that our decoder does
- * not support. Then libjpeg decodes the file. */
+ * not support. libjpeg then decodes the file. */
 #ifndef LOADER_IMAGE_JPEG_FRAME_H
 #define LOADER_IMAGE_JPEG_FRAME_H
 
@@ -14,12 +14,12 @@ enum {
     JPEG_BLOCK = 8,       /* samples in a block, across and down */
     JPEG_COMPONENTS = 4,  /* maximum number of components */
     JPEG_TABLES = 4,      /* tables of each kind */
-    JPEG_MCU_BLOCKS = 10, /* maximum number of blocks */
+    JPEG_MCU_BLOCKS = 10, /* maximum number of blocks in an MCU */
 };
 
 /** How a component is upsampled along one axis. */
 enum jpeg_stretch {
-    JPEG_SAME,   /* it has the size of the image */
+    JPEG_SAME,   /* the component has the size of the image */
     JPEG_FANCY,  /* "fancy", by 2: each sample is weighted with its neighbours */
     JPEG_REPEAT, /* each sample is repeated `across` or `down` times */
 };

@@ -138,7 +138,7 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
            memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
 }
 
-/* Give each entry one symbol; 0 stays 0. */
+/* Fill `two` and `many` with one symbol per entry; JPEG_RARE stays JPEG_RARE. */
 static void fill_alone(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -156,8 +156,8 @@ void jpeg_huffs_begin(struct jpeg_huffs *huffs, jpeg_huff_fill_fn *fill, size_t 
     huffs->bytes = bytes;
 }
 
-/* Combine symbols if that is worthwhile: there is much data to read, or the table was used
- * before. */
+/* Combine symbols if that is worthwhile: there is much data to read, or an earlier image used the
+ * table. */
 static void combine(struct jpeg_huffs *huffs, struct jpeg_huff *h)
 {
     if (h->combined || (huffs->bytes < COMBINE_BYTES && h->image == huffs->image))
@@ -192,7 +192,7 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, enum jpeg_huff_k
     memcpy((*oldest)->counts, spec->bytes, 16);
     memcpy((*oldest)->symbols, spec->bytes + 16, spec->count);
     (*oldest)->count = spec->count;
-    (*oldest)->used = 0; /* until it is complete */
+    (*oldest)->used = 0; /* until the table is complete */
     *ret = -EBADMSG;
     if (!fill_codes(*oldest, kind))
         return NULL;

@@ -66,17 +66,17 @@ struct jpeg_huff {
     int32_t beyond[18]; /* by length: the lowest 16-bit word above its codes; 17: a sentinel */
     int32_t first[17];  /* by length: added to a code, it gives the index of its symbol */
     uint8_t symbols[256];
-    /* The specification of the table, and when it was last used. */
+    /* The numbers of codes with 1 ... 16 bits, and of symbols. */
     uint8_t counts[16];
     uint32_t count;
-    uint64_t used;
+    uint64_t used;  /* huffs->clock when it was last used; 0: incomplete */
     bool combined;  /* entries have several symbols */
     uint64_t image; /* the image that it was built for */
 };
 
 enum { JPEG_HUFF_SLOTS = 6 };
 
-/** A cache of tables: most files use one of a few well-known ones. */
+/** A cache of tables, because many files share a few well-known ones. */
 struct jpeg_huffs {
     struct jpeg_huff *slots[JPEG_HUFF_KINDS][JPEG_HUFF_SLOTS];
     uint64_t clock;
@@ -102,7 +102,7 @@ void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {
     uint64_t word;     /* the next bits, from the top */
-    uint32_t count;    /* valid bits of `word`; there may be more */
+    uint32_t count;    /* at least this many bits of `word` are valid */
     const uint8_t *at; /* the first byte that is not in `word` */
 };
 
@@ -131,7 +131,7 @@ static inline __attribute__((always_inline)) jpeg_entry jpeg_bits_look(const str
     return table[b->word >> (64 - JPEG_LOOK)];
 }
 
-/** Returns EXTEND (T.81, F.2.2.1) of the `size` value bits that follow the `code` top bits. */
+/** Returns EXTEND (T.81, F.2.2.1) of the `size` value bits that follow the top `code` bits. */
 static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, uint32_t code,
                                                                 uint32_t size)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff_avx2.c - fills tables of two symbols and of many, eight entries at a time.
+/* jpeg_huff_avx2.c - fills the tables `two` and `many`, eight entries at a time.
  *
  * Many photographs have their own tables, and filling these entry by entry took a tenth of the
- * total time. See jpeg_huff.c for the meaning of the entries. */
+ * total time. See jpeg_huff.h for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_huff.h"
@@ -29,8 +29,7 @@ AVX2_INLINE __m256i entries_behind(const jpeg_entry *one, __m256i bits, __m256i 
     return _mm256_i32gather_epi32((const int *)one, at, 4);
 }
 
-/* Returns whether there is an entry whose code is within the 11 bits, of which `length` are
- * used. */
+/* Returns all ones where an entry's code lies within the 11 bits after the first `length`. */
 AVX2_INLINE __m256i fits(__m256i entry, __m256i length)
 {
     __m256i rare = _mm256_cmpeq_epi32(entry, _mm256_setzero_si256());
@@ -45,7 +44,7 @@ AVX2_INLINE __m256i values_of(__m256i bits, __m256i code, __m256i size)
 {
     __m256i t = _mm256_sllv_epi32(_mm256_slli_epi32(bits, 32 - JPEG_LOOK), code);
     __m256i value = _mm256_srlv_epi32(_mm256_srli_epi32(t, 1), _mm256_sub_epi32(number(31), size));
-    __m256i negative = _mm256_cmpgt_epi32(t, number(UINT32_MAX)); /* its first bit is 0 */
+    __m256i negative = _mm256_cmpgt_epi32(t, number(UINT32_MAX)); /* the value's first bit is 0 */
     __m256i less = _mm256_sub_epi32(number(1), _mm256_sllv_epi32(number(1), size));
 
     return _mm256_add_epi32(value, _mm256_and_si256(negative, less));

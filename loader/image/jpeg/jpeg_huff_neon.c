@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_huff_neon.c - fills tables of two symbols and of many, four entries at a time.
+/* jpeg_huff_neon.c - fills the tables `two` and `many`, four entries at a time.
  *
  * NEON has no gather instruction: entries are looked up one by one, and processed four at a time.
- * See jpeg_huff.c for the meaning of the entries. */
+ * See jpeg_huff.h for the meaning of the entries. */
 #include "config.h"
 
 #include "loader/image/jpeg/jpeg_huff.h"
@@ -47,8 +47,7 @@ NEON_INLINE uint32x4_t entries_behind(const jpeg_entry *one, uint32x4_t bits, ui
     return vld1q_lane_u32(one + (high >> 32), entries, 3);
 }
 
-/* Returns whether there is an entry whose code is within the 11 bits, of which `length` are
- * used. */
+/* Returns all ones where an entry's code lies within the 11 bits after the first `length`. */
 NEON_INLINE uint32x4_t fits(uint32x4_t entry, uint32x4_t length)
 {
     uint32x4_t end = vaddq_u32(length, byte_of(entry, 2));
@@ -61,7 +60,7 @@ NEON_INLINE uint32x4_t values_of(uint32x4_t bits, uint32x4_t code, uint32x4_t si
 {
     uint32x4_t t = shift_left(vshlq_n_u32(bits, 32 - JPEG_LOOK), code);
     uint32x4_t value = shift_right(vshrq_n_u32(t, 1), vsubq_u32(vdupq_n_u32(31), size));
-    uint32x4_t negative = vcgezq_s32(vreinterpretq_s32_u32(t)); /* its first bit is 0 */
+    uint32x4_t negative = vcgezq_s32(vreinterpretq_s32_u32(t)); /* the value's first bit is 0 */
     uint32x4_t less = vsubq_u32(vdupq_n_u32(1), shift_left(vdupq_n_u32(1), size));
 
     return vaddq_u32(value, vandq_u32(negative, less));

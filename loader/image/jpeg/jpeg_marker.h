@@ -35,12 +35,13 @@ struct jpeg_markers {
     size_t at;
     size_t junk; /* bytes found so far that belong to no segment */
     /* The segment that was found: */
-    uint8_t code; /* code of its marker */
+    uint8_t code; /* second byte of its marker */
     const uint8_t *data;
     size_t size; /* size of its data, without the length */
 };
 
-/** Is the segment a frame header, SOFn? (DHT, JPG and DAC have codes among these.) */
+/** Returns whether the segment is a frame header, SOFn. (DHT, JPG and DAC have codes in the same
+ * range.) */
 static inline bool jpeg_markers_at_frame(const struct jpeg_markers *m)
 {
     return (m->code & 0xF0) == 0xC0 && m->code != 0xC4 && m->code != 0xC8 && m->code != 0xCC;

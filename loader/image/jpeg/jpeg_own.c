@@ -54,9 +54,9 @@ enum { STRIP_ROWS = 8, BATCH = 16 };
 /* One block of an MCU. */
 struct mcu_block {
     const struct jpeg_huff *dc, *ac;
-    uint8_t component, x, y; /* in blocks, within the component's part of the MCU */
+    uint8_t component, x, y; /* x, y: position in the component's part of the MCU, in blocks */
     uint8_t h;               /* blocks per MCU, across */
-    bool keep;               /* needed in this row of MCUs; then: */
+    bool keep;               /* blocks of this row are needed */
     const struct jpeg_plane *plane;
     const int16_t *quant;
     uint8_t *samples; /* samples of the plane's first block in the row */
@@ -74,9 +74,9 @@ struct jpeg_own {
     uint32_t bottom;           /* the last MCU row to be read */
     uint32_t row;              /* the next MCU row */
     uint32_t y, y_ready;       /* the next row of pixels; rows before y_ready can be produced */
-    /* For MCU rows with even numbers, and for those with odd ones. */
+    /* The blocks of an MCU in even rows, and in odd rows. */
     struct mcu_block mcu_blocks[2][JPEG_MCU_BLOCKS];
-    /* For the rows that the two scans, or the only one, are reading. */
+    /* The blocks of an MCU in the row that each scan is reading. */
     const struct mcu_block *mcu_block[2];
     uint32_t mcu_block_count;
     struct scratch strip;
@@ -105,7 +105,7 @@ static void flush(struct jpeg_own *o)
 {
     assert(o->batch_count <= BATCH);
     o->kernels->idct(o->batch, o->batch_count);
-    memset(o->coef, 0, sizeof(o->coef)); /* faster than one by one */
+    memset(o->coef, 0, sizeof(o->coef)); /* faster than clearing them one by one */
     o->batch_count = 0;
 }
 
@@ -120,7 +120,7 @@ static void fill_block(const struct jpeg_block *b)
         memcpy(b->to + y * b->pitch, &row, sizeof(row));
 }
 
-/* Returns the coefficients of the next block, or of the one after it. */
+/* Returns the coefficients of the next block, if `behind` is 0, or of the one after it. */
 INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
 {
     return o->coef[o->slot[o->batch_count + behind]];
@@ -209,7 +209,7 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
     return true;
 }
 
-/* Read two blocks of two scans at once, so that the look-ups of one overlap the waits of the
+/* Read one block of each of two scans at once, so that the look-ups of one overlap the waits of the
  * other. */
 INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
                         const struct mcu_block *const *p, const uint32_t *x, const int32_t *dc)
@@ -234,7 +234,7 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
     if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
     output_block(o, p[0], x[0], seen[0]);
-    /* The block's coefficients are no longer needed; those of the other block are next. */
+    /* The first block is not in the batch, so the second one takes its place. */
     if (o->batch_count == count) {
         uint8_t slot = o->slot[count];
 
@@ -535,7 +535,7 @@ static uint32_t choose_rows(const struct jpeg_own *o)
 /* Convert the coefficients of row `y` of a component's blocks, which have been read, to samples. */
 static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
 {
-    const uint64_t first_row = 0x1800c063; /* bits of a word of jpeg_coefs.h */
+    const uint64_t first_row = 0x1800c063; /* as in `nonzero` (jpeg_coefs.h) */
     const struct jpeg_coef_plane *from = &o->coefs.planes[component];
     const struct jpeg_plane *p = &o->planes.of[component];
     uint8_t *to = jpeg_plane_row(p, y * JPEG_BLOCK);
@@ -563,7 +563,7 @@ static void make_blocks(struct jpeg_own *o, uint32_t component, uint32_t y)
     o->batch_count = 0;
 }
 
-/* Produce the next row of MCUs. */
+/* Compute the samples of the next row of MCUs. */
 static void make_mcus(struct jpeg_own *o)
 {
     for (uint32_t i = 0; i < o->frame.count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_own.h - our own JPEG decoder, for nearly all photographs: baseline or progressive, grey or
- * three components.
+/* jpeg_own.h - our own JPEG decoder, for nearly all photographs: baseline or progressive, grey,
+ * colour or CMYK.
  *
  * It produces exactly the pixels of libjpeg-turbo, or gives up: on an unsupported kind of file, and
  * on a file in whose needed rows libjpeg would find an error (or anywhere, if the file has several

@@ -30,7 +30,7 @@ struct trap {
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
     bool in_header; /* the header is still being read */
-    int code;       /* code of the failure; its message: */
+    int code;       /* error code of the failure */
     enum pack_outcome outcome;
     char message[JMSG_LENGTH_MAX];
 };
@@ -59,9 +59,9 @@ static void on_error(j_common_ptr cinfo)
     leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
-/* Handle a warning while coefficients are read: the file is damaged after the part that decoders of
- * pixels read. The caller decides whether bytes between its first segments are an error; they are
- * never written. */
+/* Treat warnings as errors: the file is damaged, if only after the part that a renderer reads.
+ * Bytes between the segments of the header are an exception: the caller decides about them, and
+ * they are never written. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     if (level < 0 && !(trap_of(cinfo)->in_header && cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA))
@@ -73,15 +73,15 @@ static void on_output(j_common_ptr cinfo)
     (void)cinfo;
 }
 
-/* Check the scans; called often while they are read. A decoder of pixels stops after the scan that
- * completes the image; further scans would change it. */
+/* Reject scans after the one that completes the image: a renderer stops there, but here they would
+ * change the coefficients. Called often while scans are read. */
 static void on_progress(j_common_ptr cinfo)
 {
     j_decompress_ptr d = (j_decompress_ptr)cinfo;
 
     if (!jpeg_has_multiple_scans(d) && d->input_scan_number > 1)
         leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD,
-              "there are further scans after its last one");
+              "it has scans after the one that completes the image");
 }
 
 static void trap_init(struct trap *t)
@@ -147,8 +147,8 @@ struct transcoder {
     size_t room; /* allocated bytes of result.bytes */
 };
 
-/* Provide the output buffer. We do not use libjpeg's own memory destination, because it loses track
- * of its buffer when an error occurs. */
+/* Enlarge the output buffer, whose first `used` bytes are kept. We do not use libjpeg's own memory
+ * destination, because it loses track of its buffer when an error occurs. */
 static void make_room(struct transcoder *t, size_t used)
 {
     size_t room = t->room ? 2 * t->room : 1 << 16;

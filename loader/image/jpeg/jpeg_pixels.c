@@ -41,7 +41,7 @@ static int16_t clamp16(int32_t x)
     return (int16_t)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x);
 }
 
-/* Compute one pass of eight numbers that are `step` apart. The sums are not descaled yet. */
+/* Transform eight numbers that are `step` apart, without descaling the results. */
 static void transform(const int16_t *in, uint32_t step, int32_t out[8])
 {
     int32_t in1 = in[step], in2 = in[2 * step], in3 = in[3 * step];

@@ -16,7 +16,7 @@
 #include "loader/image/jpeg/jpeg_huff.h"
 
 enum {
-    /* Coefficients per block: 64, and space for invalid ones of the entropy decoder. */
+    /* Coefficients per block: 64, and room at index 64, which means no coefficient. */
     JPEG_COEF_ROOM = 80,
     JPEG_PAD = 64, /* bytes that loops may read and write after a row's end */
 };
@@ -39,7 +39,8 @@ struct jpeg_kernels {
     /** Double `count` samples horizontally, from in[0] on; in[-1] and in[count] are their outer
      * neighbours. */
     void (*h2v1)(const uint8_t *in, uint32_t count, uint8_t *out);
-    /** Double horizontally and vertically: write one of the two rows between `near` and `far`. */
+    /** Double horizontally and vertically: write the row between `near` and `far` that is closer to
+     * `near`. */
     void (*h2v2)(const uint8_t *near, const uint8_t *far, uint32_t count, uint8_t *out);
     /** Double vertically; `bias` is 1 for the upper row of the two, 2 for the lower. */
     void (*h1v2)(const uint8_t *near, const uint8_t *far, uint32_t bias, uint32_t count,

@@ -171,7 +171,7 @@ AVX2_INLINE __m256i three_times(__m256i x)
     return _mm256_add_epi16(x, _mm256_add_epi16(x, x));
 }
 
-/* Store sixteen even and sixteen odd samples, one word each. */
+/* Interleave and store sixteen even and sixteen odd samples, which are words. */
 AVX2_INLINE void store_alternating(uint8_t *to, __m256i even, __m256i odd)
 {
     _mm256_storeu_si256((__m256i *)to, _mm256_or_si256(even, _mm256_slli_epi16(odd, 8)));
@@ -233,7 +233,7 @@ AVX2_INLINE void store_pixels(uint8_t *to, __m256i r, __m256i g, __m256i b)
     _mm256_storeu_si256((__m256i *)(to + 32), _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-/* Returns x * c / 2^16, rounded: see the top. */
+/* Returns x * c / 2^16, rounded as the comment at the top explains. */
 AVX2_INLINE __m256i times(__m256i x, int16_t c)
 {
     const __m256i one = _mm256_set1_epi16(1);

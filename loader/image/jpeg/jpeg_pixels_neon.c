@@ -46,9 +46,9 @@ static bool usable(void)
     return true;
 }
 
-/* Four columns of a pass: 32-bit sums, even and odd parts, which are still to be added and
- * subtracted: output i is even[i] + odd[i], and output 7 - i is even[i] - odd[i]. One half of the
- * columns is finished before the other, so that everything stays in registers. */
+/* The even and odd parts of four columns of a pass, as 32-bit sums: output i is even[i] + odd[i],
+ * and output 7 - i is even[i] - odd[i]. One half of the columns is finished before the other, so
+ * that everything stays in registers. */
 struct half {
     int32x4_t even[4], odd[4];
 };
@@ -217,7 +217,7 @@ static void h2v1(const uint8_t *in, uint32_t count, uint8_t *out)
     }
 }
 
-/* Mix eight samples between two rows, times 4. */
+/* Returns 3 * near + far for eight samples: 4 times the samples between two rows. */
 NEON_INLINE uint16x8_t mix_rows(const uint8_t *near, const uint8_t *far)
 {
     return vmlal_u8(vmovl_u8(vld1_u8(far)), vld1_u8(near), vdup_n_u8(3));

@@ -133,8 +133,8 @@ static const uint8_t *enlarge(const struct jpeg_planes *s, const struct jpeg_ker
     return near + left - base;
 }
 
-/* Convert YCCK to RGB, after its first three components were converted from YCbCr; or CMYK, with
- * `flip`. Inks are inverted (see jpeg.c). The loops have constant counts, so that compilers
+/* Apply the black of CMYK (`flip` is 255), or of YCCK whose other components were converted to RGB
+ * (`flip` is 0). Inks are inverted (see jpeg.c). The loops have constant counts, so that compilers
  * vectorise them. */
 static void print_black(uint8_t *pixels, const uint8_t *black, uint32_t count, uint8_t flip)
 {

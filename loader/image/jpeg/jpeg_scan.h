@@ -4,7 +4,7 @@
  * Several thousand bytes at a time are unstuffed into a buffer, which has some padding after the
  * last byte. So the loops over coefficients need no checks: only between two MCUs, the decoder
  * checks that there are enough bytes for another MCU, and that the last MCU did not read beyond the
- * bytes. If it did, it is dropped. */
+ * bytes. An MCU that did is dropped. */
 #ifndef LOADER_IMAGE_JPEG_SCAN_H
 #define LOADER_IMAGE_JPEG_SCAN_H
 
@@ -22,7 +22,8 @@ struct jpeg_tile {
 };
 
 enum {
-    /* The maximum of an MCU: ten blocks of 64 symbols, each of 16 bits and 15 more of value. */
+    /* Upper bound for an MCU: ten blocks of 64 symbols, each with at most 16 bits of code and 16 of
+     * value. */
     JPEG_MCU_BYTES = 2560,
     JPEG_SCAN_CHUNK = 12 << 10,
     JPEG_SCAN_LEAD = 32,
@@ -34,8 +35,8 @@ struct jpeg_scan {
     const uint8_t *limit;        /* if bits.at is beyond this, call jpeg_scan_more() */
     int32_t dc[JPEG_COMPONENTS]; /* DC predictions */
 
-    const uint8_t *bytes; /* bytes of the file */
-    size_t from, len;     /* bytes that are not unstuffed yet */
+    const uint8_t *bytes; /* the file */
+    size_t from, len;     /* bytes from ... len - 1 are not unstuffed yet */
     uint32_t margin;      /* bytes before `len` that must not be used */
     const uint8_t *end;   /* end of the unstuffed bytes */
     bool ended;     /* everything is unstuffed, up to the next marker or the end of the file */
@@ -67,7 +68,7 @@ void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file
 /** Get the current position. Call it between two MCUs. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
-/** Returns whether this is the current position. Call it between two MCUs, after
+/** Returns whether the scan is at `tile`. Call it between two MCUs, after
  * jpeg_scan_begin_until(). */
 bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
@@ -79,8 +80,8 @@ bool jpeg_scan_more(struct jpeg_scan *scan);
  * is missing. */
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
-/** Begin with the restart interval that follows the one at whose beginning `before` is. Returns
- * false if the end of the latter is unknown, or if there is no restart marker. */
+/** Begin with the restart interval after the one that `before` is about to read. Returns false if
+ * the end of that interval is unknown, or if no restart marker follows it. */
 bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
 
 /** Returns whether the whole entropy-coded segment was read, and nothing beyond it. */

@@ -12,7 +12,7 @@
 #include "common/util/util.h"
 
 enum {
-    MCUS_MIN = 4,  /* minimum MCUs per tile, except for the last tiles */
+    MCUS_MIN = 4,  /* minimum MCUs per tile, except for the last tile of a row */
     TILES_MIN = 8, /* minimum tiles per image: fewer would save little time */
     SHARE = 32,    /* a hint may take 1/32 of the file's size */
 };

@@ -27,7 +27,7 @@ struct jpeg_tiles {
     uint32_t mcus;           /* MCUs per tile; the last tile of a row may have fewer; 0: no tiles */
     uint32_t across;         /* tiles in a row */
     uint32_t rows;           /* rows from the top whose tiles are known */
-    uint32_t known;          /* those of them that are known from a hint */
+    uint32_t known;          /* rows from the top whose tiles came from a hint */
     uint32_t rows_max;       /* MCU rows of the image */
     uint32_t components;     /* components of the image */
     uint32_t len;            /* bytes of the file */
@@ -42,7 +42,7 @@ void jpeg_tiles_fini(struct jpeg_tiles *tiles);
  * Start with a new file. The tiles in `hint` are used if it is this file's hint; `hint` may contain
  * arbitrary bytes.
  *
- * `tiles->mcus` stays 0 if the image is too small for tiles, or if a hint would be too large.
+ * `tiles->mcus` becomes 0 if the image is too small for tiles, or if a hint would be too large.
  * Returns 0 or -ENOMEM.
  */
 int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, const uint8_t *bytes,

@@ -73,8 +73,8 @@ static int64_t tangent(int64_t degrees)
     return (int64_t)((i128)s * one / c);
 }
 
-/* Returns the position of the first pixel if the point at (cx, cy) / 2 from the upper left moves by
- * (dx, dy). `row`: a row of a matrix with FINE bits; its diagonal element has the index `main`. */
+/* Returns where on axis `main` the first pixel comes from, if the point at `centre` / 2 from the
+ * upper left moves by `move`. `row` is the inverse matrix's row for that axis, with FINE bits. */
 static int64_t first_position(const int64_t row[2], int main, const int64_t centre[2],
                               const int64_t move[2])
 {
@@ -102,7 +102,7 @@ void affine_of_parts(struct affine *ret, const struct affine_parts *parts, uint3
     forth[1][0] = s - multiply(c, tan_y);
     forth[0][1] = -multiply(forth[0][0], tan_x) - s;
     forth[1][1] = -multiply(forth[1][0], tan_x) + c;
-    back[0][0] = forth[1][1]; /* its determinant is 1 */
+    back[0][0] = forth[1][1]; /* the determinant is 1 */
     back[0][1] = -forth[0][1];
     back[1][0] = -forth[1][0];
     back[1][1] = forth[0][0];
@@ -122,7 +122,7 @@ void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32
     affine_of_parts(ret, &parts, width, height);
 }
 
-/* The centre of a pixel. Half a factor is added to it, rounded to an integer. */
+/* The centre of a pixel: half a pixel. A shear also shifts it by half of its factor, rounded. */
 static const int64_t half = 1 << (AFFINE_BITS - 1);
 
 void affine_shear_x(struct affine *ret, int64_t factor)
@@ -213,7 +213,7 @@ static void count_back(int64_t row[3], int axis, uint32_t side)
     row[axis] = -row[axis];
 }
 
-/* Replace a position by `side` - 1 - floor(position), exactly. */
+/* Replace each position p by one whose integer part is `side` - 1 - floor(p). */
 static void look_back(int64_t row[3], uint32_t side)
 {
     row[0] = -row[0];
@@ -350,7 +350,7 @@ static void run_loop(const struct affine_job *job, int64_t row, struct range ran
         .width = (uint32_t)job->width,
         .x = (int32_t)(x + map->x[0] * range.first - shift),
         .y = (int32_t)(y + map->y[0] * range.first - shift),
-        .dx = several ? (int32_t)map->x[0] : 0, /* small if several pixels are inside */
+        .dx = several ? (int32_t)map->x[0] : 0, /* fits if several pixels are inside */
         .dy = several ? (int32_t)map->y[0] : 0,
         .to = job->to + row * job->width + range.first,
         .count = (uint32_t)(range.end - range.first),

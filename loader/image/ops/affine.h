@@ -19,13 +19,13 @@ struct affine {
     int64_t x[3], y[3];
     bool divides;
     int64_t d[3];
-    bool mirror, upside_down; /* for maps that divide: the source is mirrored */
+    bool mirror, upside_down; /* for maps that divide: how the source is flipped */
     bool bilinear;            /* interpolate bilinearly; otherwise use the nearest pixel */
     uint8_t fill[3];          /* the colour outside of the source */
 };
 
 /** The values that torchvision's RandomAffine draws. Angles are in degrees; everything except `dx`
- * and `dy` is at 2^AFFINE_BITS. */
+ * and `dy` is scaled by 2^AFFINE_BITS. */
 struct affine_parts {
     int64_t degrees; /* clockwise */
     int64_t dx, dy;  /* pixels to the right, and down */
@@ -44,12 +44,12 @@ void affine_shear_x(struct affine *ret, int64_t factor);
 /** Shear columns: a column `i` pixels right of the left edge comes from `factor * i` pixels further
  * down. */
 void affine_shear_y(struct affine *ret, int64_t factor);
-/** Move the image right by dx and down by dy, both at 2^AFFINE_BITS. */
+/** Move the image right by dx and down by dy, both scaled by 2^AFFINE_BITS. */
 void affine_translate(struct affine *ret, int64_t dx, int64_t dy);
 void affine_of_parts(struct affine *ret, const struct affine_parts *parts, uint32_t width,
                      uint32_t height);
 /** Move the corners of the window (upper left, upper right, lower right, lower left) to these
- * pixels. Returns false if three of the new corners are on a line, so that nothing is visible. */
+ * pixels. Returns false if three of the new corners are on a line: there is no such map. */
 bool affine_of_corners(struct affine *ret, const int64_t corners[4][2], uint32_t width,
                        uint32_t height);
 

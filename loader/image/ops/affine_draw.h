@@ -8,7 +8,8 @@
 #include "loader/image/ops/affine.h"
 
 /** Create the map of a window of width x height from the draws numbered from `first` on, whose
- * first word is already used. Returns false if the map changes nothing. */
+ * first word is already used. Returns false if the window stays unchanged, because no map has the
+ * corners that were drawn. */
 bool affine_draw(const struct pipeline_op *op, uint32_t first, const struct image_draw *draw,
                  uint32_t width, uint32_t height, struct affine *ret);
 

@@ -255,7 +255,7 @@ static void erase(struct augment *a, const struct augment_step *step, uint8_t *p
         }
 }
 
-/* Apply a step of augmix, which saves each of the windows to mix in turn. */
+/* Apply a step of augmix, which saves the windows to mix one after the other. */
 static void mix(struct augment *a, const struct augment_step *step, uint8_t *planes, uint32_t width,
                 uint32_t height)
 {

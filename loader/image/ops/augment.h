@@ -20,12 +20,12 @@
 struct augment_step {
     enum pipeline_op_kind kind; /* for a jitter, one of its parts */
     union {
-        /** For all other operations: a factor at 2^14, sixths of a turn at 2^13, a threshold, bits,
-         * levels to add, or a share at 2^16. */
+        /** For all operations except those below: a factor times 2^14, sixths of a turn times 2^13,
+         * a threshold, bits, levels to add, or a share times 2^16. */
         uint32_t number;
         struct {
             uint32_t size;  /* size of the kernel */
-            uint32_t sigma; /* at 2^14 */
+            uint32_t sigma; /* times 2^14 */
         } blur;
         struct affine map; /* PIPELINE_AFFINE: used for all operations that move pixels */
         struct {
@@ -39,7 +39,7 @@ struct augment_step {
 };
 
 enum {
-    AUGMENT_TURN = 6 << 13,                    /* a full turn of the hue, in sixths at 2^13 */
+    AUGMENT_TURN = 6 << 13,                    /* a full turn of the hue: sixths times 2^13 */
     AUGMENT_MIXED_MAX = 6,                     /* windows to mix: the original and five chains */
     AUGMENT_STEPS_MAX = 22 * PIPELINE_OPS_MAX, /* augmix: five chains of three, and their mixing */
 };

@@ -2,8 +2,8 @@
 /* augment_draw.c - draws which operations are applied to a sample, their strengths and positions.
  *
  * Mirroring takes no separate pass: the resize swaps left and right, and storing rows in reverse
- * order swaps top and bottom. Most operations do not depend on it; an erased rectangle is placed
- * where it will be visible, and operations that move pixels use the direction that will be
+ * order swaps top and bottom. Most operations do not depend on mirroring; an erased rectangle is
+ * placed where it will be visible, and operations that move pixels use the direction that will be
  * visible. */
 #include "config.h"
 
@@ -148,12 +148,12 @@ static void draw_jitter(const struct drawing *to)
         memmove(left + next, left + next + 1, count - next - 1);
         number = part == 3 ? draw_turn(&op->jitter.hue, more.word[1])
                            : draw_factor(&op->jitter.part[part], to->d.word[1 + part]);
-        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* which changes nothing */
+        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* otherwise it changes nothing */
             add_step(to->plan, kinds[part], number);
     }
 }
 
-/* Returns the added step, whose levels are 0. */
+/* Add a step that fills `rect`. Returns it, with levels of 0. */
 static struct augment_step *add_erased(const struct drawing *to, struct rect rect,
                                        enum pipeline_fill fill, const struct philox_block *d)
 {

@@ -34,22 +34,22 @@ struct augment_loops {
     uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
     /** Find the smallest and the largest of n > 0 values. */
     void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
-    /** Write hashed words of noise: `key`, `key` + `step` and so on. `reversed`: in reverse byte
-     * order. */
+    /** Write hashed words of noise: `key`, `key` + `step` and so on. `reversed`: write all bytes in
+     * reverse order. */
     void (*noise)(uint32_t *to, size_t n, uint32_t key, uint32_t step, bool reversed);
     /** Blend one plane with its smoothed version (Pillow's SMOOTH). */
     void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
     void (*table)(uint8_t *v, size_t n, const uint8_t *table);
-    /** Add up `count` windows of n bytes, stored one after the other, with weights at 2^16 that sum
-     * to 1. */
+    /** Add up `count` windows of n bytes, stored one after the other, with weights times 2^16 that
+     * sum to 2^16. */
     void (*sum_windows)(const uint8_t *from, size_t n, const uint32_t *weights, uint32_t count,
                         uint8_t *to);
     /** Store a row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);
     void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
-    /** Compute one * share + other * (1 - share) of bytes that were XORed with `flip`; `share` is
-     * below 1, at 2^15. */
+    /** Compute one * share + other * (1 - share) of bytes that were XORed with `flip`; `share`,
+     * times 2^15, is below 1. */
     void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,
                 uint8_t *to);
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* augment_text.c - describes the operations applied to a sample in words.
  *
- * It uses the words of a pipeline. Numbers are rounded, because they are only for display. */
+ * The words are those of a pipeline; numbers are rounded for display. */
 #include "config.h"
 
 #include "loader/image/ops/augment_text.h"
@@ -71,7 +71,7 @@ static void add_map(struct words *w, const struct augment_plan *plan,
         add(w, "perspective");
         return;
     }
-    if (plan->upside_down) /* these describe the window, not the visible image */
+    if (plan->upside_down) /* a map describes the window in memory, not the visible image */
         affine_turn_upside_down(&map, pipeline->height);
     det = ((double)map.x[0] * (double)map.y[1] - (double)map.x[1] * (double)map.y[0]) / one;
     forth[0][0] = (double)map.y[1] / det;

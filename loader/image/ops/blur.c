@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* blur.c - Gaussian blur: builds the kernel, and applies it to a plane.
  *
- *     rows of bytes --down--> one row at 2^6, its ends mirrored --across--> one row of bytes
+ *     rows of bytes --down--> one row times 2^6, its ends mirrored --across--> one row of bytes
  *
  * The kernel is symmetric, so samples are added in pairs before they are multiplied; therefore the
  * row between the passes has only 14 bits. Coefficients of 0 at the kernel's ends are left out. */
@@ -14,7 +14,7 @@
 
 #include "common/util/util.h"
 
-/* Returns 2^-f at 2^30, with f at 2^32, from the series of exp(-f ln 2). */
+/* Returns 2^30 * 2^-(f / 2^32), from the series of exp(-x ln 2). */
 static uint64_t exp2_minus(uint32_t f)
 {
     static const int64_t series[] = {1073741824, -744261118, 257941248, -59597083,
@@ -29,7 +29,7 @@ static uint64_t exp2_minus(uint32_t f)
 
 void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret)
 {
-    /* log2(e) / 2 at 2^60, divided by sigma^2 at 2^28: the exponent of 2 at distance 1. */
+    /* log2(e) / 2, times 2^60, divided by sigma^2, times 2^28: the exponent of 2 at distance 1. */
     const uint64_t step = UINT64_C(831657068615270156) / ((uint64_t)sigma * sigma);
     uint64_t weight[BLUR_RADIUS_MAX + 1], sum, outside = 0;
     int32_t before = 0;

@@ -10,20 +10,19 @@
 
 enum { BLUR_RADIUS_MAX = PIPELINE_KERNEL_MAX / 2 };
 
-/** One half of a symmetric kernel. All of its coefficients, at 2^14, add up to 2^14. */
+/** One half of a symmetric kernel. The coefficients of the whole kernel add up to 2^14. */
 struct blur_kernel {
     uint32_t radius; /* index of the last coefficient that is not 0 */
     int16_t coef[BLUR_RADIUS_MAX + 1];
 };
 
-/** Build a kernel of `size` taps (odd). `sigma` is fixed-point with 14 fractional bits, at least
- *  2^7. */
+/** Build a kernel of `size` taps (odd). `sigma` has 14 fraction bits, and is at least 2^7. */
 void blur_kernel_make(uint32_t size, uint32_t sigma, struct blur_kernel *ret);
 
 struct blur_loops {
     const char *name;
-    /** Blur vertically: compute one row, with levels at 2^6, from the 2 radius + 1 rows starting at
-     * rows[0]. */
+    /** Blur vertically: compute one row of levels, times 2^6, from the 2 radius + 1 rows starting
+     * at rows[0]. */
     void (*down)(const struct blur_kernel *kernel, const uint8_t *const *rows, size_t width,
                  int16_t *to);
     /** Blur horizontally: compute one row of levels. `from` has `radius` extra samples at both

@@ -11,10 +11,10 @@
 enum { BLOCK = 16 };
 
 struct sums {
-    __m256i low, high; /* the even and the odd quarters of a block, in the order of unpacking */
+    __m256i low, high; /* quarters 0 and 2 of a block; quarters 1 and 3 */
 };
 
-/* Returns two coefficients as a pair of words; the second may be past the last one. */
+/* Returns two coefficients as a pair of words; the second is 0 past the last one. */
 AVX2_INLINE __m256i pair(const struct blur_kernel *kernel, uint32_t d)
 {
     uint32_t second = d < kernel->radius ? (uint16_t)kernel->coef[d + 1] : 0;

@@ -8,11 +8,11 @@
  * The share of a sample has the distribution Beta(alpha, alpha), drawn by rejection, without libm:
  *
  *     alpha < 1    M. Joehnk: "Erzeugung von betaverteilten und gammaverteilten Zufallszahlen",
- *                  Metrika 8 (1964): X = U^(1/alpha), Y = V^(1/alpha); where X + Y <= 1, it is
+ *                  Metrika 8 (1964): X = U^(1/alpha), Y = V^(1/alpha); if X + Y <= 1, the share is
  *                  X / (X + Y)
- *     alpha >= 1   X = U, where V <= (4 X (1 - X))^(alpha - 1)
+ *     alpha >= 1   X = U; if V <= (4 X (1 - X))^(alpha - 1), the share is X
  *
- * Powers are taken in binary logarithms, which are integers at 2^32. */
+ * Powers are taken in binary logarithms, which are integers, times 2^32. */
 #include "config.h"
 
 #include "loader/image/ops/mix.h"
@@ -35,8 +35,8 @@ enum {
 
 #define ONE (UINT64_C(1) << POWER_BITS)
 
-/* 2^(-2^-k) at 2^48, k = 1 ... 32: each one is the square root of the previous one, the first of
- * 1/2. */
+/* 2^(-2^-k) times 2^48, for k = 1 ... 32: each is the square root of the previous one; the first is
+ * that of 1/2. */
 static const uint64_t roots[LOG_BITS] = {
     0xB504F333F9DE, 0xD744FCCAD69D, 0xEAC0C6E7DD23, 0xF5257D152486, 0xFA83B2DB7229, 0xFD3E0C0CF486,
     0xFE9E115C7B8F, 0xFF4ECB59511E, 0xFFA756521C8D, 0xFFD3A751C0F7, 0xFFE9D2B2F7DA, 0xFFF4E91BFF1A,
@@ -46,14 +46,14 @@ static const uint64_t roots[LOG_BITS] = {
     0xFFFFFFFE9D1A, 0xFFFFFFFF4E8C,
 };
 
-/* Returns -log2(x / 2^33) at 2^32, rounded up, for 0 < x < 2^33. */
+/* Returns -log2(x / 2^33) times 2^32, rounded up, for 0 < x < 2^33. */
 static uint64_t log_of(uint64_t x)
 {
     unsigned shift = (unsigned)__builtin_clzll(x);
     uint64_t log = (uint64_t)(shift - 30) << LOG_BITS;
 
-    /* x becomes a number from 1 to 2, at 2^63. Each squaring doubles its logarithm, and so yields
-     * one more bit of the logarithm. */
+    /* x becomes a number from 1 to 2, times 2^63. Each squaring doubles its logarithm, and so
+     * yields one more bit of the logarithm. */
     x <<= shift;
     for (int k = LOG_BITS - 1; k >= 0; k--) {
         u128 square = (u128)x * x;
@@ -65,7 +65,7 @@ static uint64_t log_of(uint64_t x)
     return log;
 }
 
-/* Returns 2^-log at 2^48. */
+/* Returns 2^48 * 2^-(log / 2^32). */
 static uint64_t power_of(uint64_t log)
 {
     uint64_t whole = log >> LOG_BITS, x = ONE;
@@ -78,7 +78,7 @@ static uint64_t power_of(uint64_t log)
     return x >> whole;
 }
 
-/* Returns the middle of the word's cell of [0, 1), at 2^33. */
+/* Returns (word + 1/2) / 2^32, times 2^33: the middle of the interval of a word. */
 static uint64_t middle(uint32_t word)
 {
     return 2 * (uint64_t)word + 1;
@@ -106,7 +106,7 @@ static bool try_uniform(struct rational alpha, const struct philox_block *d, uin
     uint64_t x_log, v_log;
 
     *ret = (uint32_t)(((uint64_t)d->word[0] + (1 << 16)) >> 17);
-    /* 4 x (1 - x) < 1 in all cells, and its logarithm is that of the product plus 2. */
+    /* x is never exactly 1/2, so 4 x (1 - x) < 1. Its logarithm is that of x (1 - x) plus 2. */
     x_log = log_of(x) + log_of(rest) - (UINT64_C(2) << LOG_BITS);
     v_log = log_of(middle(d->word[1]));
     return (u128)v_log * alpha.den >= (u128)x_log * (alpha.num - alpha.den);
@@ -173,7 +173,7 @@ void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, st
     ret->weight = share << (MIX_WEIGHT_BITS - MIX_SHARE_BITS);
 }
 
-/* Copy all rows of a plane of `pixel` bytes per pixel; those in `rect` are the partner's. */
+/* Copy a plane of `pixel` bytes per pixel; the pixels in `rect` are the partner's. */
 static void cut_plane(const struct rect *rect, const struct mix_format *format, size_t pixel,
                       const uint8_t *own, const uint8_t *partner, uint8_t *dst)
 {

@@ -24,12 +24,12 @@ struct mix_plan {
     bool cut;       /* pixels in `rect` are the partner's; otherwise all are blended */
     uint32_t share; /* share of the sample itself in a blend, below 2^15 */
     struct rect rect;
-    uint32_t weight; /* weight of the sample's own label, at 2^24 */
+    uint32_t weight; /* weight of the sample's own label, times 2^24 */
 };
 
 void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);
 
-/** The images that are mixed. */
+/** The format of the images that are mixed. */
 struct mix_format {
     uint32_t width, height;
     struct image_store store;
@@ -40,8 +40,8 @@ struct mix_format {
 void mix_store(const struct mix_plan *plan, const char *kernels, const struct mix_format *format,
                const uint8_t *own, const uint8_t *partner, uint8_t *dst);
 
-/** Draw Beta(alpha, alpha) at 2^15, for alpha from 1/100 to 10, from the draws 1, 2, ... of this
- * purpose. */
+/** Draw a share from Beta(alpha, alpha), times 2^15, for alpha from 1/100 to 10. Uses the draws 1,
+ * 2, ... of DRAW_MIXUP. */
 uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw);
 
 #endif

@@ -36,12 +36,12 @@ enum op {
 struct target {
     struct augment_plan *plan;
     uint32_t width, height;
-    bool timm, bilinear; /* the fill and the interpolation of geometric operations */
+    bool timm, bilinear; /* how geometric operations fill and interpolate */
 };
 
 /* ---- torchvision: a bin of an operation's range ---- */
 
-/* Ranges of strengths, given by the last bin; the first bin is 0 (for posterize: `bits`, for
+/* The operations' strengths in the last bin. In the first bin, they are 0 (posterize: `bits`;
  * solarize: 255). */
 struct space {
     uint32_t last;             /* the last bin's number */
@@ -70,7 +70,7 @@ static int64_t translation(const struct space *space, uint32_t bin, uint32_t sid
     return (int64_t)(num * bin / ((uint64_t)space->translate.den * space->last));
 }
 
-/* Add a geometric operation. `amount` is a shear's factor, an angle or a distance, at 2^16. */
+/* Add a geometric operation. `amount` is a shear's factor, an angle or a distance, times 2^16. */
 static void add_geometry(const struct target *to, enum op op, int64_t amount)
 {
     static const uint8_t mean[3] = {124, 116, 104};
@@ -94,7 +94,7 @@ static void add_geometry(const struct target *to, enum op op, int64_t amount)
     add_step(to->plan, PIPELINE_AFFINE, 0)->map = map;
 }
 
-/* The kinds of operations that do not move pixels; IDENTITY has none. */
+/* The kinds of the operations that add_colour() and add_plain() add. */
 static const enum pipeline_op_kind kinds[] = {
     [BRIGHTNESS] = PIPELINE_BRIGHTNESS,
     [COLOR] = PIPELINE_SATURATION,
@@ -107,7 +107,7 @@ static const enum pipeline_op_kind kinds[] = {
 
 static void add_colour(const struct target *to, enum op op, int64_t factor)
 {
-    if (factor != 1 << AUGMENT_BITS) /* this changes nothing */
+    if (factor != 1 << AUGMENT_BITS) /* a factor of 1 changes nothing */
         add_step(to->plan, kinds[op], (uint32_t)factor);
 }
 
@@ -163,11 +163,11 @@ static void add_bin(const struct target *to, const struct space *space, enum op 
     }
 }
 
-/* ---- timm: a level of 0 to 10, at 2^16 ---- */
+/* ---- timm: a level of 0 to 10, times 2^16 ---- */
 
 enum { LEVEL_MAX = 10 << 16 };
 
-/* Φ^-1(1/2 + k/128) at 2^16, to the nearest integer; the last one makes the variance 1. */
+/* Φ^-1(1/2 + k/128) times 2^16, to the nearest integer; the last one makes the variance 1. */
 static const uint32_t quantiles[65] = {
     0,     1283,   2567,   3852,   5139,   6427,   7718,   9012,   10310,  11611,  12917,
     14228, 15545,  16869,  18199,  19536,  20882,  22237,  23601,  24976,  26362,  27759,
@@ -187,7 +187,7 @@ static uint32_t draw_level(const struct pipeline_policy *policy, uint32_t word)
     return level < 0 ? 0 : level > LEVEL_MAX ? LEVEL_MAX : (uint32_t)level;
 }
 
-/* Returns floor(level · most), for a level as a part of 10. */
+/* Returns floor(most · level / LEVEL_MAX). */
 static uint32_t part_of(uint32_t level, uint32_t most)
 {
     return (uint32_t)((uint64_t)level * most / LEVEL_MAX);
@@ -367,7 +367,8 @@ static void sort(uint32_t *v, uint32_t n)
         }
 }
 
-/* Draw the chains' weights at 2^16: the distances between sorted cuts from 0 to their total. */
+/* Draw the chains' weights, times 2^16: the distances between sorted random cuts of 0 ...
+ * `together`. */
 static void draw_weights(uint32_t chains, uint32_t together, uint32_t at,
                          const struct image_draw *draw, uint32_t weights[CHAINS_MAX])
 {

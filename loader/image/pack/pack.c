@@ -244,8 +244,8 @@ static uint64_t find_markers(const uint8_t *p)
     return mask;
 }
 
-/* Record the ends of all markers that begin in [at, end). `ends` has room for `count` and some to
- * spare. Returns their number, unless there are more than `count`.
+/* Record the ends of all markers that begin in [at, end). `ends` has room for `count` + SPARE.
+ * Returns their number; if there are more than `count`, a number above `count`.
  *
  * The first two markers of a block are written whether or not they exist, because no processor can
  * predict that: the mispredictions at each of a photograph's markers would cost more than
@@ -373,7 +373,7 @@ static void cut_fini(struct cut *c)
         scratch_free(&c->parts[i]);
 }
 
-/* Add the parts to the list. Returns 1, or a result of pack_read() below 1. */
+/* Cut the file into parts, and list these. Returns the result of pack_read(), or -ENOMEM. */
 static int cut_all(struct cut *c, const uint8_t *bytes, size_t len, struct plenum_error *err)
 {
     const struct pack_layout *l = &c->layout;
@@ -557,8 +557,8 @@ static int pack_any(struct image_decoder *decoder, const struct pack_resize *res
     }
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
-    /* This build has no decoder for the file, but another build would shrink it. A file kept for
-     * another reason already has its outcome. */
+    /* This build has no decoder for the file, but another build would resize it or store raw
+     * pixels. A file kept for another reason already has its outcome. */
     if (r == -ENOTSUP && result.outcome == PACK_KEPT_BAD &&
         (raw || (resize && (resize->longest || resize->shortest))))
         return r;

@@ -25,7 +25,8 @@ struct pack_layout {
     uint32_t interval;              /* MCUs from one restart marker to the next */
     uint32_t across, down;          /* intervals in a row of MCUs; rows of MCUs */
     size_t segment, segment_end;    /* the APP9 segment */
-    size_t size_at;                 /* height and width in the frame header, 2 bytes each */
+    size_t size_at;                 /* offset of the height and the width in the frame header, 2
+                                     * bytes each */
     size_t data;                    /* offset of the first entropy-coded byte */
     /* [across * down]: the end of each interval, including its marker. Borrowed from the scratch
      * memory that was passed to pack_read(). */
@@ -46,17 +47,18 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
 
 /** The result of image_pack() for a file. */
 enum pack_outcome {
-    PACK_BASELINE,        /* packed; the original was a JPEG with one scan */
-    PACK_CONVERTED,       /* packed; the original was progressive, or had several scans */
-    PACK_RESIZED,         /* packed; the image was resized first */
-    PACK_RAW,             /* raw pixels of the original size */
-    PACK_RAW_RESIZED,     /* raw pixels; the image was resized first */
-    PACK_KEPT_PACKED,     /* kept unchanged: it is already packed */
-    PACK_KEPT_PNG,        /* ... it is not a JPEG */
-    PACK_KEPT_CMYK,       /* ... it has four components */
-    PACK_KEPT_ARITHMETIC, /* ... it is arithmetic coded */
-    PACK_KEPT_ODD,        /* ... it has a form that a packed file cannot have */
-    PACK_KEPT_BAD,        /* ... it is bad: it does not decode without a warning */
+    PACK_BASELINE,    /* packed; the original was a JPEG with one scan */
+    PACK_CONVERTED,   /* packed; the original was progressive, or had several scans */
+    PACK_RESIZED,     /* packed; the image was resized first */
+    PACK_RAW,         /* raw pixels of the original size */
+    PACK_RAW_RESIZED, /* raw pixels; the image was resized first */
+    /* The file is kept unchanged, because: */
+    PACK_KEPT_PACKED,     /* it is already packed */
+    PACK_KEPT_PNG,        /* it is not a JPEG */
+    PACK_KEPT_CMYK,       /* it has four components */
+    PACK_KEPT_ARITHMETIC, /* it is arithmetic coded */
+    PACK_KEPT_ODD,        /* it has a form that a packed file cannot have */
+    PACK_KEPT_BAD,        /* it is bad: it does not decode without a warning */
     PACK_OUTCOMES
 };
 
@@ -124,9 +126,9 @@ uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes);
 /** The result of jpeg_transcode(): a baseline JPEG with restart markers, and with the original's
  * coefficients and orientation. */
 struct jpeg_transcoded {
-    uint8_t *bytes; /* malloc */
+    uint8_t *bytes; /* the caller frees it */
     size_t len;
-    bool converted; /* it was progressive, or had several scans */
+    bool converted; /* the original was progressive, or had several scans */
 };
 
 /** Convert a JPEG. Returns 0; -ENOMEM; or -EOPNOTSUPP, with the outcome and a message, if the file

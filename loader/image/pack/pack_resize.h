@@ -22,7 +22,8 @@ enum {
 /** Selects the images that are shrunk or become raw pixels, and how they are encoded. Starts as
  * zeros: no image is selected. */
 struct pack_resize {
-    /* Longer sides are reduced to this many pixels. One of the two is set, the other is 0. */
+    /* The longest, or the shortest, side is reduced to this many pixels. At most one of the two is
+     * not 0. */
     uint32_t longest, shortest;
     uint32_t quality; /* 1 ... 100 */
     enum encode_subsampling subsampling;

@@ -38,7 +38,7 @@ bool splice_plan(const struct pack_layout *layout, const struct rect *region, st
                        .top = region->top / height,
                        .bottom = (bottom + height - 1) / height};
     uint64_t wanted = (uint64_t)(s.right - s.left) * (s.bottom - s.top);
-    /* intervals that are decoded from the top */
+    /* intervals that a decoder of the whole file would read */
     uint64_t before = (uint64_t)layout->across * s.bottom;
 
     assert(s.left < s.right && s.right <= layout->across);

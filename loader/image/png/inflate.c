@@ -94,7 +94,7 @@ static bool is_inside(const struct inflate *s)
     return s->in <= s->end || (size_t)(s->in - s->end) <= s->count / 8;
 }
 
-/* Refill for up to 56 bits. Returns false if the input has ended. */
+/* Make at least 56 bits valid. Returns false if that would read too far beyond the input. */
 static bool more(struct inflate *s)
 {
     if (s->in > s->end + BEYOND)
@@ -131,7 +131,8 @@ static bool count_codes(const uint8_t *bits, uint32_t symbols, bool distance,
            (distance && (counts[0] == symbols || (counts[0] == symbols - 1 && counts[1] == 1)));
 }
 
-/* Returns the bits of a table for the codes that start with the same bits, from this one on. */
+/* Returns the number of index bits of a table for codes that share their first `above` bits. The
+ * next of them has `bits` bits, and `left` codes of this length are left. */
 static uint32_t table_bits(const uint32_t counts[CODE_BITS + 1], uint32_t left, uint32_t bits,
                            uint32_t above)
 {

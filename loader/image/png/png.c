@@ -7,7 +7,7 @@
  * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped,
  * as by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
  * top: all rows above the region are read, those below are not. An interlaced PNG is read in seven
- * passes, with all rows in memory.
+ * passes, with the region's rows in memory.
  *
  * libpng's warnings are not failures: it warns about colour profiles and similar chunks, which
  * change no pixel. Its errors leave by longjmp(). */
@@ -36,7 +36,7 @@ struct png_reader {
 
     struct png_own *own;
     bool by_library; /* libpng decodes, even if Plenum's decoder could */
-    bool owned;      /* Plenum's decoder has this image */
+    bool owned;      /* Plenum's decoder decodes this image */
     const uint8_t *file;
 
     png_structp png;

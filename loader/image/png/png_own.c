@@ -99,7 +99,8 @@ static bool chunk_is_good(const struct chunk *c)
     return png_crc32(c->data - 4, c->len + (size_t)4) == get_be32(c->data + c->len);
 }
 
-/* Returns whether the chunk is ancillary, with a type that consists of letters. */
+/* Returns whether the chunk can be skipped: it is ancillary and not too large, and its type is
+ * valid. */
 static bool may_be_ignored(const struct chunk *c)
 {
     for (int i = -4; i < 0; i++) {
@@ -153,7 +154,7 @@ static bool read_ihdr(struct png_own *o)
     return true;
 }
 
-/* Read the pixels of indices. Indices without a colour are black, as in libpng. */
+/* Read the palette: the pixel for each index. Indices without a colour are black, as in libpng. */
 static bool read_palette(struct png_own *o, const struct chunk *c)
 {
     if (o->colour != PALETTE || c->len == 0 || c->len % 3 != 0 || c->len / 3 > 1U << o->depth ||
@@ -165,8 +166,8 @@ static bool read_palette(struct png_own *o, const struct chunk *c)
     return true;
 }
 
-/* Compute the pixels of numbers: for a mask the numbers themselves, otherwise their share of
- * white. */
+/* Fill in the palette for an image without one: a mask's pixels are the numbers themselves, others
+ * are levels of grey. */
 static void count_up(struct png_own *o)
 {
     uint32_t most = o->depth < 8 ? (1U << o->depth) - 1 : 255;
@@ -334,7 +335,7 @@ static bool ends_well(struct png_own *o)
 
 /* --- rows --- */
 
-/* Convert bytes of pixels, in any format, to pixels. */
+/* Convert the bytes of a row, in any format, to pixels. */
 static void spread(const struct png_own *o, const uint8_t *from, uint8_t *to)
 {
     if (o->depth < 8) {

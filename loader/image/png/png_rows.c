@@ -113,13 +113,13 @@ static inline wide most(wide a, wide b)
 }
 #endif
 
-/* Returns the sum of each byte. */
+/* Returns the sums of the bytes, modulo 256. */
 static inline uint32_t add(uint32_t a, uint32_t b)
 {
     return ((a & 0x7F7F7F7F) + (b & 0x7F7F7F7F)) ^ ((a ^ b) & 0x80808080);
 }
 
-/* Returns the mean of each byte, rounded down. */
+/* Returns the means of the bytes, rounded down. */
 static inline uint32_t mean(uint32_t a, uint32_t b)
 {
     return (a & b) + (((a ^ b) & 0xFEFEFEFE) >> 1);

@@ -17,8 +17,7 @@ enum { PNG_ROWS_FILTERS = 5 };
 void png_rows_pixels(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                      uint8_t *ret, size_t width);
 
-/** Process bytes in any format: a pixel has `step` bytes, or is less than one byte, and `step` is
- * 1. */
+/** Process bytes in any format: a pixel has `step` bytes, or less than one byte if `step` is 1. */
 void png_rows_bytes(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,
                     uint8_t *ret, size_t len);
 

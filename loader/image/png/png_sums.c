@@ -118,7 +118,7 @@ uint32_t png_crc32(const uint8_t *bytes, size_t len)
 
 enum { LANES = 16, STEPS = 128, PRIME = 65521 };
 
-/* Add LANES * steps bytes to the sums, and the sums to the sums of sums. */
+/* Extend the two sums of an Adler-32 by LANES * steps bytes. */
 static void add_steps(uint32_t *sum, uint32_t *sums, const uint8_t *bytes, uint32_t steps)
 {
     uint32_t c[LANES] = {0}, d[LANES] = {0};

@@ -39,8 +39,8 @@ static int64_t cubic(int64_t t)
     return (((5 * ONE - t) * t - 8 * ONE * ONE) * t + 4 * ONE * ONE * ONE) >> (2 * FILTER_BITS + 1);
 }
 
-/* Returns sin(pi t) / (pi t) at 2^30, 0 < t < 3, from the series of sin(pi r) / (pi r), where r is
- * the distance of t from the next integer. */
+/* Returns sin(pi t) / (pi t) times 2^30, for 0 < t < 3, from the series of sin(pi r) / (pi r),
+ * where r is the distance of t from the nearest integer. */
 static int64_t sinc(int64_t t)
 {
     static const int64_t series[] = {1073741824, -1766234505, 871601792, -204818212,
@@ -57,7 +57,7 @@ static int64_t sinc(int64_t t)
 /* Returns sinc(t) sinc(t / 3). */
 static int64_t lanczos(int64_t t)
 {
-    if (t < 3) /* one third of it is 0 here; the weight is 1 to the last bit */
+    if (t < 3) /* t / 3 would be 0; the weight is 1 to the last bit */
         return ONE;
     return (sinc(t) * sinc(t / 3)) >> (60 - FILTER_BITS);
 }
@@ -78,7 +78,8 @@ int64_t filter_weights(enum pipeline_filter filter, const struct filter_window *
 {
     int64_t sum = 0, at = w->first;
 
-    /* The tests of the other filter are left out, because this is a hot path. */
+    /* Bicubic has its own loop, without the tests in filter_weight(), because this is a hot
+     * path. */
     if (filter == PIPELINE_BICUBIC)
         for (uint32_t k = 0; k < w->taps; k++, at += w->apart)
             weights[k] = (int32_t)cubic((int64_t)distance_of(w, at));

@@ -19,8 +19,8 @@ uint32_t filter_support(enum pipeline_filter filter);
 bool filter_has_negative(enum pipeline_filter filter);
 
 /**
- * Returns the weight at `distance`, both at 2^FILTER_BITS; 0 from the support on. Only for BICUBIC
- * and LANCZOS: the others are simple enough for the resize itself.
+ * Returns the weight at `distance`, both times 2^FILTER_BITS; 0 from the support on. Only for
+ * BICUBIC and LANCZOS: the others are simple enough for the resize itself.
  */
 int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 

@@ -4,10 +4,10 @@
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
  * Each axis has a table: for each output, where its source samples begin, their number, and their
- * coefficients at 2^14. Mirroring costs nothing: the table across is written backwards. The table
- * down counts pairs of rows, with a coefficient of 0 where an output begins or ends in the middle
- * of a pair. The loops that multiply, add and store are in resize_*.c; this file builds the tables
- * and stores the rows.
+ * coefficients, times 2^14. Mirroring costs nothing: the horizontal table is written backwards. The
+ * vertical table counts pairs of rows, with a coefficient of 0 where an output begins or ends in
+ * the middle of a pair. The loops that multiply, add and store are in resize_*.c; this file builds
+ * the tables and stores the rows.
  *
  * Not here: which part of an image is resized (crop.c), and where rows come from (image.c). */
 #include "config.h"
@@ -66,7 +66,7 @@ struct resize {
     size_t pair_bytes;
 
     /* Memory that is kept: a few hundred KiB at most, unless an image has unusual proportions. */
-    const struct resize_kernels *prepared; /* `own` has their form of the table across; or NULL */
+    const struct resize_kernels *prepared; /* those for which `own` was made; or NULL */
     struct scratch own;
     struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
     struct scratch pointers; /* [ring_pairs] pointers to the pairs of one output */
@@ -99,8 +99,9 @@ static void walk_on(struct resize_walk *w)
     }
 }
 
-/* The source samples begin ... end - 1 of one output, as weights. x is the distance |(2x + 1) m -
- * (2i + 1) n| from the centre of output i, and the weight is reach - distance. */
+/* The source samples begin ... end - 1 of one output, and their weights. Sample x has the distance
+ * |(2x + 1) m - (2i + 1) n| from the centre of output i. If the filter is bilinear, its weight is
+ * reach - distance. */
 struct resize_window {
     enum pipeline_filter filter;
     int32_t *weights; /* weights of one output */
@@ -117,8 +118,8 @@ static int64_t weight_at(const struct resize_window *w, int64_t distance)
     return w->reach - (distance < 0 ? -distance : distance);
 }
 
-/* Compute coefficients: the nearest integers at 2^14. The first of the largest ones is adjusted so
- * that they add up to 2^14. */
+/* Compute coefficients, times 2^14, as the nearest integers. The first of the largest ones is
+ * adjusted so that they add up to 2^14. */
 static void find_coefficients(const struct resize_window *w, int16_t *coef)
 {
     int64_t sum = 0, missing = 1 << RESIZE_BITS, d = w->first;
@@ -139,8 +140,9 @@ static void find_coefficients(const struct resize_window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* Like find_coefficients() if all terms are below 2^31: one division per output, and each quotient
- * from its reciprocal, which makes it at most one too small. */
+/* Like find_coefficients() if all terms are below 2^31: there is one division per output; each
+ * coefficient is computed with its result, the reciprocal, and is then at most one too small, which
+ * is corrected. */
 static void find_coefficients_small(const struct resize_window *w, int16_t *coef)
 {
     int32_t reach = (int32_t)w->reach, apart = (int32_t)w->apart, d = (int32_t)w->first;
@@ -168,8 +170,8 @@ static void find_coefficients_small(const struct resize_window *w, int16_t *coef
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* Like find_coefficients(), for filters of other shapes: weights at 2^FILTER_BITS, and one division
- * per output. */
+/* Like find_coefficients(), for filters of other shapes: weights times 2^FILTER_BITS, and one
+ * division per output. */
 static void find_coefficients_filter(const struct resize_window *w, int16_t *coef)
 {
     const struct filter_window window = {w->first, w->apart, w->scale, w->taps};
@@ -239,7 +241,8 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     int64_t reach = q->filter == PIPELINE_NEAREST ? m : unit * filter_support(q->filter);
     int64_t centre = (2 * (int64_t)q->first + 1) * n;
     /* The first sample has the lowest x whose distance is below the reach, the last one the
-     * highest. The nearest sample is the one that contains the centre, and the second of two. */
+     * highest. The nearest sample is the one that contains the centre, or the second one if two
+     * do. */
     struct resize_walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
     struct resize_walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);

@@ -18,8 +18,8 @@
  *
  * Up to 64 taps the triangle has no negative coefficient (the largest is at least 2^14 / 64, and
  * the rounding remainder is at most 32), so no sum leaves 0 ... 255 * 2^14 and nothing must be
- * clamped; other filters clamp across (down, packing does). Shapes with more taps use the portable
- * loops, and so do sources with fewer pixels than are loaded at once.
+ * clamped; other filters clamp in the pass across (in the pass down, packing does it). Shapes with
+ * more taps use the portable loops, and so do sources with fewer pixels than are loaded at once.
  *
  * There is no set for AVX-512: one that took two thirds of the time of these loops alone (vpermb,
  * vpdpwssd) made whole images 5 % slower, because the JPEG library's AVX2 code between them runs
@@ -137,8 +137,7 @@ AVX2_INLINE __m256i load_quarters(const uint8_t *low, const uint8_t *high)
     return _mm256_blend_epi32(_mm256_set1_epi64x(a), _mm256_set1_epi64x(b), 0xF0);
 }
 
-/* Returns, in each half, the words of pixels 0 and 1 (here) or of pixels 2 and 3, channel by
- * channel. */
+/* Returns, in each half, the words of pixels 0 and 1, channel by channel. */
 AVX2_INLINE __m256i words_01(__m256i pixels)
 {
     return _mm256_shuffle_epi8(pixels, _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3,
@@ -219,7 +218,7 @@ AVX2_INLINE void across_taps(const struct avx2_table *t, const uint8_t *row, con
         __m256i a = sum_taps(row, offset, coef, tap_pairs, rgb);
         __m256i b = sum_taps(next, offset, coef, tap_pairs, rgb);
 
-        /* From bit 14 on, the sum has its whole part, which is a word. */
+        /* A sum's whole part begins at bit 14, and fits into a word. */
         a = _mm256_srli_epi32(a, RESIZE_BITS);
         b = _mm256_slli_epi32(b, 16 - RESIZE_BITS);
         a = _mm256_blend_epi16(a, b, 0xAA);

@@ -51,8 +51,9 @@ struct resize_kernels {
     bool (*usable)(void); /* on this processor */
     /** Returns whether the set can process this sample. If not, the portable set does. */
     bool (*suits)(const struct resize_axis *across, const struct resize_axis *down);
-    /** Return the size in bytes of the set's own form of the horizontal table, and of a pair. */
+    /** Returns the bytes of the set's own form of the horizontal table. */
     size_t (*table_bytes)(const struct resize_axis *across);
+    /** Returns the bytes of a pair. */
     size_t (*pair_bytes)(uint32_t width);
     void (*prepare)(const struct resize_axis *across, void *table);
     /** Process two rows of axis->end - axis->begin pixels of axis->pixel bytes. With three bytes,

@@ -217,7 +217,8 @@ NEON_INLINE uint8x16x2_t down_group(const struct resize_line *line, size_t group
 
 enum neon_form { PIXELS_3, PIXELS_4, PLANES };
 
-/* Where to store the bytes of eight pixels of four bytes: without the fourth, or plane by plane. */
+/* The order in which the bytes of eight pixels of four bytes are stored: without the fourth, or
+ * plane by plane. */
 static const uint8_t three_of_four[24] = {0,  1,  2,  4,  5,  6,  8,  9,  10, 12, 13, 14,
                                           16, 17, 18, 20, 21, 22, 24, 25, 26, 28, 29, 30};
 static const uint8_t by_planes[32] = {0, 4, 8,  12, 16, 20, 24, 28, 1, 5, 9,  13, 17, 21, 25, 29,

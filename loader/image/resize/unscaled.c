@@ -59,7 +59,7 @@ int unscaled_begin(struct unscaled *u, const struct pipeline *pipeline, const st
     return 0;
 }
 
-/* Converts R, G, B and the byte after them to the format of the sample. */
+/* Constants that convert R, G, B and the byte after them to the format of the sample. */
 struct shade {
     uint32_t flips, fourth;
 };

@@ -9,7 +9,7 @@
 
 #include "common/data/crc32c.h"
 
-/* RFC 3720, B.4, and the check value of the catalogues. */
+/* The examples of RFC 3720, B.4, and the check value of CRC catalogues. */
 Test(crc32c, gives_the_published_answers)
 {
     static const uint8_t read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,

@@ -27,11 +27,11 @@ Test(departed, an_instance_that_reached_a_collective_is_not_missing_there)
     make(3);
     program = departed_open(3);
     cr_assert(ne(ptr, (void *)program, NULL));
-    cr_expect(eq(int, departed_before(program, 1, UINT64_MAX), 0), "it runs");
+    cr_expect(eq(int, departed_before(program, 1, UINT64_MAX), 0), "instance 1 has not ended");
     departed_note(page, 1, 5);
     cr_expect(eq(int, departed_before(program, 1, 5), 0));
     cr_expect(eq(int, departed_before(program, 1, 6), 1));
-    cr_expect(eq(int, departed_before(program, 0, 6), 0), "another one");
+    cr_expect(eq(int, departed_before(program, 0, 6), 0), "instance 0 has not ended");
     departed_note(page, 2, 0);
     cr_expect(eq(int, departed_before(program, 2, DEPARTED_FIRST), 1), "instance 2 never came");
     departed_note(page, 3, 0); /* there is no instance 3: ignored */

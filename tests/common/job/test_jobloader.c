@@ -65,9 +65,9 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     return r;
 }
 
-/* While set, the kernel reports no children unknown to the program, like qemu's user mode. */
+/* While set, clone() fails as under qemu's user mode: no child can be hidden from the program. */
 static bool no_clone;
-/* Whether the kernel, or qemu, failed to start such a child. */
+/* Whether clone() has failed. */
 static bool clone_refused;
 
 int __real_clone(int (*)(void *), void *, int, void *);
@@ -274,7 +274,7 @@ Test(jobloader, inherits_no_descriptor_of_the_program)
     cr_assert(eq(int, dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO));
     cr_assert(eq(int, fstat(fds[1], &st), 0));
     pid = served_by_another(0);
-    /* most likely the other program runs by now; if not, its descriptors are still close-on-exec */
+    /* Give plenumd time to start. */
     keep_for(500);
     cr_expect(not(has_open(pid, &st)));
     (void)close(connection);
@@ -345,7 +345,7 @@ Test(jobloader, is_replaced_when_it_dies)
     (void)close(connection);
 }
 
-/* Its process id is not used once it may belong to another process. */
+/* The loader's process ID is not used once it may belong to another process. */
 Test(jobloader, is_known_even_if_it_ends_at_once)
 {
     char text[64];
@@ -360,7 +360,7 @@ Test(jobloader, is_known_even_if_it_ends_at_once)
     connection = address_connect(&address, 0);
     (void)signal(SIGCHLD, SIG_IGN);
     ends_first = true;
-    jobloader_dispatch(loader); /* a client waits for one */
+    jobloader_dispatch(loader); /* starts a loader, because a client waits */
     cr_expect(pidfds[0] > 0 && pidfds[1] == 0);
     cr_expect(signal(SIGCHLD, SIG_IGN) == SIG_IGN, "the program's own handler must stay");
     (void)close(connection);
@@ -429,7 +429,7 @@ Test(jobloader, leaves_no_zombie_to_process_1_without_pidfds)
     loader = NULL;
     no_pidfd = true;
     if (unshare(CLONE_NEWPID) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
-        cr_skip_test("PID namespaces cannot be made here");
+        cr_skip_test("PID namespaces cannot be created here");
     pid = fork();
     if (pid == 0)
         _exit(start_as_process_1());

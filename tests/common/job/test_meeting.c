@@ -33,7 +33,7 @@ static char address[MEETING_ADDRESS_MAX];
 static pthread_t door;
 static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool closing;
-static _Atomic uint32_t *met; /* how many have reached the first round; shared with all */
+static _Atomic uint32_t *met; /* number of instances that have passed a round; shared by all */
 
 /* An instance's work, in its own process; returns the exit status, 0 on success. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
@@ -112,28 +112,40 @@ static uint64_t in_seconds(unsigned seconds)
     return time_now_ns() + seconds * NS_PER_SEC;
 }
 
-enum { MANY = 5, TURNS = 2000 };
+enum { MANY = 5, TURNS = 500 };
 
-/* In each turn, every instance sees what every instance wrote for that turn, however far ahead
- * others are. */
+/* A few numbers that show who wrote them, and when. */
+struct note {
+    uint64_t turn, index;
+};
+
+/* In each turn, every instance sees what every instance wrote for that turn, in its note and in its
+ * room, however far ahead others are. */
 static int exchange(struct meeting *m, uint32_t index)
 {
     unsigned random = index + 1;
+    struct note all[MANY];
     uint32_t who;
 
     for (uint64_t turn = 0; turn < TURNS; turn++) {
-        unsigned char *rooms = meeting_next_rooms(m);
-        uint64_t mine = turn * MANY + index, theirs;
+        const struct note mine = {turn, index};
 
-        memcpy(rooms + index * MEETING_ROOM_BYTES, &mine, sizeof(mine));
-        if (meeting_come(m, 0, &who) != 0)
+        if (meeting_meet(m, &mine, sizeof(mine), all, 0, &who) != 0)
             return 1;
+        meeting_begin(m, 1);
+        memcpy(meeting_room(m, index, turn % MEETING_ROOMS), &mine, sizeof(mine));
+        meeting_enter(m);
         if ((random = random * 1103515245 + 12345) >> 24 == 0)
             (void)usleep(random >> 12 & 0xfff);
         for (uint32_t i = 0; i < MANY; i++) {
-            memcpy(&theirs, rooms + i * MEETING_ROOM_BYTES, sizeof(theirs));
-            if (theirs != turn * MANY + i)
+            const struct note want = {turn, i};
+
+            if (memcmp(&all[i], &want, sizeof(want)) != 0)
                 return 2;
+            if (meeting_await(m, i, 1, 0, &who) != 0)
+                return 3;
+            if (memcmp(meeting_room(m, i, turn % MEETING_ROOMS), &want, sizeof(want)) != 0)
+                return 4;
         }
     }
     return 0;
@@ -160,25 +172,25 @@ static size_t count_pages(unsigned char *at, size_t bytes)
     return count;
 }
 
-/* In both rooms, memory is allocated before it is written, and no more than requested. */
+/* Memory is allocated before it is written, and no more than requested. */
 static int take_memory(struct meeting *m, uint32_t index)
 {
     static const size_t sizes[] = {1, 4096, 4097, 100000, MEETING_ROOM_BYTES, 5};
     size_t page = (size_t)sysconf(_SC_PAGESIZE), most = 0;
-    unsigned char *room;
 
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-        for (int turn = 0; turn < 2; turn++) {
-            room = meeting_next_rooms(m) + index * (size_t)MEETING_ROOM_BYTES;
-            if (meeting_reserve(m, sizes[i]) < 0)
-                return 1;
-            most = sizes[i] > most ? sizes[i] : most;
-            if (count_pages(room, MEETING_ROOM_BYTES) != (most + page - 1) / page)
+        if (meeting_reserve(m, 3, sizes[i]) < 0)
+            return 1;
+        most = sizes[i] > most ? sizes[i] : most;
+        for (unsigned room = 0; room < MEETING_ROOMS; room++) {
+            size_t want = room < 3 ? (most + page - 1) / page : 0;
+
+            if (count_pages(meeting_room(m, index, room), MEETING_ROOM_BYTES) != want)
                 return 2;
-            memset(room, (int)i, sizes[i]);
         }
+        memset(meeting_room(m, index, 2), (int)i, sizes[i]);
     }
-    return 0;
+    return meeting_room_bytes(m) > 0 && meeting_room_bytes(m) <= MEETING_ROOM_BYTES ? 0 : 3;
 }
 
 Test(meeting, memory_is_allocated_before_it_is_written)
@@ -203,7 +215,7 @@ static int come_twice(struct meeting *m, uint32_t index)
     return r == 0 && meeting_come(m, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-/* Kills one of three instances that have met. */
+/* Kills one of three instances that have passed a round together. */
 static void kill_one(instance run)
 {
     pid_t pids[3];
@@ -225,12 +237,12 @@ Test(meeting, one_that_is_killed_is_not_waited_for)
     kill_one(come_twice);
 }
 
-/* Closes all descriptors, as a program does that becomes a daemon, or a library that starts another
- * program; then meets. */
+/* Closes all descriptors, like a program that becomes a daemon or a library that starts another
+ * program, and then takes part. */
 static int close_all_and_come(struct meeting *m, uint32_t index)
 {
     closefrom(0);
-    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other processes */
+    (void)open("/dev/null", O_RDWR); /* the numbers now belong to other files */
     (void)index;
     return come_twice(m, index);
 }
@@ -298,7 +310,7 @@ Test(meeting, an_instance_in_another_pid_namespace_is_identified)
     r = end_of(there);
     if (r == 77) {
         (void)kill(here, SIGKILL);
-        cr_log_warn("no PID namespace can be made here");
+        cr_log_warn("no PID namespace can be created here");
     } else {
         cr_expect(eq(int, r, 0));
         cr_expect(eq(int, end_of(here), 0));
@@ -329,6 +341,31 @@ Test(meeting, one_that_ended_silently_is_not_waited_for)
     close_place();
 }
 
+/* Instance 1 ends during a collective. Instance 2 notices that, and ends before instance 0 looks:
+ * instance 0 learns the first cause. */
+static int leave_in_turn(struct meeting *m, uint32_t index)
+{
+    uint32_t who = 77;
+
+    if (meeting_come(m, 0, &who) != 0)
+        return 1;
+    if (index == 1)
+        return 0;
+    meeting_begin(m, 1);
+    if (index == 2)
+        return meeting_await(m, 1, 1, 0, &who) == -EPIPE && who == 1 ? 0 : 2;
+    while (atomic_load(&m->shared->slots[2].present))
+        (void)usleep(1000);
+    return meeting_await(m, 2, 1, 0, &who) == -EPIPE && who == 1 ? 0 : 3;
+}
+
+Test(meeting, the_first_that_ended_is_named)
+{
+    make(3);
+    all_do(leave_in_turn, 3);
+    close_place();
+}
+
 static int come_and_go(struct meeting *m, uint32_t index)
 {
     uint32_t who;
@@ -343,7 +380,7 @@ Test(meeting, one_that_joined_and_ended_has_joined)
     pid_t a, b;
 
     make(2);
-    for (int run = 0; run < 2; run++) { /* by the second time, the lock from the first is gone */
+    for (int run = 0; run < 2; run++) { /* in the second run, the lock of the first is gone */
         a = start(come_and_go, 2, 0);
         b = start(come_and_go, 2, 1);
         cr_expect(eq(int, end_of(b), 0));

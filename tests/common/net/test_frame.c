@@ -58,14 +58,15 @@ Test(frame, an_incomplete_frame_waits_and_a_false_length_is_rejected)
     frame_put_u64(&b, 3);
     (void)frame_end(&b, begin);
     for (size_t len = 0; len < b.len; len++)
-        cr_assert(eq(i64, frame_parse(b.bytes, len, 100, &h, &r), 0), "of %zu bytes", len);
+        cr_assert(eq(i64, frame_parse(b.bytes, len, 100, &h, &r), 0), "%zu bytes", len);
     cr_expect(eq(u16, h.type, 99), "an incomplete frame must not change the header");
     cr_expect(eq(i64, frame_parse(b.bytes, b.len, 7, &h, &r), -EPROTO),
               "a frame longer than allowed");
     cr_expect(eq(i64, frame_parse(b.bytes, FRAME_HEADER_BYTES, 7, &h, &r), -EPROTO),
-              "known from the header alone");
+              "the header must suffice to reject a frame");
     b.bytes[6] = 1;
-    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 100, &h, &r), -EPROTO), "reserved bytes");
+    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 100, &h, &r), -EPROTO),
+              "reserved bytes that are not 0");
     frame_buffer_fini(&b);
 }
 
@@ -184,7 +185,7 @@ Test(conn, a_descriptor_comes_with_its_frame)
     cr_assert(eq(int, fstat(taken, &got), 0));
     cr_expect(eq(u64, got.st_rdev, sent.st_rdev));
     cr_expect(ne(int, fcntl(taken, F_GETFD) & FD_CLOEXEC, 0));
-    cr_expect(eq(int, frame_conn_take_fd(&b), -1), "only once");
+    cr_expect(eq(int, frame_conn_take_fd(&b), -1), "a descriptor must be returned once");
     (void)close(taken);
     frame_conn_fini(&a);
     frame_conn_fini(&b);

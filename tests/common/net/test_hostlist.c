@@ -230,14 +230,14 @@ Test(hostlist, file_in_other_spellings)
     free(got);
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "a\n\xef\xbb\xbf b\n", &err), -EINVAL),
-              "the mark belongs only at the top");
+              "a byte order mark must be accepted only at the top");
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "a slots = auto\n", &err), -EINVAL));
     cr_expect(strstr(err.text, ":1: host 'a': 'auto' is not a number of slots") != NULL, "%s",
               err.text);
     hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "\xef\xbb\xbf", &err), -EINVAL),
-              "a file with nothing but the mark");
+              "a file with only a byte order mark");
     hostlist_fini(&list);
 }
 

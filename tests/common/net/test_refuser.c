@@ -98,8 +98,8 @@ static void client_fini(struct client *c)
     plenum_tls_backend.close(c->context);
 }
 
-/* Lets both sides take turns. Returns 1 when the client has a frame, or -errno when it gets no
- * more. */
+/* Lets both sides take turns. Returns 1 when the client has a frame, or -errno when its connection
+ * has ended. */
 static int receive(struct client *c)
 {
     struct frame_header header;
@@ -188,7 +188,7 @@ Test(refuser, the_oldest_of_many_silent_clients_make_room)
         (void)close(silent[i]);
 }
 
-Test(refuser, silent_clients_are_dropped_after_some_seconds)
+Test(refuser, silent_clients_are_dropped_after_a_few_seconds)
 {
     int fd = connect_one();
 

@@ -109,7 +109,7 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
     int fd;
 
     expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), SLOTS, SLOT,
-                   "a ring that is a hole");
+                   "a ring without allocated memory");
     cr_assert(eq(int, ring_create(SLOTS, SLOT, &client, &err), 0), "%s", err.text);
     cr_assert(eq(int, ring_accept(dup(client->fd), SLOTS, SLOT, &loader, &err), 0), "%s", err.text);
     cr_expect(eq(int, ring_check(loader, &err), 0));
@@ -124,10 +124,10 @@ Test(ring, memory_charged_to_the_loader_is_rejected)
     cr_assert(eq(int, ftruncate(fd, SLOTS * SLOT), 0));
     cr_assert(eq(int, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 16 << 20), 0));
     cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, BOTH), 0));
-    expect_refused(fd, SLOTS, SLOT, "memory beyond its end");
+    expect_refused(fd, SLOTS, SLOT, "memory that is allocated only beyond the end");
 }
 
-/* The kernel would accept so much memory, and then kill arbitrary processes. */
+/* The kernel would promise that much memory, and later kill arbitrary processes. */
 Test(ring, more_than_the_machines_memory_is_refused_in_advance)
 {
     struct ring *ring = NULL;

@@ -49,7 +49,7 @@ static void set_up(void)
     streams[0].sets[1] = (struct wire_status_set){"art", 1000, 25};
 }
 
-/* Returns the table's lines; at most 64. */
+/* Write the table to `text`, and split it into at most 64 lines. Returns their number. */
 static unsigned write_lines(unsigned width, unsigned height, char *text, size_t size,
                             char *lines[64])
 {
@@ -72,7 +72,7 @@ static size_t columns_of(const char *line)
     return n;
 }
 
-/* Returns the column after a word of a line; 0 if it is missing. */
+/* Returns the column after a word of a line, or 0 if the line does not have it. */
 static size_t column_behind(const char *line, const char *word)
 {
     const char *at = strstr(line, word);

@@ -119,7 +119,7 @@ Test(tls, holders_of_the_key_can_communicate)
     end(&b);
 }
 
-/* A caller that takes only frames need not ask for bytes that were already read into the buffer. */
+/* After each read, no byte may remain inside the TLS module, where poll() does not see it. */
 Test(tls, poll_reports_every_buffered_byte)
 {
     enum { BYTES = 300000 };
@@ -140,7 +140,7 @@ Test(tls, poll_reports_every_buffered_byte)
         (void)frame_conn_flush(&a.conn);
         n = frame_conn_fill(&b.conn);
         got += n > 0 ? (size_t)n : 0;
-        cr_assert(not(frame_conn_has_read(&b.conn)), "behind %zu bytes", got);
+        cr_assert(not(frame_conn_has_read(&b.conn)), "bytes remain after %zu", got);
     }
     cr_expect(eq(sz, got, BYTES + odd));
     end(&a);
@@ -177,7 +177,7 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
     len = recv(server[1], flight, sizeof(flight), 0);
 
     cr_assert(eq(i64, send(client[1], flight, 100, 0), 100));
-    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "half of the answer must not suffice");
+    cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN), "a part of the answer must not suffice");
     cr_expect(not(frame_conn_wants_write(&a.conn)));
     cr_assert(eq(i64, send(client[1], flight + 100, (size_t)len - 100, 0), len - 100));
     cr_assert(eq(i64, frame_conn_fill(&a.conn), -EAGAIN));
@@ -290,8 +290,8 @@ static SSL_CTX *guessing(void)
     return ctx;
 }
 
-/* Runs both sides until nothing moves any more. Returns the client's state, and how much the
- * impostor received. */
+/* Runs both sides until the client fails or nothing moves. Returns the client's result; `*told` is
+ * the number of bytes that the impostor received. */
 static int64_t meet(SSL_CTX *ctx, size_t *told)
 {
     SSL *ssl = SSL_new(ctx);
@@ -351,7 +351,7 @@ Test(tls, a_client_key_cannot_serve_as_a_loader)
     cr_expect(gt(sz, told, 0), "control: with alice's key, an impostor receives the client's data");
 }
 
-/* Returns the loader's view of a client. */
+/* Returns what the loader gets from a client with this key: a number of bytes, or -errno. */
 static int64_t admit(struct tls_key key)
 {
     struct side a, b;
@@ -536,7 +536,7 @@ static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsign
 }
 
 /* The secret of a loader that is serving lies only in memory excluded from core dumps. So does a
- * client's own key, although OpenSSL must have had it. */
+ * client's own key, although OpenSSL needs it in the handshake. */
 Test(tls, core_dumps_contain_no_secrets)
 {
     unsigned char inverted[2][TLS_KEY_BYTES];

@@ -122,7 +122,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             r_ = (struct frame_reader){.at = b.bytes + FRAME_HEADER_BYTES,                         \
                                        .end = b.bytes + FRAME_HEADER_BYTES + n};                   \
             cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),           \
-                      "of %zu bytes", n);                                                          \
+                      "%zu bytes", n);                                                             \
         }                                                                                          \
         frame_buffer_fini(&b);                                                                     \
     } while (0)
@@ -304,7 +304,7 @@ Test(wire, a_plan_excludes_other_orders)
     cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
 }
 
-/* Returns the result of a message's reader. */
+/* Returns a reader of a frame's payload. */
 static struct frame_reader read_of(const struct frame_buffer *b)
 {
     return (struct frame_reader){.at = b->bytes + FRAME_HEADER_BYTES, .end = b->bytes + b->len};

@@ -57,15 +57,15 @@ static struct order_steps steps_of(const struct order *order, struct world w, en
         .n = order_positions(order), .per_step = w.replicas * w.micro_batch, .last = last};
 }
 
-/* What one of `instances` instances shows. */
+/* One instance of a job, and the order that it shows. */
 struct share {
     const struct order *order;
     const struct order_steps *steps;
     uint32_t instances, instance;
 };
 
-/* Counts in `shown` [data set] one instance's samples of the step at `place`; invalid ones are
- * counted separately. */
+/* Counts in `shown` [number of samples] how often an instance shows each sample in the step at
+ * `place`, and in `*padding` its invalid positions. */
 static void show_step(const struct share *share, struct order_place place, uint32_t *shown,
                       uint32_t *padding)
 {
@@ -163,7 +163,7 @@ Test(laws, dealing_gives_each_replica_its_share_and_separates_neighbours)
         }
 }
 
-/* Stores the samples of step k, of all instances, in any order. */
+/* Counts how often all instances together show each sample in step k. */
 static void samples_of_step(const struct order *order, struct world w, uint64_t k, uint32_t *shown)
 {
     struct order_steps steps = steps_of(order, w, ORDER_PAD);
@@ -179,7 +179,7 @@ static void samples_of_step(const struct order *order, struct world w, uint64_t 
             place, shown, &padding);
 }
 
-Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
+Test(laws, a_global_batch_does_not_depend_on_replicas_and_instances)
 {
     for (uint32_t trial = 0; trial < 200; trial++) {
         uint32_t samples = 1 + draw(trial, 0, 300), product = 1 + draw(trial, 11, 36);

@@ -74,8 +74,8 @@ Test(mixture, known_answers)
     mixture_destroy(m.mixture);
 }
 
-/* Each set's t runs through 0, 1, 2 ... within each block; find is the inverse; and counts are
- * known in constant time. */
+/* Checks that each set's t continues without gaps from block to block, that mixture_find() is the
+ * inverse of mixture_locate(), and that mixture_before() agrees with counting. */
 static void check_turns(const struct made *m, uint64_t begin, uint64_t end)
 {
     uint64_t told[SETS_MAX];
@@ -160,7 +160,7 @@ Test(mixture, passes_are_complete)
     mixture_destroy(m.mixture);
 }
 
-/* A set that is first used later does not change what the others show, before or afterwards. */
+/* A set that is added later does not change what the others show, before or afterwards. */
 Test(mixture, a_later_set_does_not_change_earlier_positions)
 {
     struct made before = {0}, after = {0};
@@ -232,7 +232,7 @@ Test(mixture, passes_start_with_a_block)
     mixture_destroy(m.mixture);
 }
 
-/* A plan of one set shows passes as epochs. */
+/* With a single set, pass p is epoch p. */
 Test(mixture, passes_of_a_single_set_are_epochs)
 {
     struct made m = {0};

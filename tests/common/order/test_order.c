@@ -246,7 +246,7 @@ Test(order, is_a_bijection_near_all_powers_of_two, .timeout = 600)
         }
 }
 
-/* 2^32 - 15 blocks and more once gave 0 windows, and the walk never ended. */
+/* With 2^32 - 15 blocks and more, the number of windows was once 0, and the walk never ended. */
 Test(order, blocks_of_one_sample_terminate_at_the_largest_size, .timeout = 600)
 {
     for (uint32_t n = UINT32_MAX - 20; n >= UINT32_MAX - 20; n++) {
@@ -288,8 +288,8 @@ Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
               "the test must detect a relation");
 }
 
-/* Counts how often two epochs show the same sample at a position. For random orders, that is once,
- * whatever n. */
+/* Counts how often two epochs show the same sample at a position. For random orders of any size,
+ * that is once on average. */
 Test(order, two_epochs_agree_in_about_one_position)
 {
     enum { N = 4099, EPOCHS = 400 };
@@ -540,7 +540,7 @@ static bool is_in_gap(uint64_t g)
 }
 
 /* From any position on, with any step size, each position that is not skipped must count once, in
- * order, and a step must be filled up with positions that it shows anyway. */
+ * order. Padding within an epoch must not be skipped positions. */
 Test(steps, gaps_are_never_shown)
 {
     enum { N = 40, END = 4 * N };
@@ -588,7 +588,7 @@ Test(steps, gaps_end_steps)
     cr_expect(eq(u64, place.position, 3));
 }
 
-/* From the beginning, with gaps anywhere: as many steps as there are when they are counted. */
+/* With gaps anywhere, the number of steps from the beginning must agree with counting. */
 Test(steps, their_total_agrees_with_counting)
 {
     enum { N = 7, EPOCHS = 6, END = EPOCHS * N };

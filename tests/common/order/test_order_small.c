@@ -105,6 +105,6 @@ int main(void)
     printf("# %llu orders\n", (unsigned long long)orders);
     tap_ok(good, "every order of every size, with blocks of every length, shows each sample once");
     tap_ok(long_blocks_are_one(1), "blocks longer than the data set are one block");
-    tap_ok(subsets_and_repeats(2), "each sample of every subset is shown as often as asked");
+    tap_ok(subsets_and_repeats(2), "each sample of every subset is shown `repeat` times");
     return tap_end();
 }

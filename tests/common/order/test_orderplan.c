@@ -23,7 +23,7 @@ static struct orderplan *parse(const char *text)
     return plan;
 }
 
-/* Checks that a plan has this canonical form, which is its own canonical form. */
+/* Checks that a plan has this canonical form, and that parsing this does not change it. */
 static void becomes(const char *text, const char *want)
 {
     struct orderplan *plan = parse(text), *again;

@@ -50,7 +50,7 @@ static void check_answers(const struct sampler_table *table, uint64_t pass, cons
     sampler_fini(&s);
 }
 
-/* From a pass on, a sampler shows what one with the other table does. */
+/* From each change of weights on, a sampler shows what one with the new table shows. */
 Test(sampler, weights_change_at_a_pass)
 {
     uint64_t sums[2][4];
@@ -322,7 +322,7 @@ Test(sampler, balanced_blocks_have_equal_classes)
             count[i] = 0;
         }
     }
-    for (uint32_t c = 0; c < 3; c++) /* numbers of passes that are complete at a block's end */
+    for (uint32_t c = 0; c < 3; c++) /* passes may overlap within a block */
         for (uint32_t t = 0; t + sizes[c] <= shown[c]; t++) {
             uint32_t times = 0;
 
@@ -410,7 +410,7 @@ Test(sampler, pairs_of_classes_meet_equally_often)
     sampler_fini(&s);
 }
 
-/* A substitute has the class of its place, and can be any sample of that class. */
+/* A substitute has the class of the sample that it replaces, and can be any sample of it. */
 Test(sampler, substitutes_are_of_the_same_class)
 {
     uint32_t start[4];

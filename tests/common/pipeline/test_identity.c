@@ -120,7 +120,7 @@ static const struct wire_set two_sets[] = {
 static const struct wire_reweigh new_weights[] = {{.start = 200, .hash = 4},
                                                   {.start = 400, .hash = 5}};
 
-/* What a stream of a plan may differ in. */
+/* What may differ between two streams with plans. */
 struct planned {
     const char *text;
     struct wire_open open;
@@ -247,7 +247,7 @@ Test(identity, of_a_plan_covers_samples_and_options)
     cr_expect(eq(u64, equal_up_to(&one, &two), 400));
     reweighs[0].hash ^= 1;
     cr_expect(eq(u64, equal_up_to(&one, &two), 200));
-    sets[2].hash[0] ^= 1; /* of no set */
+    sets[2].hash[0] ^= 1; /* the plan has no third set */
     cr_expect(eq(u64, equal_up_to(&one, &two), 200));
     sets[1].hash[15] ^= 1;
     cr_expect(eq(u64, equal_up_to(&one, &two), 0));
@@ -309,8 +309,8 @@ Test(identity, of_a_plan_keeps_its_value)
     }
 }
 
-/* Has the stream of this plan, of nine samples, at these places the identity that its data set has
- * without a plan? */
+/* Returns whether a stream with this plan has, at this position, the identity that its data set of
+ * nine samples has without a plan. */
 static bool is_plain(const char *text, const struct wire_open *open, uint32_t positions,
                      uint64_t position)
 {

@@ -17,7 +17,7 @@ enum { IMAGES = 2, BYTES_MAX = IMAGES * 4 * 41 * 53 };
 
 static uint8_t rgb[BYTES_MAX], stored[BYTES_MAX];
 
-/* Computes the hash by its definition, of u8 RGB NHWC. */
+/* Computes the hash by its definition, from uint8 RGB pixels in NHWC. */
 static uint64_t plain_hash(uint32_t pixels)
 {
     uint64_t head[3] = {1, 2, (uint64_t)-3};

@@ -124,7 +124,7 @@ Test(cgroup, limits_are_found_without_memory)
     cr_expect(eq(u64, m.bytes, 6000));
 }
 
-/* overlay has a line with many folders, none of which is the group's. */
+/* The line of an overlay mount lists many folders, none of which is the group's. */
 Test(cgroup, lines_of_any_length_may_precede_ours)
 {
     size_t len = 3 << 20;
@@ -164,7 +164,7 @@ Test(cgroup, part_of_the_hosts_hierarchy)
     file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8000\n");
     file("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
     file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-    /* the limit of another group, of a container inside the container */
+    /* the limit of another group: a container inside this one */
     file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n");
     file("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "1\n");
     cr_expect(eq(u64, room(&m), 4000));
@@ -245,12 +245,12 @@ Test(cgroup, a_real_group)
     (void)snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%splenum-test-%d", one ? "cpu/" : "",
                    (int)getpid());
     if (mkdir(folder, 0755) < 0)
-        cr_skip("no control group can be made here");
+        cr_skip("no control group can be created here");
     if (!(one ? put(folder, "cpu.cfs_period_us", "100000") &&
                     put(folder, "cpu.cfs_quota_us", "130000")
               : put(folder, "cpu.max", "130000 100000"))) {
         (void)rmdir(folder);
-        cr_skip("a control group takes no quota here");
+        cr_skip("a control group cannot have a quota here");
     }
     child = fork();
     if (child == 0) {
@@ -260,6 +260,6 @@ Test(cgroup, a_real_group)
     cr_expect(eq(int, waitpid(child, &status, 0), child));
     cr_expect(eq(int, rmdir(folder), 0));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
-        cr_skip("no process may be put into a control group here");
+        cr_skip("no process can be moved into a control group here");
     cr_expect(eq(int, status, 0), "the quota of 1.3 CPUs was not seen");
 }

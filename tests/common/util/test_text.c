@@ -52,7 +52,7 @@ Test(text, cursor_movements_become_question_marks)
 }
 
 /* Checks each path by which foreign text reaches a terminal. */
-Test(text, no_output_passes_it_to_a_terminal)
+Test(text, no_output_passes_cursor_movements_to_a_terminal)
 {
     static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b"
                                                    "2J";
@@ -86,7 +86,7 @@ Test(text, no_output_passes_it_to_a_terminal)
 
 /* Compares the result with a plain loop over the bytes, for lines of all lengths around the buffer
  * sizes. */
-Test(text, lines_of_a_file_need_no_memory)
+Test(text, lines_of_any_length_are_read)
 {
     char path[] = "/tmp/plenum-text-XXXXXX", got[64], want[64];
     size_t lengths[] = {0, 1, 62, 63, 64, 1022, 1023, 1024, 1025, 0, 5000, 3};

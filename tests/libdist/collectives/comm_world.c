@@ -13,8 +13,8 @@
  *                           sent meanwhile
  *     comm_world own-mpi    run all checks in a program that initialises and finalises MPI itself
  *     comm_world forgetful  run all checks in a program that never closes its job
- *     comm_world single     MPI was initialised with MPI_THREAD_SINGLE: refused
- *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread: refused
+ *     comm_world single     initialise MPI with MPI_THREAD_SINGLE: collectives are rejected
+ *     comm_world thread     MPI_THREAD_FUNNELED, and a call from another thread, which is rejected
  *     comm_world ends       the last instance ends after one collective: the others get an error
  *     comm_world silent     the last instance ends without a collective: the others get an error
  *     comm_world leaves     like "ends", but the instance ends by _exit()
@@ -139,6 +139,75 @@ static void check_allgather(void)
     }
 }
 
+/* Each instance sends each a block that shows both. */
+static void check_alltoall(void)
+{
+    static const size_t sizes[] = {1, 17, 300007};
+    const uint32_t n = me->num_instances, own = me->instance_index;
+
+    for (size_t i = 0; i < 3; i++) {
+        unsigned char *send = malloc(sizes[i] * n), *recv = malloc(sizes[i] * n);
+        size_t wrong = 0;
+
+        for (uint32_t k = 0; k < n; k++)
+            memset(send + k * sizes[i], (int)(own * 16 + k), sizes[i]);
+        CHECK(plenum_alltoall(job, send, sizes[i], recv, NULL) == 0);
+        for (uint32_t k = 0; k < n; k++)
+            for (size_t at = 0; at < sizes[i]; at++)
+                wrong += recv[k * sizes[i] + at] != k * 16 + own;
+        CHECK(wrong == 0);
+        free(send);
+        free(recv);
+    }
+    CHECK(n == 1 || plenum_alltoall(job, NULL, SIZE_MAX, NULL, NULL) == -EINVAL);
+}
+
+static void check_reduce_scatter(void)
+{
+    static const size_t counts[] = {1, 100, 100003};
+    const uint32_t n = me->num_instances;
+
+    for (size_t i = 0; i < 3; i++) {
+        float *send = malloc(counts[i] * n * sizeof(*send));
+        float *recv = send + me->instance_index * counts[i]; /* in place */
+        size_t wrong = 0;
+
+        for (size_t k = 0; k < counts[i] * n; k++)
+            send[k] = (float)(k % 1000 * (me->instance_index + 1));
+        CHECK(plenum_reduce_scatter(job, send, recv, counts[i], PLENUM_FLOAT32, PLENUM_SUM, NULL) ==
+              0);
+        for (size_t k = 0; k < counts[i]; k++)
+            wrong +=
+                recv[k] != (float)((me->instance_index * counts[i] + k) % 1000 * (n * (n + 1) / 2));
+        CHECK(wrong == 0);
+        free(send);
+    }
+    CHECK(plenum_reduce_scatter(job, NULL, NULL, 1, (enum plenum_type)9, PLENUM_SUM, NULL) ==
+          -EINVAL);
+}
+
+/* A sum has the same bits for every carrier, in small and in large arrays: those of the tree. */
+static void check_tree(void)
+{
+    static const float values[] = {0x1p24f, 1, 1, 1, -0x1p24f, 3, 0.5f, 1};
+    const uint32_t n = me->num_instances;
+    const float a = values[0] + values[1], b = values[2] + values[3];
+    const float want = n == 2 ? a : n == 3 ? a + values[2] : a + b;
+
+    for (size_t count = 1; n >= 2 && n <= 4 && count <= 1000000; count *= 100) {
+        float *x = malloc(count * sizeof(*x));
+        size_t wrong = 0;
+
+        for (size_t k = 0; k < count; k++)
+            x[k] = values[me->instance_index];
+        CHECK(plenum_allreduce(job, x, count, PLENUM_FLOAT32, PLENUM_SUM, NULL) == 0);
+        for (size_t k = 0; k < count; k++)
+            wrong += x[k] != want;
+        CHECK(wrong == 0);
+        free(x);
+    }
+}
+
 static double cpu_seconds(void)
 {
     struct rusage u;
@@ -251,7 +320,7 @@ static void check_late(bool meet_first, size_t bytes)
     CHECK(strstr(err.text, want));
     CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
     free(b);
-    /* Without MPI_Finalize(), which would wait for the others: mpirun's status then means nothing.
+    /* End without MPI_Finalize(), which would wait for the others. mpirun's status is then useless.
      */
     if (failures == 0)
         printf("timed out\n");
@@ -640,6 +709,9 @@ int main(int argc, char **argv)
         check_broadcast();
         check_allreduce();
         check_allgather();
+        check_alltoall();
+        check_reduce_scatter();
+        check_tree();
         check_same();
         check_seeds();
         check_once_per_host();

@@ -1,100 +1,159 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include <math.h>
+#include <fenv.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
+#include "libdist/collectives/combine_loops.h"
+#include "tests/libdist/collectives/oracle_sum.h"
 
-static const double numbers[] = {NAN, -INFINITY, -2.5, -0.0, 0.0, 1.0, INFINITY};
+enum { MOST = 64, COUNT = 300 };
 
-/* Returns the result of numpy.minimum and numpy.maximum, with an order for zeros. */
-static double slow(double a, double b, bool greatest)
+static unsigned char inputs[MOST][COUNT * 8 + 1], result[COUNT * 8 + 2];
+static const void *from[MOST];
+
+static uint64_t draw(uint64_t *state)
 {
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b)
-        return (signbit(a) != 0) == greatest ? b : a;
-    return (a < b) == greatest ? b : a;
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state ^ *state >> 29;
 }
 
-static uint64_t bits(double x)
+/* Any bits are numbers; some become special ones: zeros, infinities, NaN, denormals, ties. */
+static void fill(uint64_t seed, uint32_t instances, enum plenum_type type)
 {
-    uint64_t b;
+    static const uint64_t halves[] = {0,      0x8000, 0x7c00, 0xfc00, 0x7e01, 0x7c01, 1,     0x8001,
+                                      0x3c00, 0x7bff, 0x7f80, 0xff80, 0x7fc1, 0x3f80, 0x7f7f};
+    size_t size = combine_size(type);
 
-    memcpy(&b, &x, sizeof(b));
-    return b;
+    for (uint32_t i = 0; i < instances; i++) {
+        from[i] = inputs[i] + seed % 2; /* at odd addresses, too */
+        for (size_t k = 0; k < COUNT; k++) {
+            uint64_t bits = draw(&seed), special = halves[(bits >> 40) % ARRAY_LEN(halves)];
+
+            if (bits >> 60 < 3)
+                bits = special << 8 * (size - 2);
+            else if (bits >> 60 < 8) /* of similar size, so that bits are rounded off */
+                bits = (bits & ((UINT64_C(1) << (8 * size - 4)) - 1)) | UINT64_C(3)
+                                                                            << (8 * size - 4);
+            oracle_put(inputs[i] + (from[i] != inputs[i]), k, size, bits);
+        }
+    }
 }
 
-static double doubles(double a, double b, enum plenum_op op)
+static void check(const char *name, uint32_t instances, enum plenum_type type, enum plenum_op op,
+                  size_t count)
 {
-    combine(&a, &b, 1, PLENUM_FLOAT64, op);
-    return a;
+    size_t size = combine_size(type);
+
+    for (size_t k = 0; k < count; k++) {
+        uint64_t values[MOST], want, got = oracle_get(result + 1, k, size);
+
+        for (uint32_t i = 0; i < instances; i++)
+            values[i] = oracle_get(from[i], k, size);
+        want = oracle_sum(values, instances, type, op);
+        cr_assert(eq(u64, got, want), "%s, %u instances, type %d, operation %d, element %zu of %zu",
+                  name, instances, (int)type, (int)op, k, count);
+    }
 }
 
-static double floats(double a, double b, enum plenum_op op)
+static void each_case(void (*run)(uint32_t instances, enum plenum_type type, enum plenum_op op,
+                                  size_t count))
 {
-    float x = (float)a, y = (float)b;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 21, 23, 32, 63, 64};
+    uint64_t seed = 1;
 
-    combine(&x, &y, 1, PLENUM_FLOAT32, op);
-    return x;
-}
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
+        for (int type = 0; type <= PLENUM_BFLOAT16; type++)
+            for (int op = 0; op <= PLENUM_MEAN; op++) {
+                size_t count = draw(&seed) % 4 ? draw(&seed) % 40 : COUNT;
 
-Test(combine, minimum_and_maximum_are_nan_if_any_is_in_any_order)
-{
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        for (size_t k = 0; k < ARRAY_LEN(numbers); k++)
-            for (int greatest = 0; greatest < 2; greatest++) {
-                enum plenum_op op = greatest ? PLENUM_MAX : PLENUM_MIN;
-                uint64_t want = bits(slow(numbers[i], numbers[k], greatest));
-
-                cr_expect(eq(u64, bits(doubles(numbers[i], numbers[k], op)), want));
-                cr_expect(eq(u64, bits(floats(numbers[i], numbers[k], op)), want));
+                fill(seed, sizes[s], (enum plenum_type)type);
+                run(sizes[s], (enum plenum_type)type, (enum plenum_op)op, count);
             }
 }
 
-/* Whichever NaN an instance has, the result has the same bits. */
-Test(combine, nan_is_the_canonical_one)
+static void run_all_sets(uint32_t instances, enum plenum_type type, enum plenum_op op, size_t count)
 {
-    uint64_t odd = UINT64_C(0xfff8000000000123);
-    double nan;
-
-    memcpy(&nan, &odd, sizeof(nan));
-    cr_expect(eq(u64, bits(doubles(nan, 1, PLENUM_MAX)), bits(NAN)));
-    cr_expect(eq(u64, bits(doubles(1, nan, PLENUM_MIN)), bits(NAN)));
-    cr_expect(eq(u64, bits(doubles(nan, nan, PLENUM_MIN)), bits(NAN)));
+    for (size_t i = 0; combine_loops[i]; i++) {
+        if (!combine_loops[i]->usable())
+            continue;
+        memset(result, 0xee, sizeof(result)); /* one byte more than results can have */
+        combine_loops[i]->run[type][op == PLENUM_MEAN ? PLENUM_SUM : op](
+            result + 1, (const unsigned char *const *)from, instances, count,
+            op == PLENUM_MEAN ? instances : 0);
+        check(combine_loops[i]->name, instances, type, op, count);
+        cr_assert(eq(int, result[1 + count * combine_size(type)], 0xee));
+    }
 }
 
-Test(combine, integers_wrap_and_means_round_towards_zero)
+Test(combine, all_loops_give_the_bits_of_the_tree)
 {
-    int32_t a[] = {INT32_MAX, -7, 5}, b[] = {1, 0, -3};
-    int64_t c[] = {INT64_MIN}, d[] = {-1};
-
-    combine(a, b, 3, PLENUM_INT32, PLENUM_MEAN);
-    cr_expect(eq(i32, a[0], INT32_MIN));
-    combine_divide(a, 3, PLENUM_INT32, 2);
-    cr_expect(eq(i32, a[1], -3));
-    cr_expect(eq(i32, a[2], 1));
-    combine(c, d, 1, PLENUM_INT64, PLENUM_SUM);
-    cr_expect(eq(i64, c[0], INT64_MAX));
-    combine(c, d, 1, PLENUM_INT64, PLENUM_MIN);
-    cr_expect(eq(i64, c[0], -1));
+    each_case(run_all_sets);
 }
 
-Test(combine, works_at_odd_addresses)
+static void run_in_place(uint32_t instances, enum plenum_type type, enum plenum_op op, size_t count)
 {
-    unsigned char to[33], from[33];
-    double a[4] = {1, 2, 3, 4}, b[4] = {4, 3, 2, NAN}, got[4];
+    static unsigned char copy[COUNT * 8];
+    size_t bytes = count * combine_size(type);
 
-    memcpy(to + 1, a, sizeof(a));
-    memcpy(from + 1, b, sizeof(b));
-    combine(to + 1, from + 1, 4, PLENUM_FLOAT64, PLENUM_MAX);
-    memcpy(got, to + 1, sizeof(got));
-    cr_expect(got[0] == 4 && got[1] == 3 && got[2] == 3 && isnan(got[3]));
+    memcpy(copy, from[instances - 1], bytes);
+    from[instances - 1] = copy;
+    combine(result + 1, from, instances, count, type, op);
+    combine(copy, from, instances, count, type, op);
+    cr_assert(memcmp(copy, result + 1, bytes) == 0);
+}
+
+Test(combine, the_result_may_replace_an_input)
+{
+    each_case(run_in_place);
+}
+
+static void run_in_another_mode(uint32_t instances, enum plenum_type type, enum plenum_op op,
+                                size_t count)
+{
+#ifdef __x86_64__
+    unsigned before = _mm_getcsr();
+
+    _mm_setcsr(before | 0x8040); /* denormals are zero */
+#endif
+    (void)fesetround(FE_UPWARD);
+    combine(result + 1, from, instances, count, type, op);
+    cr_assert(eq(int, fegetround(), FE_UPWARD));
+    (void)fesetround(FE_TONEAREST);
+#ifdef __x86_64__
+    _mm_setcsr(before);
+#endif
+    check("in another mode", instances, type, op, count);
+}
+
+Test(combine, the_mode_of_the_program_does_not_matter)
+{
+    each_case(run_in_another_mode);
+}
+
+/* Which bits a sum has depends on the order of its additions. */
+Test(combine, the_tree_splits_at_powers_of_two)
+{
+    const float x[] = {0x1p24f, 1, 1, 1, 1};
+    const void *leaves[] = {&x[0], &x[1], &x[2], &x[3], &x[4]};
+    float sum;
+
+    combine(&sum, leaves, 3, 1, PLENUM_FLOAT32, PLENUM_SUM);
+    cr_expect(sum == 0x1p24f); /* (2^24 + 1) + 1: both are rounded off */
+    combine(&sum, leaves, 4, 1, PLENUM_FLOAT32, PLENUM_SUM);
+    cr_expect(sum == 0x1p24f + 2); /* (2^24 + 1) + (1 + 1) */
+    combine(&sum, leaves, 5, 1, PLENUM_FLOAT32, PLENUM_SUM);
+    cr_expect(sum == 0x1p24f + 4); /* (2^24 + 2) + 1: a tie */
 }

@@ -8,7 +8,7 @@ export ASAN_OPTIONS=$asan_options_of_mpi
 [ -e "$top_builddir/libplenum-mpi.la" ] && command -v mpirun >/dev/null && have_mpi=yes || have_mpi=
 export MARKS=$T/marks
 
-timed_out() { # WAY ARGUMENT... - do both others name the missing one?
+timed_out() { # WAY ARGUMENT... - do both other instances name the missing one?
     way=$1
     shift
     rm -rf "$MARKS" && mkdir "$MARKS" || return 1
@@ -42,7 +42,7 @@ in_step() { # WAY HOW
     done
     ok "no sum is wrong if one instance makes one call fewer $2" $1 -n 3 "$world" uneven
     ok "an instance that calls a different collective gets an error $2, and all can continue" $1 -n 3 "$world" differ
-    ok "NaN in any instance gives NaN in all $2" $1 -n 3 "$world" nan
+    ok "NaN in any instance gives NaN in all instances $2" $1 -n 3 "$world" nan
 }
 there() {
     timeout 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
@@ -97,7 +97,7 @@ big here "by memory"
 torch() { RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 "$@"; }
 ok "under torchrun, a collective is rejected" torch status 3 "$world"
 torch "$world" 2>"$T/err"
-ok "the message says what to do" grep -q "torch.distributed" "$T/err"
+ok "the message names torch.distributed" grep -q "torch.distributed" "$T/err"
 slurm() {
     SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \
         SLURM_STEP_TASKS_PER_NODE=2 "$@"

@@ -367,24 +367,27 @@ class Caches(test_stores.Stores):
         return first
 
     def test_taken_over(self):
-        """while one loader has the cache, another works without it, and takes it over when the first is killed"""
+        """while one loader has the cache, another reads its samples, and takes it over when the first is killed"""
         self.start("1G")
         self.assertIn(self.local, self.feed())
         self.wait_written()
         loader, socket = self.start_second()
-        self.wait_logged("another loader uses it; samples are read from their store until")
-        self.assertIn(self.local, self.feed())
-        self.assertIsNone(self.counts())
+        self.wait_logged("another loader uses it; its samples are read, but none are added until that loader ends")
+        before = self.fetched()
+        while self.counts()["samples"] < SAMPLES:  # it looks at the other loader's samples from time to time
+            test_stores.select.select([], [], [], 0.05)
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.assertEqual((self.counts()["hits"], self.counts()["writes"]), (3 * SAMPLES, 0))
         socket, self.socket = self.socket, socket
         self.assertIn(self.local, self.feed())
         self.assertEqual(self.counts()["hits"], SAMPLES)
         self.socket = socket
-        before = self.fetched()
+        self.assertEqual(self.fetched(), before)
         loader.kill()
         self.wait_logged("the other loader has ended; this one uses its cache")
         self.assertEqual(self.counts()["samples"], SAMPLES)
         self.assertIn(self.epochs, self.feed("--epochs", "3"))
-        self.assertEqual((self.counts()["hits"], self.fetched()), (3 * SAMPLES, before))
+        self.assertEqual((self.counts()["hits"], self.fetched()), (6 * SAMPLES, before))
         loader, _ = self.start_second()
         self.wait_logged("another loader uses it", 2)
         loader.terminate()  # an orderly end
@@ -392,23 +395,45 @@ class Caches(test_stores.Stores):
         self.assertIn(self.epochs, self.feed("--epochs", "3"))
         self.assertEqual((self.counts()["hits"], self.fetched()), (3 * SAMPLES, before))
 
+    def test_shared(self):
+        """a loader reads the samples of another one while that one adds and removes some"""
+        self.start("200K")
+        self.assertIn(self.epochs, self.feed("--epochs", "3"))
+        self.wait_written()
+        _, first = self.start_second()
+        while self.counts()["samples"] == 0:
+            test_stores.select.select([], [], [], 0.05)
+        with open(os.path.join(self.cache, "out"), "w+", encoding="utf-8") as out:
+            feed = subprocess.Popen([os.path.join(BUILD, "examples", "feed"), NAME, "--loader", f"unix:{first}",
+                                     "--pipeline", "rrc(32)", "--micro-batch", "8", "--epochs", "100000", "--seed",
+                                     "5"], stdout=out, stderr=out, env=self.env)
+            self.addCleanup(feed.wait)
+            self.addCleanup(feed.kill)
+            for seed in ("6", "7", "8"):
+                want = self.local_hash("--epochs", "3", "--seed", seed)
+                self.assertIn(want, self.feed("--epochs", "3", "--seed", seed))
+            self.assertIsNone(feed.poll())
+        counts = self.counts()
+        self.assertGreater(counts["hits"], 0)
+        self.assertEqual((counts["hits"] + counts["misses"], counts["writes"], counts["damaged"]), (9 * SAMPLES, 0, 0))
+
     def test_taken_over_by_a_stream(self):
         """a stream that was open before the takeover uses the cache after it, and its future uses are known"""
         self.start("1G")
         self.assertIn(self.local, self.feed())
         self.wait_written()
         loader, _ = self.start_second()
-        before = self.fetched()
         with open(os.path.join(self.cache, "out"), "w+", encoding="utf-8") as out:
             feed = subprocess.Popen([os.path.join(BUILD, "examples", "feed"), NAME, "--loader", f"unix:{self.socket}",
                                      "--pipeline", "rrc(32)", "--micro-batch", "8", "--epochs", "100000"], stdout=out,
                                     stderr=out, env=self.env)
             self.addCleanup(feed.wait)
             self.addCleanup(feed.kill)
-            while self.fetched() == before:
+            while self.counts()["hits"] == 0:
                 self.assertIsNone(feed.poll())
                 test_stores.select.select([], [], [], 0.05)
             loader.kill()
+            self.wait_logged("the other loader has ended; this one uses its cache")
             while not (self.counts() or {"samples_with_known_use": 0})["samples_with_known_use"] == SAMPLES:
                 self.assertIsNone(feed.poll())
                 test_stores.select.select([], [], [], 0.05)

@@ -152,8 +152,8 @@ static struct keep_bytes bytes_of(uint32_t sample)
                                .sample = {.number = sample}};
 }
 
-/* Returns the epoch or the position of a sample's next use. The sample with the larger one is
- * removed first. */
+/* Returns the position of a sample's next use, or its epoch. The sample for which this is largest
+ * is removed first. */
 static uint64_t rank_of(const struct simulation *s, uint32_t sample, bool whole_epochs)
 {
     uint64_t use = course_next(s->stream[0]->course, sample);

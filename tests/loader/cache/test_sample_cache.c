@@ -161,7 +161,8 @@ Test(sample_cache, a_failing_disk_is_not_read_either)
     cr_assert(not(reads(1)));
 }
 
-/* Read a range until the cache is used again, or for `most` times. */
+/* Read a range until the cache is used again, at most `most` times. Returns one more than the
+ * number of reads. */
 static int read_until_used(uint32_t i, int most)
 {
     int n = 0;
@@ -255,7 +256,7 @@ static int lock_folder(void)
     return fd;
 }
 
-/* Wait until the cache has news, and check the end of it. */
+/* Wait until the cache has news, and check that it contains `text`. */
 static void wait_for_news(const char *text)
 {
     struct plenum_error news;
@@ -278,8 +279,6 @@ Test(sample_cache, a_folder_is_taken_over_when_it_becomes_free)
     lock = lock_folder();
     cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
     wait_for_news("another loader uses it");
-    cr_assert(not(counts().open));
-    cr_assert(not(reads(1)));
     stream = sample_cache_open_stream(&order, 0, 1);
     cr_assert(stream != NULL);
     (void)close(lock);
@@ -290,6 +289,59 @@ Test(sample_cache, a_folder_is_taken_over_when_it_becomes_free)
     keep(2);
     cr_assert(reads(2));
     sample_cache_close_stream(stream);
+}
+
+/* Read or write a byte of the cache's file. */
+static uint8_t byte_at(off_t at, int changed)
+{
+    char path[80];
+    uint8_t byte = (uint8_t)changed;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/0000.samples", folder);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    cr_assert(ge(int, fd, 0));
+    if (changed >= 0)
+        cr_assert(eq(int, (int)pwrite(fd, &byte, 1, at), 1));
+    else
+        cr_assert(eq(int, (int)pread(fd, &byte, 1, at), 1));
+    (void)close(fd);
+    return byte;
+}
+
+Test(sample_cache, samples_of_the_loader_that_has_the_folder_are_read)
+{
+    enum { ROW_AT = 4096, RECORD_AT = 1 << 20 };
+    struct sample_cache_range other = range_of(2);
+    struct plenum_error err = {""};
+    uint8_t before;
+    int lock;
+
+    keep(1);
+    sample_cache_close();
+    lock = lock_folder();
+    before = byte_at(ROW_AT, -1);
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    wait_for_news("its samples are read, but none are added until that loader ends");
+    while (!reads(1))
+        (void)usleep(1000);
+    cr_assert(eq(u64, counts().hits, 1));
+    sample_cache_keep(&other, bytes);
+    cr_assert(eq(u64, counts().misses, 1));
+    cr_assert(not(reads(2)));
+    (void)byte_at(RECORD_AT, bytes[0] ^ 1); /* it replaces the record */
+    cr_assert(not(reads(1)));
+    cr_assert(zero(u64, counts().damaged));
+    (void)byte_at(RECORD_AT, bytes[0]);
+    (void)atomic_fetch_add(&passed_s, 2); /* the next look at its records is due */
+    while (!reads(1))
+        (void)usleep(1000);
+    cr_assert(zero(u64, counts().writes));
+    sample_cache_close();
+    cr_assert(eq(u8, byte_at(ROW_AT, -1), before), "nothing was erased");
+    (void)close(lock);
+    cr_assert(eq(int, sample_cache_open(folder, 1 << 20, &err), 0), "%s", err.text);
+    cr_assert(reads(1));
 }
 
 Test(sample_cache, a_cache_that_waits_for_a_folder_can_be_closed)

@@ -14,6 +14,7 @@
 
 #include "common/util/util.h"
 #include "loader/cache/shelf.h"
+#include "tests/loader/cache/open_shelf.h"
 
 enum { COUNT = 40, LEN = 5000, ROW = 48 };
 
@@ -75,13 +76,13 @@ static bool refuse(void *arg, uint32_t number, const struct keep_bytes *bytes)
     return false;
 }
 
-static struct shelf *open_shelf(shelf_found *call)
+static struct shelf *reopen(shelf_found *call)
 {
     struct plenum_error err = {""};
     struct shelf *s;
 
     found = 0;
-    cr_assert(eq(int, shelf_open(folder, call, NULL, &s, &err), 0), "%s", err.text);
+    cr_assert(eq(int, open_shelf(folder, call, NULL, &s, &err), 0), "%s", err.text);
     return s;
 }
 
@@ -104,12 +105,12 @@ static uint64_t blocks(void)
 
 Test(shelf, records_are_there_after_a_restart)
 {
-    struct shelf *s = open_shelf(note_found);
+    struct shelf *s = reopen(note_found);
 
     cr_assert(eq(u32, found, 0));
     write_all(s);
     shelf_close(s);
-    s = open_shelf(note_found);
+    s = reopen(note_found);
     cr_assert(eq(u32, found, COUNT));
     for (uint32_t i = 0; i < COUNT; i++) {
         struct keep_bytes bytes = make(i);
@@ -124,7 +125,7 @@ Test(shelf, records_are_there_after_a_restart)
 
 Test(shelf, erasing_frees_space)
 {
-    struct shelf *s = open_shelf(note_found);
+    struct shelf *s = reopen(note_found);
     uint64_t full;
 
     write_all(s);
@@ -138,13 +139,13 @@ Test(shelf, erasing_frees_space)
     }
     cr_assert(le(u64, blocks(), full - (uint64_t)COUNT * 4096));
     shelf_close(s);
-    shelf_close(open_shelf(note_found));
+    shelf_close(reopen(note_found));
     cr_assert(eq(u32, found, 0));
 }
 
 Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
 {
-    struct shelf *s = open_shelf(note_found);
+    struct shelf *s = reopen(note_found);
     uint8_t nothing[ROW] = {0};
     uint64_t full;
     int fd;
@@ -155,18 +156,18 @@ Test(shelf, unwanted_and_rowless_records_are_freed_at_the_start)
     fd = open(file, O_RDWR);
     for (uint32_t i = 0; i < COUNT; i += 2) /* the writer was killed before it wrote the row */
         cr_assert(eq(long, pwrite(fd, nothing, sizeof(nothing), 4096 + i * ROW), ROW));
-    shelf_close(open_shelf(note_found));
+    shelf_close(reopen(note_found));
     cr_assert(eq(u32, found, COUNT / 2));
     cr_assert(le(u64, blocks(), full - (uint64_t)COUNT / 2 * 4096));
     full = blocks();
-    shelf_close(open_shelf(refuse));
+    shelf_close(reopen(refuse));
     cr_assert(le(u64, blocks(), full - (uint64_t)COUNT / 2 * 4096));
     (void)close(fd);
 }
 
 Test(shelf, a_row_is_bound_to_its_place)
 {
-    struct shelf *s = open_shelf(note_found);
+    struct shelf *s = reopen(note_found);
     uint8_t row[ROW];
     int fd;
 
@@ -178,7 +179,7 @@ Test(shelf, a_row_is_bound_to_its_place)
     row[5] ^= 1;
     cr_assert(eq(long, pwrite(fd, row, sizeof(row), 4096 + 3 * ROW), ROW));
     (void)close(fd);
-    shelf_close(open_shelf(note_found));
+    shelf_close(reopen(note_found));
     cr_assert(eq(u32, found, COUNT - 2));
 }
 
@@ -187,8 +188,8 @@ Test(shelf, in_memory_records_are_read_erased_and_freed)
     struct plenum_error err = {""};
     struct shelf *s, *other;
 
-    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &s, &err), 0), "%s", err.text);
-    cr_assert(eq(int, shelf_open(NULL, note_found, NULL, &other, &err), 0), "each shelf in "
+    cr_assert(eq(int, open_shelf(NULL, note_found, NULL, &s, &err), 0), "%s", err.text);
+    cr_assert(eq(int, open_shelf(NULL, note_found, NULL, &other, &err), 0), "each shelf in "
                                                                             "memory is separate");
     write_all(s);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -207,7 +208,7 @@ Test(shelf, in_memory_records_are_read_erased_and_freed)
 
 Test(shelf, numbers_of_other_files)
 {
-    struct shelf *s = open_shelf(refuse);
+    struct shelf *s = reopen(refuse);
     uint32_t number = 2 * SHELF_ROWS + 5;
     struct keep_bytes bytes = make(1);
 
@@ -220,14 +221,14 @@ Test(shelf, numbers_of_other_files)
 
 Test(shelf, only_one_process_uses_it)
 {
-    struct shelf *s = open_shelf(note_found), *other = NULL;
+    struct shelf *s = reopen(note_found), *other = NULL;
     struct plenum_error err = {""};
 
-    cr_assert(eq(int, shelf_open(folder, note_found, NULL, &other, &err), -EBUSY));
+    cr_assert(eq(int, open_shelf(folder, note_found, NULL, &other, &err), -EBUSY));
     cr_assert(strstr(err.text, "another loader uses it") != NULL);
     cr_assert(zero(ptr, other));
     shelf_close(s);
-    shelf_close(open_shelf(note_found));
+    shelf_close(reopen(note_found));
 }
 
 Test(shelf, a_folder_that_others_can_write_to_is_refused)
@@ -236,24 +237,88 @@ Test(shelf, a_folder_that_others_can_write_to_is_refused)
     struct shelf *s = NULL;
 
     cr_assert(eq(int, chmod(folder, 0777), 0));
-    cr_assert(eq(int, shelf_open(folder, note_found, NULL, &s, &err), -EPERM));
+    cr_assert(eq(int, open_shelf(folder, note_found, NULL, &s, &err), -EPERM));
     cr_assert(strstr(err.text, "other users can write to it") != NULL);
 }
 
 Test(shelf, a_file_that_others_can_have_changed_is_replaced)
 {
-    struct shelf *s = open_shelf(note_found);
+    struct shelf *s = reopen(note_found);
 
     write_all(s);
     shelf_close(s);
     cr_assert(eq(int, chmod(file, 0620), 0));
-    s = open_shelf(note_found);
+    s = reopen(note_found);
     cr_assert(eq(u32, found, 0));
     write_all(s);
     shelf_close(s);
-    s = open_shelf(note_found);
+    s = reopen(note_found);
     cr_assert(eq(u32, found, COUNT));
     shelf_close(s);
+}
+
+/* The numbers that shelf_follow() reported with a record, as bits. */
+static uint64_t followed;
+
+static bool note_followed(void *arg, uint32_t number, const struct keep_bytes *bytes)
+{
+    (void)arg;
+    if (!bytes)
+        return false;
+    cr_assert(lt(u32, number, 64));
+    followed |= UINT64_C(1) << number;
+    return note_found(arg, number, bytes);
+}
+
+Test(shelf, a_follower_reads_what_the_owner_has)
+{
+    struct shelf *follower, *owner;
+    struct plenum_error err = {""};
+    struct keep_bytes bytes = make(1);
+
+    cr_assert(eq(int, shelf_attach(folder, &follower, &err), 0), "%s", err.text);
+    cr_assert(eq(int, shelf_follow(follower, note_followed, NULL), 0));
+    cr_assert(zero(u64, followed), "there are no files yet");
+    owner = reopen(note_found);
+    cr_assert(eq(int, shelf_take(follower, &err), -EBUSY));
+    write_all(owner);
+    cr_assert(eq(int, shelf_follow(follower, note_followed, NULL), 0));
+    cr_assert(eq(u64, followed, (UINT64_C(1) << COUNT) - 1));
+    cr_assert(eq(int, shelf_read(follower, 1, &bytes, got), 0));
+    cr_assert(eq(int, shelf_erase(owner, 1), 0));
+    cr_assert(eq(int, shelf_read(follower, 1, &bytes, got), -EBADMSG));
+    followed = 0;
+    cr_assert(eq(int, shelf_follow(follower, note_followed, NULL), 0));
+    cr_assert(eq(u64, followed, ((UINT64_C(1) << COUNT) - 1) & ~UINT64_C(2)));
+    shelf_close(owner);
+    cr_assert(eq(int, shelf_take(follower, &err), 0), "%s", err.text);
+    found = 0;
+    cr_assert(eq(int, shelf_load(follower, note_found, NULL, &err), 0), "%s", err.text);
+    cr_assert(eq(u32, found, COUNT - 1));
+    shelf_close(follower);
+}
+
+Test(shelf, a_follower_changes_nothing)
+{
+    struct shelf *follower, *owner = reopen(note_found);
+    struct plenum_error err = {""};
+    uint8_t byte = 0x55;
+    uint64_t before;
+    int fd;
+
+    write_all(owner);
+    fd = open(file, O_RDWR | O_CLOEXEC);
+    cr_assert(eq(int, (int)pwrite(fd, &byte, 1, 4096 + 3 * ROW), 1), "a row that is being written");
+    before = blocks();
+    cr_assert(eq(int, shelf_attach(folder, &follower, &err), 0), "%s", err.text);
+    cr_assert(eq(int, shelf_follow(follower, note_followed, NULL), 0));
+    cr_assert(eq(u64, followed, ((UINT64_C(1) << COUNT) - 1) & ~UINT64_C(8)));
+    cr_assert(eq(u64, blocks(), before));
+    cr_assert(eq(int, (int)pread(fd, &byte, 1, 4096 + 3 * ROW), 1));
+    cr_assert(eq(u8, byte, 0x55));
+    (void)close(fd);
+    shelf_close(follower);
+    shelf_close(owner);
 }
 
 /* Returns the message with which the folder is rejected. */
@@ -262,7 +327,7 @@ static const char *refusal(void)
     static struct plenum_error err;
     struct shelf *s;
 
-    cr_assert(lt(int, shelf_open(folder, note_found, NULL, &s, &err), 0));
+    cr_assert(lt(int, open_shelf(folder, note_found, NULL, &s, &err), 0));
     return err.text;
 }
 

@@ -81,7 +81,7 @@ Test(badlist, lists_are_read_as_written)
                          bad[i].sample % 2 ? "odd \"reason\"" : "two?lines"));
         }
         for (uint32_t i = 0; i < 1000; i++) {
-            int64_t want = -1; /* the slow way */
+            int64_t want = -1; /* found by a linear search */
 
             for (uint32_t k = 0; k < count; k++)
                 if (bad[k].sample == i)
@@ -290,8 +290,8 @@ static void path_of_list(char ret[512])
     dataset_unref(d);
 }
 
-/* Otherwise any user who can write to a shared folder could decide which samples other users' runs
- * show. */
+/* If it were used, any user who can write to a shared folder could decide which samples other
+ * users' runs show. */
 Test(badlist, one_that_other_users_can_write_is_ignored)
 {
     struct dataset_bad bad[] = {{3, "it is cut off", false, 0}};

@@ -79,7 +79,7 @@ Test(block_cache, a_cached_block_is_not_made_again)
     for (uint64_t key = 0; key < KEYS; key += 2)
         use(key);
     cr_expect(eq(u32, atomic_load(&made), 3 + KEYS / 2 - 3));
-    use(0); /* it was dropped, because it was the oldest */
+    use(0); /* this block was dropped, because it was the oldest */
     cr_expect(eq(u32, atomic_load(&made), KEYS / 2 + 1));
     cr_expect(le(sz, block_cache_get_peak(cache), 4 * BLOCK));
     block_cache_destroy(cache);
@@ -95,7 +95,7 @@ Test(block_cache, a_block_that_cannot_be_made_is_tried_again)
     cache = block_cache_create(BLOCK);
     cr_expect(eq(int, block_cache_get(cache, &recipe, &block, &err), -EIO));
     cr_expect(eq(str, err.text, "no"));
-    recipe.make = make; /* it is larger than the limit, and so alone in memory */
+    recipe.make = make; /* a block larger than the limit is alone in memory */
     cr_expect(eq(int, block_cache_get(cache, &recipe, &block, &err), 0));
     block_cache_release(cache, block);
     block_cache_destroy(cache);
@@ -111,7 +111,7 @@ Test(block_cache, threads_with_too_little_memory_do_not_deadlock)
             cr_assert(eq(int, pthread_create(&threads[i], NULL, use_many, (void *)(i + 1)), 0));
         for (int i = 0; i < THREADS; i++)
             cr_assert(eq(int, pthread_join(threads[i], NULL), 0));
-        /* One more block per thread, which is being made from another one. */
+        /* Each thread may have one more block: the one from which it is making another. */
         cr_expect(le(sz, block_cache_get_peak(cache), (blocks + THREADS) * (BLOCK + 4096)));
         block_cache_destroy(cache);
     }

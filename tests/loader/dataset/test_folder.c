@@ -328,7 +328,7 @@ Test(folder, an_index_is_reused_and_rebuilt_when_a_file_is_added_or_removed)
     dataset_unref(opened(tree_path(&tree, "data")));
     cr_assert(eq(int, unlink(tree_path(&tree, "data/a/1.jpg")), 0));
     d = opened(tree_path(&tree, "data"));
-    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file went");
+    cr_expect(eq(u32, dataset_get_samples(d), 3), "a removed file is gone");
     dataset_unref(d);
 }
 
@@ -499,7 +499,7 @@ Test(folder, the_fingerprint_covers_content_not_place_or_time)
                                                 "fingerprint");
     write_set("four", 299, "content");
     fingerprint("four", two);
-    cr_expect(ne(int, memcmp(one, two, 16), 0), "a file less");
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "one file less");
     write_set("five", 300, "content");
     cr_assert(eq(
         int, rename(tree_path(&tree, "five/a/0000.jpg"), tree_path(&tree, "five/a/0000b.jpg")), 0));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests that records about a data set are not used once its bytes have changed.
  *
- * Random sequences change a small data set between openings, while another dataset_open() of it is
- * running: files are created, replaced, repaired, touched, truncated, renamed and removed, in place
- * or by a rename; files and targets of links become folders, and vice versa; then times are
- * restored as tar and rsync do. After each change, an opening with the sequence's cache folder must
- * show what one with an empty cache folder shows, or fail with -ESTALE (-ENOENT if a file is gone);
- * one of the next openings must then show it. Lists of classes (classes=) change, too.
+ * Random sequences change a small data set between openings, while a stream may have it open: files
+ * are created, replaced, repaired, touched, truncated, renamed and removed, in place or by a
+ * rename; files and targets of links become folders, and vice versa; then times are restored as tar
+ * and rsync do. After each change, an opening with the sequence's cache folder must show what one
+ * with an empty cache folder shows, or fail with -ESTALE (-ENOENT if a file is gone); one of the
+ * next openings must then show it. Lists of classes (classes=) change, too.
  *
  * The oracle is the opening with an empty cache folder. PLENUM_FRESH_SEQUENCES=N runs N sequences
  * of each form (default 12, and 4 of those with a list of classes); PLENUM_FRESH_SEED=N selects
@@ -209,7 +209,8 @@ static struct {
     unsigned classes;
 } m;
 
-/* Returns the size in bytes of an image: 0 is empty, odd ones are bad. */
+/* Write an image to `ret`, and return its size in bytes. Image 0 is empty; those with odd numbers
+ * are bad. */
 static size_t image_bytes(unsigned number, char *ret)
 {
     size_t at = m.long_files && number ? PREFIX : 0;
@@ -250,7 +251,7 @@ static void write_list(void)
     put_file("data/list.csv", text, strlen(text));
 }
 
-/* Move a finished file to its place. */
+/* Copy a finished archive to its place. */
 static void put_archive(const char *made, const char *name)
 {
     char path[512];
@@ -737,7 +738,7 @@ static struct dataset *open_set(const char *cache, enum opening opening, int *co
     return *code < 0 ? NULL : d;
 }
 
-/* Are the sample's bytes bad? */
+/* Returns whether the sample's bytes are bad. */
 static bool is_bad(const struct dataset_buffer *buffer)
 {
     for (size_t i = 0; i + 3 <= buffer->len; i++)
@@ -831,8 +832,8 @@ static void verify(void)
     dataset_unref(d);
 }
 
-/* May the old cache show `line` where the empty one shows `want`? A sample on the list is not shown
- * if its bytes are bad. */
+/* Returns whether the old cache may show `line` where the empty one shows `want`. A sample on the
+ * list is not shown if its bytes are bad. */
 static bool is_line(const struct line *line, const struct line *want)
 {
     bool same = line->code == want->code && line->bytes == want->bytes;
@@ -842,7 +843,7 @@ static bool is_line(const struct line *line, const struct line *want)
            line->field_code == want->field_code && line->field == want->field;
 }
 
-/* Is this line one of those shown? */
+/* Returns whether this line is one of those shown. */
 static bool is_among(const struct line *line, const struct shown *shown)
 {
     for (uint32_t i = 0; i < shown->count; i++)
@@ -914,7 +915,8 @@ static bool was_shown(const struct line *line)
 }
 
 /* Check that the open stream shows something that was true at some time since it was opened, or
- * ends. (An archive that was replaced while it is open is still read.) */
+ * ends. (An archive that was replaced while it is open is still read.) Returns whether it is
+ * still open. */
 static bool goes_on(struct dataset *d)
 {
     for (uint32_t i = 0; i < dataset_get_samples(d); i++) {

@@ -177,7 +177,6 @@ Test(hints, of_another_index_are_deleted)
     cr_expect(eq(int, hint_cache_make(path, &other, &n), -EFBIG));
 }
 
-/* Whatever is stored, the file stays below a 25th of the data, and existing hints may grow. */
 /* If the file is truncated while it is open, hints are missing, and nothing worse happens. */
 Test(hints, may_be_truncated_while_they_are_open)
 {
@@ -194,6 +193,7 @@ Test(hints, may_be_truncated_while_they_are_open)
     hint_cache_close(n);
 }
 
+/* Whatever is stored, the file stays below a 25th of the data, and existing hints may grow. */
 Test(hints, stay_within_their_share)
 {
     struct hint_cache *n;

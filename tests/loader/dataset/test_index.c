@@ -378,7 +378,7 @@ Test(index, of_another_user_is_ignored)
         cr_expect(eq(int, dataset_get_label(d, 0), 0));
         dataset_unref(d);
         cr_assert(eq(int, forge(path), 0));
-        if (i == 0) { /* a file of ours: this cannot be prevented */
+        if (i == 0) { /* nothing shows that a file of our own was forged */
             d = opened("data");
             cr_expect(eq(int, dataset_get_label(d, 0), 2), "the test's forgery has no effect");
             dataset_unref(d);
@@ -396,7 +396,7 @@ Test(index, of_another_user_is_ignored)
     }
 }
 
-/* Put one data set's index under the name of another's. */
+/* One data set's index under the name of another's is not used. */
 Test(index, identifies_its_subject)
 {
     char one[600], two[600];
@@ -523,7 +523,7 @@ Test(index, leftovers_are_removed_by_the_builder)
     free(path);
 }
 
-/* A link where the lock or the file belongs does not lead to what we would write to. */
+/* If the lock or the file is a symbolic link, its target is not written to. */
 Test(cache, links_are_not_followed_to_write, .init = setup, .fini = teardown)
 {
     struct stat st;

@@ -286,7 +286,7 @@ Test(label, binary_integers_are_refused)
     for (int64_t value = 0; value < 64; value++) {
         struct tar_writer *w;
         struct tar_written written;
-        size_t width = value % 2 ? 2 : sizeof(value); /* little-endian */
+        size_t width = value % 2 ? 2 : sizeof(value); /* 2: the low bytes */
 
         cr_assert(eq(int, tar_writer_create(tree_path(&tree, "b.tar"), &w, &err), 0));
         cr_assert(eq(int, tar_writer_add(w, "0.jpg", "x", 1, &err), 0));

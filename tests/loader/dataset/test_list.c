@@ -266,7 +266,7 @@ Test(list, changes_of_the_list_and_of_its_files_are_detected)
     d = opened_in(&tree, "list:", "x");
     reads(d, 0, "changed", 1);
     dataset_unref(d);
-    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* of equal size */
+    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* the same size as before */
     d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 5);
     dataset_unref(d);
@@ -330,7 +330,8 @@ Test(list, nothing_outside_the_roots_is_served)
         if (i == 2)
             continue;
         cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
-        dataset_unref(d); /* it leaves an index that another client was allowed to build ... */
-        cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES), "... opens nothing");
+        dataset_unref(d); /* the index that this client was allowed to build stays */
+        cr_expect(eq(int, dataset_open(name, &options, &d, &err), -EACCES),
+                  "the index of another client opens nothing");
     }
 }

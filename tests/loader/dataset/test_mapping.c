@@ -95,8 +95,8 @@ Test(mapping, a_truncated_file_is_an_error)
     (void)close(fd);
 }
 
-/* Fork a child that maps a file and, if `cut`, truncates it and touches it; otherwise it sends
- * itself the signal. Returns the status of waitpid(). The child removes a sanitizer's handler,
+/* Fork a child that maps a file and, if `cut`, truncates it and touches it; otherwise, the child
+ * sends SIGBUS to itself. Returns the status of waitpid(). The child removes a sanitizer's handler,
  * which would report the intended fault. */
 static int killed(bool cut)
 {

@@ -261,7 +261,7 @@ static void spell(int64_t value, unsigned draw, char *ret, size_t size)
                    moved, draw & 2 ? "e" : "E+0", places);
 }
 
-/* The law: an integer has its value however it is spelled. NUMBERS sets how many are tried. */
+/* Tries random integers in random spellings; NUMBERS sets how many. */
 Test(number, integers_have_their_value_however_they_are_spelled)
 {
     const char *text = getenv("NUMBERS");
@@ -280,7 +280,7 @@ Test(number, integers_have_their_value_however_they_are_spelled)
         cr_assert(eq(int, number_parse(spelled, strlen(spelled), &got), NUMBER_INTEGER), "%s",
                   spelled);
         cr_assert(eq(i64, got, want), "%s", spelled);
-        spelled[strcspn(spelled, "eE")] = '\0'; /* without the exponent it is an integer or not */
+        spelled[strcspn(spelled, "eE")] = '\0'; /* without the exponent, it may be a fraction */
         if (strspn(strchr(spelled, '.') + 1, "0") != strlen(strchr(spelled, '.') + 1))
             cr_assert(eq(int, number_parse(spelled, strlen(spelled), &got), NUMBER_FRACTION), "%s",
                       spelled);

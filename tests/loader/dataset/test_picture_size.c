@@ -114,7 +114,7 @@ static size_t put_box(uint8_t *at, const char *name, size_t len)
     return 8;
 }
 
-/* Boxes that end early, that claim more bytes than there are, and that contain themselves. */
+/* Some boxes end early, claim more bytes than there are, or are nested deeply. */
 Test(picture_size, of_damaged_avifs)
 {
     uint8_t file[4096] = {0};

@@ -152,7 +152,7 @@ Test(scope, everything_outside_gives_the_same_error)
 
 Test(scope, everything_outside_gives_the_same_error_without_openat2)
 {
-    /* Let the call fail as on an old kernel, or in a container that does not support it. */
+    /* Make openat2() fail as on an old kernel, or in a container that does not allow it. */
     static struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),

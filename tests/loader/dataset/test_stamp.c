@@ -343,7 +343,7 @@ Test(stamp, files_added_without_ctimes_are_detected)
     is_used_again(name, "nothing changed");
     write_text("data/b/3.jpg", "three");
     d = opened(name);
-    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file came");
+    cr_expect(eq(u32, dataset_get_samples(d), 3), "the added file is found");
     dataset_unref(d);
     cr_assert(
         eq(int, rename(tree_path(&tree, "data/b/3.jpg"), tree_path(&tree, "data/b/0.jpg")), 0));

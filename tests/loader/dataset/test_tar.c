@@ -800,8 +800,8 @@ Test(tar, every_archive_must_really_be_below_a_root)
 
 /* --- truncated and changed at every byte ---
  *
- * Every fifth byte, with a different offset in each block of 512; PLENUM_EVERY_BYTE=1: every
- * byte. */
+ * These tests try every fifth byte, with a different offset in each block of 512, or all bytes with
+ * PLENUM_EVERY_BYTE=1. */
 
 static size_t stride(void)
 {

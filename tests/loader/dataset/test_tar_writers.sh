@@ -114,8 +114,8 @@ for reader in "tar --version" "bsdtar --version"; do
     command -v "$tar" >/dev/null || { skip "$tar reads packed archives" "it is not installed"; continue; }
     mkdir -p "by-$tar"
     ok "$tar unpacks a packed archive" "$tar" -xf packed/archive-000000.tar -C "by-$tar"
-    is "$(wc -l <list)" "... all of its images" sh -c "find by-$tar -name '*.jpg' -o -name '*.png' | wc -l"
-    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "... with the same bytes" content \
+    is "$(wc -l <list)" "$tar unpacks all images" sh -c "find by-$tar -name '*.jpg' -o -name '*.png' | wc -l"
+    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "$tar unpacks the same bytes" content \
         "by-$tar"
 done
 cat >read.py <<'PY'

@@ -445,7 +445,6 @@ Test(tfrecord, parts_add_up_to_the_whole)
     bytes_fini(&file);
 }
 
-/* More archives than descriptors can be read. */
 Test(tfrecord, more_archives_than_descriptors_can_be_read)
 {
     struct rlimit limit = {.rlim_cur = 64, .rlim_max = 64};

@@ -20,7 +20,8 @@ struct answer {
     uint8_t *got;  /* [size + GUARD] */
 };
 
-/* Compare one rendering. `why` stays empty if it is correct. */
+/* Compare one rendering. `why` stays empty if it is correct. Returns what image_render()
+ * returned. */
 static int compare(struct image_decoder *decoder, const struct rendering *of,
                    const struct answer *answer, char *why, struct plenum_error *err)
 {

@@ -17,10 +17,10 @@ struct rendering {
 
 /**
  * Render with both and compare the decisions and all bytes, and check that nothing is written past
- * the end; This is done with every set of loops that this processor can use, the best one last.
+ * the end. This is done with every set of loops that this processor can use, the best one last.
  *
  * @param why  What differs, for a message; [200].
- * @param ret  Receives what image_render() returned, and `err` its message; may be NULL.
+ * @param ret Receives what image_render() returned, and `err` its message; both may be NULL.
  */
 bool oracle_agrees(struct image_decoder *decoder, const struct rendering *of, char *why, int *ret,
                    struct plenum_error *err);
@@ -30,8 +30,8 @@ struct damage {
     const struct pipeline *pipeline;
     const struct made *file;
     uint32_t key, count;    /* key of the random numbers, and number of changes */
-    uint32_t head, head_of; /* one in `head_of` changes is in the first `head` bytes; or 0 */
-    uint32_t good, bad;     /* outcomes */
+    uint32_t head, head_of; /* one in `head_of` changes is in the first `head` bytes; 0: any byte */
+    uint32_t good, bad;     /* number of changed files that were good, and bad */
 };
 
 /** Returns whether both agree after each change. Large images are skipped. `why` [300]. */

@@ -18,8 +18,8 @@ bool forge_sign(uint8_t *bytes, size_t len);
  * -EBADMSG, or -EOPNOTSUPP if it has four components or is very large. */
 int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret);
 
-/** Returns the pixels of a region as RGB, as the reader delivers them (free() them), or NULL if the
- * file is bad. `whole` as in struct image_reader. */
+/** Returns the pixels of a region as the reader delivers them, as RGB; the caller frees them.
+ * Returns NULL if the file is bad. `whole`: as in struct image_reader. */
 uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes, size_t len,
                     struct rect region);
 

@@ -60,7 +60,7 @@ static uint8_t muldiv255(int a, int b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Decode a JPEG. If `pixels` is NULL, read only the size. */
+/* Decode a JPEG. If `pixels` is false, read only the header. */
 static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                        struct oracle_image *ret)
 {
@@ -921,7 +921,8 @@ static int64_t *places_of(const struct pipeline *p, int64_t n, uint32_t count, u
     first = (int64_t)(((uint64_t)random * (uint64_t)(all + 2 * more - count + 1)) >> 32);
     for (int64_t i = 0; i < count; i++) {
         if (p->crop == PIPELINE_LETTERBOX) {
-            int64_t space = count - n, left = space / 2 + (space % 4 == 3); /* half to even */
+            int64_t space = count - n,
+                    left = space / 2 + (space % 4 == 3); /* a half is rounded to even */
 
             at[i] = i < left || i >= left + n ? -1 : i - left;
         } else if (p->crop == PIPELINE_RANDOM_CROP) {

@@ -219,7 +219,7 @@ struct sampled {
     bool bilinear;
 };
 
-/* Returns a value at (x, y), in Q16. */
+/* Returns channel `c` at (x, y), which are in Q16. */
 static uint8_t sample(const struct sampled *s, int64_t x, int64_t y, int c)
 {
     int64_t sum = 0, left, top;

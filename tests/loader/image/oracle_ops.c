@@ -231,7 +231,7 @@ struct erased {
     int c;
 };
 
-/* Returns the value of that channel. */
+/* Returns the value of an erased channel. */
 static uint8_t fill(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                     const struct erased *e)
 {
@@ -455,7 +455,7 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
         const struct pipeline_op *op = &pipeline->ops[at];
         struct oracle_action action;
 
-        if (at < end && op->list != list) /* it belongs to another list */
+        if (at < end && op->list != list) /* the operation belongs to another list */
             continue;
         if (!happens(op, at, draw)) {
             at += op->kind == PIPELINE_ONE_OF ? op->one_of.count : 0;

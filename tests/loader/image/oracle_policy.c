@@ -53,7 +53,7 @@ static bool is_any(const char *name, const char *words)
 
 struct strengths {
     int64_t last, shear, degrees, enhance; /* in hundredths, except degrees */
-    int64_t way, way_den, bits, fewer;     /* way_den: 0, or `way` is a fraction of the side */
+    int64_t way, way_den, bits, fewer;     /* way / way_den of the side; way_den 0: `way` pixels */
 };
 
 static const struct strengths rand_bins = {30, 30, 30, 90, 150, 331, 8, 4};
@@ -85,7 +85,8 @@ static int64_t at_bin(const struct strengths *s, const char *name, int64_t k, bo
            (s->way_den == 0 ? s->way * k / s->last : s->way * side * k / (s->way_den * s->last));
 }
 
-/* Returns Φ^-1 times 2^16, by bisection. */
+/* Returns the k / 64 quantile of the absolute value of a standard normal variable, times 2^16; for
+ * 64, the limit of docs/pixels.md. */
 static int64_t quantile(uint64_t k)
 {
     double low = 0, high = 8;

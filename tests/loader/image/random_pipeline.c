@@ -76,7 +76,7 @@ struct random {
     char *at, *end;
 };
 
-/* SplitMix64, by Steele, Lea and Flood. */
+/* Returns a random number below n, by SplitMix64 (Steele, Lea and Flood). */
 static uint32_t below(struct random *r, uint32_t n)
 {
     uint64_t z = r->state += 0x9E3779B97F4A7C15;

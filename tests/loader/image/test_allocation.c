@@ -177,7 +177,7 @@ Test(allocation, each_allocation_may_fail)
                                  &(struct image_view){.pipeline = &p, .draw = draw, .dst = pixels},
                                  &store, &(struct image_file){made[i].bytes, made[i].len}, &err);
                 watching = false;
-                cr_assert(r == 0 || err.text[0], "a sentence");
+                cr_assert(r == 0 || err.text[0], "a failed call sets a message");
             }
             watching = failing = false;
             cr_assert(r == 0 || r == -ENOMEM, "%d: %s", r, err.text);

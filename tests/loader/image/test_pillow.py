@@ -173,7 +173,7 @@ def webp_by_pillow(folder):
 
 
 def avif_by_pillow(folder):
-    """Smooth pictures only: Pillow gets RGB from libyuv, which rounds chroma in between."""
+    """Yield smooth pictures only: Pillow gets RGB from libyuv, which rounds chroma in between."""
     for width, height in [(9, 8), (40, 31), (201, 300), (640, 480)]:
         for mode in ["RGB", "RGBA", "L"]:
             y, x = np.mgrid[0:height, 0:width]

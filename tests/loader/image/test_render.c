@@ -205,7 +205,8 @@ static char *photographs(void)
     return str_format("%s/../shared/images", top ? top : ".");
 }
 
-/* Call `each` for every file in a sub-folder whose number is `part` modulo `parts`. */
+/* Call `each` for the files in sub-folders whose number is `part` modulo `parts`. Returns the
+ * number of all files. */
 static uint32_t for_photographs(uint32_t part, uint32_t parts,
                                 void (*each)(void *context, const char *path, uint32_t number),
                                 void *context)

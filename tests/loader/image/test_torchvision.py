@@ -81,7 +81,7 @@ def operations(rng):
 
 
 class Tally:
-    """Return the differences of one operation."""
+    """The differences of one operation."""
 
     def __init__(self):
         self.renderings = 0

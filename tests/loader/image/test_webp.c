@@ -335,7 +335,7 @@ struct canvas_case {
     char why[40];
     bool animated;
     uint32_t left, top, more_right, more_below; /* the frame, as in the file's header */
-    uint32_t canvas_width, canvas_height;       /* 0: the right size */
+    uint32_t canvas_width, canvas_height;       /* the size in the header */
     char sentence[60];
 };
 

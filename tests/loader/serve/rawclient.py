@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Provide a raw client, which can send requests that libplenum never would, and gets only the answers to its
-requests."""
+"""Provides a raw client of a loader, which can send what libplenum never sends."""
 
 import contextlib
 import fcntl
@@ -24,7 +23,7 @@ def frame(kind, payload=b"", request=0):
 
 
 def hello(name="a raw client", job="", more=0):
-    """Return a HELLO; `more`: extra bytes at the end, as from a later version."""
+    """Return a HELLO with `more` extra bytes at the end, as from a later version."""
     return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text(name) + text(job) + bytes(more))
 
 
@@ -34,7 +33,7 @@ def slot_bytes(side, count):
 
 
 def make_ring(size, holes=False):
-    """Return a sealed memory file, as a ring must be; `holes`: without allocated memory."""
+    """Return a sealed memory file, as a ring must be. With `holes`, no memory is allocated for it."""
     fd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     if holes:
         os.ftruncate(fd, size)
@@ -45,7 +44,7 @@ def make_ring(size, holes=False):
 
 
 def open_frame(dataset, side=32, count=4, slots=2, pipeline=None, mix=None):
-    """`mix`: a pipeline that mixes, with this as the last field, as of version 1.8."""
+    """Return an OPEN. With `mix`, its pipeline mixes samples, and `mix` is the last field, as of version 1.8."""
     pipeline = pipeline or f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)" + (" mixup(1/5)" if mix is not None else "")
     numbers = struct.pack("<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots,
                           slot_bytes(side, count))
@@ -66,8 +65,8 @@ def connect(s, place):
 
 
 def lingering(seconds):
-    """Return a TCP socket with unread bytes, whose close() waits this long, and its other end, to be kept open
-    meanwhile."""
+    """Return a TCP socket with unsent bytes, whose close() waits this long, and its other end, which must stay open
+    until then."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -81,7 +80,7 @@ def lingering(seconds):
 
 
 def close_aside(s):
-    """Close a socket in a thread that may wait that long."""
+    """Close a socket in a thread of its own, because close() may wait."""
     threading.Thread(target=s.close, daemon=True).start()
 
 
@@ -91,8 +90,8 @@ class Refused(Exception):
 
 class Raw:
     def __init__(self, address, limit=60, greeting=None, name="a raw client", job="", source=None):
-        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty. `source`: an address of this
-        host's."""
+        """Connect to `address`, unix:PATH or tcp:HOST:PORT, from this host's address `source`, if it is given, and
+        greet, unless `greeting` is empty."""
         kind, _, place = address.partition(":")
         host, _, port = place.rpartition(":")
         self.remote = kind == "tcp"
@@ -149,7 +148,7 @@ class Raw:
                 return payload
 
     def refusal(self):
-        """Return the message of the ERROR that must arrive."""
+        """Wait for an ERROR, and return its message."""
         payload = self.wait_for(ERROR)
         return payload[8:].decode()
 
@@ -169,5 +168,5 @@ class Raw:
         self.send(frame(RENDER, struct.pack("<QQIQ", 0, position, slot, 0), request))
 
     def done(self):
-        """Return the status of the next batch."""
+        """Wait for the next batch, and return its status."""
         return struct.unpack_from("<i", self.wait_for(DONE))[0]

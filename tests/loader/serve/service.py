@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Provide what the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
+"""Provides what tests of plenumd as a service share: a data set, a simulated service manager, and clients."""
 
 import functools
 import json
@@ -64,7 +64,7 @@ def stop(process):
 
 @functools.cache
 def why_no_other_users():
-    """Return why nothing can run here as another user, or None."""
+    """Return why the tests cannot run programs as another user, or None."""
     if os.geteuid() != 0:
         return "only root can be other users"
     nobody = pwd.getpwnam("nobody")
@@ -78,7 +78,7 @@ def why_no_other_users():
 
 
 class Manager:
-    """Hold a service manager's notification socket, and the datagrams that it received."""
+    """Simulates a service manager: its notification socket, and the lines that it has received."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, "notify")
@@ -129,7 +129,7 @@ class ServiceCase(unittest.TestCase):
         return s
 
     def plenumd(self, *arguments, handed=(), manager=None, watchdog_us=0, **more):
-        """Start a loader; it inherits the sockets `handed`, as from a service manager."""
+        """Start a loader, which inherits the sockets `handed` as from a service manager."""
         environment = dict(self.environment, **more)
         if manager:
             environment["NOTIFY_SOCKET"] = manager.path
@@ -153,8 +153,8 @@ class ServiceCase(unittest.TestCase):
         p.wait()
 
     def loaders_of_jobs(self):
-        """Return the orphaned loaders that jobs of this test started. Their environment contains the test's cache
-        folder."""
+        """Return the ids of the loaders that jobs of this test started, recognised by the test's cache folder in their
+        environment."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -166,7 +166,7 @@ class ServiceCase(unittest.TestCase):
         return found
 
     def run_job(self, *arguments):
-        """Run a plenumrun job with its own loader until it is ended."""
+        """Start a plenumrun job with its own loader, and return its process."""
         if not shutil.which("mpirun"):
             self.skipTest("mpirun is not installed")
         log = open(self.log, "a")
@@ -195,7 +195,7 @@ class ServiceCase(unittest.TestCase):
         return p
 
     def serve_tcp(self, *arguments, **more):
-        """Start a loader, self.p, that also listens on a free port of this host; return its address."""
+        """Start a loader, self.p, that also listens on a free TCP port; return the port's address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
         p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder,
                                   *arguments, **more)
@@ -212,7 +212,7 @@ class ServiceCase(unittest.TestCase):
         return s
 
     def resident(self, p, *kinds):
-        """Return the loader's KiB of these kinds."""
+        """Return the sum, in KiB, of these lines of the loader's /proc/PID/status."""
         with open(f"/proc/{p.pid}/status") as f:
             return sum(int(line.split()[1]) for line in f if line.startswith(kinds))
 

@@ -23,7 +23,7 @@ static struct {
     pthread_cond_t change;
     bool slow[FDS];
     unsigned hanging, most, closed;
-    pthread_t closer; /* of the last one */
+    pthread_t closer; /* the thread of the last close() */
 } files = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 int __real_close(int fd);
@@ -64,7 +64,7 @@ static unsigned look(const unsigned *what)
     return n;
 }
 
-/* Returns whether the value becomes `n` within twenty seconds. */
+/* Returns whether the value becomes `n` within five minutes. */
 static bool comes(const unsigned *what, unsigned n)
 {
     for (unsigned i = 0; i < 300000 && look(what) != n; i++)
@@ -141,10 +141,10 @@ static void wait_at_the_end(void)
 
 enum {
     WITH_FD = 1, /* a descriptor waits in the connection, besides bytes */
-    RESET = 2,   /* the other end has closed without reading everything */
+    RESET = 2,   /* the other end was closed with unread bytes */
 };
 
-/* Close a connection. Returns whether the loop's thread does it. */
+/* Close a connection. Returns whether the loop's thread called close(). */
 static bool is_closed_here(unsigned flags)
 {
     union io_descriptor_room control;
@@ -228,7 +228,7 @@ static void on_off_loop(struct blocking_job *job)
 static struct piece pieces[4][JOBS];
 static atomic_uint inside[4], most[4];
 
-/* One of four threads, with a group of its own. */
+/* Submits jobs to one of four groups, in a thread for each group. */
 static void *start_many(void *arg)
 {
     static const char *const groups[] = {"a", "b", "c", "d"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests which limiting factor of a stream follows from given numbers. */
+/* Tests bound_find(), which finds a stream's limiting factor. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -17,7 +17,7 @@ enum { CLIENTS_MAX = 40, THREADS = 3, FOREVER = 1000000 };
 struct client {
     unsigned user, job;
     uint64_t cost, thought;
-    uint64_t from, to; /* it wants as many turns as it can get between these moments; 0: forever */
+    uint64_t from, to; /* it takes all turns that it gets between these moments; `to` 0: no end */
     struct flow flow;
     uint64_t got, waits_since, waited;
 };
@@ -109,7 +109,7 @@ static bool same(uint64_t a, uint64_t b, uint64_t slack)
     return (a > b ? a - b : b - a) <= slack;
 }
 
-Test(fair_queue, of_expensive_and_cheap_samples_use_equal_time)
+Test(fair_queue, expensive_and_cheap_samples_get_equal_time)
 {
     add((struct client){.user = 0, .cost = 1});
     add((struct client){.user = 1, .cost = 50});
@@ -118,7 +118,7 @@ Test(fair_queue, of_expensive_and_cheap_samples_use_equal_time)
               (unsigned long long)w.clients[0].got, (unsigned long long)w.clients[1].got);
 }
 
-Test(fair_queue, are_fair_when_costs_differ_from_the_estimates)
+Test(fair_queue, shares_are_equal_when_costs_differ_from_the_estimates)
 {
     add((struct client){.user = 0, .cost = 7, .thought = 90});
     add((struct client){.user = 1, .cost = 90, .thought = 1});
@@ -127,8 +127,8 @@ Test(fair_queue, are_fair_when_costs_differ_from_the_estimates)
               (unsigned long long)w.clients[0].got, (unsigned long long)w.clients[1].got);
 }
 
-/* Users can choose any number of job names and streams. */
-Test(fair_queue, of_a_user_do_not_increase_with_jobs_and_streams)
+/* A user must gain nothing from more job names or streams, which can be chosen freely. */
+Test(fair_queue, a_users_share_does_not_grow_with_jobs_and_streams)
 {
     for (unsigned i = 0; i < 20; i++)
         add((struct client){.user = 0, .job = i / 2, .cost = 5});
@@ -139,7 +139,7 @@ Test(fair_queue, of_a_user_do_not_increase_with_jobs_and_streams)
         cr_assert(same(got_by(0, 0), got_by(0, job), 100), "jobs of a user share its turns");
 }
 
-Test(fair_queue, that_were_not_used_are_not_saved_up)
+Test(fair_queue, unused_turns_are_not_saved_up)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .from = FOREVER / 2});
@@ -148,7 +148,7 @@ Test(fair_queue, that_were_not_used_are_not_saved_up)
               "a late client gets half of the rest: %llu", (unsigned long long)w.clients[1].got);
 }
 
-Test(fair_queue, of_the_only_user_are_unlimited)
+Test(fair_queue, the_only_user_gets_all_turns)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .to = 10});
@@ -156,9 +156,9 @@ Test(fair_queue, of_the_only_user_are_unlimited)
     cr_assert(w.clients[0].got + w.clients[1].got >= THREADS * (uint64_t)FOREVER - 100);
 }
 
-/* With random users and everything varied, shares are equal, and no stream waits longer than one
- * turn of each other stream. */
-Test(fair_queue, starve_no_one)
+/* With random numbers of users and random costs, shares are equal, and no stream waits longer than
+ * two of the longest turns for each stream. */
+Test(fair_queue, no_stream_starves)
 {
     srand(1);
     for (unsigned round = 0; round < 200; round++) {
@@ -181,8 +181,9 @@ Test(fair_queue, starve_no_one)
     }
 }
 
-/* Long turns (threads reading from storage that hangs) are divided fairly, too. */
-Test(fair_queue, that_take_long_are_divided_fairly)
+/* Turns of unknown length, in which threads read from storage that hangs, are divided fairly,
+ * too. */
+Test(fair_queue, held_turns_are_divided_fairly)
 {
     const unsigned limit = 6;
     unsigned held = 0;
@@ -205,5 +206,5 @@ Test(fair_queue, that_take_long_are_divided_fairly)
     }
     for (held = 3; held < 100 && flow_pick(&w.root, limit); held++)
         flow_hold(&w.clients[0].flow);
-    cr_assert(eq(u32, held, limit), "if no other client wants any, one may hold all");
+    cr_assert(eq(u32, held, limit), "if no other client wants a turn, one client may hold all");
 }

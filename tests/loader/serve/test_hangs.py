@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Storage that hangs: it stops only its user's own stream, and does not keep a loader from ending. Runs as root, who
-may mount it."""
+"""Checks that storage that hangs stops only the streams that read it, and does not keep a loader from ending. Needs
+root to mount such storage."""
 
 import concurrent.futures
 import ctypes
@@ -22,8 +22,8 @@ NOBODY = 65534
 
 
 def mount_hung(path):
-    """A file system whose server never answers, so that any access hangs. Returns the server's end, or None if that is
-    unavailable."""
+    """Mount a file system whose server never answers, so that any access hangs. Return the server's end, or None if
+    mounting is impossible."""
     try:
         fd = open("/dev/fuse", "r+b", buffering=0)
     except OSError:
@@ -58,7 +58,7 @@ class HangsTest(ServiceCase):
         return p
 
     def hangs(self, p, what="fuse"):
-        """Return whether a thread of the loader is waiting for that storage."""
+        """Return whether a thread of the loader is waiting in a kernel function with `what` in its name."""
         for task in os.listdir(f"/proc/{p.pid}/task"):
             try:
                 with open(f"/proc/{p.pid}/task/{task}/wchan") as f:
@@ -69,7 +69,7 @@ class HangsTest(ServiceCase):
         return False
 
     def test_opening(self):
-        """opening many data sets on it does not delay other users"""
+        """opening many data sets on storage that hangs does not delay other users"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         self.make_data()
@@ -80,7 +80,7 @@ class HangsTest(ServiceCase):
         self.fed(self.feed("--epochs", "1"))
 
     def test_end_while_opening(self):
-        """the loader ends on SIGTERM, SIGINT and its keeper's end without waiting for a data set on it"""
+        """the loader ends on SIGTERM, SIGINT and its keeper's end without waiting for storage that hangs"""
         for how in (signal.SIGTERM, signal.SIGINT, None):
             ours, theirs = socket.socketpair()
             self.addCleanup(ours.close)
@@ -116,7 +116,7 @@ class HangsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_reload(self):
-        """a root on it delays SIGHUP, but not clients or the loader's end; a second SIGHUP is not lost"""
+        """a root that hangs delays SIGHUP, but not clients or the loader's end; a second SIGHUP is not lost"""
         self.make_data()
         conf = os.path.join(self.folder, "plenumd.conf")
 
@@ -138,7 +138,7 @@ class HangsTest(ServiceCase):
         wait_for("the message about it", lambda: "still being read for the previous SIGHUP" in self.said())
         self.fed(self.feed("--epochs", "1"))
         self.assertNotIn("the settings were read again", self.said())
-        first.close()  # now it fails, and the next one reads the file's current contents
+        first.close()  # the first reload fails, and the second one reads the file as it is now
         wait_for("the second reload", lambda: "the settings were read again" in self.said())
         self.assertIn("the settings are unchanged", self.said())
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
@@ -151,7 +151,7 @@ class HangsTest(ServiceCase):
         self.assertIn("ended without waiting for it", self.said())
 
     def test_thumbnails(self):
-        """its thumbnails are abandoned, and the rest of the page works"""
+        """thumbnails of storage that hangs are abandoned, and the rest of the page works"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
@@ -190,7 +190,7 @@ class HangsTest(ServiceCase):
                 status, body = a.result()
                 self.assertEqual(status, 503)
                 self.assertRegex(body, b"storage is not responding|too many thumbnails")
-        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)  # and another that still does
+        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)  # waits until the loader ends
         self.addCleanup(waiting.close)
         waiting.request("GET", path)
         p.send_signal(signal.SIGTERM)

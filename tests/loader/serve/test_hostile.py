@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""One client cannot harm the loader or other clients. An honest client of another user runs beside each attack; it gets
-every batch, with the right hash, and so does one that connects after the attack."""
+"""Checks that a client cannot harm the loader or other clients. An honest client of another user runs during each
+attack. It must get every batch, with the right hash, and so must clients that connect during and after the attack."""
 
 import encodings.idna  # noqa: F401  (as another user, it may not be readable later)
 import contextlib
@@ -27,7 +27,7 @@ from service import FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_use
 import tap  # noqa: E402
 
 LINGER = 20 * LIMIT  # seconds: nothing here may take that long
-FEEDS = 4  # descriptors that the honest clients may have meanwhile
+FEEDS = 4  # descriptors that the loader may hold for honest clients
 
 
 def answer_but_closing(fuse):
@@ -74,8 +74,8 @@ class HostileTest(ServiceCase):
         return p
 
     def attack(self, attack):
-        """Run `attack(ready)` in a process of the other user: it calls ready() when the attack is complete, then waits
-        to be ended. Returns the function that ends it."""
+        """Run `attack(ready)` in a process of the other user, and wait until it calls ready(), after which it must wait
+        to be killed. Return the function that ends it."""
         said, say = os.pipe()
         end, ended = os.pipe()
         pid = os.fork()
@@ -147,7 +147,7 @@ class HostileTest(ServiceCase):
         at_rest = self.descriptors()
 
         def attack(ready):
-            # With the first message, with OPEN, after OPEN, and with a message that may never have a descriptor.
+            # The descriptor comes with HELLO, with OPEN, after OPEN, and with a message that may never have one.
             clients = [Raw(self.address, greeting=b"") for _ in range(4)]
             for c in clients:
                 c.socket.settimeout(5)
@@ -167,7 +167,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_slow_to_close(self):
-        """descriptors with a slow close(), sent plainly and in the queue of another socket or of the client itself"""
+        """descriptors with a slow close() do no harm, whether sent directly, in a socket's queue, or in the client's"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -199,7 +199,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_never_closed(self):
-        """a file on the client's own file system, whose close() never ends: reconnecting takes no more of the loader"""
+        """a client whose files' close() never ends does no harm, even if it reconnects often"""
         self.need_other_users()
         path = os.path.join(self.folder, "theirs")
         os.mkdir(path)
@@ -248,7 +248,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_nested(self):
-        """sockets in the queues of sockets: in many messages, as connections that were not accepted, and in cycles"""
+        """nested sockets do no harm: in many messages, as connections that were not accepted, and in cycles"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -287,7 +287,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_many_descriptors(self):
-        """hundreds of descriptors in each message"""
+        """hundreds of descriptors in each message do no harm"""
         # A user's descriptors are closed one after the other: an honest client of the same user could be refused.
         self.need_other_users()
         self.loader = self.start()
@@ -309,7 +309,7 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_status_flood(self):
-        """thousands of STATUS in one piece: one answer at a time, and no memory for the waiting ones"""
+        """thousands of STATUS at once are answered one at a time, and take little memory"""
         self.loader = self.start()
 
         def attack(ready):
@@ -336,7 +336,7 @@ class HostileTest(ServiceCase):
             self.assertLess(self.resident(self.loader, "VmHWM") - before, 128 << 10)
 
     def test_holes(self):
-        """memory charged to the loader: a ring with holes, one that gets some, one that hides them"""
+        """rings with holes, even those made or hidden later, take no memory from the loader's budget"""
         self.loader = self.start("--threads", "1")
 
         def attack(ready):
@@ -374,7 +374,7 @@ class HostileTest(ServiceCase):
         self.beside(attack)
 
     def test_no_room_for_others(self):
-        """a user who takes everything leaves room for others: clients, with and without streams, and rings"""
+        """a user who opens all possible connections, streams and rings leaves room for others"""
         self.need_other_users()
         self.loader = self.start("--max-clients", "24", "--ring-limit", "64M")
 
@@ -395,7 +395,7 @@ class HostileTest(ServiceCase):
         self.assertIn("there are already as many clients as --max-clients allows", self.said())
 
     def test_one_users_rings(self):
-        """a ring that would leave others less than its user then has is rejected; a lone user's is not"""
+        """a ring that leaves others less memory than its user has is rejected, unless there is only one user"""
         for arguments, alone in ((("--root", self.folder), False), ((), True)):
             p = self.serve("--ring-limit", "64M", *arguments)
             with Raw(self.address) as a, Raw(self.address) as b:
@@ -409,7 +409,7 @@ class HostileTest(ServiceCase):
             self.end(p)
 
     def test_own_addresses(self):
-        """this host has 2^24 addresses of its own, and they count as one user: not a share for each"""
+        """all 2^24 loopback addresses of this host count as one user"""
         address = self.serve_tcp("--max-clients", "8")
         held = []
         with self.assertRaisesRegex(Refused, "must leave as many free for others"):
@@ -420,7 +420,7 @@ class HostileTest(ServiceCase):
             c.close()
 
     def test_comes_again(self):
-        """a client that ends and reconnects at once finds room, though its last session's work is unfinished"""
+        """a client that reconnects at once finds room, although the work of its last session is unfinished"""
         self.loader = self.start("--ring-limit", "64M", "--threads", "1", "--max-clients", "4")
 
         def attack(ready):
@@ -435,7 +435,7 @@ class HostileTest(ServiceCase):
         self.beside(attack, epochs=4)
 
     def test_gone_without_a_word(self):
-        """a TCP client whose host is gone, and that reconnects: its host is probed, and its old stream makes room"""
+        """if a TCP client vanishes and reconnects, its old connection is probed, and its old stream makes room"""
         if os.geteuid() != 0:
             self.skipTest("only root can end a connection without a word")
         address = self.serve_tcp("--ring-limit", "64M")

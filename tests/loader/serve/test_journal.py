@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Log messages as entries of systemd's journal: the datagrams on its socket when the loader's standard error is the
-journal, and plain lines otherwise. The socket has a fixed path, so this runs in its own mount namespace with its own
-/run."""
+"""Checks that log messages are datagrams to systemd's journal when the loader's standard error is the journal, and
+lines otherwise. The journal's socket has a fixed path, so the test runs in a mount namespace with its own /run."""
 
 import os
 import re
@@ -41,7 +40,7 @@ class JournalTest(ServiceCase):
         return s
 
     def entries(self, s):
-        """Return the entries received: [{field: value}]."""
+        """Return the entries that the journal has received: [{field: value}]."""
         s.setblocking(False)
         found = []
         while True:
@@ -84,7 +83,7 @@ class JournalTest(ServiceCase):
         self.assertGreater(len(long["PLENUM_DATASET"]), 300)
         self.assertEqual(odd["PLENUM_DATASET"], "/caf\udce9")
         self.assertEqual(self.said(), "", "and no lines")
-        # Its last messages are lines: after it has exited, the journal can no longer attribute entries.
+        # The last messages are lines, because the journal cannot attribute entries of a process that has exited.
         self.make_data()
         self.feed("--epochs", "100000", "--pause", "10")
         wait_for("a client", lambda: any("batches of" in e["MESSAGE"] for e in self.entries(s)))

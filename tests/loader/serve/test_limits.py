@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A loader's limits: budgets of CPU time and memory, the number of clients, and who may read which folder."""
+"""Tests a loader's limits: budgets of CPU time and memory, the number of clients, and who may read which folder."""
 
 import contextlib
 import errno
@@ -39,7 +39,7 @@ def cpu_seconds(pid):
 
 class LimitsTest(ServiceCase):
     def test_cpu_budget(self):
-        """no more CPU time than granted, and the same pixels"""
+        """--cpu-budget limits the CPU time, and pixels are the same"""
         self.make_data(size=256)
         p = self.serve("--cpu-budget", "0.25")
         feed = self.feed("--epochs", "1000000", "--pipeline", "rrc(224)")
@@ -47,7 +47,7 @@ class LimitsTest(ServiceCase):
         begin, used = time.monotonic(), cpu_seconds(p.pid)
         time.sleep(4)  # CPU time is measured over this interval
         used = cpu_seconds(p.pid) - used
-        # A tenth of a second can be saved up, CPU clocks tick in hundredths, and each thread finishes its work.
+        # The reserve is a tenth of a second; 0.05 s allow for the CPU clock's ticks and unfinished work of threads.
         self.assertLessEqual(used, 0.25 * (time.monotonic() - begin + 0.1) + 0.05)
         self.end(feed)
         self.assertEqual(self.fed(self.feed("--epochs", "3"))[0]["hash"], self.alone(3))
@@ -124,7 +124,7 @@ class LimitsTest(ServiceCase):
         self.assertLessEqual(written, 60 * (1 + minutes))
 
     def test_all_lines_of_clients(self):
-        """with --verbose twice, all are logged"""
+        """with --verbose twice, all lines about clients are logged"""
         self.make_data(images=1)
         p = self.serve("--verbose", "--verbose")
         for i in range(70):
@@ -148,7 +148,7 @@ class LimitsTest(ServiceCase):
         return done.stderr if done.returncode else ""
 
     def test_memory_of_fields(self):
-        """memory of reading threads for fields is counted: Examples that are parsed one at a time, and buffers"""
+        """the memory that reading threads need for fields is counted: parsed Examples and buffers"""
         if os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("a sanitizer needs memory of its own")
         self.make_data(images=1)
@@ -177,7 +177,7 @@ class LimitsTest(ServiceCase):
             self.assertEqual(self.stream_with(name, field), "")
 
     def test_memory_of_many(self):
-        """over sockets and TCP, streams until there is no room: the loader and all rings stay within its budget"""
+        """when streams take all memory, the loader and its rings stay within the budget, over sockets and TCP"""
         if os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("a sanitizer needs memory of its own")
         self.make_data(images=20, size=400)
@@ -212,7 +212,7 @@ class LimitsTest(ServiceCase):
             self.end(p)
 
     def open_raw(self, address, side=224, count=64, slots=8):
-        """Return the connection of a client that only gets answers to its requests, and the bytes of its ring."""
+        """Open a stream without libplenum. Return the connection, and the bytes of its ring."""
         labels = -(-count * side * side * 3 // 64) * 64
         slot = -(-(labels + count * 12) // 4096) * 4096
         ring = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -237,7 +237,7 @@ class LimitsTest(ServiceCase):
                 return s, slots * slot
 
     def test_who_does_not_read(self):
-        """a client that requests all and reads nothing costs little, starves no other, and gets all when it reads"""
+        """a client that does not read costs little memory, delays no other, and gets all answers when it reads"""
         self.make_data(images=20, size=256)
         tcp = self.serve_tcp()
         by_tcp = self.p
@@ -278,7 +278,7 @@ class LimitsTest(ServiceCase):
             s.close()
 
     def test_jobs_share(self):
-        """two jobs, of one stream and of five, each get half: the library reports each stream's job to the loader"""
+        """two jobs, with one stream and with five, each get half of the loader's time"""
         self.make_data(size=256)
         self.serve("--threads", "1", "--cpu-budget", "0.2")
         alone = {"PLENUM_NUM_INSTANCES": "1", "PLENUM_INSTANCE_INDEX": "0", "PLENUM_NUM_LOCAL_INSTANCES": "1",
@@ -322,7 +322,7 @@ class LimitsTest(ServiceCase):
         wait_for("the loader to have seen it go", is_served)
 
     def test_descriptors(self):
-        """without a descriptor for a ring, the client gets an error code that it retries"""
+        """if the loader has no descriptor for a ring, the client gets an error code after which it retries"""
         self.make_data()
         p = self.serve("--threads", "1")
         with Raw(f"unix:{self.socket}") as client:
@@ -337,7 +337,7 @@ class LimitsTest(ServiceCase):
             client.open(self.data)
 
     def test_cache(self):
-        """indices of a data set's many spellings stay within the folder's limit, and streams continue"""
+        """indices of many names of one data set stay within the cache folder's limit, and streams continue"""
         archive = os.path.join(self.folder, "images.tar")
         images = sorted(os.path.join(top, name) for top, _, names in os.walk(self.data_made()) for name in names)
         with tarfile.open(archive, "w") as t:
@@ -389,7 +389,7 @@ class LimitsTest(ServiceCase):
             self.assertIn(sentence, done.stderr)
 
     def test_readers(self):
-        """a restricted root is closed to others, by user and group, also through links; the rest stays open"""
+        """only a restricted root's users and groups can read it, also through links; other roots stay open"""
         self.need_other_users()
         user = pwd.getpwnam("nobody")
         os.chmod(self.folder, 0o755)

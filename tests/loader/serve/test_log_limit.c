@@ -113,15 +113,15 @@ Test(log_budget, the_first_lines_are_written_and_the_rest_is_counted)
 {
     for (unsigned i = 0; i < 1000; i++)
         cr_expect(eq(int, put_line(1, begin + i), i < LOG_BUDGET_LINES), "line %u", i);
-    cr_expect(put_line(2, begin), "of another peer");
+    cr_expect(put_line(2, begin), "another peer's line is written");
     log_budget_settle(&budget, begin + minute - 1, count_left_out);
-    cr_expect(eq(u32, left_out[1], 0), "its minute has not passed");
+    cr_expect(eq(u32, left_out[1], 0), "nothing is reported within the minute");
     cr_expect(not(put_line(1, begin + minute - 1)));
     log_budget_settle(&budget, begin + minute, count_left_out);
     cr_expect(eq(u32, left_out[1], 1001 - LOG_BUDGET_LINES));
-    cr_expect(put_line(1, begin + minute), "a new minute");
+    cr_expect(put_line(1, begin + minute), "a new minute has new lines");
     log_budget_settle(&budget, UINT64_MAX, count_left_out);
-    cr_expect(eq(u32, left_out[1], 1001 - LOG_BUDGET_LINES), "reported once");
+    cr_expect(eq(u32, left_out[1], 1001 - LOG_BUDGET_LINES), "the lines are reported once");
     cr_expect(eq(u32, left_out[2], 0));
 }
 

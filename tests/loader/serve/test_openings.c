@@ -21,7 +21,7 @@ enum { CLIENTS = 16 };
  *
  *     /hang   hangs until it is released or cancelled
  *     /index  has no index, and hangs while one is built
- *     /fails  is like /index, but the index then fails
+ *     /fails  is like /index, but building the index then fails
  *     /busy   is being indexed by another process in the first two attempts to index it
  *
  * All other names open at once. */
@@ -354,7 +354,8 @@ Test(openings, that_are_not_inherited_end)
     wait_count(&storage.called_off, 1);
 }
 
-/* An index fails again and again: each request gets its turn, in order, however many come later. */
+/* Building an index fails each time. Requests get their turns in order, whatever requests
+ * follow. */
 Test(openings, of_one_index_take_turns)
 {
     for (unsigned i = 0; i < 8; i++) {

@@ -30,8 +30,8 @@ static struct {
     bool on;
     uint32_t sequence[SLOW_SEQUENCE]; /* of the stream's samples */
     bool announced[SLOW_SEQUENCE];
-    uint32_t reads, late, announcements, next; /* `next` is past the last one announced */
-    bool astray; /* a sample was announced that is never read, or was already read */
+    uint32_t reads, late, announcements, next; /* `next`: 1 + the last announced sample's place */
+    bool astray;                               /* a sample was announced or read out of order */
 } disk;
 
 int __real_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
@@ -47,7 +47,7 @@ static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;
     unsigned calls; /* reads and announcements that hang */
-    unsigned first; /* this many calls at first do not hang, but take a millisecond */
+    unsigned first; /* the number of next calls that take a millisecond instead of hanging */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint reads; /* of all data sets */
@@ -331,7 +331,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     }
     tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers,
            io_threads);
-    tap_ok(right, "every slot is what one thread renders alone");
+    tap_ok(right, "every slot has the pixels of render_position()");
     queue_get_counters(q, &counters);
     tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
            "each sample was rendered once");
@@ -614,7 +614,7 @@ static void cancelled_work_stops(void)
         } else {
             for (uint64_t i = 4; i-- > 0;)
                 queue_cancel(c.stream, i);
-            queue_cancel(c.stream, 77); /* nothing */
+            queue_cancel(c.stream, 77); /* there is no such request */
         }
         for (int i = 0; i < 4; i++)
             free(take(q));
@@ -676,19 +676,20 @@ static void slow_reading_is_announced(void)
     client_fini(&c);
     queue_destroy(q);
     disk.on = false;
-    tap_ok(!disk.astray, "samples are read as announced, in order");
+    tap_ok(!disk.astray, "samples are announced and read in order");
     tap_ok(disk.reads == SLOW_SAMPLES && disk.late <= SLOW_SAMPLES / 10,
-           "where reading is slow, hardly a sample is read that was not announced (%u of %u)",
+           "where reading is slow, hardly any sample is read without an announcement (%u of %u)",
            disk.late, disk.reads);
     tap_ok(disk.announcements <= SLOW_SAMPLES + 1024 && disk.announcements > SLOW_SAMPLES,
-           "up to 1024 samples beyond the requests (%u announcements)", disk.announcements);
+           "at most 1024 samples beyond the requests are announced (%u announcements)",
+           disk.announcements);
 }
 
 /* Storage that hangs for one stream, after `first` slow calls, stops no other, even if it occupied
  * all reading threads. */
 static void storage_that_hangs_stops_nobody_else(unsigned io_threads, unsigned first)
 {
-    /* the hanging stream has more samples than there may be readers */
+    /* the hanging stream has more samples than there can be readers */
     enum { BATCH = 20, BATCHES = 16 };
     struct queue *q = started(2, io_threads);
     struct dataset *other;
@@ -727,7 +728,7 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads, unsigned f
         free(r);
         (void)usleep(r ? 0 : 1000);
     }
-    tap_ok(right, "one stream's batches are made while all %u readers hang for another, %s",
+    tap_ok(right, "one stream's batches are rendered while all %u readers hang for another, %s",
            io_threads, first ? "which was slow before" : "from its first sample on");
     set_hung(NULL, 0);
     for (uint32_t i = 0; i < BATCHES && right; i++)
@@ -812,7 +813,7 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     for (uint32_t i = 0; i < BATCHES; i++)
         right &= slot_is_right(&c, i, (struct order_place){i * steps / 2, i * steps % 2 * BATCH});
     queue_get_counters(q, &counters);
-    tap_ok(right, "substitutes of bad samples are those that one thread finds");
+    tap_ok(right, "substitutes of bad samples are those that render_position() finds");
     tap_ok(substituted == all / 5 * 4 && counters.all.substituted == substituted &&
                counters.all.samples == all && counters.queued == 0,
            "each substitute is counted once (%u)", substituted);
@@ -864,7 +865,7 @@ static void repeats_are_read_once(uint32_t repeat, const char *views, unsigned p
     for (uint32_t i = 0; i < BATCHES; i++)
         right &= slot_is_right(&c, i, (struct order_place){0, i * STEP * STEPS});
     queue_get_counters(q, &counters);
-    tap_ok(right, "each position is what it is alone");
+    tap_ok(right, "each position has the pixels of render_position()");
     tap_ok(counters.all.samples == ALL && counters.queued == 0,
            "each position is counted once "
            "(%llu)",
@@ -892,7 +893,7 @@ static void without_a_substitute_a_batch_fails(void)
         r = take(q);
         tap_ok(r->id == 2 ? r->cancelled
                           : r->done.status == -EBADMSG && strstr(r->done.text, "in 100 tries"),
-               "where all are bad a batch fails, or is cancelled: %s", r->done.text);
+               "where all samples are bad, a batch fails or is cancelled: %s", r->done.text);
         free(r);
     }
     client_fini(&c);

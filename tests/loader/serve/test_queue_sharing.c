@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests streams of one queue that share renderings: random streams, batches and cancellations. Each
- * sample must have the pixels that one thread renders. This is a plain program, so that it also runs
- * under ThreadSanitizer. */
+/* Tests streams of one queue that share renderings: random streams, batches and cancellations.
+ * Each sample must have the pixels that one thread renders. This is a plain program, so that it
+ * also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two users of one loader run by root, each with their own root folder: whatever one of them puts there (links, lists,
-patterns, swapped files), none of the other's data is revealed, nor even whether it exists."""
+"""Tests two users of a loader run by root, each with a root folder. Whatever one of them puts there (links, lists,
+patterns, swapped files) must reveal no data of the other, nor even whether it exists."""
 
 import fcntl
 import mmap
@@ -23,7 +23,7 @@ OPENED, RENDER, DONE, NAME, SIDE = 3, 4, 5, 12, 32
 
 
 class Stream:
-    """Open a stream with one sample per batch, in the order of the data set, in which a bad sample is an error."""
+    """A stream with one sample per batch, in the order of the data set, in which a bad sample is an error."""
 
     def __init__(self, case, uid, data):
         self.socket = case.connect_as(uid)
@@ -120,7 +120,7 @@ class RootsTest(ServiceCase):
         self.assertIn(OUTSIDE, self.refused(f"folder:{self.a}/private/set"))
 
     def test_links(self):
-        """links to the other's folder, class, image, archive, list and class names are rejected; to one's own, not"""
+        """links to another user's folder, class, image, archive, list and names are rejected; links to own ones work"""
         os.symlink(f"{self.a}/private/set", f"{self.b}/all")
         os.makedirs(f"{self.b}/class")
         os.symlink("../../alice/private/set/bricks", f"{self.b}/class/bricks")
@@ -158,7 +158,7 @@ class RootsTest(ServiceCase):
             self.assertEqual(len(told), 1, told)
         told = {sentence(f"list,base={path}:{self.b}/list", path) for path in names}
         self.assertEqual(len(told), 1, told)
-        # Nor does ".." reveal whether the folder before it exists.
+        # ".." does not reveal, either, whether the folder before it exists.
         back = "../../../bob/mine"
         told = {sentence(self.make_link(f"{path}/{back}"), path) for path in names}
         self.assertEqual(len(told), 1, told)
@@ -186,7 +186,7 @@ class RootsTest(ServiceCase):
         return f"folder:{self.b}/one"
 
     def test_exchanged(self):
-        """files and archives swapped for links after the check are not read, nor by a fresh index"""
+        """files and archives that were replaced by links after the check are not read, with an old or a new index"""
         theirs, mine = f"{self.a}/private/set/bricks/bricks-00000.jpg", f"{self.b}/set/cat/bricks-00000.jpg"
         self.alike(mine, theirs)
         s = self.served(f"folder:{self.b}/set")
@@ -230,7 +230,7 @@ class RootsTest(ServiceCase):
         self.assertIn(OUTSIDE, told)
 
     def test_exchanged_in_a_loop(self):
-        """a file that alternates with a link to the other's, while it is indexed and read: never the other's pixels"""
+        """a file that is swapped with a link in a loop, while it is indexed and read, never shows the other's pixels"""
         theirs, mine = f"{self.a}/private/set/bricks/bricks-00000.jpg", f"{self.b}/set/cat/bricks-00000.jpg"
         self.alike(mine, theirs)
         own = self.served(f"folder:{self.b}/set").show(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumd under a service manager: inherited sockets, readiness, the watchdog, draining. The test plays the manager."""
+"""Tests plenumd under a simulated service manager: inherited sockets, readiness, the watchdog, draining."""
 
 import os
 import select
@@ -17,7 +17,7 @@ import tap  # noqa: E402
 
 class ServiceTest(ServiceCase):
     def test_ready(self):
-        """it reports readiness once it is ready, and reports that it is stopping"""
+        """the loader reports READY once it listens, and STOPPING when it ends"""
         manager = Manager(self.folder)
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager)
         manager.wait("READY=1")
@@ -36,7 +36,7 @@ class ServiceTest(ServiceCase):
         self.assertNotIn("READY=1", manager.lines)
 
     def test_watchdog(self):
-        """it sends watchdog messages as often as the manager requests, and none while stopped"""
+        """the loader sends watchdog messages as often as the manager requests, and none while it is stopped"""
         manager = Manager(self.folder)
         p = self.plenumd("--socket", f"unix:{self.socket}", manager=manager, watchdog_us=100000)
         for _ in range(5):
@@ -79,7 +79,7 @@ class ServiceTest(ServiceCase):
         return p, ours
 
     def test_beats(self):
-        """a keeper that requests beats receives them while the loader's loop turns, and no other keeper does"""
+        """a keeper receives beats while the loader's loop turns, but only if it has requested them"""
         p, leash = self.leashed()
         self.assertEqual(select.select([leash], [], [], 2)[0], [], "beats that were not requested")
         leash.send(b"\0")
@@ -95,7 +95,7 @@ class ServiceTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_socket(self):
-        """a restart on an inherited socket loses no client: same hash"""
+        """restarts on an inherited socket lose no client: the hash is the same"""
         self.make_data()
         manager, listener = Manager(self.folder), self.listener()
         p = self.plenumd(handed=[listener], manager=manager, watchdog_us=100000)

@@ -61,7 +61,7 @@ static void dial(struct frame_conn *c)
 {
     int fd;
 
-    while ((fd = address_connect(&address, 0)) == -EAGAIN) /* this many already wait */
+    while ((fd = address_connect(&address, 0)) == -EAGAIN) /* the socket's queue is full */
         (void)usleep(1000);
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }
@@ -155,7 +155,7 @@ static int good_ring(const struct wire_open *o)
     return fd;
 }
 
-/* Make a complete exchange, to check that others are still served. */
+/* Make a complete exchange, to check that the loader still serves clients. */
 static void expect_served(void)
 {
     struct wire_open o = good_open();
@@ -182,7 +182,7 @@ Test(session, from_hello_to_the_last_batch)
     expect_served();
 }
 
-/* A slot whose second labels and weights lie on their own page: all of them are written, and
+/* The slot's second labels and weights lie on their own page: all of them are written, and
  * nothing else is, neither after them nor in the other slots. */
 Test(session, mixed_samples_have_the_documented_layout)
 {
@@ -499,13 +499,13 @@ Test(session, a_loader_that_is_asked_to_end_drains)
     cr_expect(eq(uint, answered, UNDER_WAY), "all requests under way are answered, and no others");
     cr_assert(eq(int, wire_get_error(&r, &error), 0));
     cr_expect(eq(int, error.code, -ECANCELED));
-    cr_expect(not(await(&c, WIRE_DONE, &h, &r)), "the loader closes then");
+    cr_expect(not(await(&c, WIRE_DONE, &h, &r)), "then the loader closes the connection");
     frame_conn_fini(&c);
     cr_expect(eq(int, daemon_end(loader, 0), 0), "the loader ends with status 0");
     loader = 0;
 }
 
-/* Valid frames with some bytes changed. */
+/* Send valid frames of which some bytes were changed. */
 Test(session, mutated_messages_do_no_harm)
 {
     struct frame_buffer good = {0};

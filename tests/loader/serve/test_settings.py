@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumd.conf: its valid contents, its error messages, and SIGHUP."""
+"""Tests plenumd.conf: its keys, its error messages, and SIGHUP."""
 
 import json
 import os
@@ -56,7 +56,7 @@ class SettingsTest(ServiceCase):
                 self.assertEqual((code, err), (0, ""), name)
 
     def test_cache_memory(self):
-        """a cache in memory must leave memory for the rest, and there is one cache"""
+        """a cache in memory must leave memory for the rest, and cannot be combined with one on a disk"""
         self.assertEqual(self.check("cache-memory = 1M", "memory-budget = 1G")[0], 0)
         for lines, message in ((("cache-memory = 1G", "memory-budget = 1G"), "leaves nothing of --memory-budget"),
                                (("cache-memory = 900T",), "is not less than the memory of this host"),
@@ -76,7 +76,7 @@ class SettingsTest(ServiceCase):
             installed = f.read()
         for key in re.findall(r"^#?([a-z-]+) = ", installed, re.M):
             self.assertIn(key, keys)
-        # With its examples enabled, too, except for folders and users, which do not exist here.
+        # The installed file's examples are valid, once their folders and users are replaced by existing ones.
         installed = re.sub(r"/data\S*", self.folder, installed).replace("alice,@radiology", "root,@root")
         code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed, flags=re.M).splitlines())
         self.assertEqual((code, err), (0, ""))
@@ -120,7 +120,7 @@ class SettingsTest(ServiceCase):
         os.mkdir(other)
         self.write("threads = 1", f"root = {self.data}", "socket = unix:@not-this-one")
         self.serve("--config", self.conf, "--root", other)
-        self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
+        wait_for("the first message", lambda: "2 threads decode" in self.said())  # --threads 2 of serve()
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("is not below", err)
 
@@ -149,7 +149,7 @@ class SettingsTest(ServiceCase):
         manager.wait("READY=1")
 
     def test_reload(self):
-        """SIGHUP rereads the file, without affecting streams: same hash"""
+        """SIGHUP rereads the file without affecting streams, whose hash is the same"""
         self.make_data()
         other = os.path.join(self.folder, "other")
         os.mkdir(other)
@@ -181,7 +181,7 @@ class SettingsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0)
 
     def test_reload_without_roots(self):
-        """TCP without a key serves only roots: SIGHUP does not remove the last one"""
+        """SIGHUP cannot remove the last root while the loader serves TCP without a key"""
         self.make_data()
         manager = Manager(self.folder)
         for kept in ([], ["listen = 0"]):  # also if the file no longer names the socket

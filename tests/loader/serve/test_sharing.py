@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Jobs that share renderings (plenumd --share-memory): each receives exactly its own pixels, and each sample is rendered
-once. SHARING_RUNS=N is the number of random schedules, SHARING_SEED=N repeats one."""
+"""Jobs that share renderings (plenumd --share-memory): each receives exactly its own pixels, and each sample is
+rendered once. SHARING_RUNS=N is the number of random schedules, SHARING_SEED=N repeats one."""
 
 import itertools
 import json

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A loader's status reports: plenumctl status, /status.json, /metrics, health. The numbers are compared with what was
-fed."""
+"""Compares a loader's status reports (plenumctl status, /status.json, /metrics, health) with what clients received."""
 
 import http.client
 import json
@@ -36,7 +35,7 @@ class StatusTest(ServiceCase):
         return p
 
     def has_page(self):
-        """Return whether the page is served and has data, which is once the loader's loop has turned."""
+        """Return whether the page is served and has data, that is, the loader's loop has run once."""
         try:
             return self.get("/readyz")[0].status == 200
         except OSError:
@@ -72,7 +71,7 @@ class StatusTest(ServiceCase):
     def test_counts(self):
         """counters equal the rendered samples, in plenumctl, /status.json and /metrics alike"""
         self.start()
-        # The prefetch depth exceeds the run, so everything requested is rendered and delivered.
+        # The client receives everything that it requests, because no batch beyond the three epochs is requested.
         result, _ = self.fed(self.feed("--epochs", "3"))
         self.assertEqual(result["images"], 120)
         status = json.loads(self.ctl("--json"))["loader"]
@@ -153,7 +152,7 @@ class StatusTest(ServiceCase):
         feed.kill()
 
     def test_health(self):
-        """/healthz and /readyz, also while it drains"""
+        """/healthz and /readyz answer 200; while the loader drains, /readyz answers 503"""
         p = self.start("--drain-timeout", "30s")
         self.assertEqual(self.get("/healthz")[0].status, 200)
         wait_for("readiness", lambda: self.get("/readyz")[0].status == 200)
@@ -184,7 +183,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.get("/healthz")[0].status, 200)
 
     def test_slow_requests(self):
-        """more connections than there is room for, with endless requests: probes are answered, and the others closed"""
+        """while endless requests take all connections, /healthz is answered, and the slow connections are closed"""
         self.start()
         slow = []
         for i in range(300):
@@ -196,7 +195,7 @@ class StatusTest(ServiceCase):
                 self.assertEqual(self.get("/healthz")[0].status, 200, f"with {i} connections")
 
         def is_closed(s):
-            """Return whether the loader has closed the connection; send a byte, so that it is never idle."""
+            """Send a byte, so that the connection is never idle, and return whether the loader has closed it."""
             try:
                 s.send(b"a", socket.MSG_DONTWAIT)
                 return s.recv(1, socket.MSG_DONTWAIT) == b""
@@ -208,7 +207,7 @@ class StatusTest(ServiceCase):
         wait_for("the end of their time", lambda: all([is_closed(s) for s in slow]))
 
     def test_loopback_address(self):
-        """a loopback address that is listened on may be used as the host name"""
+        """the loopback address on which the loader listens is accepted as Host, and other hosts are rejected"""
         with socket.socket() as s:
             s.bind(("127.0.0.5", 0))
             self.port = s.getsockname()[1]
@@ -237,7 +236,7 @@ class StatusTest(ServiceCase):
         self.assertEqual((int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")), (48, 48))
 
     def test_large_thumbnail(self):
-        """thumbnails that would block all other pages are not rendered"""
+        """thumbnails of images larger than 1024 pixels a side are not rendered"""
         self.start()
         self.feed("--epochs", "100000", "--pause", "100", "--pipeline", "rrc(1025)", "--micro-batch", "1")
         wait_for("a stream", lambda: self.json()["streams"])
@@ -283,7 +282,7 @@ class StatusTest(ServiceCase):
         self.assertIn("No such file or directory; is plenumd running?", p.stderr)
 
     def test_own_loaders(self):
-        """without an address: this user's jobs, whose sockets have no path; other users' fakes are not queried"""
+        """status without an address queries this user's abstract sockets, but not other users' imitations"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         nobody, daemon = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
@@ -328,14 +327,14 @@ class StatusTest(ServiceCase):
         return done.stdout
 
     def test_job_of_plenumrun(self):
-        """without an address: the loader that plenumrun started for a job is found"""
+        """status without an address finds the loader that plenumrun started for a job"""
         job = self.run_job("-n", "1", FEED, self.data, *STREAM, "--epochs", "100000", "--pause", "100")
         loader, = self.loaders_of_jobs()
         wait_for("the job's loader", lambda: f"pid {loader}," in self.told_of_own() or job.poll() is not None)
         self.assertIsNone(job.poll(), self.said())
 
     def test_seventeen(self):
-        """without an address: all of many loaders are listed"""
+        """status without an address lists seventeen loaders"""
         places = [f"@plenum-{os.geteuid()}-test-{os.getpid()}-{i}" for i in range(17)]
         for place in places:
             self.plenumd("--socket", f"unix:{place}", "--threads", "1", "-q")
@@ -358,7 +357,7 @@ class StatusTest(ServiceCase):
             self.assertLessEqual(len(line), 120)
 
     def test_sets(self):
-        """the shares of a plan's sets, so far and in the last epoch: /status.json, plenumctl and /metrics alike"""
+        """/status.json, plenumctl and /metrics show the shares of a plan's sets, in total and in the last epoch"""
         plan = f"set a 3 {self.data}\nset b 1 generated:50\nblock 8\nepoch 80\nlabels numbers\nat 160 b 1\n"
         self.start()
         self.feed("--epochs", "100000", "--pause", "1", data=plan)
@@ -391,7 +390,7 @@ class StatusTest(ServiceCase):
         self.assertEqual(self.said().count(f"(pid {feed.pid})"), self.said().count("feed instance 0"), self.said())
 
     def test_whose_streams(self):
-        """users see their own streams, and the number of others'; root sees all; over TCP a client sees its own"""
+        """users see their own streams and the number of others, root sees all, and a TCP client sees its own"""
         os.chmod(self.folder, 0o755)
         address = self.serve_tcp("--socket-mode", "0666")
         ours = f"unix:{self.folder}/tcp-0"
@@ -442,7 +441,7 @@ class StatusTest(ServiceCase):
                               stdin=subprocess.DEVNULL)
 
     def test_watch(self):
-        """status --watch in a terminal of 80 x 24: it fits, it updates, and q restores the screen"""
+        """status --watch fits a terminal of 80 x 24, updates, and restores the screen on q"""
         if not shutil.which("tmux"):
             self.skipTest("tmux is not installed")
         self.serve()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Unauthorised clients: the connection is closed or gets one message, the log has one line however often they
+"""Tests unauthorised clients: the connection is closed or gets one message, the log has one line however often they
 reconnect, and other clients notice nothing."""
 
 import contextlib
@@ -58,7 +58,7 @@ class UnauthenticatedTest(ServiceCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def refused(self, address, sentence, times=3, **more):
-        """Check that each attempt gets the reason."""
+        """Check that each of `times` attempts fails with this message."""
         for _ in range(times):
             done = self.fed_by(address, **more)
             self.assertEqual(done.returncode, 1, done.stderr)
@@ -77,7 +77,7 @@ class UnauthenticatedTest(ServiceCase):
         self.began = time.monotonic()
 
     def once(self, sentence, loaders=1):
-        """Check that each loader logs this, at most once a minute (a slow host may need that long for one test)."""
+        """Check that each loader has logged this, at most once a minute (a test may take minutes on a slow host)."""
         minutes = int((time.monotonic() - self.began) // 60)
         lines = [line for line in self.said().splitlines() if sentence in line]
         self.assertIn(len(lines), range(loaders, loaders * (1 + minutes) + 1), f"{sentence!r}: {lines}")
@@ -86,7 +86,7 @@ class UnauthenticatedTest(ServiceCase):
         return len(os.listdir(f"/proc/{p.pid}/fd"))
 
     def test_keys(self):
-        """over TLS: a wrong key, no TLS, a different TLS; clients with the key are served meanwhile"""
+        """clients with a wrong key, without TLS or with other TLS are rejected, and clients with the key are served"""
         self.make_data()
         key, other = self.key("key"), self.key("other")
         address = self.serve_tcp("--tls-key", key)
@@ -181,7 +181,7 @@ class UnauthenticatedTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
     def test_scanner(self):
-        """thousands of short connections: one log line, no leaked descriptor or memory"""
+        """thousands of short connections cause one line in the log, and leak no descriptor or memory"""
         self.make_data()
         key = self.key("key")
         for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": self.client(key)})):
@@ -199,7 +199,7 @@ class UnauthenticatedTest(ServiceCase):
         self.once("gone: it has not identified itself", loaders=2)
 
     def test_places(self):
-        """outside the roots: by name, by .., by links; missing paths look the same as existing ones"""
+        """paths outside the roots, by name, .. or links, get the same message whether they exist or not"""
         self.make_data()
         elsewhere = os.path.join(self.folder, "elsewhere")
         self.run_ok(CTL, "make-sample", elsewhere, "--images", "2", "--size", "32")
@@ -223,7 +223,7 @@ class UnauthenticatedTest(ServiceCase):
         self.served(address)
 
     def test_other_users(self):
-        """a loader for one user reports that to others, and once in its log"""
+        """a loader for one user rejects other users with the reason, and logs it once"""
         self.need_other_users()
         self.make_data()
         os.chmod(self.folder, 0o755)

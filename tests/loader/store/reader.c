@@ -4,7 +4,8 @@
  *
  *     reader NAME FILE COUNT SEED [LENGTH]
  *
- * prints the number of requests and of ranges of the look-ahead. */
+ * prints how many reads failed, and how many requests, ranges and repeated requests the look-ahead
+ * had. */
 #include "config.h"
 
 #include <errno.h>

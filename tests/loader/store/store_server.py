@@ -51,7 +51,7 @@ def sign(request, secret):
 
 
 class Answer(Exception):
-    """Is answered with an error document."""
+    """Raised to answer a request with an error document."""
 
     def __init__(self, status, code, headers=None, extra=""):
         super().__init__(code)
@@ -97,7 +97,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         store = self.server.store
-        if self.path.startswith("http://"):  # it is used as a proxy
+        if self.path.startswith("http://"):  # this server is used as a proxy
             store.proxied += 1
             self.path = "/" + self.path.split("/", 3)[3]
         with store.lock:

@@ -44,7 +44,7 @@ static void end(unsigned i, int code)
 
 static void wake(void)
 {
-    /* end_cancelled() */
+    /* tests call end_cancelled() themselves */
 }
 
 /* End the requests that were cancelled, as the module does after wake(). */
@@ -117,7 +117,7 @@ static void make_request(void)
         .transfer = {.method = "GET", .url = "http://a/b", .headers = headers},
         .want = &want,
         .dst = got,
-        .bucket = (struct bucket *)&x, /* never looked into */
+        .bucket = (struct bucket *)&x, /* never dereferenced */
         .ended = on_ended,
         .may_repeat = repeat,
     };
@@ -208,7 +208,7 @@ Test(exchange, both_may_arrive)
 {
     flights[0]->late(flights[0]);
     answer(1, 2);
-    answer(0, 1); /* before it was cancelled */
+    answer(0, 1); /* before its cancellation takes effect */
     expect(1, 2, 0, 0);
 }
 
@@ -274,7 +274,7 @@ Test(exchange, without_memory_it_is_not_repeated)
     may_repeat = false;
     flights[0]->late(flights[0]);
     cr_assert(eq(u32, started, 1));
-    cr_assert(eq(u32, left[BUCKET_FAILURE], 1), "the second one's place in the bucket");
+    cr_assert(eq(u32, left[BUCKET_FAILURE], 1), "the second request has left the bucket");
     answer(0, 1);
     expect(1, 1, 1, 0);
 }

@@ -79,5 +79,5 @@ Test(hedge, budget)
     note(&h, 10000, KB, 30);
     for (taken = 0; hedge_take(&h);)
         taken++;
-    cr_expect(eq(uint, taken, 10), "the allowance does not grow while unused");
+    cr_expect(eq(uint, taken, 10), "at most ten repeated requests are saved up");
 }

@@ -53,7 +53,7 @@ class Stores(unittest.TestCase):
 
     @classmethod
     def make_shards(cls):
-        """Return three archives with labels."""
+        """Write three archives with labels."""
         import io
         import tarfile
 
@@ -267,7 +267,7 @@ class Stores(unittest.TestCase):
         self.assertIn("have no listings", self.hash(f"tar:{self.store.url}/data/sets/train-*.tar"))
 
     def test_pages(self):
-        """a listing of many pages is requested only as far as the names need"""
+        """listings of many pages are read to the end"""
         self.store.page = 2
         self.assertEqual(self.hash("tar:s3://data/sets/train-*.tar"), self.local)
         self.assertEqual(self.hash("tar:s3://data/sets/train-{000..002}.tar"), self.local)
@@ -643,7 +643,7 @@ class Stores(unittest.TestCase):
                 self.store.most_in_flight = 0
                 for _ in range(5):
                     next(stream)
-                self.assertGreater(self.store.most_in_flight, 2, f"after {move} moves")  # more than threads that read
+                self.assertGreater(self.store.most_in_flight, 2, f"after {move} moves")  # more than reading threads
 
     def test_hub(self):
         """files on the Hugging Face Hub, which redirects"""
@@ -725,7 +725,8 @@ class Stores(unittest.TestCase):
         self.assertIn("the server's certificate is not valid", self.hash(name))
         self.env["AWS_CA_BUNDLE"] = certificate
         self.assertEqual(self.hash(name), self.local)
-        self.env["AWS_ENDPOINT_URL"] = self.store.url.replace("localhost", "127.0.0.1")  # which it does not name
+        # The certificate does not name this address.
+        self.env["AWS_ENDPOINT_URL"] = self.store.url.replace("localhost", "127.0.0.1")
         self.assertIn("the server's certificate is not valid", self.hash(name))
         self.store.signed = False
         self.assertEqual(self.hash(f"tar:{self.store.url}/data/sets/train-{{000..002}}.tar"), self.local)

@@ -192,7 +192,7 @@ Test(avif, the_tiles_of_a_grid_are_one_image, .timeout = 600)
         expect_parts(&specs[i], i);
 }
 
-/* Read all pixels with the reader. */
+/* Decode all pixels, with a resize to the same size. */
 static void read_all(const struct made *m, struct oracle_image *ret)
 {
     struct image_decoder *decoder;
@@ -396,7 +396,8 @@ Test(avif, only_properties_rotate_the_image)
     }
 }
 
-/* Pixels outside of the clean aperture are not part of the image; their chroma still counts. */
+/* Pixels outside of the clean aperture are not part of the image, but chroma is interpolated with
+ * theirs. */
 Test(avif, a_clean_aperture_is_the_image)
 {
     static const uint32_t cuts[][4] = {{0, 0, 1, 0}, {0, 0, 1, 1}, {4, 2, 5, 8}, {7, 9, 0, 0}};
@@ -550,7 +551,7 @@ Test(avif, lists_of_items_have_a_limit)
         put32(moov + 8 * i, 70000 - 8 * (uint32_t)i);
         memcpy(moov + 8 * i + 4, "moovtrakmdiaminfstbl" + 4 * i, 4);
     }
-    put32(moov + 40, 1); /* it has a 64-bit size */
+    put32(moov + 40, 1); /* the box has a 64-bit size */
     memcpy(moov + 44, "stsc", 4);
     put32(moov + 52, 70000 - 40);
     m.len += 70000;
@@ -922,7 +923,7 @@ Test(avif, bytes_of_several_items_have_a_limit)
     free(still.bytes);
 }
 
-/* In a sequence, the first frame of each track counts, which no item refers to. */
+/* In a sequence, the first frame of each track counts, although no item refers to it. */
 Test(avif, the_first_frame_of_a_sequence_has_limits)
 {
     struct made_avif spec = {.width = 40, .height = 30, .animated = true};
@@ -960,8 +961,8 @@ Test(avif, the_first_frame_of_a_sequence_has_limits)
     }
 }
 
-/* Returns a grid of 3x3 tiles. `tiles` of them have `before` before their frame, and after it
- * `behind`, or the frame once more if that is NULL. */
+/* Returns a grid of 3x3 tiles. In `tiles` of them, `before` precedes the frame, and `behind`
+ * follows it, or the frame once more if `behind` is NULL. */
 static struct made make_tiles(const char *before, const char *behind, uint32_t tiles)
 {
     struct made m =

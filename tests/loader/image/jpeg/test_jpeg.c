@@ -375,13 +375,13 @@ static void add_comments(struct made *m, size_t count)
 
 struct refusal_case {
     char why[40], kind[24], sentence[60];
-    uint32_t width, height; /* in the header; 0: the true size */
+    uint32_t width, height; /* written into the header if `sof` is not 0 */
     uint32_t scans, comments;
     uint8_t sof;
     int want;
 };
 
-/* Each must be rejected at once: the test has a time limit. */
+/* No file may take long: the test has a time limit. */
 ParameterizedTestParameters(jpeg, bombs)
 {
     static struct refusal_case cases[] = {

@@ -82,7 +82,7 @@ static size_t make_junk(uint32_t number, uint8_t junk[JUNK_MAX], size_t *counted
         }
         for (uint32_t k = philox_below(e.word[1], 4); k > 0; k--)
             junk[len++] = 0xFF;
-        /* stuff it, so that the next byte does not end a marker */
+        /* append FF 00, so that the next byte does not complete a marker */
         if (kind == 4 || i + 1 < parts) {
             junk[len++] = 0xFF;
             junk[len++] = 0x00;

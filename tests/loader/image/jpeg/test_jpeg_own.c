@@ -3,7 +3,7 @@
  * loops.
  *
  * PLENUM_JPEG_FILES=N makes N files instead of a few hundred (100000 take a minute or two).
- * PLENUM_PHOTOS=DIR names a folder of photographs (searched two levels deep) to compare as well. */
+ * PLENUM_PHOTOS=DIR names a folder whose sub-folders contain photographs to compare as well. */
 #include "config.h"
 
 #include <errno.h>
@@ -317,9 +317,8 @@ Test(jpeg_own, adobe_segment_of_four_components)
 }
 
 /* Check files with sums that wrap, sums that are clamped between the passes, and samples far out of
- * range. They can be compared with libjpeg-turbo's inverse DCT only on x86, because it wraps
- * differently on other processors. There, the hash of all pixels, which does not depend on the
- * processor, is compared instead. */
+ * range. libjpeg-turbo's inverse DCT wraps differently on processors other than x86, so there our
+ * loops in plain C are the reference. The hash of all pixels does not depend on the processor. */
 static void check_coefficients_that_no_encoder_makes(bool several, uint64_t golden)
 {
     const uint32_t files = files_wanted(300);
@@ -407,7 +406,7 @@ ParameterizedTest(struct kind *k, jpeg_own, crops_at_every_offset)
     free(m.bytes);
 }
 
-/* With any bytes as a block, the loops for this processor are compared with those in plain C. */
+/* Run the loops for this processor and those in plain C on random bytes. */
 Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
 {
     enum { COUNT = 5 };
@@ -599,7 +598,7 @@ Test(jpeg_own, tables_of_several_symbols)
     jpeg_huffs_fini(&huffs);
 }
 
-/* All 2^24 colours. */
+/* Convert all 2^24 colours. */
 Test(jpeg_own, every_colour)
 {
     static uint8_t planes[3][256], out[256 * 4 + 256];

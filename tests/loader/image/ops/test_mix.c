@@ -152,7 +152,7 @@ Test(mix, boxes_lie_inside_and_weights_match_their_area)
     }
 }
 
-/* All pairs of levels, with steps of the share too small to skip a byte's value, by all loops. */
+/* Blend all pairs of levels by many shares, with all sets of loops. */
 Test(mix, all_sets_of_loops_blend_equally)
 {
     static uint8_t own[256 * 256], partner[256 * 256], got[256 * 256];

@@ -226,7 +226,7 @@ ParameterizedTest(struct kind *k, pack, sizes_and_crops)
     }
 }
 
-/* Returns all coefficients of a file, read by libjpeg, in order; free() them. */
+/* Returns all coefficients and quantisation tables of a file (malloc), as libjpeg reads them. */
 static JCOEF *coefficients_of(const uint8_t *bytes, size_t len, size_t *count)
 {
     struct jpeg_decompress_struct d;

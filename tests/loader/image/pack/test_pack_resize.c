@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests files that are shrunk before they are packed: which files are, to which size, and to which
- * pixels (the oracle's, encoded). */
+/* Tests shrinking before packing: which files are shrunk, to which size, and with which pixels (the
+ * oracle's, encoded). */
 #include "config.h"
 
 #include <errno.h>
@@ -363,7 +363,7 @@ static struct pack_result make_raw(const struct pack_resize *resize, const struc
     return result;
 }
 
-/* Returns files of every kind, in every orientation, one per call; false after the last one. */
+/* Make the next of files of every kind, in every orientation. Returns false after the last one. */
 static bool next_file(uint32_t *at, struct made *ret)
 {
     static const struct made_png pngs[] = {

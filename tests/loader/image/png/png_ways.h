@@ -19,7 +19,7 @@ void png_ways_destroy(struct png_ways *ways);
  * @param mask  As in struct image_reader.
  * @param why   What differs, for a message; [300].
  *
- * Images of more than 2^20 pixels are skipped.
+ * Of images with more than 2^20 pixels, only the headers are compared.
  */
 bool png_ways_agree(struct png_ways *ways, const uint8_t *bytes, size_t len, uint32_t mask,
                     const uint32_t dice[4], char why[300]);

@@ -217,7 +217,7 @@ struct odd {
     bool own; /* our decoder does not give up */
 };
 
-/* Chunks are inserted after IHDR, or after PLTE if they concern the palette. */
+/* Chunks that are inserted after IHDR. */
 static const struct odd odds[] = {
     {"text", 33, "\0\0\0\3tEXta\0b....", 15, true},
     {"gamma of a wrong length", 33, "\0\0\0\1gAMAx....", 13, true},

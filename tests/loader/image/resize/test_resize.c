@@ -197,8 +197,8 @@ static struct resize *resize_of(const struct set *set)
     return r;
 }
 
-/* Has a resize for each set of kernels. The definition's loops take the most time, so their result
- * is computed once and compared with all sets. */
+/* A resize for each set of kernels. The definition's loops take the most time, so their result is
+ * computed once and compared with all sets. */
 struct all {
     struct resize *of[8];
     uint32_t count;
