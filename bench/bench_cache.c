@@ -12,8 +12,8 @@
  * largest share of misses in a twentieth of an epoch, of `plenum` and of the optimum.
  *
  * "homes" is what Plenum does not do: each sample has a home, one of the hosts, from which the
- * others get it. The caches then hold different samples. The hits are those of one home's cache,
- * by the rule of `plenum`, in percent of what all hosts use of its samples. */
+ * others get it. The hosts' caches then hold different samples. The column shows the hits of one
+ * host's cache, by the rule of `plenum`, in percent of all uses of the samples at home there. */
 #include "config.h"
 
 #include <stdio.h>

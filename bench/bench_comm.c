@@ -5,15 +5,16 @@
  *     mpirun -n 2 bench/comm --serve      (for bench/peers/collectives)
  *
  * With --serve, plenum uses shared memory, as it does without mpirun. Instance 0 reads lines from
- * standard input: what to do, the bytes of an instance, and how often. It prints the seconds that
- * one took in the slowest instance. While the instances wait for a line, they sleep.
+ * standard input: a command, the size of each instance's buffer in bytes, and the number of
+ * repetitions. It prints the seconds that one repetition took in the slowest instance. While the
+ * instances wait for a line, they sleep. The commands are
  *
  *     plenum, mpi  allreduce of float32
- *     passes       a copy of what the other instances have, and then a sum of as much: the limit of
- *                  an allreduce that does one after the other
- *     pass         one multiplication of each element of the buffer: the limit of any allreduce
+ *     passes       with N instances, copy (N - 1) / N of a buffer, then add as much: the limit of
+ *                  an allreduce that copies first and then adds
+ *     pass         multiply each element of the buffer: the limit of any allreduce
  *
- * Without it:
+ * Without --serve:
  *
  * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all instances have arrived and
  * then moves its bytes. This program measures how much speed that costs, and how much CPU time it

@@ -32,7 +32,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/net/ring.c %D%/net/ring.h \
 	%D%/net/status.c %D%/net/status.h \
 	%D%/net/tls.c %D%/net/tls.h \
-	%D%/net/wire.c %D%/net/wire.h \
+	%D%/net/wire.c %D%/net/wire.h %D%/net/wire_status.c \
 	%D%/options/complete.c \
 	%D%/options/options.c %D%/options/options.h \
 	%D%/options/program.c %D%/options/program.h \

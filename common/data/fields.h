@@ -65,8 +65,8 @@ int fields_parse(const char *text, struct fields *ret, struct plenum_error *err)
  *  the field is a whole file. For data sets whose fields are files. */
 const char *field_member(const struct field_spec *spec);
 
-/** Returns whether the source would name a member if the field were not of kind bytes, npy or
- * mask. */
+/** Returns whether the source has the form of a member, even if the field's kind (bytes, npy, mask)
+ *  makes it the name of a whole file. */
 bool field_names_member(const struct field_spec *spec);
 
 /** Returns the length of the extension at the start of a field's source: that of the file that is

@@ -113,9 +113,9 @@ static int between(void *arg)
     return 0;
 }
 
-/* Start the loader on kernels without such a clone(): qemu's user mode only supports children with
- * their own memory and SIGCHLD. The child sends the loader's process id and lives until we hold a
- * pidfd. The program may notice this child. */
+/* Start the loader where clone_between() fails: qemu's user mode only supports children with their
+ * own memory and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd.
+ * The program may notice this child. */
 static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];

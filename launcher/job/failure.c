@@ -151,7 +151,7 @@ static void report_others(const struct supervisor *s)
     }
     if (others > 0 && ended == others)
         log_info("the other %u instance%s ended", ended, ended == 1 ? " has" : "s have");
-    else if (lost > 0 && s->plans_begun) {
+    else if (lost > 0 && s->plans_sent) {
         instances_list_missing(s, INSTANCE_DONE, NULL, missing, sizeof(missing));
         if (missing[0])
             log_warn("plenumrun did not see %s end: look for processes there", missing);

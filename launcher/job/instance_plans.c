@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* instance_plans.c - builds the plan that each instance receives before its program starts.
  *
- * On several hosts, either all plans are queued or none: if the job cannot start, no program must.
- * On this host alone, where there is little that could prevent it, each instance gets its plan as
- * soon as it has connected, so that programs start while mpirun is still starting others. */
+ * Either all plans are queued or none: if the job cannot start, no program must. */
 #include "config.h"
 
 #include <assert.h>
@@ -214,51 +212,14 @@ static int put_plans(struct supervisor *s)
 
 void instances_send_plans(struct supervisor *s)
 {
-    assert(s->phase == JOB_STARTING && !s->plans_begun);
+    assert(s->phase == JOB_STARTING && !s->plans_sent);
     for (uint32_t h = 0; h < s->plan->num_hosts; h++)
         if (!s->plan->hosts[h].known)
             return;
     print_table(s);
     if (put_plans(s) < 0)
         return;
-    s->plans_begun = s->plans_sent = true;
+    s->plans_sent = true;
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         instance_move(s, &s->instances[i], INSTANCE_PLANNED);
-}
-
-/* Returns whether instances get their plans one by one. They need the port and the loader of
- * instance 0. A program that waits for a late one must not count as hung. */
-static bool may_begin_early(const struct supervisor *s)
-{
-    return s->phase == JOB_STARTING && !s->plans_sent && s->plan->num_hosts == 1 &&
-           plan_is_local(s->plan) && s->plan->hosts[0].known && s->plan->num_loader_hosts == 0 &&
-           s->job->limits->progress_timeout_ns == 0 && s->instances[0].state != INSTANCE_ABSENT;
-}
-
-static void begin_early(struct supervisor *s, struct instance *inst)
-{
-    int r = put_plan(s, inst);
-
-    if (r < 0 && r != -E2BIG)
-        supervise_fail_with(s, REPORT_OTHER, NULL, "out of memory for the plan of instance %u",
-                            instance_index(s, inst));
-    if (r < 0)
-        return;
-    s->plans_begun = true;
-    instance_move(s, inst, INSTANCE_PLANNED);
-    s->plans_sent = instances_are(s, INSTANCE_PLANNED);
-}
-
-void instances_plan_early(struct supervisor *s, struct instance *inst)
-{
-    uint32_t first = instance_index(s, inst), end = first + 1;
-
-    if (!may_begin_early(s))
-        return;
-    print_table(s);
-    if (first == 0) /* others may have waited for it */
-        end = s->plan->num_instances;
-    for (uint32_t i = first; i < end && s->phase == JOB_STARTING; i++)
-        if (s->instances[i].state == INSTANCE_PRESENT)
-            begin_early(s, &s->instances[i]);
 }

@@ -238,7 +238,6 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
     if (!instance_host(s, inst)->known && s->plan->instances[hello.instance].local_index == 0)
         (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
                                  s->plan->place.policy == PLACE_DEVICE);
-    instances_plan_early(s, inst);
     return 0;
 }
 
@@ -312,7 +311,7 @@ void instances_tell_departed(struct supervisor *s, uint64_t now)
 {
     struct control_departed m;
 
-    if (now < s->departures.due_ns || !s->plans_sent)
+    if (now < s->departures.due_ns)
         return;
     for (int k = 0; k < DEPARTURES_ROUND && departures_take(&s->departures, &m); k++)
         for (uint32_t i = 0; i < s->plan->num_instances; i++)

@@ -57,9 +57,9 @@ void interlude_close(void)
     here.instances = 0;
 }
 
-int interlude_get_listener(void)
+struct job_socket *interlude_get_socket(void)
 {
-    return here.s.socket.listener;
+    return &here.s.socket;
 }
 
 void interlude_set_notices(enum interlude_notices notices)
@@ -72,7 +72,7 @@ const char *interlude_get_reason(void)
     return here.reason;
 }
 
-static void end_job(int signal, const char *reason)
+MESSAGE static void end_job(int signal, const char *reason)
 {
     if (here.signal)
         return;

@@ -15,8 +15,9 @@
 int interlude_open(const struct supervise_job *job);
 void interlude_close(void);
 
-/** Returns the socket on which the job listens for plenumctl job; -1: none. */
-int interlude_get_listener(void);
+/** Returns the socket on which the job listens for plenumctl job, which an attempt takes over
+ * (job_socket_take()). */
+struct job_socket *interlude_get_socket(void);
 
 /** Take SIGUSR1 as a request to end the job, as before the first attempt, or ignore it, because the
  * job's programs do not call plenum_job_should_stop(). */

@@ -46,6 +46,26 @@ void job_socket_drop_clients(struct supervisor *s)
         drop(s, 0);
 }
 
+struct job_socket job_socket_take(const struct supervise_job *job)
+{
+    struct job_socket taken = {.listener = -1};
+
+    if (!job->socket)
+        return taken;
+    taken = *job->socket;
+    job->socket->count = 0;
+    return taken;
+}
+
+void job_socket_give_back(struct supervisor *s)
+{
+    for (size_t i = s->socket.count; i-- > 0;)
+        if (s->socket.clients[i].growing || !s->job->socket)
+            drop(s, i);
+    if (s->job->socket)
+        *s->job->socket = s->socket;
+}
+
 static const char *phase_of(const struct supervisor *s)
 {
     static const char *const names[JOB_PHASES] = {[JOB_STARTING] = "starting",

@@ -334,8 +334,7 @@ static void attempts_init(struct attempts *all, const struct cmdline *options,
                 .begun_ns = time_now_ns(),
                 .descriptors =
                     getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
-                .umask = get_umask(),
-                .listener = -1},
+                .umask = get_umask()},
     };
     advance_begin(&all->advance, options->progress_file);
 }
@@ -388,7 +387,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     r = choose(all, err);
     if (r == 0 && (r = interlude_open(&all->job)) < 0)
         return error_set(err, r, "cannot take signals: %s", strerror(-r));
-    all->job.listener = interlude_get_listener();
+    all->job.socket = interlude_get_socket();
     return r;
 }
 

@@ -478,12 +478,10 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
-    uint64_t next = stop_next_due(s);
+    uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
-    if (s->plans_sent)
-        next = min_u64(next, s->departures.due_ns);
     /* These two stay set after they have passed, so only future times count. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
@@ -693,7 +691,7 @@ static void mark_hosts(const struct supervisor *s)
         struct plan_host *host = instance_host(s, inst);
 
         host->lost |= is_hosts_fault(s, i);
-        if (s->plans_begun && !inst->has_exited && !inst->has_failed)
+        if (s->plans_sent && !inst->has_exited && !inst->has_failed)
             host->dead_ns = max_u64(host->dead_ns, inst->heard_ns + limits->heartbeat_timeout_ns +
                                                        limits->grace_ns + SWEEP_MS * NS_PER_MS);
     }
@@ -725,7 +723,7 @@ static void supervisor_fini(struct supervisor *s)
         free(s->instances[i].stacks);
         free(s->instances[i].loader);
     }
-    job_socket_drop_clients(s);
+    job_socket_give_back(s);
     capture_fini(&s->growth);
     stop_fini(s);
     departures_fini(&s->departures);
@@ -788,7 +786,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .peers_fd = -1,
         .signal_fd = -1,
         .counts = {[INSTANCE_ABSENT] = job->plan->num_instances},
-        .socket = {.listener = job->listener},
+        .socket = job_socket_take(job),
         .starter = {.gate = -1, .status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
@@ -848,7 +846,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
     report_sentence(&s.report, s.plan, job->program[0], job->directory, ret->why, sizeof(ret->why));
     ret->again = may_start_again(&s);
     ret->asked = agree_is_possible(&s.stop.agreement);
-    ret->ran = s.plans_begun;
+    ret->ran = s.plans_sent;
     ret->step = stop_get_progress(&s);
     ret->grows = status == STATUS_STOPPED && s.stop.growing;
 out:

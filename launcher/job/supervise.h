@@ -15,6 +15,7 @@
 #include "launcher/remote/ready.h"
 
 struct elastic;
+struct job_socket;
 
 enum { SUPERVISE_REASON_MAX = 240 };
 
@@ -44,13 +45,13 @@ struct supervise_job {
     uint32_t status_port;  /* the status page's port; SETTINGS_NO_PORT: no page */
     const char *id;        /* name of the job, the same for all its restarts */
     uint32_t restart_count;
-    uint32_t attempts;    /* number so far, including failed attempts to start it */
-    uint64_t begun_ns;    /* when the user began to wait */
-    uint64_t attempt_ns;  /* when this attempt began */
-    uint64_t descriptors; /* the soft limit that plenumrun was started with; 0: not known */
-    mode_t umask;         /* the umask that plenumrun was started with */
-    int listener;         /* the job's socket for plenumctl job; -1: none */
-    bool may_replace;     /* may plenumrun's own starter replace mpirun? */
+    uint32_t attempts;         /* number so far, including failed attempts to start it */
+    uint64_t begun_ns;         /* when the user began to wait */
+    uint64_t attempt_ns;       /* when this attempt began */
+    uint64_t descriptors;      /* the soft limit that plenumrun was started with; 0: not known */
+    mode_t umask;              /* the umask that plenumrun was started with */
+    struct job_socket *socket; /* for plenumctl job, with its clients; NULL: none */
+    bool may_replace;          /* may plenumrun's own starter replace mpirun? */
 };
 
 struct supervise_result {

@@ -159,9 +159,7 @@ struct supervisor {
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
     uint16_t master_port;
-    bool plans_begun; /* at least one instance has its plan */
-    bool plans_sent;  /* all have */
-    bool table_printed;
+    bool plans_sent, table_printed;
 
     struct meeting_server *place; /* where programs meet if MPI does not carry their collectives */
     char place_address[MEETING_ADDRESS_MAX];
@@ -322,8 +320,6 @@ void peers_hang_up(struct supervisor *s, struct shim_peer *peer);
 
 /** Send all instances the plan, if all hosts are known. All shims are connected. */
 void instances_send_plans(struct supervisor *s);
-/** Send the plan to an instance that has connected, in a job on this host alone. */
-void instances_plan_early(struct supervisor *s, struct instance *inst);
 
 /* ---- stop.c ---- */
 
@@ -377,6 +373,10 @@ void slow_watch_write(const struct supervisor *s, struct json *j);
 int job_socket_open(const char *id);
 /** Close the connections, but not the socket. */
 void job_socket_drop_clients(struct supervisor *s);
+/** Take over the job's socket, with clients that have not been answered, for an attempt. */
+struct job_socket job_socket_take(const struct supervise_job *job);
+/** Return it after the attempt. Clients that wait for an answer of the attempt are dropped. */
+void job_socket_give_back(struct supervisor *s);
 /** Fill in 1 + JOB_CLIENTS_MAX descriptors to poll. */
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds);
 void job_socket_dispatch(struct supervisor *s, const struct pollfd *fds);

@@ -132,18 +132,6 @@ static void finish(struct queue *q, struct queue_request *r)
     list_add_last(&q->finished, &r->link);
 }
 
-void queue_add_waiting(struct queue_stream *s, int64_t more)
-{
-    struct queue *q = s->queue;
-
-    assert(lock_is_held(&q->mu));
-    assert(more >= 0 || s->waiting >= (uint64_t)-more);
-    s->waiting += (uint64_t)more;
-    q->counters.queued += (uint64_t)more;
-    assert(q->counters.queued >= s->waiting);
-    flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
-}
-
 /* Free retries that will not be read. */
 static void drop_retries(struct queue *q, struct list *retries)
 {

@@ -10,6 +10,7 @@
 #ifndef LOADER_SERVE_QUEUE_PRIV_H
 #define LOADER_SERVE_QUEUE_PRIV_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -119,6 +120,16 @@ struct queue {
 };
 
 /** Change the number of a stream's waiting samples. The caller holds the lock. */
-void queue_add_waiting(struct queue_stream *s, int64_t more);
+static inline void queue_add_waiting(struct queue_stream *s, int64_t more)
+{
+    struct queue *q = s->queue;
+
+    assert(lock_is_held(&q->mu));
+    assert(more >= 0 || s->waiting >= (uint64_t)-more);
+    s->waiting += (uint64_t)more;
+    q->counters.queued += (uint64_t)more;
+    assert(q->counters.queued >= s->waiting);
+    flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
+}
 
 #endif

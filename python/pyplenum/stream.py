@@ -810,7 +810,7 @@ class Stream:
         o.fields = text_of(fields if isinstance(fields, str) else ",".join(fields or ()), "fields")
         self._on_ring = CRingCall(0)
         if on_ring is not None:
-            call = on_ring  # mypy knows that this is not None
+            call = on_ring  # for mypy: never None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
         o.on_ring = self._on_ring
         # the job whose torch.distributed group must not change while the stream is open

@@ -61,7 +61,7 @@ class CodeTest(ServiceCase):
         table = re.findall(r"^\| ([A-Z_]+) \| (\d+) \|", document("protocol.md"), re.M)
         self.assertEqual(table, [(name, str(i + 1)) for i, name in enumerate(names)])
         major, minor = (re.search(rf"WIRE_{w} = (\d+)", header).group(1) for w in ("MAJOR", "MINOR"))
-        self.assertIn(f"Version {major}.{minor}.", document("protocol.md"))
+        self.assertIn(f"version {major}.{minor}.", document("protocol.md"))
 
     def test_messages(self):
         """the messages that operator.md explains exist"""

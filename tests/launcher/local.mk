@@ -9,8 +9,8 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
-TESTS += %D%/test_run.sh %D%/test_early.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh
-EXTRA_DIST += %D%/test_run.sh %D%/test_early.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py %D%/ddp.py \
+TESTS += %D%/test_run.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh
+EXTRA_DIST += %D%/test_run.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py %D%/ddp.py \
 	%D%/environment.h
 if PYTHON_FOUND
 TESTS += %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py

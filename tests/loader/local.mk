@@ -39,12 +39,13 @@ store_test_libs = loader/store/libstore.la common/libcommon.la $(CRITERION_LIBS)
 %C%_store_test_sigv4_CFLAGS = $(test_cflags)
 %C%_store_test_sigv4_LDADD = $(store_test_libs)
 %C%_store_reader_LDADD = loader/store/libstore.la common/libcommon.la
-EXTRA_DIST += %D%/cache/test_caches.py %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
-# Real servers, installed once from PyPI, below the build folder or in STORES=DIR.
+EXTRA_DIST += %D%/cache/check_faults.py %D%/cache/faults.tsv %D%/cache/test_caches.py %D%/store/store_server.py %D%/store/test_stores.py %D%/store/check_servers.py %D%/store/servers
+# Real servers, installed once from PyPI, below the build folder or in STORES=DIR; and random faults.
 STORES = $(abs_top_builddir)/stores
 check-stores: all
 	$(SHELL) $(srcdir)/%D%/store/servers '$(PYTHON)' '$(STORES)'
-	PLENUM_STORES='$(STORES)' $(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/store/check_servers.py'
+	PLENUM_STORES='$(STORES)' $(MAKE) $(AM_MAKEFLAGS) check \
+		TESTS='%D%/store/check_servers.py %D%/cache/check_faults.py'
 phony += check-stores
 if PYTHON_FOUND
 TESTS += %D%/cache/test_caches.py %D%/store/test_stores.py

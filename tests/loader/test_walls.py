@@ -14,8 +14,9 @@ import walls  # noqa: E402
 SERVE = os.path.join(SOURCE, "loader", "serve")
 # Only these files may include each of these headers.
 MAY_INCLUDE = {
-    "loader/serve/queue_priv.h": {"queue.c", "queue_item.c", "queue_users.c", "readahead.c"},
-    "loader/serve/queue_item.h": {"queue.c", "queue_item.c"},
+    "loader/serve/queue_priv.h": {"queue.c", "queue_begin.c", "queue_item.c", "queue_users.c", "readahead.c",
+                                  "sharing.c"},
+    "loader/serve/queue_item.h": {"queue.c", "queue_begin.c", "queue_item.c", "sharing.h"},
     "loader/serve/session_priv.h": {"session.c", "session_events.c", "session_facts.c", "session_frames.c",
                                     "session_open.c", "session_peer.c", "session_refuse.c", "session_send.c"},
 }

@@ -37,19 +37,18 @@ def follow(events, begin, end):
     return restarts, stall, lost
 
 
-rows, total = {}, 0
+rows = {}
 for path in sys.argv[1:]:
     events = read(path)
     faults = [(at, words) for at, event, words in events if event == "fault"]
     ends = [at for at, _ in faults[1:]] + [float("inf")]
     for (at, words), end in zip(faults, ends):
         rows.setdefault(words[0], []).append(follow(events, at, end))
-        total += 1
 rows["all"] = [result for results in rows.values() for result in results]
 print(f"{'kind':10} {'faults':>6} {'restarts':>8} {'stall: median':>14} {'90 %':>7} {'max':>7} "
       f"{'steps lost: median':>19} {'max':>4}")
 for kind, results in rows.items():
     stalls, lost = sorted(r[1] for r in results), sorted(r[2] for r in results)
     print(f"{kind:10} {len(results):6} {sum(r[0] for r in results):8} {statistics.median(stalls):12.2f} s "
-          f"{stalls[int(0.9 * (len(stalls) - 1))]:5.1f} s {stalls[-1]:5.1f} s "
-          f"{statistics.median(lost):19g} {lost[-1]:4}")
+          f"{stalls[int(0.9 * (len(stalls) - 1))]:5.1f} s {stalls[-1]:5.1f} s {statistics.median(lost):19g} "
+          f"{lost[-1]:4}")

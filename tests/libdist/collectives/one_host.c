@@ -90,8 +90,11 @@ struct one_host *one_host_start(uint32_t instances, const char *wait, one_host_i
         host->pids[i] = fork();
         if (host->pids[i] < 0)
             die("fork failed");
-        if (host->pids[i] == 0)
+        if (host->pids[i] == 0) {
+            meeting_server_destroy(host->server); /* the parent has it */
+            free(host);
             be_instance(instances, i, run, arg);
+        }
     }
     if (pthread_create(&host->thread, NULL, serve, host) != 0)
         die("no thread");
