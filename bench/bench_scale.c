@@ -288,7 +288,7 @@ static int compare_times(const void *a, const void *b)
 /* The measurements of several jobs. */
 struct medians {
     double start[ROUNDS], end[ROUNDS], cpu[ROUNDS];
-    struct scale_record used; /* by the launcher's process, in the last job */
+    struct scale_record used; /* by the launcher's process in the last round; not a median */
 };
 
 static void measure_round(bool mpirun, uint32_t count, int round, struct medians *ret)

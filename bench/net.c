@@ -56,7 +56,9 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "bench/net",
     .usage = "[options]",
-    .summary = "Compare streams by TCP with iperf3, and two loaders with one.",
+    .summary =
+        "Compare the throughput of streams over TCP with iperf3's; with --images, compare two "
+        "loaders with one instead.",
     .footer = "PLENUM_PLENUMD names the loader; by default it is ./plenumd.",
     .defs = defs,
     .count = ARRAY_LEN(defs),

@@ -7,8 +7,8 @@
  * between them. Two such steps fill whole registers of half-precision floats.
  *
  * 32-bit floats that will not stay in the cache bypass it, which saves reading each line before it
- * is written. Such stores must be aligned; pixels before the first aligned float, and those after
- * the last sixteen, use the table.
+ * is written. Such stores must be aligned, so pixels before the first aligned float use the table.
+ * So do, in every mode, the fewer than sixteen pixels that remain at the end.
  *
  * Nothing may be fused here (normalise.c explains why), even if the compiler flags allow it. */
 #include "config.h"

@@ -60,7 +60,8 @@ struct slot_set {
     struct ring *ring;
     uint32_t num_slots;
     /* Written by slot.c only. */
-    /* References: of sessions, each CHECKING, READY or LEASED slot, the list `shown`, s->remote. */
+    /* One for each session that uses it, and each CHECKING, READY or LEASED slot; one each for
+     * stream->shown and stream->loaders->remote. */
     unsigned refs;
     /* For stream.c: the list of rings that the program knows. */
     bool shown;

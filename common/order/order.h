@@ -178,9 +178,8 @@ struct order_place order_place_settle(const struct order_steps *steps, struct or
 uint64_t order_gap_position(const struct order_steps *steps, struct order_place place, uint32_t at);
 bool order_gap_counts(const struct order_steps *steps, struct order_place place, uint32_t at);
 
-/** Returns the position of the i-th index of the step at `place`, whose distance from the first is
- *  `at` (order_deal()). For an index after the beginning of a gap, that is a position that the step
- *  has already shown. */
+/** Returns the position at the distance `at` (order_deal()) from the first one of the step at
+ *  `place`. After the beginning of a gap, that is a position that the step has already shown. */
 static inline uint64_t order_step_position(const struct order_steps *steps,
                                            struct order_place place, uint32_t at)
 {

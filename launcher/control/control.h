@@ -114,7 +114,7 @@ struct control_hello {
 struct control_plan {
     uint64_t grace_ns;    /* from SIGTERM to SIGKILL if plenumrun cannot be reached */
     uint64_t silence_ns;  /* silence after which plenumrun counts as lost */
-    uint64_t progress_ns; /* a program without activity for this time hangs; 0: no limit */
+    uint64_t progress_ns; /* a program without activity for this long hangs; 0: no limit */
     uint32_t instances;   /* number of instances of the job */
     uint32_t window;      /* the most bytes of output in flight */
     uint8_t input;        /* INPUT will follow */

@@ -568,8 +568,8 @@ static const struct option_def defs[] = {
      .help = "consider a host lost after this time without a sign of life (default: 30)"},
     {"progress-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.progress_timeout_ns), NS_PER_SEC,
      LIMIT_MAX,
-     .help = "end an instance that takes no batch and reports no step for this time, and show its "
-             "stacks (default: never)"},
+     .help = "if an instance takes no batch and reports no step for this long, show its stacks and "
+             "end the job (default: never)"},
     {"max-restarts", 0, "N", OPTION_U32, FIELD(max_restarts), 0, COUNT_MAX,
      .help = "restart the job at most N times if an instance fails or a host is lost (default: "
              "0)"},

@@ -25,8 +25,8 @@ enum cmdline_version {
 
 #define CMDLINE_NO_WAIT UINT64_MAX
 
-/** Plain data. Zero means "not given", apart from what cmdline_init() sets. Strings are borrowed
- * from argv or from `imported`, unless noted otherwise. */
+/** A parsed command line; cmdline_fini() frees its lists and settings. Zero means "not given",
+ * apart from what cmdline_init() sets. Plain strings are borrowed from argv or `imported`. */
 struct cmdline {
     struct hostlist hosts;
     struct texts excluded; /* lists of hosts */

@@ -379,8 +379,8 @@ static void write_metrics(struct job_answer *a)
                  offsetof(struct jobctl_instance, own_ns));
     write_metric(a, "plenum_job_wait_seconds", "Wait for batches in the last step.",
                  offsetof(struct jobctl_instance, wait_ns));
-    printf("# HELP %s The host makes the job slow; no host: the whole job is slow.\n"
-           "# TYPE %s gauge\n",
+    printf("# HELP %s 1 if this host slows the job down; with an empty host: if the whole job is "
+           "slow.\n# TYPE %s gauge\n",
            name, name);
     if (*a->job.slow)
         printf("%s{job=\"%s\",host=\"\",cause=\"\"} 1\n", name, a->job.id);

@@ -237,7 +237,8 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     return r;
 }
 
-/* Find all loaders that this user may mean, because no address was given. */
+/* Find every loader that a user without an address might mean: the host's, their own, and those of
+ * jobs. */
 static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
     static const char host[] = "unix:/run/plenum/plenumd.sock";

@@ -77,8 +77,9 @@ struct dataset_options {
  * plan (common/order/orderplan.h) opens all its data sets as one.
  *
  * Errors: -EINVAL no such format or setting, or fields that this format does not have; -ENOENT,
- * -EACCES, -ENOTDIR from the file system; -EINPROGRESS, -EALREADY, -ECANCELED: see above; -EACCES:
- * it is not below a root; -EBADMSG it has no images, or too many, or an archive or list is damaged;
+ * -EACCES, -ENOTDIR from the file system; -EACCES also if it is not below a root; -EINPROGRESS,
+ * -EALREADY, -ECANCELED see above; -EBADMSG it has no images, or too many, or an archive or list is
+ * damaged; -EOPNOTSUPP it is compressed in a way that cannot be read; -EFBIG a list is too long;
  * -ESTALE it is being written; -ELOOP a cycle of links; -ENOMEM out of memory, or the index would
  * exceed options->memory; -EIO.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* quota.h - enforces the limits on clients and rings, and each user's share of these. Everything
- * runs on the loop's thread.
+/* quota.h - enforces the limits on clients, rings and memory, and each user's share of these.
+ * Everything runs on the loop's thread.
  *
- * If several users may connect, no user gets more than is then left for all others: the first user
+ * If several users may connect, what a user holds may not exceed what remains free: the first user
  * gets at most half of --max-clients and --ring-limit, a second user who arrives later gets half of
- * the rest, and so on. So something is always left for the next user. All TCP clients of a host
- * count as one user. */
+ * the rest, and so on. But a user's first client is accepted as long as any is free. All TCP
+ * clients of a host count as one user. */
 #ifndef LOADER_SERVE_QUOTA_H
 #define LOADER_SERVE_QUOTA_H
 

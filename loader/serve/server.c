@@ -567,7 +567,8 @@ static int start_polling(struct main_loop *m)
 }
 
 /* Returns the limits of the cache folder, with defaults filled in. If the folder's file system
- * cannot be examined, there are no limits: most likely nothing can be stored there. */
+ * cannot be examined, there are no default limits of size: most likely nothing can be stored
+ * there. */
 static struct dataset_cache_limits cache_limits(const struct server_options *o)
 {
     struct dataset_cache_limits limits = o->cache_limits;
@@ -620,8 +621,7 @@ static void start_cache(const struct server_options *o)
     int r = 0;
 
     if (size > 0 && size < KEEP_BLOCK)
-        r = error_set(&err, -EINVAL,
-                      "a cache of %llu bytes is too small for one: write 200G, for example",
+        r = error_set(&err, -EINVAL, "a cache of %llu bytes is too small: write 200G, for example",
                       (unsigned long long)size);
     else if (o->cache_memory > 0)
         r = sample_cache_open(NULL, o->cache_memory, &err);

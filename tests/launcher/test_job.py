@@ -199,7 +199,7 @@ class Jobs(unittest.TestCase):
         self.assertRegex(seen, rb"Instance +Host +Process")
 
     def test_wrong(self):
-        """the exit status is 2 for a wrong command, and 1 for a job that does not run"""
+        """the exit status is 2 for a wrong command, and 1 if no such job is running"""
         for words, status, why in ((("list", "x"), 2, "only one job"), ((), 2, "list, status, stop, top or grow"),
                                    (("halt",), 2, "list, status, stop, top or grow"),
                                    (("stop", "-j"), 2, "--json is for"),

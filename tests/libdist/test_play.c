@@ -80,8 +80,8 @@ static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
     *at = draw(2) ? *at ^ (uint8_t)(1 + draw(255)) : strange[draw(sizeof(strange))];
 }
 
-/* Replaces a frame by random bytes, or makes its lengths and numbers wrong; sometimes the frames
- * after it become unreadable. */
+/* Corrupt one to three bytes of a frame, often of its header, and sometimes truncate it. The frames
+ * after it may become unreadable. */
 static void mutate(struct frame_buffer *b, size_t begin)
 {
     size_t len = b->len - begin;

@@ -26,7 +26,7 @@ def why_not():
 
 
 def command(processes, folder):
-    """Return the words that start `processes` processes of the program after them, with logs below `folder`. Skip the
+    """Return the command prefix that starts `processes` processes of a program, with logs below `folder`. Skip the
     test if torchrun does not work here."""
     why = why_not()
     if why:

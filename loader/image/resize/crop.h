@@ -78,8 +78,8 @@ static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis
     return crop_fold(mode, x - pad, size);
 }
 
-/** Like crop_source() for all outputs of an axis, as positions relative to sample `first`, in
- * reverse order if mirrored; -1: the level of the padding. */
+/** Store crop_source() of outputs 0 ... count - 1 in `ret`, minus `first`, in reverse order if
+ * `mirror`. -1 marks an output that shows padding. `first` must not exceed any position shown. */
 void crop_places(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t first, bool mirror,
                  uint32_t count, int32_t *ret);
 

@@ -225,8 +225,8 @@ static void send_urgent(int fd)
         cr_skip("this kernel has no urgent bytes in unix sockets");
 }
 
-/* Data that arrives with an urgent byte is handled like all other data: otherwise the kernel would
- * close the descriptor during one of our calls. */
+/* An urgent byte is read like any other. Otherwise the kernel would drop it and, during one of our
+ * calls, close the descriptor attached to it. */
 Test(conn, an_urgent_byte_is_an_ordinary_byte)
 {
     char text[FRAME_HEADER_BYTES] = {0};

@@ -115,7 +115,7 @@ class Caches(test_stores.Stores):
         self.start("200")
         self.assertIn(self.local, self.feed())
         self.assertIsNone(self.counts())
-        self.assertIn("samples are not cached: a cache of 200 bytes is too small for one", self.read_log())
+        self.assertIn("samples are not cached: a cache of 200 bytes is too small: write", self.read_log())
 
     def test_hits(self):
         """bytes that were read once are not fetched again, even after the loader was killed"""

@@ -336,7 +336,7 @@ class HostileTest(ServiceCase):
             self.assertLess(self.resident(self.loader, "VmHWM") - before, 128 << 10)
 
     def test_holes(self):
-        """rings with holes, even those made or hidden later, take no memory from the loader's budget"""
+        """rings with holes, even if disguised or punched later, take no memory from the loader's budget"""
         self.loader = self.start("--threads", "1")
 
         def attack(ready):
