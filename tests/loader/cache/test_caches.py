@@ -169,7 +169,9 @@ class Caches(test_stores.Stores):
         self.assertEqual(self.counts()["samples"], kept)
         self.assertIn(self.epochs, self.feed("--epochs", "3"))
         counts = self.counts()
-        self.assertEqual((counts["hits"], counts["evicted"]), (3 * kept, 0))
+        # More hits are possible: in the last epoch, a used sample may make room for one that is still needed.
+        self.assertGreaterEqual(counts["hits"], 3 * kept)
+        self.assertEqual(counts["hits"] + counts["misses"], 3 * SAMPLES)
 
     def test_formats(self):
         """fields of archives, TFRecords and Parquet files are cached, too"""
