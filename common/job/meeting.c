@@ -121,6 +121,8 @@ static int ask(int fd, const struct meeting_question *question, uint64_t deadlin
     c = CMSG_FIRSTHDR(&msg);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
         memcpy(&memory, CMSG_DATA(c), sizeof(memory));
+    if (memory < 0 && (msg.msg_flags & MSG_CTRUNC)) /* no descriptor was free */
+        return -EMFILE;
     return memory < 0 ? -ENODATA : memory;
 }
 

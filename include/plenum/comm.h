@@ -23,7 +23,8 @@
  *                     torch.distributed there, or start the job with plenumrun), or the program
  *                     initialised MPI with too low a thread level; or the memory that
  *                     PLENUM_COLLECTIVES names does not exist, belongs to another user or job, or
- *                     is used by another process of the instance;
+ *                     is used by another process of the instance; or this process has used
+ *                     collectives as another instance, or with another number of instances;
  *   -ETIMEDOUT        some instances did not arrive within the time limit
  *                     (plenum_job_set_timeout()); the message names the missing ones;
  *   -ENOTRECOVERABLE  an earlier collective timed out or an instance ended: MPI may still write to

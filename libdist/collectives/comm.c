@@ -52,6 +52,7 @@ static struct {
     bool carried; /* `carrier` is set; ours from the first collective on */
     struct plenum_carrier carrier;
     const struct comm_backend *backend; /* NULL if the program set the carrier */
+    uint32_t instances, index;          /* of the backend: its number of instances, and ours */
     pid_t pid;                          /* process that owns the carrier */
     bool used, broken;                  /* a collective was begun; a collective timed out */
     void *lost;                         /* memory that the timed-out collective keeps for ever */
@@ -63,6 +64,25 @@ static struct {
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
+/* Another thread of the parent may have been in a collective. */
+static void in_child(void)
+{
+    world.mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static void at_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+static void lock_world(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, at_fork);
+    (void)pthread_mutex_lock(&world.mu);
+}
+
 /* Finalise MPI when the process ends. A process that has failed does not wait for the others, which
  * may never arrive: its launcher must see the failure at once. Nor does it wait if another of its
  * threads is in a collective. */
@@ -71,7 +91,8 @@ static void at_exit(int status, void *arg)
     (void)arg;
     if (status != 0 || world.pid != getpid() || pthread_mutex_trylock(&world.mu) != 0)
         return;
-    world.backend->close(world.broken);
+    if (world.backend) /* a forked child may have set a carrier since */
+        world.backend->close(world.broken);
     world.broken = true; /* no collective may follow */
     (void)pthread_mutex_unlock(&world.mu);
 }
@@ -124,6 +145,8 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     world.carrier = backend->carrier;
     world.carried = true;
     world.backend = backend;
+    world.instances = job->info.num_instances;
+    world.index = job->info.instance_index;
     world.pid = getpid();
     (void)on_exit(at_exit, NULL);
     return 0;
@@ -160,7 +183,7 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
                          "this process was forked from the one that opened the job; only that "
                          "process can use collectives");
     job_ref(job); /* another thread may close the job during the call */
-    (void)pthread_mutex_lock(&world.mu);
+    lock_world();
     if (world.carried && world.pid != getpid())
         r = error_set(err, -ECHILD,
                       "this process was forked from one that has collectives: only that process "
@@ -171,6 +194,13 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
                       "collectives cannot be trusted; end the process");
     else if (!world.carried)
         r = open_backend(job, err);
+    else if (world.backend && (world.instances != job->info.num_instances ||
+                               world.index != job->info.instance_index))
+        r = error_set(err, -ENOTSUP,
+                      "this process has used collectives as instance %u of %u: it cannot use them "
+                      "as instance %u of %u",
+                      world.index, world.instances, job->info.instance_index,
+                      job->info.num_instances);
     if (r < 0)
         return end(job, r);
     world.used = true;
@@ -564,7 +594,7 @@ static bool is_broken(void)
 {
     bool broken;
 
-    (void)pthread_mutex_lock(&world.mu);
+    lock_world();
     broken = world.broken;
     (void)pthread_mutex_unlock(&world.mu);
     return broken;
@@ -671,13 +701,14 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
     int r = 0;
 
     (void)job;
-    (void)pthread_mutex_lock(&world.mu);
+    lock_world();
     if (world.used && world.pid == getpid()) {
         r = error_set(err, -EBUSY,
                       "collectives have begun: their carrier can no longer be changed");
     } else {
         world.carrier = *carrier;
         world.carried = true;
+        world.backend = NULL;              /* a parent's is not this process's */
         world.used = world.broken = false; /* the parent's collectives are not this process's */
         world.number = 0;
         world.pid = getpid();
@@ -688,7 +719,7 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
 
 void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
 {
-    (void)pthread_mutex_lock(&world.mu);
+    lock_world();
     job->timeout_ns = timeout_ns == UINT64_MAX ? 0 : timeout_ns; /* no limit */
     (void)pthread_mutex_unlock(&world.mu);
 }

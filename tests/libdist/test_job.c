@@ -16,6 +16,7 @@
 #include <plenum/comm.h>
 #include <plenum/stream.h>
 
+#include "common/util/error_set.h"
 #include "common/util/util.h"
 #include "libdist/collectives/comm_header.h"
 #include "libdist/job_environ.h"
@@ -601,6 +602,41 @@ Test(job, memory_of_a_failed_opening_is_not_reused)
     o.pipeline = "nothing that is known";
     cr_expect(eq(int, plenum_stream_open_all(job, &o, &s, &err), -ETIMEDOUT));
     expect_kept(&other);
+    plenum_job_close(job);
+}
+
+/* Fork a child in the middle of a collective. The child must be able to use the job at once. */
+static int carry_fork(void *arg, const void *send, size_t bytes, void *recv, uint64_t timeout_ns,
+                      struct plenum_error *err)
+{
+    int *status = arg;
+    pid_t child = fork();
+
+    (void)send, (void)bytes, (void)recv, (void)timeout_ns;
+    if (child == 0) {
+        struct plenum_job *own;
+
+        (void)alarm(300); /* it would wait for ever */
+        if (plenum_job_open(&own, NULL) < 0)
+            _exit(1);
+        plenum_job_set_timeout(own, 1);
+        _exit(0);
+    }
+    (void)waitpid(child, status, 0);
+    return error_set(err, -EIO, "it forked");
+}
+
+Test(job, a_child_that_is_forked_during_a_collective_does_not_wait_for_its_end)
+{
+    int status = -1;
+    const struct plenum_carrier carrier = {.arg = &status,
+                                           .broadcast = carry_broadcast,
+                                           .allreduce = carry_allreduce,
+                                           .allgather = carry_fork};
+    struct plenum_job *job = carried_job(&carrier);
+
+    cr_expect(eq(int, plenum_barrier(job, NULL), -EIO));
+    cr_expect(eq(int, status, 0));
     plenum_job_close(job);
 }
 

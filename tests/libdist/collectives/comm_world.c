@@ -252,6 +252,95 @@ static void check_reopen(void)
     CHECK(plenum_barrier(job, NULL) == 0);
 }
 
+/* The carrier of a forked child: it pretends to be the other one of two instances, too. */
+static unsigned carried;
+
+static int carry_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
+                           uint64_t timeout_ns, struct plenum_error *err)
+{
+    (void)arg, (void)buffer, (void)bytes, (void)root, (void)timeout_ns, (void)err;
+    return 0;
+}
+
+static int carry_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
+                           enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
+{
+    (void)arg, (void)buffer, (void)count, (void)type, (void)op, (void)timeout_ns, (void)err;
+    return -EINVAL; /* one number is sent with the header */
+}
+
+static int carry_allgather(void *arg, const void *send, size_t bytes, void *recv,
+                           uint64_t timeout_ns, struct plenum_error *err)
+{
+    (void)arg, (void)timeout_ns, (void)err;
+    memcpy(recv, send, bytes);
+    memcpy((char *)recv + bytes, send, bytes);
+    carried++;
+    return 0;
+}
+
+/* Returns the place of one of several instances on this host. */
+static struct plenum_job_info place_of(uint32_t index, uint32_t instances)
+{
+    return (struct plenum_job_info){.num_instances = instances,
+                                    .instance_index = index,
+                                    .num_local_instances = instances,
+                                    .local_instance_index = index,
+                                    .num_replicas = instances,
+                                    .num_local_replicas = 1,
+                                    .replica_offset = index,
+                                    .devices_per_replica = 1};
+}
+
+/* A forked child of a process with collectives uses a carrier of its own, never the parent's. */
+static void check_carrier_of_child(void)
+{
+    static const struct plenum_carrier carrier = {
+        .broadcast = carry_broadcast, .allreduce = carry_allreduce, .allgather = carry_allgather};
+    const struct plenum_job_info info = place_of(1, 2);
+    int64_t number = 21;
+    int status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct plenum_job *own;
+
+        plenum_job_close(job);
+        if (plenum_job_open_as(&info, &own, NULL) < 0 ||
+            plenum_job_set_carrier(own, &carrier, NULL) < 0 ||
+            plenum_allreduce(own, &number, 1, PLENUM_INT64, PLENUM_SUM, NULL) < 0)
+            exit(1);
+        exit(number == 42 && carried == 1 ? 0 : 2);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(plenum_barrier(job, NULL) == 0);
+}
+
+/* The shared memory, and MPI's world, belong to one instance of one size. */
+static void check_other_place(void)
+{
+    const uint32_t index = me->instance_index, count = me->num_instances;
+    const struct plenum_job_info other = place_of((index + 1) % count, count);
+    const struct plenum_job_info larger = place_of(index, count + 1);
+    const struct plenum_job_info here = *me, *const infos[] = {&other, &larger};
+
+    plenum_job_close(job);
+    me = &here;
+    for (size_t i = 0; i < sizeof(infos) / sizeof(infos[0]); i++) {
+        struct plenum_error err = {""};
+        struct plenum_job *changed;
+
+        CHECK(plenum_job_open_as(infos[i], &changed, NULL) == 0);
+        CHECK(plenum_barrier(changed, &err) == -ENOTSUP &&
+              strstr(err.text, "cannot use them as instance"));
+        plenum_job_close(changed);
+    }
+    CHECK(plenum_job_open(&job, NULL) == 0);
+    me = plenum_job_get_info(job);
+    CHECK(plenum_barrier(job, NULL) == 0);
+}
+
 static void check_fork(void)
 {
     struct plenum_error err = {""};
@@ -718,6 +807,8 @@ int main(int argc, char **argv)
         check_reopen();
         if (me->num_instances > 1) {
             check_fork();
+            check_carrier_of_child();
+            check_other_place();
             check_barrier();
         }
     }
