@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The code in the documents runs, and their description of the protocol agrees with common/net/wire.h."""
+"""The code in operator.md, preparing.md and protocol.md runs, the messages that operator.md explains exist, and
+protocol.md agrees with common/net/wire.h."""
 
 import os
 import re
