@@ -27,7 +27,7 @@ class CodeTest(ServiceCase):
     def test_operator(self):
         """the shell lines of operator.md run"""
         (code,) = blocks("operator.md", "sh")
-        path = f"{BUILD}:{os.environ['PATH']}"  # installation commands, not examples
+        path = f"{BUILD}:{os.environ['PATH']}"  # finds the programs that were built
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
                               timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
