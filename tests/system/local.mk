@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Tests that need root, several hosts, or minutes: make check-system.
+# make check-system: these tests need root, several hosts, or minutes.
 system_tests += %D%/test_hosts.sh %D%/test_names.sh %D%/test_elastic.sh %D%/test_losses.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh %D%/test_copies.sh %D%/test_systemd.sh \
 	%D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/test_names.sh %D%/test_elastic.sh %D%/test_losses.sh %D%/losses_run.py %D%/losses_check.py %D%/losses_table.py %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh \
