@@ -56,7 +56,7 @@ include tests/style/local.mk
 include tests/scripts/local.mk
 include tests/hostile/local.mk
 
-# Tests that need root, several hosts, or minutes.
+# These tests need root, several hosts, or minutes.
 system_tests =
 check-system: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'

@@ -27,7 +27,7 @@ import recipes
 SIDE, SCALE, RATIO, BATCH = 224, (0.08, 1.0), (3 / 4, 4 / 3), 32
 
 IMAGES = os.environ.get("PEER_IMAGES", "")  # folder of folders of JPEGs
-SCRATCH = os.environ.get("PEER_SCRATCH", "")  # a folder of the peer's own, for data that it needs in another form
+SCRATCH = os.environ.get("PEER_SCRATCH", "")  # the peer's folder, for data that it needs in another form
 BUILD = os.environ.get("PEER_BUILD", "")  # Plenum's build folder
 SOURCE = os.environ.get("PEER_SOURCE", "")  # Plenum's sources
 THREADS = int(os.environ.get("PEER_THREADS", "1"))

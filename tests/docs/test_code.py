@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The code in the documents runs, and their description of the protocol agrees with common/net/wire.h."""
+"""The code in operator.md, preparing.md and protocol.md runs, the messages that operator.md explains exist, and
+protocol.md agrees with common/net/wire.h."""
 
 import os
 import re
@@ -26,7 +27,7 @@ class CodeTest(ServiceCase):
     def test_operator(self):
         """the shell lines of operator.md run"""
         (code,) = blocks("operator.md", "sh")
-        path = f"{BUILD}:{os.environ['PATH']}"  # installation commands, not examples
+        path = f"{BUILD}:{os.environ['PATH']}"  # finds the programs that were built
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
                               timeout=10 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs each command in the docstrings of examples as printed there, if this machine has what the command needs."""
+"""Runs each command in the docstrings of examples, limited to a few steps or one epoch, if this machine has what the
+command needs."""
 
 import glob
 import os

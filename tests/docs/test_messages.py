@@ -95,7 +95,7 @@ def said():
         for message, _, tells in texts_of(path, text):
             if tells:
                 message = plain(message)
-                # The message must have words of its own besides its prefix and end.
+                # The message must have words besides its prefix and end.
                 own = FRAME.sub("", message)
                 if len(re.sub(r"[^A-Za-z]", "", own)) >= 8 and " " in own.strip() and message[0] not in " ,;":
                     found.setdefault(message, path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The evidence that security.md names exists: each test file, and each case in it."""
+"""Each test file and each test case that security.md cites as evidence exists."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""archives.py FOLDER OUT - writes the pictures of a folder data set in every other form, in the same order:
+"""archives.py FOLDER OUT - writes a folder's pictures as lists, tar archives and TFRecords, in the same order:
 
     list.txt list.csv list.tsv           lists
     ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, with a .cls beside each image

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - streams malformed data sets of every format, and checks which samples are substituted and counted,
-# which errors end the stream, which data sets are rejected when they are opened, and the messages. Prints TAP.
+# test_bad_input.sh - streams malformed folders, tar archives, TFRecords and lists, and checks which samples are
+# substituted and counted, which errors end the stream, which data sets are rejected when they are opened, and the
+# messages. test_columns.py tests Parquet and MDS. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"

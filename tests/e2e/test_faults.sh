@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - tests jobs whose loaders or trainers die, and jobs with malformed input. Prints TAP.
+# test_faults.sh - tests jobs whose loaders die or hang, or whose trainers die, and jobs with malformed input. Prints
+# TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 

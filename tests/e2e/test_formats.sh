@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # test_formats.sh - checks that the same pictures have the same labels, pixels and hash in every format. Also tests jobs
-# with parts of data sets, and with data sets that should be equal and are not. Prints TAP.
+# with parts of data sets, jobs whose instances have different data sets, and plenumctl order and sample. Prints TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "no Python to write archives with"

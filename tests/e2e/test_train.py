@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checks that examples/train.py and numpy_feed.py have the same steps and losses for any processes and restarts."""
+"""Checks that examples/train.py and numpy_feed.py have the same steps and losses with any number of processes and
+restarts, and that simclr.py, clip.py and segment.py learn."""
 
 import importlib.util
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks that examples/train.c computes the same, however the work is divided and however often it is killed."""
+"""Checks that examples/train.c gives the same result, however the work is divided and however often it is killed."""
 
 import os
 import random

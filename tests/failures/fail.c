@@ -15,8 +15,7 @@
  * C library's functions that allocate, open or read for their caller (strdup(), fopen()) are calls
  * of that kind themselves.
  *
- * After PLENUM_FAIL_AT calls succeed again: SQLite's tests of anomalies do the same with "the n-th
- * malloc fails". */
+ * Calls after the failed one succeed again. SQLite's anomaly tests do the same with malloc(). */
 #include "config.h"
 
 /* Without the checked variants of the functions defined here. */

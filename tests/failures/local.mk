@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Lets each system call and each allocation fail once: a sample of the calls in make check, all calls in make check-failures.
+# Makes system calls and allocations fail, one per run: a sample of them in make check, all in make check-failures.
 check_LTLIBRARIES += %D%/fail.la
 %C%_fail_la_SOURCES = %D%/fail.c
 %C%_fail_la_CFLAGS = $(AM_CFLAGS) -U_FORTIFY_SOURCE -fno-builtin -fno-sanitize=all -ftls-model=initial-exec -Wno-missing-prototypes -Wno-redundant-decls \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Lets each allocation and each system call fail once: the worst result may be an error message.
+"""Makes allocations and system calls fail, one per run. The worst acceptable result is an error message.
 
-A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has
-no such call left. The laws for each run:
+A scenario is a short job, in which fail.c makes one call fail: the N-th of one kind. A run without failures shows how
+many calls of each kind there are, and thus which N are possible. The laws for each run:
 
 * It ends by itself, by exit() and not by a signal, within a generous time.
 * Its status is 0 and its output is right, or its status is not 0 and a message explains why.
@@ -11,7 +11,7 @@ no such call left. The laws for each run:
   the failure, and ends on request.
 
 PLENUM_FAILURES=all tests all calls, not only a sample; =N makes N runs per scenario (and fewer of the slow ones). SEED
-chooses the sample (default: always the same; "clock": another each time; it is printed). ONLY='SCENARIO
+chooses the sample (default: always the same; "clock": a different one each time; it is printed). ONLY='SCENARIO
 [KIND[:ERROR[:N]]]' repeats one scenario or one run, which then shows where the call was made.
 """
 

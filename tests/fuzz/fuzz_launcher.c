@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_launcher.c - tries any bytes as input of plenumrun: lists of hosts, allocations of batch
- * systems, option files, replies of hosts, and messages of shims. Accepted input must be
- * consistent; rejected input must get an error message of one line. */
+ * systems, option files, replies of hosts, messages of shims, and values of options such as ranges,
+ * subnets and devices. Accepted input must be consistent; rejected text must get an error message
+ * of one line. */
 #include "config.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_text.c - tries any text as something that a user writes: pipelines, orders, addresses,
- * sizes, times. If a string is accepted, its canonical form must be accepted, too, and mean the
- * same. */
+/* fuzz_text.c - tries any text as something that a user writes: pipelines, plans, names of data
+ * sets, patterns, fields, orders, addresses, numbers, sizes and times. If the text is accepted and
+ * has a canonical form, that form must be accepted, too, and mean the same. */
 #include "config.h"
 
 #include <errno.h>

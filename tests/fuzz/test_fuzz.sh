@@ -5,7 +5,7 @@
 . "$top_srcdir/tests/lib.sh"
 here=$top_builddir/tests/fuzz
 
-# Sanitizers report more than crashes, so builds with them make most of the runs.
+# Sanitizers report more than crashes, so builds with sanitizers run more mutations.
 share=10
 [ -z "$PLENUM_SANITIZED" ] || share=3
 

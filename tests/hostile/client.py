@@ -72,7 +72,7 @@ class Attacker:
         self.kept, self.ends = collections.deque(), []
         self.position = 0
 
-    # The messages: each of the five returns a payload.
+    # Messages. right() returns a correct payload; opening(), opening_alone() and message() return whole frames.
 
     def right(self, kind):
         r = self.r

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that the marker is found in any amount of text, however it is split: the text from the
+/* Checks that the marker is found in any amount of text, however it is split: the text from the
  * marker on must equal the result of strstr() on the whole. PLENUM_TEST_COUNT sets the number of
  * cases (500 by default). */
 #include "config.h"

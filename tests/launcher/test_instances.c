@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that strangers cannot keep a shim from connecting, and that a shim must report its
+/* Checks that strangers cannot keep a shim from connecting, and that a shim must report its
  * program's states in a fixed order: STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 

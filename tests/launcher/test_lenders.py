@@ -22,8 +22,8 @@ LIMIT = 300
 BEAT = 19  # launcher/control/control.h
 VERSION = subprocess.run([RUN, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
 
-# The host answers the probe. It then runs a keeper that floods both of its outputs, and reports through a FIFO when it
-# has received two heartbeats meanwhile.
+# The host answers the probe. It then runs a keeper that floods both of its outputs. When the keeper has received two
+# heartbeats despite the flood, it opens a FIFO.
 HOST = """#!{python}
 import os, subprocess, sys, time
 if "--probe" in " ".join(sys.argv):

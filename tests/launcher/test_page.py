@@ -56,7 +56,7 @@ def loaders_at(inode):
         except OSError:  # it has ended
             continue
         for fd in fds:
-            with contextlib.suppress(OSError):  # a connection that was closed meanwhile
+            with contextlib.suppress(OSError):  # the connection may have been closed
                 if os.readlink(f"/proc/{pid}/fd/{fd}") == f"socket:[{inode}]":
                     found.append(int(pid))
     return found

@@ -22,8 +22,8 @@ MAY_INCLUDE = {
 }
 # The only files of the rest of the library that the collectives may use.
 COLLECTIVES_KNOW = {"libdist/job_priv.h", "libdist/pacing.h"}
-# The connection, the I/O thread, memory, verification and float conversion know nothing about streams, loader accounts
-# or batch order.
+# Connections, the I/O thread, slots, verification and float conversion include no header about streams, loader accounts
+# or batch order, not even through other headers; nor does the stream's core, apart from its own header.
 STREAMS = {"batch.h", "loader_table.h", "loaders.h", "lookup.h", "names.h", "schedule.h", "stream_core.h",
            "stream_open.h", "stream_options.h"}
 KNOWS_NOT = {"loader_session.c": STREAMS,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tests fields of samples: captions, numbers, arrays and masks, in every data set format."""
+"""Tests fields of samples, such as captions, numbers, arrays, masks, boxes and members of JSON, in folders, lists,
+archives and TFRecords. tests/e2e/test_columns.py tests fields of Parquet and MDS."""
 
 import json
 import os

@@ -72,7 +72,7 @@ def kill_loaders():
                 os.kill(int(pid), signal.SIGKILL)
                 killed += 1
         except OSError:
-            pass  # another user's process, or one that has ended meanwhile
+            pass  # another user's process, or one that has just ended
     assert killed, "there is no loader to kill"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests several views of a sample: arrays, lists of tensors, and hashes."""
+"""Tests several views of a sample: arrays, lists of tensors, and hashes. Also tests the geometry of images."""
 
 import os
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests that the package's wheel is complete, and works once installed."""
+"""Checks that the package's wheel is complete, and works once installed."""
 
 import importlib.util
 import os

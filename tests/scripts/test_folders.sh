@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_folders.sh - scripts/ resolve folders on their command lines relative to the caller's folder, and a script that
+# test_folders.sh - scripts resolve folders on their command lines relative to the caller's folder, and a script that
 # builds twice fails if one of the builds fails. The scripts run in a source tree that contains nothing else; stubs
 # record the folders in which they were started.
 # Prints TAP.

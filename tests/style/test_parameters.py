@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""No function takes more than six parameters: values that belong together are a struct.
+"""No function takes more than six parameters, except those in WIDE and loops for one kind of processor. Values that
+belong together are a struct.
 
 Function definitions are read without a compiler, so macros that define functions are not seen. Run it alone to see all
 places:

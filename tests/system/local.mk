@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Tests that need root, several hosts, or minutes: make check-system.
+# make check-system: these tests need root, several hosts, or minutes.
 system_tests += %D%/test_hosts.sh %D%/test_names.sh %D%/test_elastic.sh %D%/test_losses.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh %D%/test_copies.sh %D%/test_systemd.sh \
 	%D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/test_names.sh %D%/test_elastic.sh %D%/test_losses.sh %D%/losses_run.py %D%/losses_check.py %D%/losses_table.py %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh \
@@ -24,8 +24,9 @@ check_LTLIBRARIES += %D%/broken_disk.la
 system_tests += %D%/test_containers.sh
 EXTRA_DIST += %D%/test_containers.sh
 
-# Runs a loader for an hour, two hundred rounds of all faults of loaders on other hosts, and a failure of each call
-# that can fail, as root: make soak, or SOAK_SECONDS=60 RUNS=1 make soak for a short run.
+# Runs as root a loader for an hour, two hundred rounds of all faults of loaders on other hosts, a failure of each call
+# that can fail, hostile programs for ten minutes per case, and orders with a hundred seeds: make soak. For a short run:
+# SOAK_SECONDS=60 RUNS=1 ORDER_SEEDS=1 HOSTILE_SECONDS=6 PLENUM_FAILURES=30 make soak.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all
 	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} PLENUM_FAILURES=$${PLENUM_FAILURES:-all} \

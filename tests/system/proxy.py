@@ -7,7 +7,7 @@
     --stall S   sometimes pass nothing for up to S seconds, starting after any byte, even inside a frame or pixels
     --mute      accept connections, and never send anything
 
-It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalling".
+It prints a line for everything it does: "listening", "accepted", "closed", "delayed", "stalling", "failed".
 """
 
 import argparse

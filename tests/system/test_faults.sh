@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - tests plenumrun's reaction to failures on three virtual hosts with two instances each, one of which
-# fails. Each case must end within its limit, with the right message and exit status, and leave no process and no file
-# on any host. Prints TAP. Needs root; takes minutes.
+# test_faults.sh - tests plenumrun's reaction to failures on three virtual hosts with two instances each. Each case must
+# end within its limit, with the right message and exit status, and leave no process and no file on any host unless the
+# case says otherwise. Prints TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      run only these
 . "$top_srcdir/tests/lib.sh"

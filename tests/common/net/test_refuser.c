@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that clients that connect over TLS get one frame, whatever others do. The TLS module
+/* Checks that clients that connect over TLS get one frame, whatever others do. The TLS module
  * is linked into this program. */
 #include "config.h"
 

@@ -190,7 +190,7 @@ Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
     (void)close(server[1]);
 }
 
-/* A full socket delays the flight of a side that has no data of its own to send. */
+/* A full socket delays the flight of a side that has no other data to send. */
 Test(tls, a_handshake_that_cannot_be_written_waits_for_writing)
 {
     int client[2], server[2], least = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that shares of blocks obey the laws of quotas, by counting. */
+/* Checks that shares of blocks obey the laws of quotas, by counting. */
 #include "config.h"
 
 #include <stdio.h>

@@ -9,8 +9,8 @@
  *     comm_world away BYTES  like "late", but the last instance would broadcast BYTES bytes
  *     comm_world holds      call a collective, create the file MARKS/1N in instance N, and end when
  *                           the file MARKS/2N exists
- *     comm_world straggler  the first instance is late twice: it receives what the others
- *                           sent meanwhile
+ *     comm_world straggler  the first instance is late twice, and receives what the others sent
+ *                           before it came
  *     comm_world own-mpi    run all checks in a program that initialises and finalises MPI itself
  *     comm_world forgetful  run all checks in a program that never closes its job
  *     comm_world single     initialise MPI with MPI_THREAD_SINGLE: collectives are rejected
@@ -27,7 +27,7 @@
  *     comm_world nan        minimum and maximum where some values are NaN
  *     comm_world program N  call a collective N times: one of several programs that a script runs
  *
- * Without MPI (WITH_MPI), the modes for programs that use it themselves are missing. */
+ * Builds without MPI (WITH_MPI is not defined) lack the modes for programs that use MPI. */
 #include "config.h"
 
 #include <errno.h>
@@ -217,8 +217,8 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last instance, which is three seconds late. They must sleep meanwhile: a busy
- * wait would use three seconds of CPU time. */
+/* All wait for the last instance, which is three seconds late. They must sleep until it comes: a
+ * busy wait would use three seconds of CPU time. */
 static void check_barrier(void)
 {
     unsigned char *b = calloc(1, 1 << 20);
@@ -540,7 +540,7 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int tag, MP
     return PMPI_Recv(buffer, count, type, source, tag, comm, status);
 }
 
-/* libplenum-mpi looks for notices in a communicator of its own. */
+/* libplenum-mpi looks for notices in a separate communicator. */
 static MPI_Comm notices = MPI_COMM_NULL;
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
@@ -560,7 +560,7 @@ static void await_notice(int source)
         (void)usleep(1000);
 }
 
-/* A late instance must receive, in the next collective, what the others sent meanwhile. */
+/* In its next collective, a late instance must receive what the others sent before it came. */
 static void check_straggler(void)
 {
     enum { TIMES = 2 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A cache of samples on the disk changes no stream, whatever happens to its files, and saves requests."""
+"""A cache of samples, on a disk or in memory, changes no stream, whatever happens to its files, and saves requests."""
 
 import email.utils
 import glob

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests full, failing and slow disks: each case sets how long writes and reads take, and whether
- * they fail. */
+/* Tests a cache on full, failing and slow disks, and one whose folder another process has locked.
+ * Each case sets whether writes and reads fail, and how long reads take. */
 #include "config.h"
 
 #include <errno.h>

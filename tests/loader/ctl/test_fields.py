@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Fields in plenumctl hash. This does not load libplenum into Python, so it also runs with sanitizers. The same
-samples have the same hash in every form of a data set, and damaged samples give an error message."""
+"""Fields in plenumctl hash. The same samples have the same hash in a folder, an archive and a list, and damaged samples
+give an error message. This does not load libplenum into Python, so it also runs with sanitizers."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that cached blocks are not made again, that memory is limited, and that threads that
+/* Checks that cached blocks are not made again, that memory is limited, and that threads that
  * together need more than the limit do not deadlock. */
 #include "config.h"
 

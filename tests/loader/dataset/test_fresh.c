@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that records about a data set are not used once its bytes have changed.
+/* Checks that records about a data set are not used once its bytes have changed.
  *
  * Random sequences change a small data set between openings, while a stream may have it open: files
  * are created, replaced, repaired, touched, truncated, renamed and removed, in place or by a

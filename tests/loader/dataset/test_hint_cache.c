@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that a reader gets the hint that was written for the sample, or none. */
+/* Checks that a reader gets the hint that was written for the sample, or none. */
 #include "config.h"
 
 #include <errno.h>

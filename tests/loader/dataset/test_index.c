@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests indices: several processes that need one at once, folders that cannot be written,
- * comparisons, labels. */
+ * comparisons, labels, indices that must not be used, and files that killed processes left. */
 #include "config.h"
 
 #include <dirent.h>

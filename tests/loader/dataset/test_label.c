@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that the rule for labels is the same in all formats, and the classes of "classes=". */
+/* Checks that the rule for labels is the same in all formats, and the classes of "classes=". */
 #include "config.h"
 
 #include <errno.h>

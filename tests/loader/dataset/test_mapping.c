@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that bytes of a mapped file are copied, or reported as missing, on any thread. */
+/* Checks that bytes of a mapped file are copied, or reported as missing, on any thread. */
 #include "config.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Tests that archives by other programs have the samples of the folder that they were made from: the same bytes and
+# Checks that archives by other programs have the samples of the folder that they were made from: the same bytes and
 # labels, in the same order.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests what must hold for every pipeline with PLENUM_PIPELINES random ones. */
+/* Tests with random pipelines what must hold for every pipeline. PLENUM_PIPELINES is the number of
+ * pipelines that are rendered (600 by default). */
 #include "config.h"
 
 #include <stdlib.h>

@@ -91,8 +91,8 @@ static struct pipeline with_policy(const char *policy)
     return p;
 }
 
-/* Returns the hash of six renderings of each built-in image, at positions of its own. Checks that
- * the oracle, to which we pass the interpolation, agrees with each of them. */
+/* Returns the hash of six renderings of each built-in image, all at different positions. Checks
+ * that the oracle, to which we pass the interpolation, agrees with each rendering. */
 static uint64_t hash_policy(struct image_decoder *decoder, size_t policy)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -131,7 +131,7 @@ static bool is_documented(const struct made *page, const char *text, uint64_t go
     return memmem(page->bytes, page->len, line, strlen(line)) != NULL;
 }
 
-/* Both interpolations of each policy have pixels of their own. */
+/* Each policy has different pixels with each of its two interpolations. */
 Test(selftest, interpolations_of_policies_have_golden_pixels)
 {
     const char *top = getenv("top_srcdir");

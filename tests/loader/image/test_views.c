@@ -172,7 +172,7 @@ Test(views, damage_is_bad_for_all_or_none)
     image_decoder_destroy(alone);
 }
 
-/* The first view has the draws of a sample without views; each other view has draws of its own. */
+/* The first image has the draws of a sample without views; each other image has different draws. */
 Test(views, each_image_has_its_own_draws)
 {
     struct image_draw one = {.seed = 7, .epoch = 2, .position = 11}, other = one;

@@ -162,7 +162,7 @@ class ServiceCase(unittest.TestCase):
                     if comm.read() == "plenumd\n" and f"PLENUM_CACHE_DIR={self.folder}/".encode() in environment.read():
                         found.append(int(pid))
             except OSError:
-                pass  # another user's process, or one that has ended meanwhile
+                pass  # another user's process, or one that has just ended
         return found
 
     def run_job(self, *arguments):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Checks that a client cannot harm the loader or other clients. An honest client of another user runs during each
-attack. It must get every batch, with the right hash, and so must clients that connect during and after the attack."""
+"""Checks that a client cannot harm the loader or other clients. In most tests, an honest client runs during the attack,
+as another user if the test is run by root. It must get every batch, with the right hash, and so must clients that
+connect during and after the attack."""
 
 import encodings.idna  # noqa: F401  (as another user, it may not be readable later)
 import contextlib
@@ -64,7 +65,7 @@ class HostileTest(ServiceCase):
         return self.serve("--root", self.folder, "--socket-mode", "0666", *arguments)
 
     def honest(self, *arguments):
-        """Run a feed as another user."""
+        """Run a feed; as root, as another user."""
         who = self.people[0]
         p = subprocess.Popen([FEED, self.data, *STREAM, "--loader", self.address, "--json", *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -74,8 +75,8 @@ class HostileTest(ServiceCase):
         return p
 
     def attack(self, attack):
-        """Run `attack(ready)` in a process of the other user, and wait until it calls ready(), after which it must wait
-        to be killed. Return the function that ends it."""
+        """Run `attack(ready)` in a separate process (as root, of a third user), and wait until it calls ready(), which
+        blocks until the attack is over. Return the function that ends the attack."""
         said, say = os.pipe()
         end, ended = os.pipe()
         pid = os.fork()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tests a loader's limits: budgets of CPU time and memory, the number of clients, and who may read which folder."""
+"""Tests a loader's limits: budgets of CPU time and memory, the number of clients, the size of its log and of its cache
+folder, which users may read which folder, and which user the loader becomes."""
 
 import contextlib
 import errno

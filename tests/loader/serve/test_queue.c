@@ -412,7 +412,7 @@ static void jobs_take_turns(void)
     }
     end_submitting();
     /* A batch of the job with one stream has as many samples as the batches of all the other job's
-     * streams together: when the former has finished k batches, each stream of the latter is at k /
+     * streams together: when the one stream has finished k batches, each of the others is at k /
      * STREAMS. */
     for (unsigned n = 0; n < (STREAMS + 1) * BATCHES; n++) {
         struct queue_request *r = take(q);

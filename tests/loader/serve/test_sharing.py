@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Jobs that share renderings (plenumd --share-memory): each receives exactly its own pixels, and each sample is
-rendered once. SHARING_RUNS=N is the number of random schedules, SHARING_SEED=N repeats one."""
+"""Jobs that share renderings (plenumd --share-memory): each receives exactly its own pixels, even if they are copied
+from another job's. SHARING_RUNS=N is the number of random schedules (3), SHARING_SEED=N the first one's seed (1)."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ class SharingTest(ServiceCase):
             self.assertTrue(job.stderr.readline(), "a job has ended")
 
     def test_equal_jobs_are_rendered_once(self):
-        """All jobs of a sweep get their own batches, and the loader renders hardly more than for one"""
+        """All jobs of a sweep get their own batches, and the loader renders fewer samples than they receive"""
         epochs, batch = 12, 4
         forms = [["--dtype", "uint8"], ["--layout", "nchw"], ["--replicas", "3"], ["--steps", "2"]]
         self.serve("--share-memory", "64M")

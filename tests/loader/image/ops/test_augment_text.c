@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests that the description of a sample matches what was drawn for it. */
+/* Checks that the description of a sample matches what was drawn for it. */
 #include "config.h"
 
 #include <stdio.h>

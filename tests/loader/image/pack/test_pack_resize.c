@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests shrinking before packing: which files are shrunk, to which size, and with which pixels (the
- * oracle's, encoded). */
+/* Tests shrinking before packing (which files are shrunk, to which size, and with which pixels: the
+ * oracle's, encoded), and packing as raw pixels. */
 #include "config.h"
 
 #include <errno.h>
