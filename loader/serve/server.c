@@ -221,8 +221,8 @@ static void tell_left_out(const char *who, uint32_t left_out)
              who[0] ? who : "others", left_out, LOG_BUDGET_LINES);
 }
 
-/* Do what is due once a second, and report to the service manager or the keeper that the loader is
- * alive, that is, that the loop runs and the queue's lock is free. */
+/* Do the work that is due once a second, and report to the service manager or the keeper that the
+ * loader is alive, that is, that the loop runs and the queue's lock is free. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
