@@ -60,8 +60,8 @@ struct job_answer {
     struct jobctl_grown grown;
 };
 
-/* Take one message of the answer. Returns 1 once the answer is complete, otherwise 0; -EPROTO or
- * -ENOMEM. */
+/* Take one message of the answer. Returns 1 once the answer is complete, 0 if messages are missing,
+ * -EPROTO, or -ENOMEM. */
 static int take(struct job_answer *a, const struct frame_header *h, struct frame_reader *payload)
 {
     switch (h->type) {
