@@ -456,7 +456,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 /* --- the job --- */
 
 /* Returns 1 if an archive exists, 0 if not; -EEXIST if plenumctl pack has not recorded it, or has
- * recorded another size; or -ENOMEM. */
+ * recorded a different size; or -ENOMEM. */
 static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
