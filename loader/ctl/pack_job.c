@@ -362,7 +362,7 @@ static void write_ready(struct pack_job *job)
 /* --- packing --- */
 
 /* Returns the extension for a file's format, or NULL if the format is unknown or this build cannot
- * decode it: a data set would skip a member with that extension. */
+ * decode it, because a data set would skip a member with that extension. */
 static const char *extension_of(const struct image_decoder *decoder, const struct slot *slot,
                                 const struct dataset_buffer *kept)
 {

@@ -51,7 +51,7 @@ int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, c
 /** Returns the size in bytes of a hint for all rows. */
 size_t jpeg_tiles_hint_max(const struct jpeg_tiles *tiles);
 
-/** Write a hint with the known rows, up to one with a tile of 8 KiB or more, into `to`
+/** Write a hint with the known rows before the first that has a tile of 8 KiB or more into `to`
  * [jpeg_tiles_hint_max()]. Returns its length, or 0 if it has no more rows than the hint that was
  * passed in. */
 size_t jpeg_tiles_hint(const struct jpeg_tiles *tiles, uint8_t *to);

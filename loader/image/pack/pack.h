@@ -74,9 +74,9 @@ struct pack_result {
 /**
  * Pack a file, if that is possible without changing a pixel of any crop.
  *
- * For each file, this proves that it decodes completely without a warning, that the packed file has
- * the same coefficients, quantisation tables and pixels, and what pack_prove() proves. A file with
- * junk (struct image_info) is bad.
+ * For each packed file, this proves that the original decodes completely without a warning, that
+ * the packed file has the same coefficients, quantisation tables and pixels, and what pack_prove()
+ * proves. A file with junk (struct image_info) is bad.
  *
  * Returns 0 or -ENOMEM. If a file is kept unchanged, `err` has the reason.
  */

@@ -54,8 +54,9 @@ struct pack_target {
 };
 
 /**
- * Decode all of an image that is resized, resize it as stored, regardless of its EXIF, and encode
- * it without metadata. If all pixels are grey, it becomes a grey JPEG, otherwise a YCbCr one.
+ * Decode all of an image, resize it as stored, regardless of its EXIF, and encode it without
+ * metadata. `target->resized` must be set. If all pixels are grey, it becomes a grey JPEG,
+ * otherwise a YCbCr one.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */

@@ -92,7 +92,7 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
  * Compute which part of an image of `width` x `height` pixels a sample shows, and its size.
  *
  * `width` and `height` must be 1 ... IMAGE_SIDE_MAX, and their product at most IMAGE_PIXELS_MAX.
- * The pipeline must not be one that decodes nothing.
+ * The pipeline must decode images.
  */
 void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                  uint32_t height, struct crop_tables *tables, struct crop *ret);
