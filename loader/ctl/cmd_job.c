@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_job.c - plenumctl job: shows and stops this user's running jobs on this host. */
+/* cmd_job.c - plenumctl job: shows, stops and grows this user's running jobs on this host. */
 #include "config.h"
 
 #include <assert.h>
