@@ -104,8 +104,8 @@ static bool is_used(const struct course *c, uint64_t epoch, uint64_t position)
     return false;
 }
 
-/* Returns the first use within an epoch from position `from` on and before `to`, or
- * COURSE_NEVER. */
+/* Returns the first use within an epoch from position `from` on and before `to`, or COURSE_NEVER.
+ * After LOOKS_MAX positions without a use, the next position is assumed to be one. */
 static uint64_t next_between(const struct course *c, uint64_t epoch, uint64_t from, uint64_t to)
 {
     uint64_t most = min_u64(to, from + LOOKS_MAX);
@@ -158,8 +158,9 @@ bool course_is_overdue(const struct course *c, uint64_t use)
     return use + c->stride / OVERDUE_PART < c->at;
 }
 
-/* Returns the mean time of a position. It is measured between two requests, which is more exact,
- * unless the stream has stopped. */
+/* Returns the mean time of a position, measured up to the last request, which is more exact, or up
+ * to now if the stream has stopped. If that is less than SETTLED_MS, assumes EPOCH_S for an
+ * epoch. */
 static double position_ns(const struct course *c, uint64_t now_ns)
 {
     const struct course_mark *m = &c->mark[0];

@@ -32,7 +32,7 @@ struct course_stream {
     struct course *course;
     struct list link; /* in the course's streams */
     uint32_t offset, local;
-    uint64_t at; /* the first use that it has not requested yet */
+    uint64_t at; /* the first position that it has not requested yet */
 };
 
 /** Zero-initialised. */

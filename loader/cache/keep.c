@@ -13,10 +13,10 @@
  * that were passed without being requested are found by a "hand", which examines a few entries with
  * each call.
  *
- * If one course uses a data set, its uses are compared in whole epochs. The number of hits does not
- * change, but the samples in the cache then stay, instead of being replaced by those that are
- * needed soon, and misses are spread over the epoch. Within an epoch, the larger sample is removed
- * first, because that saves more requests. */
+ * If only one course uses a data set, its uses are compared in whole epochs. The number of hits
+ * does not change, but the samples in the cache then stay, instead of being replaced by those that
+ * are needed soon, and misses are spread over the epoch. Within an epoch, the larger sample is
+ * removed first, because that saves more requests. */
 #include "config.h"
 
 #include "loader/cache/keep.h"

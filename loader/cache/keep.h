@@ -71,7 +71,7 @@ uint32_t keep_admit(struct keep *keep, const struct keep_bytes *bytes, uint64_t 
                     void (*evict)(void *arg, uint32_t entry), void *arg);
 void keep_settle(struct keep *keep, uint32_t entry, uint64_t hash, uint64_t now_ns);
 /** Add an entry that an earlier process kept, under its old number. Returns false if there is no
- * room or memory. */
+ * room or memory, the number is too large, or another entry has the key. */
 bool keep_restore(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
 /** End the calls of keep_restore(): numbers that it was not called for become available. */
 void keep_restored(struct keep *keep);
@@ -79,11 +79,12 @@ void keep_restored(struct keep *keep);
 void keep_remove(struct keep *keep, uint32_t entry);
 /** Remove all entries. */
 void keep_remove_all(struct keep *keep);
-/** Let an entry be what another process has under this number: `bytes`, or nothing if it is NULL.
- * Call keep_remove_all() and keep_restored() before the next keep_admit(). */
+/** Make an entry match the one that another process has under this number: `bytes`, or no entry if
+ * it is NULL. Call keep_remove_all() and keep_restored() before the next keep_admit(). */
 void keep_follow(struct keep *keep, uint32_t entry, const struct keep_bytes *bytes);
 
-/** Record that an entry has been read, and compute when it is used next. */
+/** Record that an entry has been read, and compute when it is used next. Removes it if memory runs
+ * out. */
 void keep_use(struct keep *keep, uint32_t entry, const struct keep_sample *sample, uint64_t now_ns);
 
 /* ---- streams ---- */
@@ -94,7 +95,7 @@ struct course_stream *keep_open_stream(struct keep *keep, const struct course_or
                                        uint32_t offset, uint32_t local, uint64_t now_ns);
 void keep_close_stream(struct keep *keep, struct course_stream *stream, uint64_t now_ns);
 
-/** Verify the index and the heaps; for tests. */
+/** Returns whether the index and the heaps are consistent; for tests. */
 bool keep_is_sound(const struct keep *keep);
 
 #endif

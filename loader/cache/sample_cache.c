@@ -2,17 +2,17 @@
 /* sample_cache.c - combines the choice of samples (keep.h), their files (shelf.h), and a thread
  * that writes.
  *
- * A reader finds an entry under the lock, and reads its record without it: if the record is erased
- * meanwhile, its checksum is wrong and its entry is gone. A fetched range is copied and written
- * later, by one thread, in the order of decisions; so a removed record is erased before its place
- * is written again. If the disk cannot keep up, ranges are not added.
+ * A reader finds an entry under the lock, and reads its record without the lock. If the record is
+ * erased in the meantime, its checksum is wrong and its entry is gone. A fetched range is copied
+ * and written later, by one thread, in the order of decisions; so a removed record is erased before
+ * its place is written again. If the disk cannot keep up, ranges are not added.
  *
- * If the disk is full, fails or is slow, the cache is not used for a minute, then for two, up to an
- * hour.
+ * If the disk fails or is slow, the cache is not used for a minute, then for two, up to an hour. If
+ * the disk is full, it is only not written.
  *
  * While another loader has the folder, the cache follows it: the thread reads from time to time
  * which records there are, and tries to lock the folder. Readers use these records, and the
- * checksums show which of them have been replaced meanwhile. Nothing is written. Streams are
+ * checksums show which of them have since been replaced. Nothing is written. Streams are
  * registered, so their future uses are known when the folder becomes free. */
 #include "config.h"
 
@@ -181,7 +181,7 @@ static void evict(void *arg, uint32_t entry)
     erase_later(arg, entry);
 }
 
-/* Write or erase a record. Call it without mu. */
+/* Write a record and set its checksum, or erase it. Call it without mu. */
 static int run_job(struct shelf_job *job)
 {
     if (job->bytes.len == 0)
@@ -336,7 +336,7 @@ static struct keep_key key_of(const struct sample_cache_range *r)
     return keep_hash(all, sizeof(all));
 }
 
-/* Can samples be read from the cache? */
+/* Returns whether samples can be read from the cache. */
 static bool is_in_use(void)
 {
     enum sample_cache_state state = atomic_load(&cache.state);
@@ -359,8 +359,7 @@ static uint32_t find_ready(const struct keep_key *key, struct keep_bytes *ret)
     return entry != KEEP_NONE && keep_get(cache.keep, entry, ret) ? entry : KEEP_NONE;
 }
 
-/* Find the entry of a range that can be read, and get its bytes. Returns KEEP_NONE if there is
- * none. */
+/* Find a range's entry if it can be read, and get its description. Returns KEEP_NONE otherwise. */
 static uint32_t find_range(const struct sample_cache_range *range, struct keep_bytes *ret)
 {
     struct keep_key key;
@@ -386,7 +385,7 @@ bool sample_cache_has(const struct sample_cache_range *range)
     return true;
 }
 
-/* Decide from a read whether the disk works. */
+/* Pause or resume the use of the cache, depending on a read's result and time. */
 static void note_disk(int code, uint64_t begin_ns)
 {
     assert(lock_is_held(&cache.mu));
@@ -403,8 +402,8 @@ static void note_disk(int code, uint64_t begin_ns)
         resume_use();
 }
 
-/* Remove an entry whose record has wrong bytes. If the record is another loader's, it may just have
- * replaced it, and erases it itself if it is damaged. */
+/* Remove an entry whose record could not be read or has wrong bytes. Another loader may have just
+ * replaced its record, and erases its damaged records itself. */
 static void drop_unreadable(uint32_t entry)
 {
     assert(lock_is_held(&cache.mu));

@@ -30,8 +30,9 @@ struct sample_cache_counts {
     uint64_t misses, miss_bytes;  /* ranges that were fetched */
     uint64_t writes, write_bytes; /* ranges that were added */
     uint64_t evicted;             /* ranges that were removed to make room */
-    uint64_t dropped;             /* ranges that were not added because the disk was too slow */
-    uint64_t damaged;             /* ranges whose checksum was wrong */
+    uint64_t dropped;             /* ranges that were not added because too many waited to be
+                                   * written */
+    uint64_t damaged;             /* ranges that could not be read, or whose checksum was wrong */
     bool open, in_memory, paused; /* paused: the disk failed, or is full or slow */
 };
 
@@ -42,7 +43,8 @@ struct sample_cache_counts {
  * If another process uses the folder, the cache has what that process has, and adds nothing. When
  * that process ends, the cache takes the folder over; sample_cache_get_news() reports both.
  *
- * Errors: those of shelf_attach() and shelf_load(). Everything else also works without a cache.
+ * Errors: those of shelf_attach(), shelf_take() (but not -EBUSY) and shelf_load(); -EAGAIN no
+ * thread could be started. Everything else also works without a cache.
  */
 int sample_cache_open(const char *folder, uint64_t limit, struct plenum_error *err);
 /** Stop writing, and close the cache. All streams must be closed. */
@@ -56,8 +58,8 @@ bool sample_cache_get_news(struct plenum_error *ret);
 bool sample_cache_has(const struct sample_cache_range *range);
 /** Read a range into `dst` [len]. Returns false if it has to be fetched. */
 bool sample_cache_read(const struct sample_cache_range *range, void *dst);
-/** Offer a fetched range: the cache copies it if it is needed sooner than what it would replace.
- * Does not wait for the disk. */
+/** Offer a fetched range. The cache copies it if there is room, or if it is needed sooner than the
+ * ranges that it would replace. Does not wait for the disk. */
 void sample_cache_keep(const struct sample_cache_range *range, const void *bytes);
 
 /** Open a stream (keep_open_stream()). Returns NULL if the next uses of its samples cannot be

@@ -12,7 +12,7 @@
  * a row is bound to its place, and a record to its key. A record is written before its row, and a
  * row is erased before its record.
  *
- * Other processes may read the files meanwhile, without any lock: to them, a row or a record that
+ * Other processes may read the files at any time, without a lock: to them, a row or a record that
  * is being written has a wrong checksum. */
 #include "config.h"
 
@@ -113,8 +113,8 @@ static int punch(int fd, off_t at, off_t len)
 
 /* ---- records ---- */
 
-/* Returns whether so little of the disk is free that nothing may be added. Checks this only once in
- * FREE_CHECKED calls. */
+/* Returns whether so little of the disk is free that nothing may be added. Checks this once in
+ * FREE_CHECKED calls, and otherwise returns false. */
 static bool is_full(struct shelf *s, int fd)
 {
     struct statvfs fs;
@@ -129,7 +129,7 @@ static void name_file(unsigned file, char ret[32])
     (void)snprintf(ret, 32, "%04u.samples", file);
 }
 
-/* Create a file, or replace one that is not ours. Returns its descriptor or -errno. */
+/* Create a file, and remove an existing one of this name. Returns its descriptor or -errno. */
 static int make_file(const struct shelf *s, const char *name)
 {
     int fd;
@@ -241,8 +241,8 @@ static void free_rowless(const struct shelf *s, unsigned file, const struct shel
     }
 }
 
-/* Read all rows of a file. Returns NULL with -errno in `*ret_code`. Rows beyond the file's end are
- * empty. */
+/* Read all rows of a file. Returns NULL on failure, with -errno in `*ret_code`. Rows beyond the
+ * file's end are empty. */
 static struct shelf_row *load_rows(const struct shelf *s, unsigned file, int *ret_code)
 {
     struct shelf_row *rows = calloc(SHELF_ROWS, sizeof(*rows));
@@ -265,7 +265,8 @@ static bool get_row(const struct shelf_row *row, uint32_t number, struct keep_by
     return row->check == check_row(row, number) && row->len > 0 && row->len <= SHELF_RECORD_MAX;
 }
 
-/* Report the rows of a file, and erase those that are damaged or that `found` rejects. */
+/* Report the rows of a file, erase those that are damaged or that `found` rejects, and free the
+ * space of records without a row. */
 static int read_rows(struct shelf *s, unsigned file, shelf_found *found, void *arg)
 {
     int r;
@@ -330,7 +331,7 @@ static int take_file(struct shelf *s, unsigned file, shelf_found *found, void *a
     return r == -ENOENT ? 0 : r;
 }
 
-/* Could no other user change the folder's files? */
+/* Returns -EPERM if another user could change the folder's files. */
 static int check_folder(const struct shelf *s, struct plenum_error *err)
 {
     struct stat st;

@@ -35,12 +35,13 @@ int shelf_attach(const char *folder, struct shelf **ret, struct plenum_error *er
  * Returns 0 or -errno. */
 int shelf_follow(struct shelf *shelf, shelf_found *found, void *arg);
 
-/** Lock the files against other processes. Errors: -EBUSY another process uses them; -EPERM as for
- * shelf_attach(). */
+/** Lock the files against other processes. Has no effect on files in memory. Errors: -EBUSY another
+ * process uses them; -EPERM as for shelf_attach(); others of the file system. */
 int shelf_take(struct shelf *shelf, struct plenum_error *err);
 /**
  * Report the records of the process that used the files before. Damaged ones, and those for which
- * `found` returns false, are erased. shelf_write() and shelf_erase() may be called afterwards.
+ * `found` returns false, are erased, and files in another format are removed. shelf_write() and
+ * shelf_erase() may be called afterwards.
  *
  * Errors: -ENOMEM; others of the file system.
  */

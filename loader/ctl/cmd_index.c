@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_index.c - plenumctl index: indexes a data set now, and shows its contents. */
+/* cmd_index.c - plenumctl index: indexes a data set now, and shows its contents; also records
+ * tiles, and uploads or compares the index. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_job.c - plenumctl job: shows and stops this user's running jobs on this host. */
+/* cmd_job.c - plenumctl job: shows, stops and grows this user's running jobs on this host. */
 #include "config.h"
 
 #include <assert.h>
@@ -60,8 +60,8 @@ struct job_answer {
     struct jobctl_grown grown;
 };
 
-/* Take one message of the answer. Returns 1 once the answer is complete, otherwise 0; -EPROTO or
- * -ENOMEM. */
+/* Take one message of the answer. Returns 1 once the answer is complete, 0 if messages are missing,
+ * -EPROTO, or -ENOMEM. */
 static int take(struct job_answer *a, const struct frame_header *h, struct frame_reader *payload)
 {
     switch (h->type) {

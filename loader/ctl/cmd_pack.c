@@ -93,7 +93,7 @@ static int make_folder(const char *path, struct plenum_error *err)
     return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is not a folder", path);
 }
 
-/* Reject a folder inside the data set: the archives would become a part of it. */
+/* Reject a folder inside the data set, because the archives would become a part of it. */
 static int check_target(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     static const char format[] = "folder:";

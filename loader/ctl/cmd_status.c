@@ -55,8 +55,8 @@ struct status_answer {
     bool begun;
 };
 
-/* Store one message of the answer. Returns 1 once the answer is complete, otherwise 0; or -errno
- * with err set. */
+/* Store one message of the answer. Returns 1 once the answer is complete, 0 if messages are
+ * missing, or -errno with err set. */
 static int store_answer(struct status_answer *a, const struct frame_header *h,
                         struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
@@ -304,9 +304,9 @@ static bool is_gone(int code)
     return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
 }
 
-/* Show the loaders, each with its address if there are several. Loaders that have ended meanwhile
- * are skipped, unless none is left. A loader that does not answer is reported, and makes the exit
- * status 1. */
+/* Show the loaders, each with its address if there are several. Loaders that have ended, or that
+ * belong to a different user, are skipped, unless none is left. A loader that does not answer is
+ * reported, and makes the exit status 1. */
 static int show(const struct loaders *l, const struct ctl_status_view *view,
                 struct plenum_error *err)
 {

@@ -5,7 +5,7 @@
  * coefficients of the parts are compared with those of the whole. So a sample that passes is good
  * for every crop, whether or not a decoder uses intervals.
  *
- * Bad samples are added to the data set's list of bad samples, which loaders read, and which is
+ * The bad samples become the data set's new list of bad samples, which loaders read, and which is
  * part of the fingerprint. If some samples could not be read, the list would be incomplete and
  * would differ the next time, so the old list stays.
  *
@@ -377,7 +377,8 @@ static int by_sample(const void *a, const void *b)
     return (x->sample > y->sample) - (x->sample < y->sample);
 }
 
-/* Write the hash over all samples in order, as text; "" if some could not be read. */
+/* Write the hash over all samples in order, as text; "" if it was not requested, or if some could
+ * not be read. */
 static void hash_content(const struct verify *v, char text[33])
 {
     uint32_t n = dataset_get_samples(v->dataset);

@@ -109,18 +109,19 @@ void ctl_print_progressive(const struct ctl_jpegs *jpegs, bool drawn);
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
- * Like options_start(), for a subcommand with a fixed number of operands, which `needed` describes
- * ("one data set is"). `target` is NULL if there are no options. Returns -1 to continue, or the
- * exit status.
+ * Like options_start(), for a subcommand with a fixed number of operands, which `needed` describes,
+ * such as "one data set is". `target` is NULL if there are no options. Returns -1 to continue, or
+ * the exit status.
  */
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);
 
-/** Copy a data set's name (malloc), with "~/" replaced by the home folder: shells replace it only
- * at the beginning of a word, not after "tar:". NULL: out of memory. */
+/** Copy a data set's name (malloc), with "~/" replaced by the home folder, because shells replace
+ * it only at the beginning of a word, not after "tar:". NULL: out of memory. */
 char *ctl_with_home(const char *name);
 
-/** Like dataset_open(), but shows its progress. */
+/** Like dataset_open(), but shows its progress, reads a plan from "@FILE", makes a plan's paths
+ * absolute, and replaces "~/". Sets options->progress. */
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
@@ -154,7 +155,7 @@ struct ctl_status_view {
 int ctl_show_status(const char *named, const struct ctl_status_view *view,
                     struct plenum_error *err);
 
-/** Print "plenumctl NAME: MESSAGE" to standard error and return 1. */
+/** Remove the progress line, print "plenumctl NAME: MESSAGE" to standard error and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
 /** Write a whole file under a temporary name, then rename it. Returns 0, or -errno with a

@@ -84,8 +84,8 @@ static char *archive_path(const struct pack_job *job, uint32_t archive, const ch
 
 /* --- names of members --- */
 
-/* Returns the key of a sample as WebDataset defines it: its path without the extension, and without
- * dots in the last component. */
+/* Returns the key of a sample as WebDataset defines it: its path without the extension. Other dots
+ * in the last component become "_", and ".." becomes "__". */
 static char *make_key(const char *path)
 {
     char *key = malloc(strlen(path) + 2), *to = key, *base, *dot;
@@ -129,8 +129,8 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Append the sample's number to keys that occur more than once. Returns 1 if there were such keys,
- * 0 if not, or -ENOMEM. */
+/* Append the sample's number to each key that an earlier sample also has. Returns 1 if there were
+ * such keys, 0 if not, or -ENOMEM. */
 static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 {
     struct named *sorted = malloc(count * sizeof(*sorted));
@@ -362,7 +362,7 @@ static void write_ready(struct pack_job *job)
 /* --- packing --- */
 
 /* Returns the extension for a file's format, or NULL if the format is unknown or this build cannot
- * decode it: a data set would skip a member with that extension. */
+ * decode it, because a data set would skip a member with that extension. */
 static const char *extension_of(const struct image_decoder *decoder, const struct slot *slot,
                                 const struct dataset_buffer *kept)
 {
@@ -456,7 +456,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 /* --- the job --- */
 
 /* Returns 1 if an archive exists, 0 if not; -EEXIST if plenumctl pack has not recorded it, or has
- * recorded another size; or -ENOMEM. */
+ * recorded a different size; or -ENOMEM. */
 static int check_archive(const struct pack_job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);

@@ -421,7 +421,7 @@ const struct pack_kept *pack_record_get_kept(struct pack_record *r, uint64_t *co
 
     if (r->num_kept > 1)
         qsort(r->kept, r->num_kept, sizeof(*r->kept), by_sample);
-    /* Drop duplicates: an archive that was recorded and then removed was packed again. */
+    /* Drop duplicates, which exist if an archive was recorded, removed and packed again. */
     for (uint64_t i = 0; i < r->num_kept; i++) {
         if (n > 0 && r->kept[n - 1].sample == r->kept[i].sample) {
             free(r->kept[i].name);

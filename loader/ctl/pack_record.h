@@ -72,7 +72,8 @@ void pack_record_close(struct pack_record *record);
 /** Returns the record of an archive. Borrowed. */
 const struct pack_archive *pack_record_get(const struct pack_record *record, uint32_t archive);
 
-/** Returns all kept samples, ordered by number. Borrowed until another one is added. */
+/** Sort the kept samples by number, drop duplicates, and return them. Borrowed until another one is
+ * added. Call this only when all kept samples have been recorded. */
 const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_t *count);
 
 /** Add a kept sample to the archive that is recorded next. Returns 0 or -ENOMEM. */

@@ -24,8 +24,8 @@ void pack_report_add_up(struct pack_report *report);
 void pack_report_print_json(const struct pack_report *report);
 void pack_report_print_text(const struct pack_report *report);
 
-/** Returns the text of DATASET.json (malloc), or NULL. The text does not depend on how many runs
- * created the archives. */
+/** Returns the text of DATASET.json (malloc), or NULL if out of memory. The text does not depend on
+ * how many runs created the archives. */
 char *pack_report_describe(const struct pack_report *report, size_t *len);
 
 #endif

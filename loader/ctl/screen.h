@@ -13,8 +13,9 @@
  * -errno with a message, which ends the display. */
 typedef int screen_draw(void *arg, FILE *file, unsigned rows, struct plenum_error *err);
 
-/** Run until q, control-C, the end of the terminal, or an error of `draw`. Returns 0 or its
- * error. */
+/** Run until q, SIGINT (control-C), SIGTERM, SIGHUP, the end of the terminal, or an error of
+ * `draw`. Handlers of these signals stay installed. Returns 0, also after a signal, or the error of
+ * `draw`. */
 int screen_run(screen_draw *draw, void *arg, uint64_t interval_ns, struct plenum_error *err);
 
 /** Returns whether a signal has ended the display. Then `draw` must return. */

@@ -55,7 +55,7 @@ struct archive_work {
 };
 
 /** Implements struct format's scan: calls work->scan for each archive, then work->merge. Fails if
- * an archive changes meanwhile. */
+ * an archive changes in the meantime. */
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b,
                  struct plenum_error *err);

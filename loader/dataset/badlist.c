@@ -90,7 +90,8 @@ static uint64_t parse_content(char **at, const char *end)
     return strtoull(line + mark, NULL, 16);
 }
 
-/* Parse "bad NUMBER [junk:] reason", and terminate the line in place. */
+/* Parse "bad NUMBER [junk:] reason" and an optional line "bytes HASH" after it, and append the
+ * sample to the list. Terminates the first line in place. Returns false if it is malformed. */
 static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));

@@ -19,7 +19,8 @@ struct beside_field {
     const char *kind; /* "text", "float32", or "boxes": an array of struct plenum_box */
 };
 
-/** Read a field of each sample, in order. Errors: those of dataset_open() and of `call`. */
+/** Read a field of each sample, in order. Errors: those of dataset_open(), dataset_read_fields()
+ * and `call`; -ESTALE the data set has changed since it was opened. */
 int beside_read(const struct beside_field *field, beside_call *call, void *arg,
                 struct plenum_error *err);
 

@@ -61,7 +61,8 @@ uid_t cache_owner(const char *folder)
     return geteuid() == 0 && stat(folder, &st) == 0 ? st.st_uid : geteuid();
 }
 
-/* Check that an open file is ours and that no other user can write it; otherwise close it. */
+/* Returns `fd` if this is a regular file of ours or root's that no other user can write. Otherwise
+ * closes it, and returns -errno. */
 static int check_owner(int fd)
 {
     struct stat st;

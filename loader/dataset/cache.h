@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cache.h - the cache folder, which holds indices, hints, checksums and lists of bad samples.
+/* cache.h - the cache folder, which holds indices and the files beside them, such as tables of
+ * fields, hints, checksums and lists of bad samples.
  *
  * Other users may be able to write to the folder. So we trust only files that belong to us or to
  * root and that no other user can write, and we create our files that way. */

@@ -441,7 +441,8 @@ static int is_repaired(const struct sample_reading *read, const struct dataset_b
            bad->content != stamp_hash_bytes(read->buffer->bytes, read->buffer->len);
 }
 
-/* Returns -EBADMSG for a listed sample, unless it has been repaired. */
+/* Returns -EBADMSG for a listed sample. If it has been repaired or has changed, removes it from the
+ * list, and returns -ESTALE. */
 static int refuse_known(const struct sample_reading *read, const struct dataset_bad *bad,
                         struct plenum_error *err)
 {

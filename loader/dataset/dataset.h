@@ -80,8 +80,9 @@ struct dataset_options {
  * -EACCES, -ENOTDIR from the file system; -EACCES also if it is not below a root; -EINPROGRESS,
  * -EALREADY, -ECANCELED see above; -EBADMSG it has no images, or too many, or an archive or list is
  * damaged; -EOPNOTSUPP it is compressed in a way that cannot be read; -EFBIG a list is too long;
- * -ESTALE it is being written; -ELOOP a cycle of links; -ENOMEM out of memory, or the index would
- * exceed options->memory; -EIO.
+ * -E2BIG too many files; -ESTALE it is being written; -ELOOP a cycle of links; those of
+ * store_list() and store_stat(); -ENOMEM out of memory, or the index would exceed options->memory;
+ * -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);
@@ -102,18 +103,18 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Returns the number of files skipped because they have no image extension. */
 uint64_t dataset_get_skipped(const struct dataset *dataset);
-/** Returns the extensions of images, as patterns that depend on the build: "*.jpg, *.jpeg, *.png,
- * *.webp, *.avif, *.ppm and *.pnm". */
+/** Returns the extensions of images, as patterns that depend on the build, such as "*.jpg, *.jpeg,
+ * *.png, *.webp, *.avif, *.ppm and *.pnm". */
 const char *dataset_image_names(void);
-/** Returns whether an extension (".webp") is that of an image. Ignores case. */
+/** Returns whether an extension, such as ".webp", is that of an image. Ignores case. */
 bool dataset_is_image_extension(const char *extension);
 /** Returns a warning about files that were left out, or "": clauses without a full stop, safe to
  * print on a terminal. Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
 /** Returns the number of classes with names: all, or 0 if labels are numbers. */
 uint32_t dataset_get_class_names(const struct dataset *dataset);
-/** Returns the path of the index, or NULL if it is kept in memory because the cache folder is not
- * writable. */
+/** Returns the path of the index, or NULL if there is no such file, because the cache folder is not
+ * writable or the data set is generated or a plan's. */
 const char *dataset_get_index_path(const struct dataset *dataset);
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
@@ -174,7 +175,7 @@ bool dataset_is_remote(const struct dataset *dataset);
  * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
 /** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
- * of all samples. 0: it is unknown, or the data set has no index of its own. */
+ * of all samples. 0: it is not known, or the data set is generated or a plan's. */
 uint64_t dataset_get_checksum(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
@@ -190,11 +191,12 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
                               size_t size);
 
 /**
- * Read one sample's bytes. Transient errors are retried a few times.
+ * Read one sample's bytes. Transient errors are retried a few times. If the data set has changed,
+ * the next dataset_open() indexes it again. Reads nothing if the sample is generated.
  *
- * Errors: -EBADMSG the sample itself is bad (its file is empty, or over DATASET_SAMPLE_MAX);
- * -ESTALE the file has changed since it was indexed; -EINVAL the data set has no images; another
- * -errno of the file system. `err` names the file.
+ * Errors: -EBADMSG the sample itself is bad (empty, over DATASET_SAMPLE_MAX, damaged, or in the
+ * list of bad samples); -ESTALE the file has changed since it was indexed; -EINVAL the data set has
+ * no images; another -errno of the file system. `err` names the file.
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
@@ -266,7 +268,8 @@ const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample);
 /**
  * Compare a data set with the index file at `index_path`, for example one from another host. Writes
  * a clause about the first difference to `ret`, safe to print on a terminal, or "" if there is
- * none.
+ * none. Errors: -EINVAL the data set is generated; -EBADMSG the file is not a valid index; another
+ * -errno of the file system.
  */
 int dataset_compare(const struct dataset *dataset, const char *index_path, char *ret, size_t size,
                     struct plenum_error *err);
@@ -288,7 +291,7 @@ struct hint_cache *dataset_get_hints(const struct dataset *dataset);
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** Write the default folder for indices to `ret`: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or
- * ~/.cache/plenum. Returns 0, or -ENOENT if none of these variables is set. */
+ * ~/.cache/plenum. Returns 0; -ENOENT if none of these variables is set; or -ENAMETOOLONG. */
 int dataset_default_cache(char *ret, size_t size);
 
 #endif

@@ -180,7 +180,7 @@ static int scan_entry(const struct folder_scan *s, struct class_scan *c, const s
     }
     r = scope_stat_entry(&s->dataset->scope, level->fd, level->path, entry->d_name, &st);
     if (r == -ENOENT && entry->d_type != DT_LNK)
-        return 0; /* removed meanwhile */
+        return 0; /* it has just been removed */
     if (r < 0)
         return entry_error(s, &c->err, level->path, entry->d_name, r);
     if (S_ISDIR(st.st_mode)) {
@@ -333,7 +333,7 @@ static int add_entry(struct folder_scan *s, int fd, const struct dirent *entry, 
     int r = scope_stat_entry(&s->dataset->scope, fd, ".", entry->d_name, &st);
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
-        return 0; /* removed meanwhile */
+        return 0; /* it has just been removed */
     if (r < 0)    /* if we skipped this class, another one would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {

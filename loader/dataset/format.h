@@ -88,8 +88,8 @@ struct format_setting {
 };
 
 /**
- * One format. Functions that it does not need are NULL; for generated samples, these are recognise,
- * scan and all functions after scan.
+ * One format. Functions that it does not need are NULL; for generated samples, these are all except
+ * locate.
  */
 struct format {
     const char *name; /* before the colon */
@@ -124,8 +124,8 @@ struct format {
     bool reads_part;
     /** Make the kernel start reading the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
-    /** Write the sample's path within the data set ("class/file.jpg") to `ret`. NULL: samples have
-     * none. */
+    /** Write the sample's path within the data set, such as "class/file.jpg", to `ret`. NULL:
+     * samples have none. */
     void (*path)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                  size_t size);
     /** Write the name of the sample's file, for messages, to `ret`. */

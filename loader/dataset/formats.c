@@ -120,8 +120,8 @@ static int probe_archive(const struct scope *p, const char *path, const char *na
     return 0;
 }
 
-/* Examine an entry of a folder. Returns 1 for a sub-folder: the folder then has classes, whatever
- * else is in it. The first archive sets `*format`. */
+/* Examine an entry of a folder. Returns 1 for a sub-folder, because the folder then has classes,
+ * whatever else is in it. The first archive sets `*format`. */
 static int probe_entry(const struct scope *p, int fd, const char *folder, const char *name,
                        const struct format **format, struct plenum_error *err)
 {

@@ -218,7 +218,7 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
     all = sizeof(record) + record.len;
     if (all > hints->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
-    /* The record may be overwritten meanwhile, so use only the bytes that were read. */
+    /* The record may be overwritten at any time, so use only the bytes that were read. */
     if (io_pread_all(hints->fd, buffer->bytes, all, at) < 0 ||
         memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=

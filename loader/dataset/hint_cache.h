@@ -72,8 +72,8 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
 /**
  * Write the hint of a sample, replacing the previous one. `max`: the length to which the hint may
  * grow; that much room is reserved for it. `had`: the length of the hint that this one was derived
- * from, 0 without one. If another thread has meanwhile written a hint that is at least as long,
- * that one is kept: hints only grow.
+ * from, 0 without one. If another thread has since written a hint that is at least as long, that
+ * one is kept, so that hints only grow.
  *
  * Errors: those of hint_cache_state(); -ENOMEM.
  */

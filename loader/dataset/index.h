@@ -26,7 +26,8 @@ struct index_sample {
     uint32_t extra; /* private to the format */
 };
 
-/** A folder, archive or list. If it changes, the index is stale. */
+/** A folder, archive, list or other file from which the index was built. If it changes, the index
+ * is stale. */
 struct index_container {
     uint64_t name; /* offset of its path, relative to the root, in the names */
     struct stamp stamp;

@@ -82,8 +82,8 @@ int64_t index_builder_add_class(struct index_builder *b, const char *name);
 int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other);
 int64_t index_builder_add_container(struct index_builder *b, const char *path,
                                     const struct stamp *stamp);
-/** Add `sample` and set its name. All samples without a name ("") share one entry. -EOVERFLOW
- * beyond 2^32 - 2 samples. */
+/** Add `sample` and set its name. Consecutive samples without a name ("") share one entry.
+ * -EOVERFLOW beyond 2^32 - 2 samples. */
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
                                  const char *name);
 /**
@@ -96,8 +96,8 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
 int64_t index_builder_add_label(struct index_builder *b, enum label_source source, const char *text,
                                 size_t len, struct plenum_error *err);
 
-/** Name the classes 0 ... count - 1 when labels are numbers; further classes have no name. Returns
- * 0, -ENOMEM or -EOVERFLOW. */
+/** Name the classes 0 ... count - 1 when labels are numbers; further classes have no name, which
+ * the warning says. Returns 0, -ENOMEM or -EOVERFLOW. */
 int index_builder_name_classes(struct index_builder *b, const char *const *names, uint32_t count);
 
 /** Append everything in `part` to `b`. Returns 0, -ENOMEM or -EOVERFLOW. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* index_warning.c - writes the warning in an index about things that may surprise a user: images
- * that were left out, classes without images, and class names in an unexpected order. */
+/* index_warning.c - writes the warning in an index about things that may surprise a user, such as
+ * images that were left out, classes without images, and class names in an unexpected order. */
 #include "config.h"
 
 #include "loader/dataset/index_builder.h"

@@ -75,7 +75,8 @@ struct json_value {
 };
 
 /**
- * Find a string or a number in the object that `text` holds. Validates all of the text.
+ * Find a value in the object that `text` holds. Validates all of the text. ret->text is set only
+ * for strings and numbers.
  *
  * Errors: -EBADMSG the text is not JSON, or the value does not fit, contains U+0000, or contains a
  * lone surrogate; -ENOENT there is no such member. Both set `err`.

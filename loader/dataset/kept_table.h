@@ -30,8 +30,8 @@ struct kept_recipe {
      * writer can compute it. */
     bool (*holds)(void *arg, const void *bytes, size_t len);
     void *arg;
-    /* `make` opens other tables of the data set. So the lock for writing is not held meanwhile, and
-     * several processes may make the table at once. */
+    /* `make` opens other tables of the data set. So the lock for writing is not held while it runs,
+     * and several processes may make the table at once. */
     bool nests;
 };
 

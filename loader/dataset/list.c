@@ -290,8 +290,7 @@ static int read_lines(struct list_scan *s, struct listfile *list, struct plenum_
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* Returns whether this file is on the first line of a CSV or TSV whose columns are not set by
- * name. */
+/* Returns whether this file is on the first line of a CSV or TSV whose columns are not set. */
 static bool may_be_header(const struct list_scan *s, size_t file)
 {
     return file == 0 && s->files[0].line == 1 &&

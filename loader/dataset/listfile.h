@@ -44,9 +44,9 @@ enum listfile_kind listfile_kind_of(const char *path);
 /**
  * Start parsing: skip a byte order mark, read the header if there is one, and find the columns.
  *
- * There is a header if a column is requested by name, or if the first line of a CSV or TSV has
- * usual column names (path, file, filename, image ...; label, class, target ...). Returns 0, or
- * -EBADMSG with `err` set.
+ * There is a header if a column is requested by name, in a CSV or TSV with `no_images`, or if the
+ * first line of a CSV or TSV has usual column names (path, file, filename, image ...; label, class,
+ * target ...). Returns 0, or -EBADMSG with `err` set.
  */
 int listfile_begin(struct listfile *list, struct plenum_error *err);
 

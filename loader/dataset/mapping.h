@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Map the first `size` bytes of a file. Read them only with mapping_copy(). Returns NULL if the
- * file cannot be mapped, if the process has already mapped too much, or if its address space is
- * limited. */
+/** Map the first `size` bytes of a file. Read them only with mapping_copy(). The first call
+ * installs a handler for SIGBUS. Returns NULL if the file is empty or cannot be mapped, if the
+ * process has already mapped too much, or if its address space is limited. */
 const uint8_t *mapping_open(int fd, size_t size);
 void mapping_close(const uint8_t *mapping, size_t size);
 

@@ -34,7 +34,7 @@ static int damaged(size_t shard, const char *what, struct plenum_error *err)
 }
 
 /* Returns a copy of a string value (malloc), or NULL if it is not a string, is too long, or
- * contains zero bytes. */
+ * contains zero bytes, or if memory runs out. */
 static char *get_text(struct json_at value)
 {
     size_t len;

@@ -353,7 +353,8 @@ const uint8_t *mixed_fields_hash(const struct mixed *mixed)
 
 /* ---- opening ---- */
 
-/* Fill in the totals over all sets, which other data sets have in their index's header. */
+/* Fill in the totals over all sets, which other data sets have in their index's header; hash their
+ * fields; and number their classes. */
 static int describe(struct dataset *d, struct plenum_error *err)
 {
     struct mixed *m = d->mixed;
@@ -404,8 +405,8 @@ static void set_hash(struct mixed *m, uint32_t i)
     memcpy(set->hash, hash.digest, 16);
 }
 
-/* Set the checksum by which two loaders find that their mixtures differ, from the sets'
- * checksums. */
+/* Set the checksum and the fingerprint by which two loaders find that their mixtures differ, and
+ * the sets' hashes, from the sets' checksums and tables. */
 static void set_sum(struct dataset *d)
 {
     const struct mixed *m = d->mixed;

@@ -12,7 +12,8 @@
  * of its data.
  *
  * Errors, with `err` set: -EBADMSG it is damaged or truncated, or an array that cannot be a field
- * (objects, strings, complex numbers, big-endian, Fortran order, over FIELD_BYTES_MAX).
+ * (objects, strings, complex numbers, big-endian, Fortran order, empty, with too many dimensions,
+ * or over FIELD_BYTES_MAX).
  */
 int npy_parse(const void *bytes, size_t len, struct field_shape *ret, size_t *ret_at,
               struct plenum_error *err);

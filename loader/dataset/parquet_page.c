@@ -610,7 +610,7 @@ static bool needs_bytes(const struct parquet_source *s, const struct parquet_pag
            s->column->type != PARQUET_BYTES;
 }
 
-/* Read the region into memory. Its compressed bytes are charged meanwhile. */
+/* Read the region into memory. While it is decompressed, its compressed bytes are charged, too. */
 static int read_region(const struct body *b)
 {
     bool packed = parquet_page_is_packed(b->s, b->page);

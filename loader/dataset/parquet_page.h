@@ -114,7 +114,8 @@ struct parquet_cursor {
  * values' bytes. */
 void parquet_cursor_init(struct parquet_cursor *c, const struct parquet_file *file,
                          struct source archive, size_t column, bool locate);
-/** Get the next value. Returns 1; 0 after the last one; or an error of parquet_page_decode(). */
+/** Get the next value. Returns 1; 0 after the last one; or an error of parquet_check_chunk(),
+ * parquet_page_read() or parquet_page_decode(). */
 int parquet_cursor_next(struct parquet_cursor *c, struct parquet_value *ret,
                         struct plenum_error *err);
 void parquet_cursor_fini(struct parquet_cursor *c);

@@ -35,7 +35,7 @@ struct scope;
  *
  * Errors: -ENOENT a part with *, ? or [ has no match; -E2BIG more than PATTERN_PATHS_MAX; -EINVAL
  * an invalid range, or ".." after a part that is expanded; -EACCES a folder that has to be listed
- * is not below a root of the scope; -ENOMEM.
+ * is not below a root of the scope; others of the file system; -ENOMEM.
  */
 int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err);

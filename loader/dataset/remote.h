@@ -13,7 +13,8 @@ struct remote;
 /** The number of threads that wait for answers of a store at the same time. */
 enum { REMOTE_THREADS = 64 };
 
-/** Prepare dataset->remote. Returns 0, or -errno with `err` set. */
+/** Prepare dataset->remote, and replace a name on the Hugging Face Hub in dataset->where by its
+ * URL. Returns 0, or -errno with `err` set. */
 int remote_create(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
 void remote_destroy(struct dataset *dataset);
@@ -27,7 +28,7 @@ void remote_end_opening(struct dataset *dataset);
 int remote_find(struct dataset *dataset, struct plenum_error *err);
 
 /** Create the objects of dataset->files, whose names become relative to their common folder
- * `folder`. */
+ * `folder`, the scope's folder. Frees the facts that were learned about names. */
 int remote_enter(struct dataset *dataset, const char *folder, struct plenum_error *err);
 
 /**
@@ -80,8 +81,8 @@ void remote_forget_announced(const struct dataset *dataset);
 bool remote_holds(const struct dataset *dataset, const char *name, const struct stamp *stamp);
 
 /** Read a whole object of at most `most` bytes, by its name or its path below the folder, into
- * `*ret` (malloc, NUL-terminated). Returns 0, with NULL if there is no such object; or -errno with
- * `err` set. */
+ * `*ret` (malloc, NUL-terminated). Returns 0, with NULL if there is no such object or access is
+ * denied; or -errno with `err` set. */
 int remote_read_whole(const struct dataset *dataset, const char *name, uint64_t most, char **ret,
                       struct stamp *stamp, struct plenum_error *err);
 

@@ -31,15 +31,15 @@ struct set_table_source {
     void *arg;
 };
 
-/** Make the table of one set. Errors: those of selection_make() and weighing_make(); -EINVAL no
- * sample is selected. */
+/** Make the table of one set, or open a stored one. Errors: those of selection_make(),
+ * weighing_make() and kept_table_open(); -EINVAL no sample is selected. */
 int set_table_make(const struct set_table_source *source, struct set_table *ret,
                    struct plenum_error *err);
 
 /**
  * Make the table that a set uses starting at a pass: that of `base`, with the members weighed by
- * `rule`. `base` must outlive it. Errors: those of weighing_make(); -EINVAL a pass would have
- * another number of positions.
+ * `rule`. `base` must outlive it. Errors: those of weighing_make(); -EINVAL a pass would have a
+ * different number of positions.
  */
 int set_table_reweigh(const struct set_table_source *source, const struct set_table *base,
                       const char *rule, struct set_table *ret, struct plenum_error *err);
@@ -57,7 +57,8 @@ struct set_table_joined {
 };
 
 /** Make one table of the samples of all sets. `*ret_small` becomes a class with fewer samples than
- * a block shows of it (balance with each=K), or UINT32_MAX. */
+ * a block shows of it (balance with each=K), or UINT32_MAX. Errors: -EINVAL a sample has no class,
+ * or the classes do not fit into blocks; -ENOMEM. */
 int set_table_join(const struct set_table_joined *joined, struct set_table *ret,
                    uint32_t *ret_small, struct plenum_error *err);
 

@@ -25,8 +25,8 @@ bool sidecar_is_subject(const struct dataset *dataset, const char *subject);
 /**
  * Upload the index of an open data set. Returns 0 with the index's name (malloc) in `*ret`.
  *
- * Errors: -EINVAL the data set is not in S3, or consists of images in a list; those of
- * store_write(); `err` is set.
+ * Errors: -EINVAL the data set is not in a store, or consists of images in a list; those of
+ * store_write(), such as -EOPNOTSUPP behind HTTP; -ENOMEM. `err` is set.
  */
 int sidecar_upload(const struct dataset *dataset, char **ret, struct plenum_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* unpack.c - decompresses blocks. snappy's raw format is decoded here; libzstd and zlib decode the
- * others, if the build has them. */
+/* unpack.c - decompresses blocks. snappy's raw format is decoded here; libzstd and zlib decode zstd
+ * and gzip, if the build has them. Other formats are not supported. */
 #include "config.h"
 
 #include "loader/dataset/unpack.h"

@@ -25,8 +25,9 @@ struct weighing {
  *                   "json.NAME"; "repeat:" before one of the last three
  * @param positions  set to the number of positions of a pass, if the rule determines it; otherwise
  *                   unchanged
- * Errors: -EINVAL the rule is malformed, a weight is below 0, all weights are 0, there are more or
- * fewer weights than samples, or sums exceed 2^63; those of the file system and of fields; -ENOMEM.
+ * Errors: -EINVAL the rule is malformed, a weight is below 0, too large or not a number, all
+ * weights are 0, there are more or fewer weights than samples, or sums exceed 2^63; those of the
+ * file system and of fields; -ENOMEM.
  */
 int weighing_make(const struct weighing *of, const char *rule, uint64_t *weights,
                   uint64_t *positions, struct plenum_error *err);

@@ -328,7 +328,8 @@ struct image_scene {
     bool mask;      /* the image is a mask */
 };
 
-/* Determine which part of an image, or of a mask, a view needs. */
+/* Determine which part of an image, or of a mask, a view needs; describe it in view->shown; and
+ * prepare for its rows. */
 static int begin_view(struct lane *l, struct image_view *view, const struct image_scene *scene,
                       const struct image_store *store, struct plenum_error *err)
 {

@@ -120,8 +120,8 @@ enum image_jpeg {
 struct image_tiles {
     const uint8_t *hint; /* [len], or NULL if there is no hint yet */
     size_t len;
-    /* Written by image_render(): a hint with more tiles than the one passed in, or NULL. Borrowed
-     * until the decoder's next image. */
+    /* Written by image_render() and image_find_tiles(): a hint with more tiles than the one passed
+     * in, or NULL. Borrowed until the decoder's next image. */
     const uint8_t *found;
     size_t found_len;
     size_t found_max; /* bytes of the hint once the whole image has been decoded */
@@ -138,8 +138,8 @@ void image_decoder_destroy(struct image_decoder *decoder);
  */
 const char *image_kernels(uint32_t index);
 
-/** Write the names of the best set of loops and of the decoder that `jpeg` selects to `ret`: "avx2,
- * JPEGs by Plenum". */
+/** Write the names of the best set of loops and of the decoder that `jpeg` selects to `ret`, such
+ * as "avx2, JPEGs by Plenum". */
 void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
 
 /**
@@ -149,7 +149,7 @@ void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
  */
 int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
 
-/** Parse "auto", "plenum" or "libjpeg", the value of `what` (an option, a variable). Returns 0 or
+/** Parse "auto", "plenum" or "libjpeg", the value of `what`, such as an option's name. Returns 0 or
  * -EINVAL. */
 int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
                      struct plenum_error *err);
@@ -191,8 +191,9 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
  * flips, and without interpolation: each value is that of the nearest pixel. Where an image shows
  * padding, the mask is 255 or 65535.
  *
- * @param views       [count], as image_render_views() has left them, each with a dst of its own for
- *                    pipeline->width * pipeline->height * item_bytes bytes.
+ * @param views [count], as image_render_views() has left them, each with its own dst of
+ *                    pipeline->width * pipeline->height * item_bytes bytes. Their `pipeline` and
+ *                    `dst` are then overwritten.
  * @param item_bytes  1: uint8, from a PNG of 1 to 8 bits; 2: this machine's uint16, from 16 bits.
  * @param file        a PNG of indices or grey levels, which is not interlaced.
  *
@@ -237,8 +238,9 @@ int image_find_tiles(struct image_decoder *decoder, const struct image_file *fil
 /**
  * Render the built-in images and compare them with the golden hashes of `version`.
  *
- * Returns -EPROTO if they differ: then the JPEG library of this machine does not produce the
- * defined pixels, and the loader must not serve that version.
+ * Returns 0; -ENOMEM; or -EPROTO if they differ or the version is unknown. Then the JPEG library of
+ * this machine, or Plenum's own decoder on it, does not produce the defined pixels, and the loader
+ * must not serve that version.
  */
 int image_self_test(enum pipeline_version version, struct plenum_error *err);
 

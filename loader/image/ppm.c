@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ppm.c - reads raw pixels: a binary PPM (P6), or a binary PGM (P5), with one byte per sample.
+/* ppm.c - reads raw pixels: a binary PPM (P6), or a binary PGM (P5), with one byte per channel.
  *
  *     P6 <space> [# comment <newline>] width <space> height <space> 255 <one space> pixels
  *
@@ -33,7 +33,7 @@ struct ppm_reader {
 
     const uint8_t *pixels; /* [height][width][samples] */
     uint32_t width, height;
-    uint32_t samples; /* samples per pixel: 3, or 1 */
+    uint32_t samples; /* channels: 3, or 1 */
     struct rect region;
     uint32_t rows_done;   /* rows of the region that are done */
     struct scratch strip; /* grey: [STRIP_ROWS][region.width][4]; otherwise one row */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* selftest.c - checks that this machine's JPEG library gives the pixels of the definition.
+/* selftest.c - checks that this machine's JPEG library and Plenum's decoder give the pixels of the
+ * definition.
  *
  * The definition uses only integers, including libjpeg-turbo's accurate inverse DCT and fancy
  * upsampling. A different libjpeg, or one that was built differently, may produce different pixels;

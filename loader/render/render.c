@@ -221,7 +221,8 @@ static int put_followers(const struct render_job *job, const struct image_view *
     return 0;
 }
 
-/* Render a file's images, and apply the same crops and flips to their masks and boxes. */
+/* Render a file's images, and apply the same crops and flips to their masks and boxes. Also keeps a
+ * hint that the decoder found. */
 static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
 {
@@ -334,7 +335,7 @@ static int render_alone(const struct render_job *job, struct plenum_error *err)
     return r;
 }
 
-/* Make room for a sample and its partner. */
+/* Make room for a sample and its partner. Returns 0 or -ENOMEM. */
 static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct plenum_error *err)
 {
     if (bytes <= scratch->pair_bytes)

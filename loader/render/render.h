@@ -140,13 +140,14 @@ struct render_try {
  * because the order costs as much as the pixels of a very small image. */
 uint32_t render_candidate(const struct render_spec *spec, struct render_try *try);
 
-/** Read the files of a try. Returns the errors of dataset_read(). */
+/** Read the files of a try, and set try->at_partner. Returns 0, or an error of dataset_read() or
+ * dataset_read_fields(). */
 int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
                 struct plenum_error *err);
 
-/** Handle a try that has returned `code`. Returns true if its sample is bad; `try` is then the next
- * try. Returns false if `code` is the final result for the position; if no substitute is left,
- * `err` says so. */
+/** Handle a try that has returned `code`. Returns true if its sample is bad and a substitute is to
+ * be tried; `try` is then the next try. Returns false if `code` is the final result for the
+ * position. After too many tries, `err` says so. */
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
@@ -162,11 +163,13 @@ struct render_job {
 };
 
 /**
- * Render one try, or the first tries of a run of positions. Reads no file, and writes each byte of
- * job->dst once. The result is the same for all positions. A run is bad if one of its positions is:
- * the caller must then render each position alone.
+ * Render one try, or the first tries of a run of positions, and set try->at_partner. Reads no file
+ * except a hint, may add a hint, and writes each byte of job->dst once. The result is the same for
+ * all positions. A run is bad if one of its positions is: the caller must then render each position
+ * alone.
  *
- * Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ * Errors: -EBADMSG a bad sample; -ENOTSUP this build cannot decode its format (`err` names the
+ * file); -ENOMEM.
  */
 int render_bytes_of(const struct render_job *job, struct render_result *ret,
                     struct plenum_error *err);
@@ -175,7 +178,8 @@ int render_bytes_of(const struct render_job *job, struct render_result *ret,
  * Read and render one position, with its fields if `dst` has room for them.
  *
  * Errors: -EBADMSG a bad sample if spec->bad makes it an error, or no substitute found in 100
- * tries; -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.
+ * tries; -ENOTSUP this build cannot decode its format; -ESTALE, -EIO and others: a file could not
+ * be read. `err` names the file. -ENOMEM.
  */
 int render_whole(const struct render_spec *spec, struct render_scratch *scratch,
                  struct order_place place, const struct render_target *dst,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* blocking.c - runs calls that may block in threads. The loop never waits for them.
  *
- * A thread whose job has ended takes the next job of the same group. It need not look at other
- * groups: their jobs wait only because of their own limits. */
+ * A thread whose job has ended takes the oldest waiting job that may begin. This is usually one of
+ * the same group, because other groups' jobs wait only because of their own limits. */
 #include "config.h"
 
 #include "loader/serve/blocking.h"

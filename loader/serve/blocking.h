@@ -12,9 +12,9 @@
 #include "common/util/list.h"
 
 /**
- * The threads, and the jobs that wait for one. At most `limit` jobs of a group (for example, one
- * user's openings) run at a time, each in its own thread; the other jobs of the group wait. So a
- * hanging group delays no other group.
+ * The threads, and the jobs that wait for one. At most `limit` jobs of a group (such as one user's
+ * openings) run at a time, each in its own thread; the other jobs of the group wait. So a hanging
+ * group delays no other group.
  */
 struct blocking;
 
@@ -27,7 +27,7 @@ struct blocking_job {
     bool off_loop;     /* done() may be called by any thread, even from blocking_start() */
     const char *group; /* borrowed */
     unsigned limit;
-    int code; /* 0, or the reason why no thread could be started and work() was not called */
+    int code; /* 0, or the -errno because of which work() was not called */
     /* Private. */
     struct blocking *blocking;
     struct list link; /* in the list of waiting, running or ended jobs */
@@ -36,7 +36,8 @@ struct blocking_job {
 };
 
 int blocking_create(uv_loop_t *loop, struct blocking **ret);
-/** Prepare for the end of the loop: from now on, only blocking_destroy() calls done(). */
+/** Prepare for the end of the loop: from now on, only blocking_destroy() calls done(), except for
+ * jobs with `off_loop`. */
 void blocking_close(struct blocking *blocking);
 /** Wait for the running threads; waiting jobs end with -ECANCELED. NULL is ignored. */
 void blocking_destroy(struct blocking *blocking);

@@ -13,8 +13,8 @@
  * Any client that can reach the address may read the pages; by default, it is the loopback. A page
  * of another web site could try to read ours through a host name that resolves to the loopback (DNS
  * rebinding), so requests to the loopback must name the loopback as their host. Names and images of
- * streams are shown only if every client may read all the data that is served: no root has
- * readers. */
+ * streams are shown only if every client may read all the data that is served, that is, if no root
+ * has readers. */
 #include "config.h"
 
 #include "loader/serve/http.h"
@@ -324,7 +324,7 @@ out:
     return r;
 }
 
-/* Give up thumbnails begun before `before_ns`: their connections get an error. */
+/* Give up on thumbnails begun before `before_ns`: their connections get an error. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
     assert(lock_is_held(&h->mu));

@@ -92,7 +92,7 @@ void leash_init(int lifeline_fd, int start_fd)
     (void)thread_start(NULL, leash_main, NULL);
 }
 
-/* After startup, phases are not logged. */
+/* After startup, phases are neither logged nor reported. */
 void leash_phase(enum jobloader_phase phase)
 {
     if (!serves())

@@ -20,8 +20,8 @@
  */
 void leash_init(int lifeline_fd, int start_fd);
 
-/** Record that a phase begins. A phase that takes seconds is logged and reported to the keeper.
- * Threads: any. */
+/** Record that a phase begins, and report it to the keeper. While startup takes seconds, its phase
+ * is logged. Has no effect after leash_serves(). Threads: any. */
 void leash_phase(enum jobloader_phase phase);
 
 /** Record that startup is over, and the loop is running. */

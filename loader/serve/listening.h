@@ -50,7 +50,8 @@ int listening_check(const struct server_options *o, struct plenum_error *err);
 /** Open the local socket, or use the one that was handed over. If the options name a user, the
  * socket file is given to `user`. Returns 0, or -errno with a message. */
 int listening_open(struct listening *l, const struct user *user, struct plenum_error *err);
-/** Open the TCP socket, if the options name one. Returns 0, or -errno with a message. */
+/** Read the key and open the TCP socket, if the options name them. Returns 0, or -errno with a
+ * message. */
 int listening_open_tcp(struct listening *l, struct plenum_error *err);
 /** Accept clients from now on. Returns 0 or -errno. */
 int listening_start(struct listening *l);
@@ -60,7 +61,7 @@ int listening_start(struct listening *l);
 void listening_hold(struct listening *l, uint64_t ns);
 void listening_resume(struct listening *l);
 
-/** Stop accepting clients, and remove the socket file. */
+/** Stop accepting clients, close the TCP socket, and remove the socket file. */
 void listening_close(struct listening *l);
 /** Close the sockets. Call it when the loop has ended. */
 void listening_fini(struct listening *l);

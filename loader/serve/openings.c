@@ -359,8 +359,8 @@ static void give_up(struct opening *o)
     cancel(o);
 }
 
-/* Begin a waiting opening if its turn has come: another process may have built the index. Otherwise
- * report that process's progress. */
+/* Begin a waiting opening if its turn has come, because another process may have built the index.
+ * Otherwise pass on the progress of the opening that is building it. */
 static void wait_on(struct opening *o)
 {
     struct opening *other = find_indexing(o);

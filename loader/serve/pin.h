@@ -22,13 +22,14 @@ void pin_destroy(struct pin *pin);
 /** Returns the number of CPUs that this process may use, at least 1. */
 unsigned pin_cpus(const struct pin *pin);
 
-/** Returns the number of NUMA nodes with CPUs, at least 1. */
+/** Returns the number of NUMA nodes with CPUs that this process may use; 1 with PIN_NONE. */
 unsigned pin_count_nodes(const struct pin *pin);
 
 /** Returns the node of worker `index`. */
 unsigned pin_node_of_worker(const struct pin *pin, unsigned index);
 
-/** Returns the node that holds most of this memory, or 0 if the kernel does not report it. */
+/** Returns the node that holds most of this memory, or 0 if the kernel does not report it. Reads
+ * some of its bytes. */
 unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t bytes);
 
 /** Bind the calling thread as worker `index`. It is not an error if the kernel refuses: the thread

@@ -279,7 +279,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* Returns the default address to listen on. */
+/* Returns the default address to listen on. As root, also creates its folder. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -421,8 +421,8 @@ static void on_fault(const char *sentence)
     log_error("%s", sentence);
 }
 
-/* Apply the defaults, then the file, then the command line. Returns 0, or -EINVAL if the file has
- * errors, which have been logged. */
+/* Apply the defaults, then the environment, the file and the command line. Returns 0, or -EINVAL if
+ * there are errors, which have been logged. */
 static int read_settings(struct settings *s)
 {
     struct plenumd_arguments *a = &s->arguments;

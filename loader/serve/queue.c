@@ -39,7 +39,7 @@
  * If CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
  * bucket has tokens. That limits reading, too.
  *
- * Locks: the queue's lock is taken three times per task, each time for about a microsecond;
+ * Locks: the queue's lock is taken four times per task, each time for about a microsecond;
  * decoding, which takes about a millisecond, runs without it. Each node queue has its own lock, for
  * passing on one item. No thread holds both locks. No reading, decoding or callback happens under a
  * lock. */
@@ -145,7 +145,7 @@ static void drop_retries(struct queue *q, struct list *retries)
     }
 }
 
-/* Drop the samples of a request that no thread has begun. */
+/* Drop the samples of a request that no thread has begun, including retries and parked samples. */
 static void drop_waiting(struct queue *q, struct queue_request *r)
 {
     struct list *list = &r->stream->retries, *next, dropped;

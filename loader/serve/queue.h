@@ -113,7 +113,8 @@ void queue_cancel_all(struct queue_stream *stream);
 struct queue_request *queue_pop_finished(struct queue *queue);
 
 /** Call this about once a second. Marks streams whose storage hangs. If a stream has no I/O thread
- * because all of them are busy, starts another one, up to a limit. */
+ * because all of them are busy, starts another one, up to a limit. Forgets renderings that are not
+ * needed any more. */
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);

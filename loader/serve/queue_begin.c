@@ -16,7 +16,7 @@
 
 enum { ITEM_NS = 100000 }; /* CPU or reading time to aim for in an item of several parts */
 
-/* Does the stream's next retry belong into this item, whose parts are all copied? */
+/* Returns whether all parts of this item are copied and the stream's next retry can join them. */
 static bool goes_along(const struct queue_stream *s, const struct item *item)
 {
     const struct retry *retry = container_of(list_first(&s->retries), struct retry, link);
@@ -25,7 +25,8 @@ static bool goes_along(const struct queue_stream *s, const struct item *item)
            retry->request == item->request && retry->hold.way == RENDERINGS_COPY;
 }
 
-/* Start an item with a retry, or with several samples that are only copied. Returns the number. */
+/* Start an item with a retry, or with several samples that are only copied. Returns the number of
+ * samples. */
 static uint32_t begin_retries(struct queue_stream *s, struct item *item)
 {
     assert(lock_is_held(&s->queue->mu));

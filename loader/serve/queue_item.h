@@ -63,8 +63,8 @@ struct item {
 struct outcome {
     int code; /* if negative, the request fails with this code and `err` */
     struct plenum_error err;
-    /* Samples that need a substitute, or that belong to a bad run and may each need a different
-     * one. */
+    /* Samples that need a substitute, that belong to a bad run and may each need a different one,
+     * or that are left to other threads because those before them were slow to render. */
     struct list retries;
     uint32_t rendered, substituted; /* numbers of samples */
 };

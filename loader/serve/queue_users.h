@@ -10,11 +10,13 @@
 /** Announce to the cache of samples which samples the stream will use with this share. */
 void queue_users_follow(struct queue_stream *s, const struct order_share *share);
 
-/** Free a stream that is closed and not being announced. Call it with the queue's lock held. */
+/** Free the stream if it is closed and no thread is announcing its samples. Call it with the
+ * queue's lock held. */
 void queue_users_maybe_free(struct queue_stream *s);
 
 /** Returns whether the stream has waited without an I/O thread since the last beat, while all of
- * them were busy. Call it once per beat, with the queue's lock held. */
+ * them were busy, and its user may have another thread. Call it once per beat, with the queue's
+ * lock held. */
 bool queue_users_is_starved(const struct queue *q, struct queue_stream *s);
 
 #endif

@@ -34,8 +34,9 @@ static struct usage count(const struct server *server, const char *user,
     return a;
 }
 
-/* Returns whether `more` is within the limit and leaves other users as much as this user then has.
- * If it returns false, `*share` says whether only the second condition fails. */
+/* Returns whether `more` is within the limit and, if several users are served, leaves the others as
+ * much as this user then has. If it returns false, `*share` says whether only the second condition
+ * fails. */
 static bool fits(const struct server *server, const struct usage *a, uint64_t more, uint64_t limit,
                  bool *share)
 {

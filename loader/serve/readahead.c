@@ -45,7 +45,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     assert(w->index < s->open->local);
 }
 
-/* Is the stream reading from a store now? */
+/* Returns whether the stream is reading from a store now. */
 static bool is_fetching(const struct queue_stream *s)
 {
     return !list_is_empty(&s->requests) && dataset_is_remote(s->spec->dataset);
@@ -113,7 +113,7 @@ static struct queue_stream *next_announcement(struct queue *q)
 }
 
 /* Move past samples that need no reading because their pixels are shared, and past the one after
- * them, which is to be announced. */
+ * them. Returns that one, which is to be announced. */
 static uint32_t take_announcement(struct queue_stream *s)
 {
     struct order_place place;
@@ -149,8 +149,8 @@ uint64_t readahead_announce(struct queue *q)
     if (!s)
         return 0;
     sample = take_announcement(s);
-    /* The stream may be closed meanwhile. The stream and its data set then still exist, but its
-     * spec does not. */
+    /* The stream may be closed while the lock is released. The stream and its data set then still
+     * exist, but its spec does not. */
     images = views_have_images(&s->spec->views);
     dataset = dataset_ref(s->spec->dataset);
     flow_hold(&s->flow);
@@ -171,14 +171,14 @@ uint64_t readahead_announce(struct queue *q)
     return begin + 1;
 }
 
-/* Does this request follow the stream's last one? */
+/* Returns whether this request follows the stream's last one. */
 static bool is_expected(const struct queue_stream *s, const struct queue_request *r)
 {
     return r->place.epoch == s->expected.epoch && r->place.position == s->expected.position &&
            order_share_is_same(&r->share, &s->share);
 }
 
-/* Positions from the beginning on. */
+/* Returns the number of positions before a place, in all epochs. */
 static uint64_t global_of(const struct order_steps *steps, struct order_place place)
 {
     return place.epoch * max_u64(steps->n, steps->span) + place.position;

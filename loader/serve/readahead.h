@@ -12,8 +12,8 @@
 
 enum { AHEAD_TIME_NS = 50000000 }; /* longest time that a thread announces between reads */
 
-/** Is a new request so far from the last one that what was announced will not be read? Called
- * without the lock, by the thread that submits requests. */
+/** Returns whether a new request is so far from the last one that the announced samples will not be
+ * read. Called without the lock, by the thread that submits requests. */
 bool readahead_leaves(const struct queue_stream *s, const struct queue_request *r);
 /** Account for a new request of `count` samples. If it does not follow the last one, announcing
  * restarts at its position. */

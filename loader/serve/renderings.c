@@ -86,7 +86,7 @@ static uint64_t axis(const struct renderings_group *g, struct order_place place)
     return place.epoch * g->positions + min_u64(place.position, g->positions);
 }
 
-/* Will the stream begin this place, as far as known? */
+/* Returns whether the stream will begin this place, as far as known. */
 static bool needs(const struct renderings_reader *r, uint64_t at)
 {
     const struct order_steps *steps = &r->share.steps;
@@ -172,7 +172,7 @@ static void bury_if_unused(struct rendering *r)
     t->dead = r;
 }
 
-/* Keep a rendering no longer. Those who have pinned it still use it. */
+/* Stop keeping a rendering. Threads and tasks that have pinned it may still use it. */
 static void unlist(struct rendering *r)
 {
     struct renderings_group *g = r->group;
@@ -201,8 +201,8 @@ static void choose_next(struct rendering *r, uint64_t now_ns)
 
 /* ---- making room ---- */
 
-/* Returns the rendering whose next use is farthest away, of one user or of all, without checking
- * its next stream; or NULL. */
+/* Returns the user's rendering whose next use is farthest away, without checking its next stream;
+ * or NULL. */
 static struct rendering *farthest(const struct renderings *t, const struct renderings_user *user,
                                   uint64_t now_ns, double *wait)
 {
@@ -322,7 +322,7 @@ void renderings_begin(struct renderings_reader *r, const struct order_share *sha
         choose_next(first, now_ns);
 }
 
-/* Returns the place on the axis of the pixels that a position shows: positions from N on start
+/* Returns the place on the axis of the pixels that a position shows. Positions from N on start
  * over. */
 static uint64_t shown_at(const struct renderings_group *g, struct order_place place)
 {

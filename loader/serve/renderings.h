@@ -56,7 +56,7 @@ struct renderings_counts {
     uint64_t rendered; /* positions that were rendered for more than one stream */
     uint64_t shared;   /* positions that a stream copied instead of rendering them */
     uint64_t evicted;  /* renderings that were dropped to make room */
-    uint64_t refused;  /* renderings that were not kept: those that were are needed sooner */
+    uint64_t refused;  /* renderings that were not kept, because the kept ones are needed sooner */
     uint64_t saved_ns; /* CPU time of the renderings that were copied, each time */
     uint64_t kept, bytes, limit; /* renderings now */
 };
@@ -83,7 +83,8 @@ void renderings_get_counts(const struct renderings *t, struct renderings_counts 
 struct renderings_reader *renderings_join(struct renderings *t, const struct renderings_stream *s);
 /** Remove a stream. The reader must not be used any more. NULL is ignored. */
 void renderings_leave(struct renderings_reader *reader);
-/** Does the group have other streams? If not, none of the functions below must be called. */
+/** Returns whether the group has other streams or kept renderings. If not, renderings_begin() and
+ * renderings_take() need not be called. */
 bool renderings_are_shared(const struct renderings_reader *reader);
 
 /** Record that the stream begins the position at `index` of its indices in the step at `step`. */
@@ -94,11 +95,11 @@ void renderings_begin(struct renderings_reader *reader, const struct order_share
 double renderings_wait_ns(const struct renderings_reader *reader, struct order_place place,
                           uint64_t now_ns);
 
-/** Is this position kept, or being rendered? */
+/** Returns whether this position is kept or being rendered. */
 bool renderings_has(const struct renderings_reader *reader, struct order_place place);
 
 enum renderings_way {
-    RENDERINGS_ALONE, /* render it; no other stream needs it */
+    RENDERINGS_ALONE, /* render it; it is not kept for other streams */
     RENDERINGS_FILL,  /* render it, and publish or abandon it */
     RENDERINGS_WAIT,  /* another stream renders it now */
     RENDERINGS_COPY,  /* it is ready */
@@ -111,10 +112,10 @@ enum renderings_way renderings_take(struct renderings_reader *reader, struct ord
 
 /* ---- renderings ---- */
 
-/** The caller of RENDERINGS_FILL has rendered it. It stays pinned. */
+/** Record that the caller, which got RENDERINGS_FILL, has rendered it. It stays pinned. */
 void renderings_publish(struct rendering *r);
-/** The caller of RENDERINGS_FILL could not render it: no stream finds it any more. It stays
- * pinned. */
+/** Record that the caller, which got RENDERINGS_FILL, could not render it. No stream finds it any
+ * more. It stays pinned. */
 void renderings_abandon(struct rendering *r);
 /** Count a copy. */
 void renderings_count_copy(struct rendering *r);
@@ -126,7 +127,7 @@ struct rendering *renderings_reap(struct renderings *t);
 /** Forget streams that have stopped. */
 void renderings_expire(struct renderings *t, uint64_t now_ns);
 /** Find the next uses of at most `most` renderings whose stream has left or was forgotten. Returns
- * whether there are more. */
+ * whether there may be more. */
 bool renderings_tidy(struct renderings *t, unsigned most, uint64_t now_ns);
 
 #endif

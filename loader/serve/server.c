@@ -221,8 +221,8 @@ static void tell_left_out(const char *who, uint32_t left_out)
              who[0] ? who : "others", left_out, LOG_BUDGET_LINES);
 }
 
-/* Report to the service manager or the keeper that the loader is alive: the loop runs, and the
- * queue's lock is free. */
+/* Do the work that is due once a second, and report to the service manager or the keeper that the
+ * loader is alive, that is, that the loop runs and the queue's lock is free. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
@@ -567,8 +567,7 @@ static int start_polling(struct main_loop *m)
 }
 
 /* Returns the limits of the cache folder, with defaults filled in. If the folder's file system
- * cannot be examined, there are no default limits of size: most likely nothing can be stored
- * there. */
+ * cannot be examined, its size is not limited, because most likely nothing can be stored there. */
 static struct dataset_cache_limits cache_limits(const struct server_options *o)
 {
     struct dataset_cache_limits limits = o->cache_limits;

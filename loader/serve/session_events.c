@@ -93,8 +93,7 @@ void session_finished(struct session *session, struct queue_request *request)
     maybe_leave(s);
 }
 
-/* Add the session to the server's list, from where session_close() ends it. If this fails, it ends
- * the session itself. */
+/* Add the session to the server's list, and start its handles. On failure, ends the session. */
 static int begin(struct session *s)
 {
     struct server *server = s->server;

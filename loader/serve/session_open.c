@@ -110,7 +110,8 @@ static void refuse_opening(struct session *s, int code, const struct plenum_erro
     session_refuse(s, s->open_request, code, err.text);
 }
 
-/* Check that the data set's fields match the ones that the client expects. */
+/* Check that the data set's fields match the ones that the client expects, and that the views can
+ * be applied to its masks and boxes. */
 static int check_fields(const struct session *s, struct plenum_error *err)
 {
     const struct fields *fields = dataset_get_fields(s->dataset);
@@ -304,7 +305,8 @@ static int check_views(const struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* Check the pixels and the order of an OPEN; the ring and the data set are checked later. */
+/* Check an OPEN's pixels and order, and whether a ring came with it, and fill in the layout and
+ * parts of the spec. The ring and the data set are checked later. */
 static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
@@ -385,8 +387,8 @@ static void on_room_timer(uv_timer_t *timer)
     await_room(timer->data);
 }
 
-/* Create the ring, or wait until its user releases memory: a client that reconnects often arrives
- * before its previous session has ended. The more sessions wait, the less often each one
+/* Create the ring, or wait until its user releases memory, because a client that reconnects often
+ * arrives before its previous session has ended. The more sessions wait, the less often each one
  * retries. */
 static void await_room(struct session *s)
 {

@@ -122,8 +122,8 @@ struct session_about {
 
 /** Fill in the fields of a log message about a session, in the caller's storage. */
 const struct log_field *session_about(const struct session *s, struct session_about *a);
-/** Write a description of the client into `text`: "train.py instance 3 of job 17 (pid 4711)",
- * followed by the address of a TCP client. Returns `text`. */
+/** Write a description of the client into `text`: such as "train.py instance 3 of job 17 (pid
+ * 4711)", followed by the address of a TCP client. Returns `text`. */
 const char *session_describe(const struct session *s, char *text, size_t size);
 /** Returns whether the session's user (or host) has used up its log lines of this minute; the
  * caller then drops the line, which counts as left out (log_limit.h). With --verbose twice, all
@@ -131,12 +131,12 @@ const char *session_describe(const struct session *s, char *text, size_t size);
 bool session_is_muted(struct session *s);
 /** Returns whether a line of this level about a client may be logged now; if so, it is counted. */
 bool session_may_log(struct session *s, enum log_level level);
-/** Log what happened to a client ("refused"), once a minute for each user and reason. */
+/** Log what happened to a client, such as "refused", once a minute for each user and reason. */
 MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
                               const char *why);
-/** In STATE_HELLO and STATE_IDLE, give the client ten seconds, starting now. */
+/** In STATE_HELLO and STATE_IDLE, give the client ten seconds to open a stream, starting now. */
 void session_limit_idle(struct session *s);
-/** Send the client the reason, and close the session. */
+/** Log the reason, send it to the client, and close the session. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
 /** Notify a new client that it will not be served. The caller closes the connection. */
 void session_refuse_peer(struct session *s, int code, const char *text);
@@ -145,13 +145,15 @@ void session_refuse_unauthenticated(struct session *s);
 
 /* session_peer.c */
 
-/** Identify the peer that has connected, and check its quota. Returns 0, -EACCES or -EUSERS (reject
- * the client), or -errno. */
+/** Identify the peer that has connected, and check its quota. If there are too many clients, closes
+ * those that have hung up, or the oldest one without a stream. Returns 0, -EACCES or -EUSERS
+ * (reject the client), or another -errno. */
 int session_check_peer(struct session *s, struct plenum_error *err);
-/** Enable TCP keepalives and time limits. */
+/** Enable TCP keepalives and time limits, and send small messages at once. */
 void session_watch_peer(int fd);
 /** Returns whether a session of this user (NULL: of any user) will soon release its resources,
- * because it is ending, its client has hung up, or its host has been silent lately. */
+ * because it is ending, its client has hung up, or its host has been silent lately. Closes sessions
+ * whose clients have hung up, and probes silent hosts. */
 bool session_any_ends_soon(struct server *server, const char *user);
 /** Called once a second: closes a session whose host did not answer a probe. */
 void session_watch_silent(struct session *s, uint64_t now_ns);

@@ -69,8 +69,8 @@ bool session_may_log(struct session *s, enum log_level level)
     return true;
 }
 
-/* Log what happened to a client ("refused"), once a minute per user (or host) and reason. A user
- * without lines left adds no reasons, because all users share the table of reasons. */
+/* Log what happened to a client, such as "refused", once a minute per user (or host) and reason. A
+ * user without lines left adds no reasons, because all users share the table of reasons. */
 void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
     char who[WIRE_NAME_MAX + 150], times[64] = "";

@@ -6,8 +6,8 @@
  * renderings; their world sizes, batches, layouts and paces do not matter. Anything that affects
  * pixels and is not in the key excludes a stream (may_share()): it renders its own pixels.
  *
- * A stream's sample takes one of four ways (renderings.h). FILL renders it into memory of its own,
- * as uint8 planes, from where it is stored into the slot. COPY only stores. WAIT parks the sample
+ * A stream's sample takes one of four ways (renderings.h). FILL renders it into separate memory, as
+ * uint8 planes, from where it is stored into the slot. COPY only stores. WAIT parks the sample
  * until another stream's FILL has ended: then it becomes a COPY or, if the FILL has failed or was
  * cancelled, is rendered on its own. A stream that shares with no other one takes none of these
  * ways, and its samples are rendered straight into their slots. */
@@ -38,9 +38,9 @@ struct key_head {
     uint32_t counts[VIEWS_MAX]; /* images of each view */
 };
 
-/* May other streams use what this one renders? Excluded are pixels that depend on more than
- * the key: plans, runs of one sample, and fields; and pixels that are cheaper to render than
- * to keep. */
+/* Returns whether other streams may use the pixels that this one renders. Excluded are pixels that
+ * depend on more than the key: plans, runs of one sample, and fields; and pixels that are cheaper
+ * to render than to keep. */
 static bool may_share(const struct queue_stream *s)
 {
     const struct render_spec *spec = s->spec;

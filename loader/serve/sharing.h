@@ -28,7 +28,7 @@ uint32_t sharing_drop_parked(struct queue_request *r);
 /** End a hold, whether its sample was rendered or not. */
 void sharing_end(struct queue *q, struct hold *hold);
 
-/** Is this sample of the stream rendered already, or being rendered? */
+/** Returns whether this sample of the stream is already rendered or being rendered. */
 bool sharing_has(const struct queue_stream *s, struct order_place place);
 
 /** Render a sample that other streams need, or copy it, into job->dst. Threads: the worker's,

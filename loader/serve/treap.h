@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* treap.h - an intrusive ordered set: the nodes are members of the objects, as in list.h.
  *
- * A treap is a search tree whose shape depends only on its keys: each node lies above those of a
- * smaller hash. All functions take logarithmic time on average. Keys are unique. Threads: the
- * caller's lock protects everything. */
+ * A treap is a search tree whose shape depends only on its keys: the hash of a node's key is larger
+ * than those of the nodes below it. All functions take logarithmic time on average. Keys are
+ * unique. Threads: the caller's lock protects everything. */
 #ifndef LOADER_SERVE_TREAP_H
 #define LOADER_SERVE_TREAP_H
 

@@ -171,7 +171,8 @@ static void on_ended(struct exchange *x)
     lock_release(&ahead.mu);
 }
 
-/* Returns whether a late request may be repeated. Runs in the module's thread. */
+/* Returns whether there is memory to repeat a late request, and takes it. Runs in the module's
+ * thread. */
 static bool may_repeat(struct exchange *x)
 {
     bool may;
@@ -260,7 +261,8 @@ static struct ahead_block *create_block(const struct ahead_entry *first)
     return b;
 }
 
-/* Prepare and start the request of a block, which has entered its bucket. Returns 0 or -errno. */
+/* Prepare and start the request of a block, whose bucket has already counted it. Returns 0 or
+ * -errno. */
 static int launch(struct ahead_block *b, const struct ahead_entry *first)
 {
     struct bucket_query query = {.key = first->key, .query = "", .at_once = true, .want = &b->want};
@@ -333,7 +335,7 @@ static void pump(size_t hold)
 
 /* ---- announcing ---- */
 
-/* Drop ranges that were not read for long, the oldest first. */
+/* Drop ranges that were announced ABANDONED_S ago or earlier, except those that are being read. */
 static void drop_abandoned(uint64_t now_ns)
 {
     struct list *lists[] = {&ahead.queue, &ahead.started}, *next;
@@ -459,7 +461,7 @@ bool ahead_take(const struct ahead_range *r, uint8_t *dst, const atomic_bool *ca
     e = find(r);
     if (e && !e->block) {
         catch_up();
-        e = find(r); /* the range may have been dropped meanwhile */
+        e = find(r); /* the range may have been dropped in between */
     }
     if (e && e->block && await(e, cancel)) {
         b = e->block;

@@ -17,8 +17,9 @@ struct ahead_range {
     uint64_t offset, len;
 };
 
-/** Fetch a range soon. Does nothing if the memory for the look-ahead is used up. Errors are not
- * reported: the reader of the range repeats a request that failed. */
+/** Fetch a range soon. Has no effect if the range has more than 16 MiB or the memory for the
+ * look-ahead is used up. Errors are not reported: the reader of the range repeats a request that
+ * failed. */
 void ahead_announce(const struct ahead_range *range);
 
 /**
@@ -32,7 +33,7 @@ void ahead_forget(const void *owner);
 
 enum { AHEAD_BYTES = 256 << 20 }; /* the default of ahead_set_memory() */
 
-/** Limit the memory of all ranges together, from their requests until they are read. */
+/** Limit the memory of all ranges together, from their announcement until they are read. */
 void ahead_set_memory(uint64_t bytes);
 
 /** Totals since the start, except `bytes`. */

@@ -33,11 +33,11 @@ struct aws_config {
 int aws_config_parse(const char *text, size_t len, const char *profile, struct aws_config *config);
 
 /**
- * Read the profile AWS_PROFILE (default "default") from both files. Returns 0 even if neither
- * exists.
+ * Read the profile AWS_PROFILE (default "default") from both files. Returns 0 even if the files in
+ * ~/.aws do not exist or may not be read.
  *
- * Errors: -EACCES and others if a file cannot be read; -EINVAL AWS_PROFILE names a profile that no
- * file has; -ENOMEM; with `err` set.
+ * Errors: -ENOENT, -EACCES and others if a file that a variable names cannot be read; -EINVAL
+ * AWS_PROFILE names a profile that no file has; -ENOMEM; with `err` set.
  */
 int aws_config_read(struct aws_config *ret, struct plenum_error *err);
 void aws_config_fini(struct aws_config *config);
@@ -45,7 +45,8 @@ void aws_config_fini(struct aws_config *config);
 /** Returns the value of an environment variable, or NULL if it is unset or empty. */
 const char *aws_variable(const char *name);
 
-/** Read a file of at most 64 KiB into `*ret` (malloc, NUL-terminated). Returns 0 or -errno. */
+/** Read a regular file of less than 64 KiB into `*ret` (malloc, NUL-terminated). Returns 0, -EFBIG
+ * or another -errno. */
 int aws_read_file(const char *path, char **ret, size_t *len);
 
 /** Wipe and free a string. NULL is ignored. */

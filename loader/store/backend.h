@@ -68,8 +68,8 @@ struct store_backend {
 
 #define STORE_BACKEND_SYMBOL "plenum_store_backend"
 
-/** Returns the module, which the first call loads, or NULL with `err` set if it is not
- * installed. */
+/** Returns the module, which the first call loads, or NULL with `err` set if it is not installed or
+ * has a different version. */
 const struct store_backend *store_backend_get(struct plenum_error *err);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * The number of requests in flight is limited by a window, as in TCP. The window grows by one with
  * each success until the server first asks for fewer requests (503, 429), and after that by one
- * with each window of successes. When the server asks, it shrinks to 0.7 of its size, at most once
- * in 100 ms. */
+ * with each window of successes. When the server asks, the window shrinks to 0.7 of its size, at
+ * most once in 100 ms. */
 #include "config.h"
 
 #include "loader/store/bucket.h"

@@ -14,7 +14,8 @@
 /** Opaque; lives as long as the process. */
 struct bucket;
 
-/** Get the bucket or host of a place. Returns 0, or an error of endpoint_find() with `err` set. */
+/** Get the bucket or host of a place. Errors: those of aws_config_read() and endpoint_find();
+ * -EINVAL the host's name is too long; -ENOMEM. */
 int bucket_get(const struct store_place *place, struct bucket **ret, struct plenum_error *err);
 
 /** Returns whether this is a bucket of S3, and not a server behind HTTP. */
@@ -49,7 +50,7 @@ void bucket_note_time(struct bucket *bucket, uint64_t len, uint64_t ns);
  * by bucket_try_enter(). Returns false while the server asks for fewer requests. */
 bool bucket_try_hedge(struct bucket *bucket);
 
-/** Returns the pause before try number `tries` + 1, and takes it from the budget for retries. When
+/** Returns a random pause before try number `tries` + 1, and takes one retry from the budget. When
  * the budget is used up, pauses are longer, so that a failing server gets only a few more requests
  * than a working one. */
 uint64_t bucket_backoff_ns(struct bucket *bucket, unsigned tries);
@@ -76,10 +77,12 @@ struct bucket_query {
     bool at_once; /* fail with -EAGAIN instead of finding or renewing credentials */
 };
 
-/** Build and sign a request. Errors: those of credentials_get(); -ENOMEM. */
+/** Build and sign a request. Errors: those of credentials_get(); -EAGAIN (only with `at_once`);
+ * -ENOTSUP the module is not installed; -ENOMEM. */
 int bucket_sign(struct bucket *bucket, const struct bucket_query *query, struct bucket_request *ret,
                 struct plenum_error *err);
-/** Build a GET request for a URL that is used as it is, without a signature. */
+/** Build a GET request for a URL that is used as it is, without a signature. Returns 0 or
+ * -ENOMEM. */
 int bucket_request_url(const char *url, const struct wanted_range *want, struct bucket_request *ret,
                        struct plenum_error *err);
 void bucket_request_fini(struct bucket_request *request);

@@ -78,8 +78,8 @@ static bool copy(const char *text, char *ret, size_t size)
 }
 
 /* Copy the string value of a member of a flat JSON object. Returns false if there is none, if it
- * does not fit, or if it contains an escape other than a slash, quote or backslash: credentials
- * have no others. */
+ * does not fit, or if it contains a control character. Only escaped slashes, quotes and backslashes
+ * are decoded, because credentials have no other escapes. */
 static bool copy_member(const char *text, size_t len, const char *name, char *ret, size_t size)
 {
     const char *at, *end = text + len;
@@ -136,7 +136,8 @@ int credentials_parse_sts(const char *text, size_t len, struct credentials *ret,
     return check_expiry(expires, ret, err);
 }
 
-/* Send a request to an endpoint of this host or to STS, and repeat it if it fails. */
+/* Send a request to an endpoint of this host or to STS, at most METADATA_TRIES times if it
+ * fails. */
 static int ask(struct exchange *x, struct plenum_error *err)
 {
     const char *const *headers = x->transfer.headers;
@@ -422,8 +423,8 @@ static int find(struct credentials *ret, struct plenum_error *err)
 
 /* ---- the current credentials ---- */
 
-/* Returns the current credentials if they last for that many seconds and are not `bad`, or NULL.
- * Call it with mu held. */
+/* Returns a reference to the current credentials if they last for that many seconds and are not
+ * `bad`, or NULL. Call it with mu held. */
 static const struct credentials *use_current(uint64_t seconds, const struct credentials *bad)
 {
     assert(lock_is_held(&mu));

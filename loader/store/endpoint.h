@@ -11,7 +11,7 @@
 #include "loader/store/aws_config.h"
 
 struct endpoint {
-    char scheme[8]; /* "https" */
+    char scheme[8]; /* "https" or "http" */
     char host[256]; /* with its port, as in the header Host */
     char path[512]; /* before the key, with its leading slash and without a final one: "/bucket" */
     char region[64];

@@ -80,7 +80,7 @@ static bool is_special_v4(uint32_t a)
            a == 0xFFFFFFFF;
 }
 
-/* Returns whether an address is reserved: loopback, link-local or multicast, for instance. */
+/* Returns whether an address is reserved, such as loopback, link-local or multicast addresses. */
 static bool is_special(const struct sockaddr *address)
 {
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
@@ -330,7 +330,7 @@ static int code_of(const struct flight *f, CURLcode code)
     }
 }
 
-/* End a flight. */
+/* End a flight, and call its transfer's done(). */
 MESSAGE static void land(struct flight *f, int code, const char *why)
 {
     struct transfer *t = f->transfer;

@@ -71,7 +71,8 @@ static int sleep_for(uint64_t ns, const atomic_bool *cancel)
 
 /* ---- messages ---- */
 
-/* Describe an answer ("403 AccessDenied (request 4442)"), or why there was none. */
+/* Describe an answer ("the server answered 403 AccessDenied (request 4442)"), or why there was
+ * none. */
 static const char *describe(const struct fetching *f, const struct exchange *x, char *ret,
                             size_t size)
 {

@@ -47,8 +47,9 @@ struct fetch {
  * Errors: -ENOENT there is no such object or bucket; -EACCES access is denied; -ESTALE the object
  * has another version; -ERANGE (only without facts) the object is empty; -EOPNOTSUPP the server
  * cannot serve ranges; -EREMOTEIO no try succeeded in time; -EKEYREJECTED the server's certificate
- * is not valid; -ECANCELED; -ENOKEY there are no credentials; -ENOMEM. `err` names the object and
- * says what to do.
+ * is not valid; -EINVAL the server rejects the request; -ELOOP it redirects too often; -EFBIG its
+ * answer is too long; -ECANCELED; those of bucket_sign(), such as -ENOKEY; -ENOMEM. `err` names the
+ * object and says what to do.
  */
 int fetch_run(struct fetch *fetch, struct plenum_error *err);
 void fetch_fini(struct fetch *fetch);

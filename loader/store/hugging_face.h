@@ -17,7 +17,7 @@
 int hugging_face_url(const char *name, char **ret, struct plenum_error *err);
 
 /** Returns the header with the user's token (HF_TOKEN) for HTTPS requests to this host (malloc), or
- * NULL if there is no token, or it is for another host. */
+ * NULL if there is no valid token, it is for another host, or memory runs out. */
 char *hugging_face_header(const char *host);
 
 #endif

@@ -34,7 +34,8 @@ void sigv4_hash(const struct store_backend *backend, const void *bytes, size_t l
     hex(hash, ret);
 }
 
-/* Returns the names of the signed headers, "host;x-amz-date" (malloc). */
+/* Returns the names of the signed headers, such as "host;x-amz-date" (malloc), or NULL if out of
+ * memory. */
 static char *signed_names(const struct sigv4_request *r)
 {
     char *names = strdup("");

@@ -16,7 +16,7 @@ struct sigv4_header {
 };
 
 struct sigv4_request {
-    const char *method; /* "GET" */
+    const char *method; /* such as "GET" */
     const char *path;   /* as sent: percent-encoded, with its leading slash */
     const char *query;  /* as sent: percent-encoded, sorted by name; "" if there is none */
     const struct sigv4_header *headers; /* [num_headers], sorted by name */

@@ -16,8 +16,8 @@ struct store_object;
 /**
  * Find an object. Returns 0, with the store's facts about it in `*ret`.
  *
- * Errors: those of fetch_run(), -ENOENT for instance; -EACCES the policy does not allow it; -EINVAL
- * the name is malformed.
+ * Errors: those of fetch_run(), such as -ENOENT; -EACCES the policy does not allow it; -EINVAL the
+ * name is malformed, or its endpoint is not known; -ENOTSUP the module is not installed.
  */
 int store_stat(const char *name, const struct store_policy *policy, struct object_facts *ret,
                struct plenum_error *err);
@@ -31,7 +31,8 @@ typedef int store_found(void *arg, const char *name, const struct object_facts *
  * the policy does not allow are left out.
  *
  * @param most  end with -E2BIG after this number of objects; 0: no limit
- * Errors: like store_stat(); -EOPNOTSUPP the name is not in S3.
+ * Errors: like store_stat(); -EOPNOTSUPP the name is not in S3; -EBADMSG the listing is malformed;
+ * those of `found`.
  */
 int store_list(const char *prefix, uint64_t most, const struct store_policy *policy,
                store_found *found, void *arg, struct plenum_error *err);
@@ -40,8 +41,8 @@ int store_list(const char *prefix, uint64_t most, const struct store_policy *pol
  * Create the handle of a version of an object. The policy must outlive it.
  *
  * @param owner  identifies the data set for store_forget()
- * Errors: -EACCES the policy does not allow it; -EINVAL the name is malformed; those of
- * endpoint_find(). The store is not contacted.
+ * Errors: -EACCES the policy does not allow it; -EINVAL the name is malformed, or its endpoint is
+ * not known; -ENOTSUP the module is not installed; -ENOMEM. The store is not contacted.
  */
 int store_open(const char *name, const struct object_facts *facts, const void *owner,
                const struct store_policy *policy, struct store_object **ret,
@@ -70,15 +71,14 @@ void store_announce(const struct store_object *object, uint64_t offset, size_t l
 void store_forget(const void *owner);
 
 /** Read a whole object of at most `most` bytes into `*ret` (malloc, NUL-terminated). Returns 0,
- * -EFBIG, or an error of store_stat(). */
+ * -EFBIG, or an error of store_stat() or store_read(). */
 int store_read_whole(const char *name, uint64_t most, const struct store_policy *policy, char **ret,
                      struct object_facts *facts, struct plenum_error *err);
 
 /**
  * Write an object in S3; an existing one is replaced.
  *
- * Errors: those of fetch_run(); -EACCES the policy does not allow it; -EOPNOTSUPP the name is not
- * in S3.
+ * Errors: like store_stat(); -EOPNOTSUPP the name is not in S3.
  */
 int store_write(const char *name, const void *bytes, size_t len, const struct store_policy *policy,
                 struct plenum_error *err);

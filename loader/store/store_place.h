@@ -21,8 +21,9 @@ struct store_place {
 /**
  * Parse a name. The key of s3: is literal; the path of a URL is percent-decoded once.
  *
- * Errors: -EINVAL with `err` set: no bucket or host, a user name, an invalid port, control
- * characters, "." or ".." as a part of the path, an encoded slash; -ENOMEM.
+ * Errors: -EINVAL with `err` set: an unknown scheme, no bucket or host, a user name, an invalid
+ * port, control characters, "." or ".." as a part of the path, or, in a URL, '?', '#' or an encoded
+ * slash; -ENOMEM.
  */
 int place_parse(const char *text, struct store_place *ret, struct plenum_error *err);
 void place_fini(struct store_place *place);
@@ -38,8 +39,8 @@ int place_canonical(const char *text, char **ret, struct plenum_error *err);
  * are not encoded, nor is '/' unless `slash`. */
 char *place_encode(const char *text, bool slash);
 
-/** Returns whether the host of a URL is a literal address or "localhost". Only then may a
- * connection lead to a loopback or link-local address. `host` may have a port. */
+/** Returns whether the host of a URL is a literal address or "localhost". Only then may the URL
+ * lead to a loopback or link-local address. `host` may have a port. */
 bool place_is_literal(const char *host);
 
 /** Returns the length of what precedes the key in a name or pattern ("s3://bucket/"), or 0 if there

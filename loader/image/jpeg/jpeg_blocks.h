@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_blocks.h - decodes all coefficients of one block, or of two at once, from bits.
+/* jpeg_blocks.h - decodes or skips the coefficients of one block, or of two at once.
  *
  * All functions are inline, so that jpeg_own.c can compile them for several kinds of processors.
  * Each returns false for an invalid code or value; other errors are detected after the MCU
@@ -97,8 +97,8 @@ JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32
     return true;
 }
 
-/* Read a block's AC coefficients into `coef`, which must be zero. `*seen` receives the OR of their
- * natural indices. */
+/* Read a block's AC coefficients into `coef`, which must be zero. Their natural indices are ORed
+ * into `*seen`. */
 JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef,
                          uint32_t *seen)
 {

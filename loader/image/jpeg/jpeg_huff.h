@@ -12,7 +12,7 @@
  * and the code of the second. An entry of `many`, for coefficients that are skipped, has all
  * symbols whose codes the 11 bits hold. Scans of a progressive file look up one symbol at a time.
  *
- * Many photographs have tables of their own. If there is little data to decode with them, combining
+ * Many photographs have their own tables. If there is little data to decode with them, combining
  * symbols takes longer than decoding one by one, so the entries of `two` and `many` have one symbol
  * until a later image uses the same table. Longer indices would hold more symbols, but filling the
  * tables took longer than they saved (and they do not fit the first-level cache).

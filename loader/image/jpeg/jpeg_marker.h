@@ -47,7 +47,8 @@ static inline bool jpeg_markers_at_frame(const struct jpeg_markers *m)
     return (m->code & 0xF0) == 0xC0 && m->code != 0xC4 && m->code != 0xC8 && m->code != 0xCC;
 }
 
-/** Find the next segment before the first scan. Returns false after the last one. */
+/** Find the next segment before the first scan; a length below 2 counts as 2. Returns false after
+ * the last segment, at a further SOI or an EOI, or if a segment is cut off. */
 static inline bool jpeg_markers_next(struct jpeg_markers *m)
 {
     for (;;) {

@@ -521,7 +521,7 @@ static void locate_row(struct jpeg_own *o, uint32_t row)
     }
 }
 
-/* Returns the number of MCU rows to read at once: two, if both are needed and that is faster than
+/* Returns the number of MCU rows to read at once: two, if both must be read and that is faster than
  * two parts of one row. */
 static uint32_t choose_rows(const struct jpeg_own *o)
 {

@@ -36,8 +36,9 @@ void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, bool junk,
                   uint32_t *width, uint32_t *height);
 
-/** Use and find tiles until close(). `hint` (jpeg_tiles.h) has tiles that were found earlier; `len`
- * is 0 if there is no hint. */
+/** Use and find tiles until the next open(); a file with several scans has none. `hint`
+ * (jpeg_tiles.h, only read here) has tiles that were found earlier; `len` is 0 if there is no
+ * hint. */
 int jpeg_own_use_hint(struct jpeg_own *own, const uint8_t *hint, size_t len);
 
 /** Choose the region to read. It must lie inside the image, and must not be empty. */

@@ -68,8 +68,8 @@ void jpeg_scan_begin_whole(struct jpeg_scan *scan, const struct image_file *file
 /** Get the current position. Call it between two MCUs. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
-/** Returns whether the scan is at `tile`. Call it between two MCUs, after
- * jpeg_scan_begin_until(). */
+/** Returns whether the scan is at the position of `tile`, with its DC predictions. Call it between
+ * two MCUs, after jpeg_scan_begin_until(). */
 bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
 /** Unstuff more bytes. Call it between two MCUs. Returns false if more bytes were read than there
@@ -81,14 +81,16 @@ bool jpeg_scan_more(struct jpeg_scan *scan);
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
 /** Begin with the restart interval after the one that `before` is about to read. Returns false if
- * the end of that interval is unknown, or if no restart marker follows it. */
+ * the end of that interval is not in the buffer yet, or if the expected restart marker does not
+ * follow it. */
 bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
 
-/** Returns whether the whole entropy-coded segment was read, and nothing beyond it. */
+/** Returns whether the whole entropy-coded segment was read and nothing beyond it, and the expected
+ * restart marker follows. */
 bool jpeg_scan_complete(const struct jpeg_scan *scan);
 
-/** Returns whether all of a scan was read, up to a marker, whose position `*ret` receives. Call it
- * after the scan's last MCU. */
+/** Unstuff the rest, and return whether all of a scan was read, up to a marker, whose position
+ * `*ret` receives. Call it after the scan's last MCU. */
 bool jpeg_scan_end(struct jpeg_scan *scan, size_t *ret);
 
 /** Make sure that there are enough bytes for an MCU. Call it between two MCUs of a segment. Returns

@@ -42,7 +42,8 @@ void jpeg_tiles_fini(struct jpeg_tiles *t)
     *t = (struct jpeg_tiles){0};
 }
 
-/* Choose the size of tiles: as small as the size limit of hints allows. */
+/* Choose the size of tiles: a restart interval if rows consist of several; otherwise, the smallest
+ * that the size limit of hints allows. 0 if there is none. */
 static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
 {
     bool whole = f->restart > 0 && f->mcus % f->restart == 0 && f->restart < f->mcus;

@@ -42,8 +42,8 @@ void jpeg_tiles_fini(struct jpeg_tiles *tiles);
  * Start with a new file. The tiles in `hint` are used if it is this file's hint; `hint` may contain
  * arbitrary bytes.
  *
- * `tiles->mcus` becomes 0 if the image is too small for tiles, or if a hint would be too large.
- * Returns 0 or -ENOMEM.
+ * `tiles->mcus` becomes 0 if the image is too small or the file too large for tiles, if a hint
+ * would be too large, or if memory runs out. Returns 0 or -ENOMEM.
  */
 int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, const uint8_t *bytes,
                      size_t len, const uint8_t *hint, size_t hint_len);
@@ -51,8 +51,9 @@ int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, c
 /** Returns the size in bytes of a hint for all rows. */
 size_t jpeg_tiles_hint_max(const struct jpeg_tiles *tiles);
 
-/** Write a hint with all known tiles into `to` [jpeg_tiles_hint_max()]. Returns its length, or 0 if
- * it has no more tiles than the hint that was passed in. */
+/** Write a hint with the known rows before the first that has a tile of 8 KiB or more into `to`
+ * [jpeg_tiles_hint_max()]. Returns its length, or 0 if it has no more rows than the hint that was
+ * passed in. */
 size_t jpeg_tiles_hint(const struct jpeg_tiles *tiles, uint8_t *to);
 
 #endif

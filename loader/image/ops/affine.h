@@ -33,8 +33,8 @@ struct affine_parts {
     int64_t shear_x, shear_y;
 };
 
-/* The functions below create maps for a window of width x height that use the nearest pixel, and
- * black outside the source. */
+/* The functions up to affine_of_corners() create maps for a window of width x height that use the
+ * nearest pixel, and black outside the source. */
 
 /** Rotate around the centre, counterclockwise. */
 void affine_rotation(struct affine *ret, int64_t degrees, uint32_t width, uint32_t height);
@@ -49,7 +49,7 @@ void affine_translate(struct affine *ret, int64_t dx, int64_t dy);
 void affine_of_parts(struct affine *ret, const struct affine_parts *parts, uint32_t width,
                      uint32_t height);
 /** Move the corners of the window (upper left, upper right, lower right, lower left) to these
- * pixels. Returns false if three of the new corners are on a line: there is no such map. */
+ * pixels. Returns false if three of the new corners are on a line, because there is no such map. */
 bool affine_of_corners(struct affine *ret, const int64_t corners[4][2], uint32_t width,
                        uint32_t height);
 
@@ -99,7 +99,8 @@ static inline uint8_t affine_blend(const uint8_t *v, size_t right, size_t below,
 
 enum { AFFINE_SLACK = 3 }; /* bytes after a source's planes that may be read */
 
-/** Map `from` to `to`, three planes of width x height (1 to 8192) each. */
+/** Map `from` to `to`, three planes of width x height (1 to 8192) each; AFFINE_SLACK bytes after
+ * `from` must be readable. */
 void affine_apply(const struct affine_loops *loops, const struct affine *map, uint32_t width,
                   uint32_t height, const uint8_t *from, uint8_t *to);
 

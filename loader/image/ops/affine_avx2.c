@@ -108,7 +108,7 @@ AVX2_INLINE __m256i parts(__m256i position)
     return _mm256_or_si256(_mm256_slli_epi32(part, 16), _mm256_sub_epi32(all, part));
 }
 
-/* Blend the first two bytes of each lane, weighted by x. */
+/* Blend the first two bytes of each lane, with the weights in `right`. */
 AVX2_INLINE __m256i across(__m256i pair, __m256i right)
 {
     const __m256i words = _mm256_broadcastsi128_si256(

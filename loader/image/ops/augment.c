@@ -8,7 +8,7 @@
  * first-level cache from step to step. A contrast needs the mean of its input, which is computed
  * together with the bands of the steps before it.
  *
- * Not here: drawing the operations (augment_draw.c). */
+ * Not here: drawing the operations (augment_draw.c, policy.c), and the loops (augment_loops.h). */
 #include "config.h"
 
 #include "loader/image/ops/augment.h"

@@ -83,11 +83,12 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
 /** Free each window of more than `keep` bytes. */
 void augment_trim(struct augment *augment, size_t keep);
 
-/** Returns the maximum number of bytes kept for a sample of this pipeline. */
+/** Returns the maximum size in bytes of the windows that a sample of this pipeline needs. */
 uint64_t augment_most_bytes(const struct pipeline *pipeline);
 
 /** Returns room for the window, uint8 [3][height][width], and reserves the other memory that this
- * plan needs; or returns NULL when out of memory. Borrowed until the next call. */
+ * plan needs; or returns NULL when out of memory. Borrowed until augment_finish() or the next
+ * call. */
 uint8_t *augment_window(struct augment *augment, const struct augment_plan *plan, uint32_t width,
                         uint32_t height);
 

@@ -17,7 +17,7 @@
 enum { AUGMENT_BITS = 14 };
 
 /** An operation that changes each pixel by a rule that depends only on that pixel and the step's
- * number. Only one of the two functions is set. */
+ * number. One of the two functions is set; neither, for an operation of another kind. */
 struct augment_pointwise {
     void (*levels)(uint8_t *v, size_t n, uint32_t number); /* process one channel */
     /** Process n pixels, whose planes are `plane` bytes apart. */

@@ -3,7 +3,7 @@
  *
  *     rows of bytes --down--> one row times 2^6, its ends mirrored --across--> one row of bytes
  *
- * The kernel is symmetric, so samples are added in pairs before they are multiplied; therefore the
+ * The kernel is symmetric, so levels are added in pairs before they are multiplied; therefore the
  * row between the passes has only 14 bits. Coefficients of 0 at the kernel's ends are left out. */
 #include "config.h"
 
@@ -66,7 +66,7 @@ const struct blur_loops *blur_loops_find(const char *name)
     return &blur_portable;
 }
 
-/* Returns the position of a sample after reflection at the first one, or at the last of n. */
+/* Returns the position `at` after reflection at the first pixel, or at the last of n. */
 static size_t mirrored(ptrdiff_t at, size_t n)
 {
     if (at < 0)

@@ -25,8 +25,8 @@ struct blur_loops {
      * at rows[0]. */
     void (*down)(const struct blur_kernel *kernel, const uint8_t *const *rows, size_t width,
                  int16_t *to);
-    /** Blur horizontally: compute one row of levels. `from` has `radius` extra samples at both
-     * ends. */
+    /** Blur horizontally: compute one row of levels. `from` begins with `radius` extra levels, and
+     * ends with as many. */
     void (*across)(const struct blur_kernel *kernel, const int16_t *from, size_t width,
                    uint8_t *to);
 };
@@ -39,7 +39,7 @@ extern const struct blur_loops blur_avx2;
 /** Returns the loops of this name, or the portable ones. */
 const struct blur_loops *blur_loops_find(const char *name);
 
-/** Returns the number of int16 samples that blur_plane() needs for a row. */
+/** Returns the number of int16 levels that blur_plane() needs for a row. */
 static inline size_t blur_row_samples(size_t width)
 {
     return width + 2 * (size_t)BLUR_RADIUS_MAX;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* blur_avx2.c - the loops of blur.h for x86 processors with AVX2: 16 samples at a time, two taps in
+/* blur_avx2.c - the loops of blur.h for x86 processors with AVX2: 16 levels at a time, two taps in
  * one multiplication. The last block overlaps the one before it. */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* blur_portable.c - the loops of blur.h for every processor: blocks of samples, which compilers
+/* blur_portable.c - the loops of blur.h for every processor: blocks of levels, which compilers
  * vectorise. */
 #include "config.h"
 

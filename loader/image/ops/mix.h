@@ -35,13 +35,13 @@ struct mix_format {
     struct image_store store;
 };
 
-/** Write a mixed sample to `dst`, each byte once, from its own pixels and its partner's, all three
- * in this format, with the loops of this set of image_kernels(). */
+/** Write a sample that the plan mixes to `dst`, each byte once, from its own pixels and its
+ * partner's, all three in this format, with the loops of this set of image_kernels(). */
 void mix_store(const struct mix_plan *plan, const char *kernels, const struct mix_format *format,
                const uint8_t *own, const uint8_t *partner, uint8_t *dst);
 
 /** Draw a share from Beta(alpha, alpha), times 2^15, for alpha from 1/100 to 10. Uses the draws 1,
- * 2, ... of DRAW_MIXUP. */
+ * 2, ... of DRAW_MIXUP; if 64 of them are rejected, the share is 1/2. */
 uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw);
 
 #endif

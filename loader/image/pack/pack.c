@@ -117,7 +117,7 @@ static size_t find_segment(const struct header *h)
     return 0;
 }
 
-/* Read an APP9 segment. Returns whether it is Plenum's. */
+/* Read an APP9 segment. Returns whether it is the first, with Plenum's size and version. */
 static bool read_segment(struct header *h, size_t at, size_t end)
 {
     if (h->layout.segment || end - at != SEGMENT_SIZE ||
@@ -486,7 +486,7 @@ static int resize_and_pack(struct image_decoder *decoder, const struct image_fil
 }
 
 /* Write the pixels of a file that decodes, and compare them after reading them back. `pixels` is
- * their hash before they are resized. */
+ * the hash of the file's own pixels. */
 static int write_raw(struct image_decoder *decoder, const struct image_file *file,
                      const struct pack_target *target, uint64_t pixels, struct pack_result *ret,
                      struct plenum_error *err)

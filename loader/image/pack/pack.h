@@ -57,8 +57,8 @@ enum pack_outcome {
     PACK_KEPT_PNG,        /* it is not a JPEG */
     PACK_KEPT_CMYK,       /* it has four components */
     PACK_KEPT_ARITHMETIC, /* it is arithmetic coded */
-    PACK_KEPT_ODD,        /* it has a form that a packed file cannot have */
-    PACK_KEPT_BAD,        /* it is bad: it does not decode without a warning */
+    PACK_KEPT_ODD,        /* a packed file cannot have its form, or the proof failed */
+    PACK_KEPT_BAD,        /* it does not decode without a warning, or not at all */
     PACK_OUTCOMES
 };
 
@@ -74,9 +74,9 @@ struct pack_result {
 /**
  * Pack a file, if that is possible without changing a pixel of any crop.
  *
- * For each file, this proves that it decodes completely without a warning, that the packed file has
- * the same coefficients, quantisation tables and pixels, and what pack_prove() proves. A file with
- * junk (struct image_info) is bad.
+ * For each packed file, this proves that the original decodes completely without a warning, that
+ * the packed file has the same coefficients, quantisation tables and pixels, and what pack_prove()
+ * proves. A file with junk (struct image_info) is bad.
  *
  * Returns 0 or -ENOMEM. If a file is kept unchanged, `err` has the reason.
  */
@@ -84,9 +84,10 @@ int image_pack(struct image_decoder *decoder, const struct image_file *file,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
- * Like image_pack(), but resizes files that `resize` selects first; of their metadata, only the
+ * Like image_pack(), but first resizes the files that `resize` selects; of their metadata, only the
  * orientation is kept. Other files are packed as by image_pack(), and so are all files if `resize`
- * is NULL. Also returns -ENOTSUP, with a message, if this build has no decoder for the file.
+ * is NULL. Also returns -ENOTSUP, with a message, if `resize` selects by size and this build has no
+ * decoder for the file.
  */
 int image_pack_resized(struct image_decoder *decoder, const struct pack_resize *resize,
                        const struct image_file *file, struct pack_result *ret,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_resize.h - shrinks an image before it is packed: files of all formats become JPEGs. */
+/* pack_resize.h - shrinks an image before it is packed, or stores its pixels: files of all formats
+ * become JPEGs or PPMs. */
 #ifndef LOADER_IMAGE_PACK_RESIZE_H
 #define LOADER_IMAGE_PACK_RESIZE_H
 
@@ -40,7 +41,7 @@ static inline bool pack_resize_is_raw(const struct pack_resize *resize, uint32_t
     return (before + resize->raw_share) / 100 > before / 100;
 }
 
-/** Returns whether an image of this size is shrunk, and to which size. */
+/** Returns whether an image of this size is shrunk; only then sets the new size. */
 bool pack_resize_sides(const struct pack_resize *resize, uint32_t width, uint32_t height,
                        uint32_t *ret_width, uint32_t *ret_height);
 
@@ -54,7 +55,8 @@ struct pack_target {
 
 /**
  * Decode all of an image, resize it as stored, regardless of its EXIF, and encode it without
- * metadata. If all pixels are grey, it becomes a grey JPEG, otherwise a YCbCr one.
+ * metadata. `target->resized` must be set. If all pixels are grey, it becomes a grey JPEG,
+ * otherwise a YCbCr one.
  *
  * Ownership: the caller frees `*ret`. Errors: like image_render().
  */
@@ -74,8 +76,8 @@ int pack_resize_raw(struct image_decoder *decoder, const struct image_file *file
 
 enum { PACK_RESIZE_TEXT = 80 };
 
-/** Write the options of plenumctl pack that describe this to `ret`: "--longest 500 --quality 90
- * --subsampling 420". Returns `ret`. */
+/** Write the options of plenumctl pack that describe this to `ret`, such as "--longest 500
+ * --quality 90 --subsampling 420", or "images as they are". Returns `ret`. */
 const char *pack_resize_text(const struct pack_resize *resize, char ret[PACK_RESIZE_TEXT]);
 
 #endif

@@ -61,8 +61,7 @@ static inline size_t inflate_left(const struct inflate *s)
     return (size_t)(s->end - (s->in - s->count / 8));
 }
 
-/** Returns whether the input, too, ends here, with this Adler-32. Call it at the end of the
- * stream. */
+/** Returns whether only this Adler-32 is left of the input. Call it at the end of the stream. */
 bool inflate_is_whole(const struct inflate *s, uint32_t adler);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* png.c - decodes a PNG with libpng, as 8-bit RGB and a fourth byte.
+/* png.c - decodes a PNG as 8-bit RGB and a fourth byte, or a mask as its numbers.
  *
  * Most PNGs are decoded by our own decoder (png_own.h), to the same pixels. If it gives up, libpng
  * decodes the file from its beginning, and the result of libpng counts.
@@ -7,7 +7,7 @@
  * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped,
  * as by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
  * top: all rows above the region are read, those below are not. An interlaced PNG is read in seven
- * passes, with the region's rows in memory.
+ * passes, all but the last to the bottom, with the region's rows in memory.
  *
  * libpng's warnings are not failures: it warns about colour profiles and similar chunks, which
  * change no pixel. Its errors leave by longjmp(). */

@@ -11,7 +11,7 @@ enum { PNG_ROWS_FILTERS = 5 };
 
 /** Process R, G and B of 8 bits, and possibly alpha: `step` is 3 or 4.
  *
- * @param filtered  a byte after the row must be readable
+ * @param filtered A byte after the row must be readable.
  * @param above     [width][4] the row above; zeros above the first one.
  * @param ret       [width][4]; may not overlap. */
 void png_rows_pixels(uint32_t filter, uint32_t step, const uint8_t *filtered, const uint8_t *above,

@@ -212,7 +212,7 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
     }
 }
 
-/* Find the samples that some output shows, or the nearest one if there are none. */
+/* Find the pixels that some output shows, or the nearest one if there are none. */
 static void find_seen(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t count,
                       uint32_t *first, uint32_t *seen)
 {
@@ -247,8 +247,8 @@ static void locate_padded(const struct pipeline *p, struct crop *ret)
     find_seen(p->pad_mode, &ret->down, p->height, &w->top, &w->height);
 }
 
-/* Choose a position for `count` samples, drawn by `word`. If the image is too small even with
- * padding, the missing samples are also padded, as by torchvision's RandomCrop with
+/* Choose a position for `count` pixels, drawn by `word`. If the image is too small even with
+ * padding, the missing pixels are also padded, as by torchvision's RandomCrop with
  * pad_if_needed. */
 static struct crop_axis draw_axis(const struct pipeline *p, uint32_t size, uint32_t count,
                                   uint32_t word)

@@ -15,7 +15,7 @@
 #include "loader/image/rect.h"
 
 /** One axis of a sample that shows more than the image. The image is padded at both ends by `pad`
- * samples, and then by `more`; output i shows position first + i of the result. */
+ * pixels, and then by `more`; output i shows position first + i of the result. */
 struct crop_axis {
     uint32_t size; /* size of the resized image */
     uint32_t pad, more, first;
@@ -67,8 +67,8 @@ static inline int64_t crop_fold(enum pipeline_pad mode, int64_t x, int64_t n)
     return x < n ? x : period - x - (mode == PIPELINE_SYMMETRIC);
 }
 
-/** Returns which sample of the resized image is shown by output `i` of an axis; -1: the level of
- * the padding. */
+/** Returns which pixel of the resized image is shown by output `i` of an axis; -1: the level of the
+ * padding. */
 static inline int64_t crop_source(enum pipeline_pad mode, const struct crop_axis *axis, uint32_t i)
 {
     int64_t size = axis->size, pad = axis->pad, x = (int64_t)axis->first + i - axis->more;
@@ -92,6 +92,7 @@ void crop_longest_run(const int32_t *places, uint32_t count, int32_t step, uint3
  * Compute which part of an image of `width` x `height` pixels a sample shows, and its size.
  *
  * `width` and `height` must be 1 ... IMAGE_SIDE_MAX, and their product at most IMAGE_PIXELS_MAX.
+ * The pipeline must decode images.
  */
 void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                  uint32_t height, struct crop_tables *tables, struct crop *ret);

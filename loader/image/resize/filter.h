@@ -11,8 +11,8 @@
 /** Fraction bits of a distance and of a weight. */
 enum { FILTER_BITS = 18 };
 
-/** Returns a filter's support, in samples of the source or of the output, whichever are wider; 0:
- * it uses only the nearest sample. */
+/** Returns a filter's support, in pixels of the source or of the output, whichever are wider; 0: it
+ * uses only the nearest pixel. */
 uint32_t filter_support(enum pipeline_filter filter);
 
 /** Returns whether some weights are below 0, so that a sum may leave 0 ... 255. */
@@ -24,10 +24,10 @@ bool filter_has_negative(enum pipeline_filter filter);
  */
 int64_t filter_weight(enum pipeline_filter filter, uint64_t distance);
 
-/** The source samples under one output. The unit of distance is arbitrary. */
+/** The source pixels under one output. The unit of distance is arbitrary. */
 struct filter_window {
     int64_t first;  /* signed distance of the first one from the output's centre */
-    int64_t apart;  /* distance between samples */
+    int64_t apart;  /* distance between pixels */
     uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     uint32_t taps;
 };

@@ -16,8 +16,8 @@ struct pad {
 
 void pad_fini(struct pad *pad);
 
-/** Returns room for crop->window's pixels, mirrored if crop->mirror is set, or NULL if memory runs
- * out. */
+/** Returns room for the window's pixels of a padded crop, which are mirrored if crop->mirror is
+ * set; or NULL if memory runs out. */
 uint8_t *pad_window(struct pad *pad, const struct pipeline *pipeline, const struct crop *crop);
 
 /** Build the whole sample, planes[3][height][width], from the window's pixels. */

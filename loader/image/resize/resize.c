@@ -3,11 +3,11 @@
  *
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
- * Each axis has a table: for each output, where its source samples begin, their number, and their
+ * Each axis has a table: for each output, where its source pixels begin, their number, and their
  * coefficients, times 2^14. Mirroring costs nothing: the horizontal table is written backwards. The
  * vertical table counts pairs of rows, with a coefficient of 0 where an output begins or ends in
  * the middle of a pair. The loops that multiply, add and store are in resize_*.c; this file builds
- * the tables and stores the rows.
+ * the tables and passes rows to the loops.
  *
  * Not here: which part of an image is resized (crop.c), and where rows come from (image.c). */
 #include "config.h"
@@ -99,7 +99,7 @@ static void walk_on(struct resize_walk *w)
     }
 }
 
-/* The source samples begin ... end - 1 of one output, and their weights. Sample x has the distance
+/* The source pixels begin ... end - 1 of one output, and their weights. Pixel x has the distance
  * |(2x + 1) m - (2i + 1) n| from the centre of output i. If the filter is bilinear, its weight is
  * reach - distance. */
 struct resize_window {
@@ -107,8 +107,8 @@ struct resize_window {
     int32_t *weights; /* weights of one output */
     uint64_t scale; /* 2^(32 + FILTER_BITS) divided by the distance that equals 1 for the filter */
     int64_t reach;
-    int64_t first; /* signed distance of the sample `begin` */
-    int64_t apart; /* distance between samples */
+    int64_t first; /* signed distance of the pixel `begin` */
+    int64_t apart; /* distance between pixels */
     uint32_t begin, taps;
     bool small; /* all terms are below 2^31 */
 };
@@ -140,9 +140,8 @@ static void find_coefficients(const struct resize_window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-/* Like find_coefficients() if all terms are below 2^31: there is one division per output; each
- * coefficient is computed with its result, the reciprocal, and is then at most one too small, which
- * is corrected. */
+/* Like find_coefficients() if all terms are below 2^31, with one division per output: a coefficient
+ * is a product with the reciprocal, which is at most one too small, and is corrected. */
 static void find_coefficients_small(const struct resize_window *w, int16_t *coef)
 {
     int32_t reach = (int32_t)w->reach, apart = (int32_t)w->apart, d = (int32_t)w->first;
@@ -203,7 +202,7 @@ static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
     return (uint32_t)taps;
 }
 
-/* Fill in one output: its samples, stored from a multiple of the unit on. */
+/* Fill in one output: its source pixels, from a multiple of the unit on, and their coefficients. */
 static void fill_output(struct resize_axis *axis, const struct axis_request *q, uint32_t at,
                         const struct resize_window *w)
 {
@@ -240,9 +239,8 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     int64_t n = q->n, m = q->m, unit = 2 * (n > m ? n : m);
     int64_t reach = q->filter == PIPELINE_NEAREST ? m : unit * filter_support(q->filter);
     int64_t centre = (2 * (int64_t)q->first + 1) * n;
-    /* The first sample has the lowest x whose distance is below the reach, the last one the
-     * highest. The nearest sample is the one that contains the centre, or the second one if two
-     * do. */
+    /* The first pixel has the lowest x whose distance is below the reach, the last one the highest.
+     * The nearest pixel is the one that contains the centre, or the second one if two do. */
     struct resize_walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
     struct resize_walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);

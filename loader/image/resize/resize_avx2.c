@@ -5,13 +5,13 @@
  * that are added must be neighbours, in both passes:
  *
  * - across: one register holds two output pixels, x in the low half, x + 4 in the high one, as four
- *   channels of 32 bits. For two taps, a byte shuffle separates the samples r0 g0 b0 x0 r1 g1 b1 x1
+ *   channels of 32 bits. For two taps, a byte shuffle separates the bytes r0 g0 b0 x0 r1 g1 b1 x1
  *   of two neighbouring source pixels into words r0 r1 g0 g1 b0 b1 x0 x1, and the table has their
- *   coefficients c0 c1 four times.
- *   Pixels of three bytes are loaded in place by the same loads, with a different shuffle: sixteen
- *   bytes hold four of these pixels, too. Bytes loaded after the last one are ignored.
- * - down: the two rows of a pair are built together, and each 32 bits of the pair hold the sample
- *   of the first row in the low word and that of the second in the high one.
+ *   coefficients c0 c1 four times. Pixels of three bytes are loaded in place by the same loads,
+ *   with a different shuffle: sixteen bytes hold four of these pixels, too. Bytes loaded after the
+ *   last one are ignored.
+ * - down: the two rows of a pair are built together, and each 32 bits of the pair hold the level of
+ *   the first row in the low word and that of the second in the high one.
  *
  * Outputs 8 g + j and 8 g + j + 4 share a register because packing the sums of j = 0 ... 3 down to
  * bytes then puts eight pixels in their natural order.

@@ -3,8 +3,8 @@
  *
  * Source rows are processed two at a time: `across` turns them into a *pair*, two narrow rows in
  * whatever order suits the set; `down` combines some pairs into one output row and stores it. So a
- * set may keep the samples of both rows side by side, which suits instructions that multiply and
- * add pairs. */
+ * set may keep the levels of both rows side by side, which suits instructions that multiply and add
+ * pairs. */
 #ifndef LOADER_IMAGE_RESIZE_KERNELS_H
 #define LOADER_IMAGE_RESIZE_KERNELS_H
 
@@ -13,11 +13,11 @@
 /** The fraction bits of a coefficient, and one half for rounding. */
 enum { RESIZE_BITS = 14, RESIZE_HALF = 1 << (RESIZE_BITS - 1) };
 
-/** One axis: output i is the sum of taps[i] source samples, starting at first[i], times coef. */
+/** One axis: output i is the sum of taps[i] source pixels, starting at first[i], times coef. */
 struct resize_axis {
     uint32_t count;      /* outputs */
-    uint32_t stride;     /* coefficients reserved per output: the maximum of taps[] */
-    uint32_t begin, end; /* source samples with any weight; first[] counts from `begin` */
+    uint32_t stride;     /* coefficients reserved per output: at least all of taps[] */
+    uint32_t begin, end; /* source pixels with any weight; first[] counts from `begin` */
     uint32_t *first;     /* [count] */
     uint32_t *taps;      /* [count], 1 ... stride */
     int16_t *coef;       /* [count][stride], taps[i] of these are set, and sum up to 2^14 */

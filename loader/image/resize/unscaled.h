@@ -3,8 +3,8 @@
  * them.
  *
  * The resize would give the same bytes: if a side keeps its length, all weight of an output is on
- * the one sample at its centre. But building its tables takes longer than processing all pixels of
- * a small image. */
+ * the one pixel at its centre. But building its tables takes longer than processing all pixels of a
+ * small image. */
 #ifndef LOADER_IMAGE_UNSCALED_H
 #define LOADER_IMAGE_UNSCALED_H
 
@@ -19,7 +19,7 @@
 
 /** Tables kept from image to image. Starts as zeros. */
 struct unscaled {
-    /* int32 [width]: the sample of a row that each output shows; -1: padding */
+    /* int32 [width]: the pixel of a row that each output shows; -1: padding */
     struct scratch columns;
     /* int32 [height]: the row of `needed` that each output row shows; -1: padding */
     struct scratch rows;
@@ -65,7 +65,7 @@ static inline struct rect unscaled_region(const struct crop *crop)
  * Prepare for one sample, with its padding. Then push all rows of its unscaled_region().
  *
  * @param pixel   As for resize_begin(). RESIZE_BEHIND bytes after the end of a row may be read.
- * @param dst The sample's pixels, in the format of `store`; unscaled_push() writes each byte once.
+ * @param dst The sample's pixels, in the format of `store`; written by unscaled_push().
  *
  * Returns 0 or -ENOMEM.
  */
