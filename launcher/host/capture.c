@@ -25,8 +25,8 @@ enum {
     KILLED_MS = 200 /* time for a killed process to end; one that hangs in the kernel does not */
 };
 
-/* In the new process: close all but the standard descriptors, so that pipes whose end other
- * processes wait for are not kept open. */
+/* In the new process: start a session, reset signals, redirect output, and close all but the
+ * standard descriptors, so that pipes whose end other processes wait for are not kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);

@@ -122,8 +122,9 @@ static int choose_own(const struct plan *plan, const char *option, struct plenum
     return 0;
 }
 
-/* Choose what starts the instances: mpirun; or plenumrun itself, if there is no Open MPI mpirun and
- * all instances are on this host. `*ret` is then NULL, and `why` gives the reason. */
+/* Choose what starts the instances, unless --starter decides: mpirun; or plenumrun itself, if there
+ * is no Open MPI mpirun and all instances are on this host. `*ret` is NULL for plenumrun, and `why`
+ * gives the reason. */
 static int choose_starter(const struct cmdline *options, const struct plan *plan,
                           struct mpirun_program *mpirun, const struct mpirun_program **ret,
                           struct plenum_error *why)

@@ -268,7 +268,7 @@ void peers_read(struct supervisor *s)
         struct shim_peer *peer = ready[i].data.ptr;
 
         if (!peer)
-            continue; /* dropped meanwhile */
+            continue; /* dropped since epoll_wait() */
         instances_read(s, peer);
         if (ready[i].data.ptr)
             note_unsent(peer); /* reading can let it write */

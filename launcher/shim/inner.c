@@ -63,7 +63,7 @@ static const struct state_row inner_states[INNER_STATES] = {
     [INNER_WAITING] = {"waiting", STATE(INNER_STARTING) | STATE(INNER_DRAINING)},
     [INNER_STARTING] = {"starting",
                         STATE(INNER_RUNNING) | STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
-    /* to DRAINING: the program was given up, but exits after all. */
+    /* to DRAINING: the program exits although we had given up on it. */
     [INNER_RUNNING] = {"running", STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
     [INNER_SWEEPING] = {"sweeping", STATE(INNER_DRAINING)},
     [INNER_DRAINING] = {"draining", STATE(INNER_DRAINED)},
@@ -203,7 +203,7 @@ static void reap(struct inner *in)
 }
 
 /* Report when the program is stopped (by a debugger, or by a user) or continues. The job waits for
- * it meanwhile, and plenumrun can then name the instance. */
+ * it, and plenumrun can then name the instance. */
 static void watch_stops(struct inner *in)
 {
     siginfo_t info = {0};

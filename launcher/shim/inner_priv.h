@@ -161,7 +161,7 @@ void inner_open_pace(struct inner *in);
 void inner_close_pace(struct inner *in);
 /** Note that the program was stopped by a signal, or continues (in->stopped). */
 void inner_note_stop(struct inner *in, uint64_t now);
-/** Report the program's steps of the last second. */
+/** Report the program's steps of the last second, and what its host lacked (pace_report.h). */
 void inner_tell_pace(struct inner *in, uint64_t now);
 
 /* ---- inner_hung.c ---- */
