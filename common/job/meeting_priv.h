@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting_priv.h - layout of the shared memory, and the messages to get it: shared by meeting.c
- * (programs) and meeting_server.c (the launcher). */
+/* meeting_priv.h - layout of the shared memory, and the messages to get it: shared by meeting.c,
+ * meeting_rounds.c and meeting_wait.c (programs) and meeting_server.c (the launcher). */
 #ifndef COMMON_MEETING_PRIV_H
 #define COMMON_MEETING_PRIV_H
 

@@ -2,8 +2,8 @@
 /* frame.h - length-prefixed little-endian messages, and a non-blocking connection that carries
  * them.
  *
- * Used by the loader's protocol (common/net/wire.h) and by the launcher's control connection
- * (launcher/control/control.h). A frame on the wire:
+ * Used by the loader's protocol (common/net/wire.h), the launcher's control connection
+ * (launcher/control/control.h) and plenumctl job (common/job/jobctl.h). A frame on the wire:
  *
  *     u32 length of the payload | u16 type | u16 zero | u64 request | payload
  *
@@ -134,7 +134,7 @@ struct frame_conn {
 };
 
 /** Take `fd` and make it non-blocking. No descriptors are accepted from the other side until
- *  takes_fd is set. */
+ * takes_fd is set. Returns 0 or -errno; `fd` is taken in either case. */
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload);
 void frame_conn_fini(struct frame_conn *conn);
 

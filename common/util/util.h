@@ -117,8 +117,8 @@ int io_open_signals(const int *signals, size_t count);
 /** Write everything, despite EINTR and short writes. Returns 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/** Write a file. Returns 0 or -errno. If it exists, readers see the old or the complete new
- * file. */
+/** Write a file. Returns 0 or -errno. If it exists, readers see the old or the complete new file.
+ * One that is not regular, such as a pipe, is written in place. */
 int io_write_file(const char *path, const void *bytes, size_t len);
 /** Write a file that does not exist. Returns 0 or -errno (-EEXIST). */
 int io_write_new_file(const char *path, const void *bytes, size_t len);
