@@ -267,7 +267,8 @@ static bool has_daemons(job_getenv get, const struct said *mpi)
            (read_number(get, mpi->names->local_count, &here, NULL) == 0 && here < mpi->count);
 }
 
-/* Are the variables of another launcher consistent with those of the launcher in use? */
+/* Returns whether the variables of another launcher are consistent with those of the launcher in
+ * use. */
 static bool goes_with(job_getenv get, const struct said *believed, const struct said *other)
 {
     bool torchrun = believed->names->launcher == PLENUM_LAUNCHER_TORCH;

@@ -24,8 +24,8 @@ static bool find_in(const char *folder, size_t len, char *ret, size_t size)
     return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
 }
 
-/* Does the first line of a script end with a carriage return, which would become part of the name
- * of its interpreter? */
+/* Returns whether the first line of a file ends with a carriage return. In a script, that would
+ * become part of the name of its interpreter. */
 static bool has_return(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

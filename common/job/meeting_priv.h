@@ -23,7 +23,7 @@ struct meeting_said {
     unsigned char bytes[MEETING_SAID_BYTES];
 };
 
-/* An instance's part, in cache lines of its own. Others write nothing to it but `sleepers`; the
+/* An instance's part, in its own cache lines. Others write nothing to it but `sleepers`; the
  * launcher writes `ended` and `present`. */
 struct meeting_slot {
     _Alignas(MEETING_LINE) _Atomic uint64_t came; /* number of rounds entered; a futex */

@@ -137,8 +137,8 @@ char *io_folder_of(const char *path);
 int io_name_temporary(const char *path, char **ret);
 /** Is this the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is this a regular file that this user owns and that has not been written to for an hour? If it
- * is a temporary file, its writer was then killed. */
+/** Returns whether this is a regular file that this user owns and that has not been written to for
+ * an hour. If it is a temporary file, its writer was then killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
 /** Replace the file, using this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);

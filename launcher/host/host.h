@@ -16,8 +16,8 @@ enum { HOST_NAME_MAX_BYTES = 256 };
 /** Get the machine's own name from gethostname(2). */
 void host_get_name(char *ret, size_t size);
 
-/** Is `name` a name of this machine (localhost, its short or long host name, one of its addresses)?
- * Does not use a name server. */
+/** Returns whether `name` is a name of this machine: localhost, its short or long host name, or one
+ * of its addresses. Does not use a name server. */
 bool host_is_this(const char *name);
 
 /**

@@ -190,8 +190,8 @@ static int tell_return(const char *file, const char *word, struct plenum_error *
                      file, (int)len, word, file);
 }
 
-/* Does the interpreter reject this argument because it ends with a carriage return? Perl, for
- * example, treats that as whitespace. */
+/* Returns whether the interpreter rejects this argument because it ends with a carriage return.
+ * Perl, for example, treats that as whitespace. */
 static bool rejects_return(const struct hashbang *h)
 {
     static const char *const strict[] = {"sh", "bash", "dash", "ksh", "zsh"};

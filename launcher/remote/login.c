@@ -66,7 +66,7 @@ static void signal_awake(pid_t pid, int signal)
 }
 
 /* Wait for the other processes of the shell's group after the shell has ended: they are now our
- * children, and have received SIGTERM. (The daemon's children have groups of their own.) */
+ * children, and have received SIGTERM. (The daemon's children have their own groups.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;
