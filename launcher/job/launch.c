@@ -241,8 +241,9 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
-/* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
- * once does not help a program that fails at once. Returns 0, or the signal that ended the job. */
+/* Wait before restarting the job, because a host may return, and restarting at once does not help a
+ * program that fails at once. Never waits beyond --timeout. Returns 0, or the signal that ended the
+ * job. */
 static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();

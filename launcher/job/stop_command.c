@@ -19,7 +19,7 @@
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 }; /* exit statuses of sh(1) */
 
-/* Report the first failure only: the command is run again and again. */
+/* Report the first failure only, because the command is run again and again. */
 MESSAGE static void warn(struct stop_command *command, const char *why)
 {
     if (!command->warned)

@@ -43,8 +43,8 @@ enum {
     SUPERVISE_BEAT_MS = 1000,
 };
 
-/* The allowed transitions are a table in supervise.c. JOB_RESTING is not in it: no attempt is in
- * progress then (interlude.c). */
+/* The allowed transitions are a table in supervise.c. JOB_RESTING is not in it, because no attempt
+ * is in progress then (interlude.c). */
 enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES, JOB_RESTING };
 
 /* The allowed transitions are a table in instances.c. */
@@ -167,9 +167,9 @@ struct supervisor {
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];    /* the listener's address */
-    uint64_t deaf_until;            /* accept no connection until then: we are out of descriptors */
-    struct remote_loaders *loaders; /* or NULL */
+    char control[DIAL_TEXT_MAX]; /* the listener's address */
+    uint64_t deaf_until; /* accept no connection until then, because we are out of descriptors */
+    struct remote_loaders *loaders;         /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */

@@ -139,8 +139,8 @@ void inner_send_topology(struct inner *in, bool devices);
 /** Create the stop page, and pass its name to the program. Without it, only signals stop the
  * program. */
 void inner_make_stop_page(struct inner *in);
-/** Has the program called plenum_job_should_stop()? Then requests to stop do not reach it as
- * signals. */
+/** Returns whether the program has called plenum_job_should_stop(). Then requests to stop do not
+ * reach it as signals. */
 bool inner_asks_to_stop(const struct inner *in);
 /** Report what the program has written to its stop page: its first step at once, later ones if
  * `beat`; a signal that it has received; and the step at which it stops. */
