@@ -79,7 +79,8 @@ MESSAGE void session_refuse(struct loader_session *se, int code, const char *tex
 /** Handle a lack of memory or descriptors in this process, where no other loader can help. */
 MESSAGE void session_lack(struct loader_session *se, int code, const char *text);
 /** Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
- *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
+ *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". Numbers
+ *  that are not error codes become -EPROTO. */
 int session_code(int code);
 
 #endif

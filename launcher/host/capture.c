@@ -146,8 +146,8 @@ static void take_text(struct capture *c)
     io_close(&c->fd);
 }
 
-/* Returns whether the process could be reaped. One that another part of the program has reaped
- * counts as ended with status 0. */
+/* Reap the process if it has ended. Returns whether it has. One that another part of the program
+ * has reaped counts as ended with status 0. */
 static bool reap(struct capture *c)
 {
     pid_t pid = waitpid(c->pid, &c->status, WNOHANG);

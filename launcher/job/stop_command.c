@@ -78,7 +78,8 @@ static void start(struct stop_command *command)
     warn(command, strerror(errno));
 }
 
-/* Returns whether the command has ended with status 0. */
+/* Reap the command if it has ended. Returns whether its status was 0. Warns if it was not found, or
+ * cannot be executed. */
 static bool has_succeeded(struct stop_command *command)
 {
     int status;

@@ -61,7 +61,7 @@ static void on_fence(pmix_status_t status, void *arg)
 }
 
 /* Wait for the end of the fence. Returns 0; -ETIMEDOUT if it did not end in time; -EPIPE if it
- * never will. */
+ * never will; or -ENOTSUP if it failed. */
 static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
                           bool (*is_one_gone)(uint32_t instances))
 {
