@@ -403,7 +403,7 @@ static int feed(struct plenum_job *job, const struct plenum_job_info *info,
     struct totals totals = {0};
     int failed = 0, r;
 
-    /* With --replicas, this process is a job of its own. */
+    /* With --replicas, this process is a separate job. */
     r = a->replicas ? plenum_stream_open(info, &a->stream, &stream, &err)
                     : plenum_stream_open_all(job, &a->stream, &stream, &err);
     if (r < 0) {

@@ -136,7 +136,7 @@ class Run:
                             "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
 
     def load(self) -> None:
-        """Read the newest checkpoint. This is a collective. Only the first process reads: other hosts need no file."""
+        """Read the newest checkpoint. This is a collective. Only the first process reads; others need no file."""
         state = None
         if self.checkpoint and self.checkpoint.newest:
             state = torch.load(self.checkpoint.newest, map_location="cpu")

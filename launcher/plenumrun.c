@@ -37,7 +37,8 @@ static bool has_stack(void)
     return false;
 }
 
-/* Is /proc mounted? A shim or a loader's keeper checks this before anything else. */
+/* Returns whether processes can be found and adopted here (host_check_proc()); otherwise prints why
+ * not. A shim or a loader's keeper checks this before anything else. */
 static bool has_proc(void)
 {
     struct plenum_error err;

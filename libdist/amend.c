@@ -90,7 +90,7 @@ static int read_lines(const struct plenum_stream *s, const char *lines, struct o
                      (unsigned long long)from, (unsigned long long)now);
 }
 
-/* Free a plan, unless it is the first one: the program may still use the names of its sets. */
+/* Free a plan, but not the first one, because the program may still use the names of its sets. */
 static void discard(const struct plenum_stream *s, struct orderplan *plan)
 {
     if (plan != s->first_plan)

@@ -131,8 +131,8 @@ static void end_span(struct json *j)
     json_end_object(j);
 }
 
-/* Complete an event and flush the file: otherwise a forked child would also write the rest of the
- * buffer when it exits. */
+/* Complete an event and flush the file, because otherwise a forked child would also write the rest
+ * of the buffer when it exits. */
 static void end_event(struct trace *t)
 {
     end_span(&t->json);

@@ -26,7 +26,7 @@ struct trace_batch {
 /**
  * Create a file in the folder that PLENUM_TRACE names. `*ret` is NULL if it names none.
  *
- * Returns 0, or -errno with a message: a stream works even if it cannot be traced.
+ * Returns 0, or -errno with a message. A stream works even if it cannot be traced.
  */
 int trace_open(const struct plenum_job_info *info, const char *title, struct trace **ret,
                struct plenum_error *err);

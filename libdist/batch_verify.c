@@ -62,7 +62,7 @@ static bool has_same_geometry(const struct verify_stream *stream, const struct p
            is_same_at(p, stream->layout->flips_at, images);
 }
 
-/* Is the i-th sample equal in both batches? */
+/* Returns whether the i-th sample is equal in both batches. */
 static bool is_same(const struct verify_stream *stream, const struct plenum_lease *one,
                     const struct plenum_lease *two, uint64_t i)
 {

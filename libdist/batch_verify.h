@@ -39,8 +39,9 @@ enum verify_verdict {
 /** Returns whether a hash of this batch's position puts it into the share (0 to 1) to verify. */
 bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 
-/** Decide about a batch from its slots `one` and `two`. A slot is FILLING; or CHECKING, once its
- * loader has answered; or NULL, if the batch is no longer requested from that loader. */
+/** Decide about a batch from its slots `one` and `two`. Records in `v` that they differ, and where.
+ * A slot is FILLING; or CHECKING, once its loader has answered; or NULL, if the batch is no longer
+ * requested from that loader. */
 enum verify_verdict verify_look(struct batch_verify *v, const struct verify_stream *stream,
                                 const struct plenum_lease *one, const struct plenum_lease *two);
 

@@ -9,8 +9,8 @@
 
 /**
  * Make this process the instance that `job` describes, until the process ends. Call it before the
- * process receives samples. Calling it again has no effect. A job of one instance is never claimed:
- * each of its processes sees all samples.
+ * process receives samples. Calling it again has no effect. A job of one instance is never claimed,
+ * because each of its processes sees all samples.
  *
  * Errors: -EBUSY if another process already is this instance, or started this one; -ENOMEM.
  * Threads: under job.c's lock.

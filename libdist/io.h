@@ -25,11 +25,12 @@ struct io_calls {
     void (*leave)(struct plenum_stream *s);
 };
 
-/** Make the thread (started with the first stream) serve this stream. Returns 0 or -errno. */
+/** Make the thread (started with the first stream) serve this stream. Returns 0, or -errno with a
+ * message. */
 int io_add(struct plenum_stream *s, struct lock *lock, const struct io_calls *calls,
            struct plenum_error *err);
-/** Make the thread stop serving a stream; after that, it no longer touches the stream. Do not hold
- * the stream's lock. */
+/** Make the thread stop serving a stream; after that, it no longer touches the stream. The thread
+ * ends with the last stream. Do not hold the stream's lock. */
 void io_remove(struct plenum_stream *s);
 /** Keep a loader at this address until the last stream ends; call it in tick(). `all_cpus`: other
  * processes use the loader, too. Returns 0, even if this process already keeps it; -EADDRINUSE if

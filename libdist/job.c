@@ -53,7 +53,7 @@ static int make_job(const struct plenum_job_info *info, struct plenum_job **ret,
 }
 
 /* Open this process's only job, with rank and counts from `info`, otherwise from the environment. A
- * forked child opens a job of its own; the object inherited from its parent stays valid but unused.
+ * forked child opens its own job; the object inherited from its parent stays valid but unused.
  */
 static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
                     struct plenum_error *err)

@@ -154,9 +154,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* Reject incomplete variables: no launcher has set both the number of instances (more than one) and
- * the index. If neither is set, the process is alone. If only one is, every process would receive
- * the same samples. */
+/* Reject incomplete variables, where no launcher has set both the number of instances (more than
+ * one) and the index. If neither is set, the process is alone. If only one is, every process would
+ * receive the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;
@@ -267,7 +267,8 @@ static bool has_daemons(job_getenv get, const struct said *mpi)
            (read_number(get, mpi->names->local_count, &here, NULL) == 0 && here < mpi->count);
 }
 
-/* Are the variables of another launcher consistent with those of the launcher in use? */
+/* Returns whether the variables of another launcher are consistent with those of the launcher in
+ * use. */
 static bool goes_with(job_getenv get, const struct said *believed, const struct said *other)
 {
     bool torchrun = believed->names->launcher == PLENUM_LAUNCHER_TORCH;
@@ -296,8 +297,8 @@ static bool is_framework(job_getenv get, const struct said *believed)
            (local && its && !same_text(local, its));
 }
 
-/* Reject two launchers, one within the other, whose variables contradict each other: otherwise
- * several processes would receive the same samples. */
+/* Reject two launchers, one within the other, whose variables contradict each other, because
+ * otherwise several processes would receive the same samples. */
 static int refuse_other_launchers(job_getenv get, const struct names *n, struct plenum_error *err)
 {
     const struct names *torch = &known[KNOWN_TORCH];

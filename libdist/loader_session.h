@@ -117,12 +117,12 @@ int session_ask_name(struct loader_session *se, uint64_t request, const struct w
 
 bool session_is_down(const struct loader_session *se);
 bool session_has_greeted(const struct loader_session *se);
-/** Is the loader so old that it renders only the share of steps that OPEN named? */
+/** Returns whether the loader is so old that it renders only the share of steps that OPEN named. */
 bool session_is_bound(const struct loader_session *se);
 bool session_is_open(const struct loader_session *se);
-/** Has the loader been silent for so long that others should be used? */
+/** Returns whether the loader has been silent for so long that others should be used. */
 bool session_is_silent(const struct loader_session *se, uint64_t now_ns);
-/** Has the loader answered every request? */
+/** Returns whether the loader has answered every request. */
 bool session_is_idle(const struct loader_session *se);
 /** Returns whether the session is connected or may still (re)connect. It gets as much time as the
  * session of a sole loader; each failed attempt is reported by lost(). */

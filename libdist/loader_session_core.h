@@ -76,10 +76,11 @@ MESSAGE void session_lose(struct loader_session *se, const char *text);
 void session_lose_connection(struct loader_session *se, int r);
 /** Record that the loader rejects this stream. */
 MESSAGE void session_refuse(struct loader_session *se, int code, const char *text);
-/** Handle a lack of memory or descriptors in this process: no other loader can help. */
+/** Handle a lack of memory or descriptors in this process, where no other loader can help. */
 MESSAGE void session_lack(struct loader_session *se, int code, const char *text);
 /** Translate a loader's error code. Codes that plenum_stream_next() uses for the stream's own state
- *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". */
+ *  become -EIO, because a program would take them for "not yet" or "all epochs have ended". Numbers
+ *  that are not error codes become -EPROTO. */
 int session_code(int code);
 
 #endif

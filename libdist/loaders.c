@@ -105,7 +105,7 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
 }
 
 /* Returns whether no named loader has answered a stream that is being opened. The job's own loader
- * does not count: its keeper answers for it (jobloader.c). */
+ * does not count, because its keeper answers for it (jobloader.c). */
 static bool waits_for_first_word(struct plenum_stream *s)
 {
     char own[64];

@@ -7,7 +7,7 @@
  * with its loader stays until the loader has answered all requests, and for as long as there is no
  * other loader. Since any loader can render any batch, the batches do not depend on any of this.
  *
- * A failed look-up changes nothing: it does not mean that a loader is gone.
+ * A failed look-up changes nothing, because it does not mean that a loader is gone.
  *
  * getaddrinfo() may take seconds. So a separate thread calls it, without the lock, holding a
  * reference to the stream; nothing waits for that thread. Only one runs at a time. */

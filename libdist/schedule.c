@@ -299,7 +299,7 @@ static void lose(struct entry *e, const struct plenum_lease *slot)
         move(e, ENTRY_UNASKED);
 }
 
-/* Mark an entry as ready: its slot is filled, and the batch can be returned. */
+/* Mark an entry whose slot is filled as ready, so that the batch can be returned. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {
@@ -315,8 +315,8 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
     move(e, ENTRY_READY);
 }
 
-/* Mark an entry as failed. The error is returned in its turn, and again until the program seeks: no
- * later batch is needed. */
+/* Mark an entry as failed. The error is returned in its turn, and again until the program seeks, so
+ * no later batch is needed. */
 static void settle_failed(struct entry *e)
 {
     forget(e);

@@ -18,15 +18,15 @@ struct loader_session;
 
 /* For stream.c. */
 
-/** Create the schedule. Returns 0 or -ENOMEM. */
+/** Create the schedule. Returns 0, or -ENOMEM with a message. */
 int schedule_create(struct plenum_stream *s, struct plenum_error *err);
 /** Begin with the first step, once the stream's order is known. */
 void schedule_begin(struct plenum_stream *s);
-/** Free the schedule, after schedule_drop(). NULL is ignored. */
+/** Free the schedule, after schedule_drop(). Has no effect if it was not created. */
 void schedule_free(struct plenum_stream *s);
 /** Request as many batches as free slots and the depth allow. */
 void schedule_pump(struct plenum_stream *s);
-/** Drop all batches. */
+/** Drop all batches, and cancel the requests for them. */
 void schedule_drop(struct plenum_stream *s);
 /** Drop all batches, and continue from this position, at which a step begins. */
 void schedule_seek(struct plenum_stream *s, struct order_place place);

@@ -82,7 +82,7 @@ void slot_lease(struct plenum_lease *slot);
 /** Move any state but FREE to FREE. May free the ring, too. */
 void slot_free(struct plenum_lease *slot);
 
-/** Create a ring of `n` slots, with one reference. */
+/** Create a ring of `n` slots, with one reference. Returns 0, or -errno with a message. */
 int slot_set_create(const struct wire_open *open, uint32_t n, struct plenum_stream *stream,
                     struct lock *lock, struct slot_set **ret, struct plenum_error *err);
 struct slot_set *slot_set_ref(struct slot_set *set);

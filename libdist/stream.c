@@ -6,7 +6,8 @@
  * when it is ready, and waits until then. Which loader filled a slot, and how often the batch was
  * requested, is not visible here.
  *
- * Not here: options (stream_options.c), and what a batch contains (batch.c). */
+ * Not here: options (stream_options.c), the contents of a batch (batch.c), changes of a plan
+ * (amend.c), opening in all instances (together.c), and warnings (stream_core.c). */
 #include "config.h"
 
 #include "libdist/stream_open.h"
@@ -191,7 +192,8 @@ static void retire_rings(struct plenum_stream *s)
     }
 }
 
-/* Report a ring to the program before its first batch is returned. */
+/* Report a ring to the program before its first batch is returned. Releases the lock during the
+ * call. */
 static void show_ring(struct plenum_stream *s, struct slot_set *set)
 {
     assert(lock_is_held(&s->mu));

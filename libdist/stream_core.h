@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* stream_core.h - the stream itself, for the files that work on it: constants, the data set,
- * results, the lock, references, the error and warnings. Written by stream.c, except for what
- * loaders.c receives about the data set. */
+ * results, the lock, references, the error and warnings. Written by stream.c and stream_options.c;
+ * loaders.c and amend.c write what loaders report about the data set and the plan. */
 #ifndef LIBDIST_STREAM_CORE_H
 #define LIBDIST_STREAM_CORE_H
 
@@ -112,10 +112,10 @@ void stream_unref(struct plenum_stream *s);
 /** Write the identity of a cursor at this place. The caller holds the lock, once the stream is
  * opened. */
 void stream_identity(const struct plenum_stream *s, struct order_place place, uint8_t ret[16]);
-/** Fail the stream permanently; the first error counts. The caller holds the lock. */
+/** Fail the stream permanently, and wake waiting calls; the first error counts. The caller holds
+ * the lock. */
 MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
-/** Returns the error with which the stream has failed or was closed, with its message. Hold the
- * lock. */
+/** Returns the error of a stream that has failed or was closed, with its message. Hold the lock. */
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
 /** Update the descriptor, and wake plenum_stream_next() and other waiting calls, after a change of
  * state. The caller holds the lock. */
@@ -123,7 +123,8 @@ void stream_changed(struct plenum_stream *s);
 /** Make the descriptor readable if plenum_stream_next() would not wait, and otherwise not readable.
  * The caller holds the lock. */
 void stream_update_fd(struct plenum_stream *s);
-/** Queue one message for plenum_stream_take_warning(). The caller holds the lock. */
+/** Queue one message for plenum_stream_take_warning(). If the queue is full, the oldest is dropped.
+ * The caller holds the lock. */
 MESSAGE_FORMAT(2, 3)
 void stream_warn(struct plenum_stream *s, const char *format, ...);
 

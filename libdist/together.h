@@ -20,7 +20,7 @@ struct together {
     enum plenum_split split;
     enum order_last last;
     uint32_t per_step, deal;
-    uint64_t steps, epochs; /* steps per epoch */
+    uint64_t steps, epochs; /* steps per epoch; epochs of the stream */
     struct datasum sum;
     uint8_t fields[16]; /* hash of all fields of all samples */
 };

@@ -53,8 +53,9 @@ const char *dataname_path(const char *text);
 bool dataname_is_absolute(const char *text);
 
 /**
- * Reject names whose path is a command (pipe:) or a URL other than s3://, https:// and http://,
- * which other libraries accept. Returns 0, or -EINVAL with a message for such a name.
+ * Reject names whose path is a command (pipe:), or a URL whose scheme is not in enum
+ * dataname_scheme. Other libraries accept these. Returns 0, or -EINVAL with a message for such a
+ * name.
  */
 int dataname_refuse_url(const char *text, struct plenum_error *err);
 
@@ -62,7 +63,8 @@ int dataname_refuse_url(const char *text, struct plenum_error *err);
  * Make the paths in a name absolute: relative ones are below `folder`; names in stores do not
  * change. This includes the path in "classes=", unless it is the word "numbers".
  *
- * Returns 0, or -EINVAL with a message if the name is empty, a URL, or too long for `size`.
+ * Returns 0; -EINVAL with a message if the name is empty, too long for `size`, or one that
+ * dataname_refuse_url() rejects; or -ENOMEM.
  */
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err);

@@ -36,9 +36,9 @@ void datasum_fingerprint(const struct datasum *sum, uint8_t ret[16]);
 char *datasum_hex(const uint8_t fingerprint[16], char ret[33]);
 
 /**
- * Describe the first difference between two sums as a clause: "one has 1000 samples, the other
- * 999", "the names of samples differ, first within samples 16 to 31". Returns `ret`; empty if they
- * are equal.
+ * Describe the first difference between two sums as a clause, such as "one has 1000 samples, the
+ * other 999" or "the names of samples differ, first within samples 16 to 31". Returns `ret`; empty
+ * if they are equal.
  */
 char *datasum_difference(const struct datasum *a, const struct datasum *b, char *ret, size_t size);
 

@@ -35,8 +35,9 @@ static const char *judge_png(const uint8_t *bytes, size_t len)
     return NULL;
 }
 
-/* Are these uncompressed pixels, as in a PPM or some PNGs? They are not random: a dark image has
- * many LFs and few CRs. A PNG whose signature is intact was not copied in text mode. */
+/* Returns whether these may be uncompressed pixels, as in a PPM or some PNGs. These are not random,
+ * since a dark image has many LFs and few CRs. A PNG whose signature is intact was not copied in
+ * text mode. */
 static bool has_raw_pixels(const uint8_t *bytes, size_t len)
 {
     return (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0) ||

@@ -29,8 +29,8 @@ const char *text_mode_change(const uint8_t *bytes, size_t len);
 bool text_mode_removed(const uint8_t *bytes, size_t len);
 
 /**
- * Like the two functions above, but for the beginning of an archive or a record file. Lines of text
- * members do not count.
+ * Like text_mode_change(), but for the beginning of an archive or a record file, which shows only
+ * whether each LF became CR LF. Lines of text members do not count.
  */
 const char *text_mode_archive_change(const uint8_t *bytes, size_t len);
 bool text_mode_archive_removed(const uint8_t *bytes, size_t len);

@@ -100,8 +100,8 @@ void departed_note(struct departed *page, uint32_t instance, uint64_t reached)
         atomic_store(&page->page->ended[instance], sum_u64(reached, 1));
 }
 
-/* Accept only a page that a shim of the same user created for a job of this size: the variable may
- * be stale. */
+/* Accept only a page that a shim of the same user created for a job of this size, because the
+ * variable may be stale. */
 static bool is_ours(int fd, uint32_t instances)
 {
     int seals = fcntl(fd, F_GET_SEALS);

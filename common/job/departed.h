@@ -27,7 +27,7 @@ struct departed;
 /* ---- the shim ---- */
 
 /**
- * Create a page that lasts until departed_destroy().
+ * Create a page that lasts until departed_destroy(). Returns 0 or -errno.
  *
  * @param path  the variable's value
  */

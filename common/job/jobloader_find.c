@@ -24,8 +24,8 @@ static bool find_in(const char *folder, size_t len, char *ret, size_t size)
     return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
 }
 
-/* Does the first line of a script end with a carriage return, which would become part of the name
- * of its interpreter? */
+/* Returns whether the first line of a file ends with a carriage return. In a script, that would
+ * become part of the name of its interpreter. */
 static bool has_return(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -56,8 +56,8 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
                 named);
         return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
     }
-    /* Look beside the library before the program: a system Python knows nothing about the Plenum of
-     * a virtual environment, but may have another one beside it. */
+    /* Look beside the library before the program, because a system Python knows nothing about the
+     * Plenum of a virtual environment, but may have another one beside it. */
     len = module_own_folder(self, sizeof(self), &library);
     if (library && find_in(self, len, ret, size))
         return 0;

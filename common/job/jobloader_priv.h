@@ -59,8 +59,9 @@ struct jobloader {
 
 /* ---- jobloader_clients.c ---- */
 
-/** Is a client waiting for a loader? Connections of other users are closed and do not count. TCP
- * clients prove that they have the key, but only to the loader itself. */
+/** Returns whether a client may be waiting for a loader. Accepts the first client of this user or
+ * root into client_fd, and closes connections of other users. Accepts no TCP client, because these
+ * prove that they have the key only to the loader itself. */
 bool jobloader_find_client(struct jobloader *l);
 /** Answer all waiting clients on the loader's behalf, with this error. */
 void jobloader_answer_clients(struct jobloader *l, int code, const char *text);

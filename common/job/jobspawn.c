@@ -95,8 +95,8 @@ static void put_on_leash(const struct spawn *b)
 
 /* Start the loader in the intermediate process. While this process lives, the loader's process id
  * cannot be reused, because a dead loader stays its zombie. SIGCHLD is set to SIG_DFL for that,
- * because the program may ignore it. (The system call is used directly: a library that wraps
- * sigaction() would take this for the program's setting.) */
+ * because the program may ignore it. (The system call is used directly, because a library that
+ * wraps sigaction() would take this for the program's setting.) */
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */

@@ -73,8 +73,9 @@ struct meeting_member {
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  *
- * Errors: -ENOTSUP with a message: the memory does not exist, or belongs to another user or job;
- * -ETIMEDOUT: the launcher does not answer.
+ * Errors, each with a message: -ENOTSUP: the memory does not exist, belongs to another user or job,
+ * or is used by another process of this instance; -ETIMEDOUT: the launcher does not answer;
+ * -ENOMEM.
  */
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
                  struct plenum_error *err);

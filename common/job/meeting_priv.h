@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting_priv.h - layout of the shared memory, and the messages to get it: shared by meeting.c
- * (programs) and meeting_server.c (the launcher). */
+/* meeting_priv.h - layout of the shared memory, and the messages to get it: shared by meeting.c,
+ * meeting_rounds.c and meeting_wait.c (programs) and meeting_server.c (the launcher). */
 #ifndef COMMON_MEETING_PRIV_H
 #define COMMON_MEETING_PRIV_H
 
@@ -23,7 +23,7 @@ struct meeting_said {
     unsigned char bytes[MEETING_SAID_BYTES];
 };
 
-/* An instance's part, in cache lines of its own. Others write nothing to it but `sleepers`; the
+/* An instance's part, in its own cache lines. Others write nothing to it but `sleepers`; the
  * launcher writes `ended` and `present`. */
 struct meeting_slot {
     _Alignas(MEETING_LINE) _Atomic uint64_t came; /* number of rounds entered; a futex */

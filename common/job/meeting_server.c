@@ -4,7 +4,7 @@
  *
  * The memory is a memfd, so nothing is left behind. A program requests it with a datagram to an
  * abstract socket, where the kernel reports the sender's process and user. It is created for the
- * first request: a job without collectives needs none.
+ * first request, because a job without collectives needs none.
  *
  * Each process is watched through a pidfd, which reports its end at once, whatever the cause. A
  * process's lock or connection would be lost in programs that close unknown descriptors. A process

@@ -60,8 +60,8 @@ int pace_claim(struct pace *pace);
 void pace_record(struct pace *pace, const struct pace_step *step);
 
 /**
- * Read the steps that were recorded since the last call, the oldest first. Steps that were
- * overwritten meanwhile are left out.
+ * Read the steps that were recorded since the last call, the oldest first. Steps that have been
+ * overwritten are left out. Returns the number of steps.
  *
  * @param seen  counts the steps read so far; 0 at first
  */

@@ -143,8 +143,8 @@ void stop_page_decide(struct stop_page *page, uint64_t step)
 
 /* ---- the program ---- */
 
-/* Accept only a page that a shim of the same user created for this instance: the variable may be
- * stale, or belong to a job around this one. */
+/* Accept only a page that a shim of the same user created for this instance, because the variable
+ * may be stale, or belong to a job around this one. */
 static bool is_ours(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);

@@ -67,7 +67,7 @@ struct stop_keeper {
 };
 
 /**
- * Create a page that lasts until stop_keeper_destroy().
+ * Create a page that lasts until stop_keeper_destroy(). Returns 0 or -errno.
  *
  * @param path  the variable's value
  */

@@ -78,8 +78,9 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
  * A unix socket is connected on return. A TCP connection may still be in progress: writes are
  * queued, and the first read reports the result. `turn` selects one of the host's addresses.
  *
- * Errors: -EAGAIN: the connection queue of a unix socket is full, because many clients connect at
- * once or a process floods it. Try again after ADDRESS_AGAIN_MS.
+ * Errors: -ENOENT: the host's name has not been resolved; -EAGAIN: the connection queue of a unix
+ * socket is full, because many clients connect at once or a process floods it. Try again after
+ * ADDRESS_AGAIN_MS.
  */
 int address_connect(const struct address *address, unsigned turn);
 
@@ -89,8 +90,8 @@ int address_connect_until(const struct address *address, unsigned turn, uint64_t
 
 /**
  * Check that the peer of a connected unix socket can be trusted, because any process can bind an
- * abstract name. Returns 0, or -EPERM if its listener was neither root, nor this user, nor the
- * owner of the socket file.
+ * abstract name. Returns 0 (for TCP, too); -EPERM if its listener was neither root, nor this user,
+ * nor the owner of the socket file; or another -errno.
  */
 int address_check_peer(const struct address *address, int fd);
 

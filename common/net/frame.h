@@ -2,8 +2,8 @@
 /* frame.h - length-prefixed little-endian messages, and a non-blocking connection that carries
  * them.
  *
- * Used by the loader's protocol (common/net/wire.h) and by the launcher's control connection
- * (launcher/control/control.h). A frame on the wire:
+ * Used by the loader's protocol (common/net/wire.h), the launcher's control connection
+ * (launcher/control/control.h) and plenumctl job (common/job/jobctl.h). A frame on the wire:
  *
  *     u32 length of the payload | u16 type | u16 zero | u64 request | payload
  *
@@ -119,7 +119,7 @@ struct frame_conn {
     int tx_fd;    /* owned; sent with the byte at tx_fd_at; -1 for none */
     size_t tx_fd_at;
     bool takes_fd; /* accept one descriptor now and keep it; all others are closed */
-    /* leave descriptors in the socket without closing them: they are an error */
+    /* leave descriptors in the socket without closing them; they are an error */
     bool leaves_fds;
     int rx_fd;             /* owned; the received descriptor; -1 for none */
     unsigned unwanted_fds; /* received although none was allowed */
@@ -134,7 +134,7 @@ struct frame_conn {
 };
 
 /** Take `fd` and make it non-blocking. No descriptors are accepted from the other side until
- *  takes_fd is set. */
+ * takes_fd is set. Returns 0 or -errno; `fd` is taken in either case. */
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload);
 void frame_conn_fini(struct frame_conn *conn);
 
@@ -160,7 +160,7 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
  * -errno, after which the connection is unusable. */
 int frame_conn_flush(struct frame_conn *conn);
 
-/** Free the buffers that are empty: a connection that is quiet needs none. Payloads of
+/** Free the buffers that are empty, because a quiet connection needs none. Payloads of
  * frame_conn_next() are no longer valid. */
 void frame_conn_trim(struct frame_conn *conn);
 

@@ -222,7 +222,8 @@ static int expand(struct hostlist_expansion *x, const char *rest)
     return 0;
 }
 
-/* Check that a name contains only safe characters: nothing else may reach a command line. */
+/* Check that a name contains only safe characters, because nothing else may reach a command
+ * line. */
 static int check_characters(const char *name, const char *others, const char *what,
                             struct plenum_error *err)
 {

@@ -58,8 +58,8 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
 int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_error *err);
 
 /**
- * Append one host by its plain name, or add slots to it (0: not specified). Returns -EINVAL if it
- * is not a valid name.
+ * Append one host by its plain name, or add slots to it (0: not specified). Returns 0, -EINVAL with
+ * a message if the name is not valid or the host would have too many slots, or -ENOMEM.
  */
 int hostlist_add_name(struct hostlist *list, const char *name, uint32_t slots,
                       struct plenum_error *err);

@@ -19,9 +19,9 @@
  * punches holes in between gains at most a slot, within --ring-limit. Why not F_SEAL_WRITE: both
  * sides write to a slot (the trainer may normalise it in place).
  *
- * A ring is never given to a second session: a loader that was given up while it was stopped would
- * write into it when it continues. The client makes a new ring; batches that it still holds in the
- * old one stay valid until they are released (libdist/slot.c counts them).
+ * A ring is never given to a second session, because a loader that was abandoned while it was
+ * stopped would write into it when it continues. The client makes a new ring; batches that it still
+ * holds in the old one stay valid until they are released (libdist/slot.c counts them).
  *
  * Not here: the states of slots (libdist/slot.c), and the layout of a slot (wire.c). */
 #include "config.h"

@@ -22,7 +22,8 @@ struct ring {
  * Create a ring (the client's side). All memory is reserved now, so that a shortage is an error
  * here and never a SIGBUS later. The memfd is then sealed against shrinking and growing.
  *
- * Errors: -ENOMEM or -ENOSPC (the message names the limit), -EMFILE, -ENFILE.
+ * Errors: -EINVAL (out of range), -ENOMEM or -ENOSPC (the message names the limit), -EMFILE or
+ * -ENFILE.
  */
 int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err);
 

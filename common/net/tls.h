@@ -26,16 +26,16 @@ struct tls_key {
 };
 
 /**
- * Read a key from a file that only its owner can read, where the owner is this user or root. A
- * loader's key is 32 random bytes, or their 64 hexadecimal digits; a client's has the format of
- * tls_key_format().
+ * Read a key from a file that belongs to this user or root and that no other user can read. Root
+ * may let one of our groups read it. A loader's key is 32 random bytes, or their 64 hexadecimal
+ * digits; a client's has the format of tls_key_format().
  *
  * Errors: -EINVAL, -EACCES or -errno with a message that names the file.
  */
 int tls_key_read(const char *path, struct tls_key *ret, struct plenum_error *err);
 
-/** Derive the key of a loader's client. Returns 0, -EINVAL (invalid `name`), -ENOTSUP (the module
- * is not installed), with a message. */
+/** Derive the key of a loader's client. Returns 0, or, with a message, -EINVAL (invalid `name`) or
+ * -ENOTSUP (the module is not installed). */
 int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls_key *ret,
                       struct plenum_error *err);
 
@@ -68,7 +68,8 @@ struct tls;
  * if the module is not installed; -ENOMEM. */
 int tls_create(const struct tls_key *key, struct tls **ret, struct plenum_error *err);
 
-/** Like tls_create(), with a loader's key from a file: also -EINVAL if it is not a loader's. */
+/** Like tls_create(), with a key from a file, which must be a loader's or a client's, respectively.
+ * Further errors: those of tls_key_read(); -EINVAL if it is a key of the wrong kind. */
 int tls_create_loader(const char *path, struct tls **ret, struct plenum_error *err);
 int tls_create_client(const char *path, struct tls **ret, struct plenum_error *err);
 

@@ -428,7 +428,8 @@ static inline const char *wire_dataset(const char *dataset, const char *plan)
  * */
 int wire_open_check_share(const struct wire_open *open, uint32_t per_step, uint32_t offset,
                           struct plenum_error *err);
-/** Check that every field is within its bounds. The message names the first that is not. */
+/** Check that every field is within its bounds, and that the fields agree. Returns 0, or a negative
+ * errno with a message about the first error. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);
 
 /* Each function appends one frame, and returns 0 or -ENOMEM. */

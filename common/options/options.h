@@ -29,8 +29,8 @@ struct option_def {
     size_t offset;     /* the offset of the field in the target struct */
     uint64_t min, max; /* bounds of numbers; max 0: only the type's bounds */
     const char *help;  /* one line or more; NULL hides the option from --help */
-    /** For OPTION_CALL and OPTION_OPTIONAL. Handles `value` (NULL for a flag). Returns 0, or
-     * -EINVAL with a message. */
+    /** For OPTION_CALL and OPTION_OPTIONAL. Handles `value` (NULL for a flag). Returns 0, or a
+     * negative errno with a message. */
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
@@ -84,8 +84,8 @@ const struct option_def *options_find_letter(const struct options_program *progr
 bool options_is_long(const struct options_program *program, const char *word);
 
 /**
- * First half of options_parse(): append the options and their values to `*ret`, and check only
- * names. For programs with a second source of options.
+ * First half of options_parse(), with its results: append the options and their values to `*ret`,
+ * and check only names. For programs with a second source of options.
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);

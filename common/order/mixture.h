@@ -3,8 +3,8 @@
  *
  * Several sets share blocks of K positions by quota (shares.h), counted from the beginning of the
  * run: global position g = epoch * N + position. The run consists of pieces; each begins at a
- * position and has its own weights. Each set has an order (sampler.h) and passes of its own, which
- * do not depend on epochs. With a single set, each pass is an epoch. */
+ * position and has its own weights. Each set has its own order (sampler.h) and its own passes,
+ * which do not depend on epochs. With a single set, each pass is an epoch. */
 #ifndef COMMON_MIXTURE_H
 #define COMMON_MIXTURE_H
 

@@ -20,8 +20,8 @@
  * each window of ORDER_WINDOW_BLOCKS consecutive blocks are permuted. So a reader of consecutive
  * positions uses only a few blocks at a time, each a run of neighbours in storage.
  *
- * Not here: the pixels of a sample (loader/render), and which replica takes which position
- * (libdist/stream.c).
+ * Not here: the pixels of a sample (loader/render), and which positions a client takes
+ * (wire_step_position() in common/net/wire.h).
  */
 #include "config.h"
 

@@ -95,8 +95,9 @@ struct orderplan {
 bool orderplan_is(const char *text);
 
 /**
- * Read the plan's text if `name` is "@FILE"; copy any other name. The caller frees it. Errors:
- * -EINVAL: it is longer than a plan may be; another -errno of the file system.
+ * Read the plan's text if `name` is "@FILE"; copy any other name. The caller frees it. Errors, each
+ * with a message: -EINVAL: it is longer than a plan may be; -ENOMEM; or another -errno of the file
+ * system.
  */
 int orderplan_read(const char *name, char **ret, struct plenum_error *err);
 
@@ -122,7 +123,8 @@ int orderplan_amend(const struct orderplan *plan, const char *lines, const char 
 /** Make every data set "generated:" instead of reading it (PLENUM_SOURCE=generated). */
 int orderplan_generate(struct orderplan *plan, struct plenum_error *err);
 
-/** Write a short name for messages and logs, "mixture of photos, art, web". Returns `ret`. */
+/** Write a short name for messages and logs, such as "mixture of photos, art, web" or "plan of
+ * photos". Returns `ret`. */
 char *orderplan_describe(const struct orderplan *plan, char *ret, size_t size);
 
 /** Returns the start of the last piece that begins before global position g; 0 if there is none. */

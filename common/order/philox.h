@@ -14,7 +14,7 @@
 
 /**
  * What a number is drawn for: the third word of the counter. Part of the pixel contract: a number
- * in this list is never reused for another purpose. 16 and up are reserved for augmentations.
+ * in this list is never reused for another purpose. 16 to 31 are for augmentations.
  */
 enum draw_purpose {
     DRAW_ORDER = 1,       /* Feistel rounds for the order of samples; word 0 is one half */
@@ -25,7 +25,7 @@ enum draw_purpose {
     DRAW_FINGERPRINT = 6, /* the samples whose first bytes are part of a data set's fingerprint */
     DRAW_CROP = 7,        /* rrc: draw = the attempt; words: area, ratio, top, left */
     DRAW_FLIP = 8,        /* flip: word 0 */
-    DRAW_SEED = 9,        /* seeds derived from one seed, e.g. a replica's */
+    DRAW_SEED = 9,        /* seeds derived from one seed, such as a replica's */
     DRAW_PART = 10,       /* the seed of one part of a data set (split = file) */
     DRAW_SLICE = 11,      /* generated data: draw 0 the position, draw 1 the table */
     DRAW_FILTER = 12,     /* interpolation=random: word 0 */

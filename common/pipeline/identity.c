@@ -79,7 +79,7 @@ void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct w
     identity_of_order(fingerprint, samples, open, order, open->subset.end, ret);
 }
 
-/* Does the plan show the same samples before g as its data set without a plan? */
+/* Returns whether the plan shows the same samples before g as its data set without a plan. */
 static bool is_plain(const struct identity_plan *of, uint64_t g)
 {
     const struct orderplan *plan = of->plan;

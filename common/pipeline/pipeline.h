@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline.h - the text that describes how an image is rendered, e.g. "rrc(224) flip(0.5)". */
+/* pipeline.h - the text that describes how an image is rendered, such as "rrc(224) flip(0.5)". */
 #ifndef COMMON_PIPELINE_H
 #define COMMON_PIPELINE_H
 
@@ -265,9 +265,9 @@ struct pipeline {
 };
 
 /**
- * Parse `text`: [v1] [exif] [junk], then a preset ("train" = rrc(224) flip(0.5), "eval" =
- * resize(256) center_crop(224)), or a crop followed by operations such as flip(p)
- * (docs/pipelines.md), with mixup, cutmix or mix at the end; or "none", for fields only.
+ * Parse `text`: [v1] [exif] [junk], then a preset (such as "eval", which is resize(256)
+ * center_crop(224)), or a crop followed by operations such as flip(p) (docs/pipelines.md), with
+ * mixup, cutmix or mix at the end; or "none", for fields only.
  *
  * Returns 0, or -EINVAL with a message that quotes the stage at fault.
  */

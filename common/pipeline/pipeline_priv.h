@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* pipeline_priv.h - shared by the parts of the pipeline's parser: words and numbers
- * (pipeline_text.c), the crop (pipeline_crop.c), operations after it (pipeline_ops.c), and mixing
- * (pipeline_mix.c). */
+/* pipeline_priv.h - shared by the parts of the pipeline's parser: stages (pipeline.c), words and
+ * numbers (pipeline_text.c), the crop (pipeline_crop.c), operations after it (pipeline_ops.c,
+ * pipeline_map.c, pipeline_policy.c), mixing (pipeline_mix.c), and views (views.c). */
 #ifndef COMMON_PIPELINE_PRIV_H
 #define COMMON_PIPELINE_PRIV_H
 
@@ -52,7 +52,7 @@ int parser_range(struct parser *p, struct rational *low, struct rational *high);
 /** Parse "scale=low:high" or "ratio=low:high" of a rectangle. Returns 0, -ENOENT if it is neither,
  * or -EINVAL. */
 int parser_shape(struct parser *p, struct pipeline_shape *ret);
-/** Check that both lie within their bounds. Returns 0 or -EINVAL. */
+/** Check that scale and ratio lie within their bounds. Returns 0 or -EINVAL. */
 int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 
 /** Returns the nearest fraction whose terms are small enough for the canonical text, as it is found
@@ -84,9 +84,9 @@ int pipeline_parse_policy(struct parser *p, struct pipeline_op *op);
 /** Parse the word after interpolation=: nearest or bilinear. */
 int parser_map_interpolation(struct parser *p, bool *bilinear);
 void pipeline_default_policy(struct pipeline_op *op);
-/** Can a policy be written without parentheses? */
+/** Returns whether a policy may be written without parentheses. */
 bool pipeline_policy_is_bare(enum pipeline_op_kind kind);
-/** Has a policy no parameters except a probability? */
+/** Returns whether a policy's canonical text has no parameters, apart from a probability. */
 bool pipeline_policy_is_empty(const struct pipeline_op *op);
 void pipeline_write_policy(FILE *f, const struct pipeline_op *op);
 

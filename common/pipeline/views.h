@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* views.h - the text that describes what a sample shows: one image of its file, or several views of
- * it, e.g. "view(global, 2, rrc(224, scale=0.32:1)) view(local, 8, rrc(96, scale=0.05:0.32))". */
+ * it, such as "view(global, 2, rrc(224, scale=0.32:1)) view(local, 8, rrc(96,
+ * scale=0.05:0.32))". */
 #ifndef COMMON_VIEWS_H
 #define COMMON_VIEWS_H
 
@@ -44,8 +45,8 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** Check that masks and boxes can follow the pixels. Returns 0; -EINVAL with a message if pixels
- * move other than by crop and flips, or if samples are mixed. */
+/** Check that masks and boxes can follow the pixels. Returns 0, or -EINVAL with a message if there
+ * are no images, if pixels move other than by crop and flips, or if samples are mixed. */
 int views_check_followers(const struct views *views, struct plenum_error *err);
 
 /** Returns whether bytes in a JPEG's header that belong to no segment are accepted. All views agree

@@ -49,7 +49,8 @@ static const struct {
     [LOG_LEVEL_DEBUG] = {"debug: ", 7},
 };
 
-/* Is standard error the journal, according to the "device:inode" in JOURNAL_STREAM? */
+/* Returns whether standard error is the journal, according to the "device:inode" in
+ * JOURNAL_STREAM. */
 static bool is_journal(int fd)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -185,8 +186,8 @@ static void write_message(enum log_level level, const struct log_field *fields, 
         write_text(level, message);
 }
 
-/* Returns whether one more line may be written. The first line of a new window reports how many
- * were dropped. */
+/* Count one more line. Returns whether it may be written, which errors always may. The first line
+ * of a new window first reports how many were left out. */
 static bool within_limit(enum log_level level)
 {
     uint64_t now, begin;

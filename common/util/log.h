@@ -8,8 +8,9 @@
 
 #include "common/util/message.h"
 
-/** error: a request failed; warn: we continue, and the message says how; notice: why someone must
- *  wait; info: a state that an operator wants to know once; debug: everything else. */
+/** error: a request failed; warn: we continue, and the message says how; notice: what users want to
+ * know at once, such as why they have to wait; info: a state that an operator wants to know once;
+ * debug: everything else. */
 enum log_level {
     LOG_LEVEL_ERROR,
     LOG_LEVEL_WARN,

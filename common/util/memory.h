@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/** Read a line like "VmRSS: 1234 kB" from a file in /proc, in bytes. Returns 0, or -errno if there
+/** Read a line like "VmRSS: 1234 kB" from a file in /proc, in bytes. Returns 0, or -ENOENT if there
  * is none. */
 int memory_read(const char *path, const char *key, uint64_t *ret);
 

@@ -16,9 +16,9 @@
 size_t module_own_folder(char *ret, size_t size, bool *library);
 
 /**
- * Load the module `file` ("libplenum-mpi.so"), which stays loaded, and return its `symbol`. It is
- * looked for next to the library or program that contains this code, in the configured folder, and
- * on the linker's path. NULL with a message.
+ * Load the module `file`, such as "libplenum-mpi.so", which stays loaded, and return its `symbol`.
+ * It is looked for next to the library or program that contains this code, in the configured
+ * folder, and on the linker's path. NULL with a message.
  */
 const void *module_load(const char *file, const char *symbol, struct plenum_error *err);
 

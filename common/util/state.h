@@ -41,7 +41,8 @@ struct state_machine {
     unsigned count; /* number of states, at most 32 */
     /** Is the object consistent with its state? Called after each move. NULL: always. */
     bool (*holds)(const void *object);
-    /** Does this thread hold the lock that guards the state? NULL: one thread owns the object. */
+    /** Returns whether this thread holds the lock that guards the state. NULL: one thread owns the
+     * object. */
     bool (*is_locked)(const void *object);
     /** Writes one line per move, such as state_log(). NULL: moves are not traced. */
     void (*trace)(const char *machine, unsigned number, const char *from, const char *to);

@@ -117,8 +117,8 @@ int io_open_signals(const int *signals, size_t count);
 /** Write everything, despite EINTR and short writes. Returns 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
-/** Write a file. Returns 0 or -errno. If it exists, readers see the old or the complete new
- * file. */
+/** Write a file. Returns 0 or -errno. If it exists, readers see the old or the complete new file.
+ * One that is not regular, such as a pipe, is written in place. */
 int io_write_file(const char *path, const void *bytes, size_t len);
 /** Write a file that does not exist. Returns 0 or -errno (-EEXIST). */
 int io_write_new_file(const char *path, const void *bytes, size_t len);
@@ -137,8 +137,8 @@ char *io_folder_of(const char *path);
 int io_name_temporary(const char *path, char **ret);
 /** Is this the name of a temporary file? */
 bool io_is_temporary(const char *name);
-/** Is this a regular file that this user owns and that has not been written to for an hour? If it
- * is a temporary file, its writer was then killed. */
+/** Returns whether this is a regular file that this user owns and that has not been written to for
+ * an hour. If it is a temporary file, its writer was then killed. */
 bool io_is_abandoned(int folder_fd, const char *name);
 /** Replace the file, using this temporary file, which a killed run may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);

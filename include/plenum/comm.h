@@ -14,7 +14,7 @@
  * initialises MPI at the first collective and finalises it when the process exits.
  *
  * An instance that waits for the others sleeps, which leaves its cores to the loader. In shared
- * memory it first spins for at most 50 microseconds if each instance has a core of its own;
+ * memory it first spins for at most 50 microseconds if each instance has its own core;
  * PLENUM_COLLECTIVES_WAIT in the environment ("spin", "yield" or "sleep") changes that.
  *
  * Errors of all collectives:

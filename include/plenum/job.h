@@ -104,8 +104,8 @@ PLENUM_API void plenum_job_close(struct plenum_job *job);
 PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job);
 
 /**
- * Should the program stop before this step, so that it can continue later? Call it once per step,
- * before the step begins:
+ * Find out whether the program should stop before this step, so that it can continue later. Call
+ * this once per step, before the step begins:
  *
  *     for (uint64_t step = first; step < steps; step++) {
  *         if (plenum_job_should_stop(job, step, &err) != 0)
@@ -115,12 +115,12 @@ PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum
  *     save a checkpoint, exit with status 0
  *
  * Under plenumrun, it returns 1 for the same step in all instances, after plenumrun has been asked
- * to stop the job: by SIGTERM or SIGUSR1, by its --stop-command, or by plenumctl job stop. The
- * first call changes the effect of the two signals: until then, plenumrun passes them on to the
- * programs.
- * All instances must therefore call this function, for the same steps in the same order, but not
- * after their last step. Steps may be skipped if all instances skip the same ones. When all
- * programs have ended with status 0, plenumrun exits with status 75.
+ * to stop the job: by SIGTERM or SIGUSR1, by its --stop-command, or by plenumctl job stop or grow.
+ * The first call changes the effect of the two signals: until then, plenumrun passes them on to the
+ * programs. All instances must therefore call this function, for the same steps in the same order,
+ * but not after their last step. Steps may be skipped if all instances skip the same ones. When all
+ * programs have ended with status 0, plenumrun exits with status 75, or, after plenumctl job grow,
+ * starts them again.
  *
  * A process without plenumrun that is the only instance of its job stops at its next call after it
  * has received SIGTERM or SIGUSR1.

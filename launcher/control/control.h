@@ -36,10 +36,10 @@
  * flight, or one frame if that is larger.
  *
  * A host that runs only a loader receives messages of the same form on its standard input
- * (keeper.c): KEEP, then BEAT.
+ * (keeper.c): KEEP, then BEAT and SUSPEND.
  *
- * Both sides use only the functions of this file, and both come from the same build: another
- * version is rejected at HELLO. */
+ * Both sides use only the functions of this file and, for PACE, of pace_report.h. Both come from
+ * the same build: another version is rejected at HELLO. */
 #ifndef LAUNCHER_CONTROL_H
 #define LAUNCHER_CONTROL_H
 
@@ -270,16 +270,16 @@ void control_started_fini(struct control_started *started);
 
 /**
  * Create the keys of a TCP connection, on which both sides prove that they have the token before
- * any data is sent. Errors, with a message: -EINVAL or -ENOTSUP (TLS is not installed), for
- * example.
+ * any data is sent. Errors, each with a message: -EINVAL if the token is not a valid key, -ENOTSUP
+ * if TLS is not installed, or another -errno.
  */
 int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
 /** Fill in this build's HELLO. */
 void control_hello_init(struct control_hello *m);
 
-/** Check that the sender belongs to this job. Returns 0, -EPROTO, -EACCES (another token) or
- * -EPROTONOSUPPORT (another version), with a message. */
+/** Check that the sender belongs to this job. Returns 0, or, with a message, -EPROTO (not a shim),
+ * -EACCES (another token) or -EPROTONOSUPPORT (another version). */
 int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err);
 
 /** Returns the step's name for messages, such as "the working directory". */

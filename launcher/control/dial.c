@@ -360,7 +360,7 @@ static int find_connected(struct tries *t)
     return -1;
 }
 
-/* Is the address on one of this host's own networks? */
+/* Returns whether the address is on one of this host's own networks, apart from virtual ones. */
 static bool is_near(const struct network *own, const struct address *address)
 {
     const union address_any *a = &address->ip[0];

@@ -40,7 +40,7 @@ int dial_listen_here(const char *name, char *ret, size_t size, struct plenum_err
  *
  * @param network  "10.1.0.0/16", the shims' network: listen only on our address there. If it is
  *                 NULL or another text, or we have no address there, listen on all addresses
- * @param ports    use one of these (ports_get_own())
+ * @param ports    use one of these (ports_get_own()); if there are none, any port
  */
 int dial_listen(const char *network, const struct ports *ports, char *ret, size_t size,
                 struct plenum_error *err);
@@ -52,8 +52,8 @@ bool dial_find_own(const char *network, char ret[INET6_ADDRSTRLEN]);
 /** Returns the port in dial_listen()'s text; 0: it has none. */
 uint16_t dial_get_port(const char *addresses);
 
-/** Accept one connection. Returns a descriptor (owned), -EAGAIN, -EPERM for another user's local
- * process, or another -errno. `ret` is set unless accept(2) itself failed. */
+/** Accept one connection. Returns a descriptor (owned), -EAGAIN, -EPERM for a local process of any
+ * user except this one and root, or another -errno. `ret` is set unless accept(2) itself failed. */
 int dial_accept(int listener, struct dial_peer *ret);
 
 /** Format as "10.1.2.3" or "fd00::1". Returns `text`. */

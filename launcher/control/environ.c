@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* environ.c - changes to an environment. A shim applies them to that of its own host. */
+/* environ.c - changes to an environment. A shim or keeper applies them to the environment that it
+ * has on its own host. */
 #include "config.h"
 
 #include "launcher/control/environ.h"

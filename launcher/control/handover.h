@@ -40,7 +40,7 @@ enum { HANDOVER_LIST_MAX = 48 }; /* size of the name of a list of hosts */
 /** Write the name of the variable that holds list `number` of the agent's hosts. Returns `ret`. */
 const char *handover_name_list(unsigned number, char ret[HANDOVER_LIST_MAX]);
 
-/** Remove the agent's variables from the environment: no other process may see them. */
+/** Remove the agent's variables from the environment, because no other process may see them. */
 void handover_clear_agent(void);
 
 #endif

@@ -53,10 +53,10 @@ typedef void lines_call(void *arg, const char *line, size_t len);
 /** Pass on and drop, line by line, what lines_peek() would return. */
 void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg);
 
-/** Read from a non-blocking pipe and pass on what was read. At its end, also pass on the rest and
- * close the pipe (-1). The number of reads is limited, so that a writer that never pauses cannot
- * block the caller: emptying the largest possible pipe (/proc/sys/fs/pipe-max-size, 1 MiB) may
- * take several calls. */
+/** Read from a non-blocking pipe and pass on whole lines (lines_hand_on()). At the pipe's end, or
+ * if it cannot be read, also pass on the rest and close it (-1). The number of reads is limited, so
+ * that a writer that never pauses cannot block the caller: emptying the largest possible pipe
+ * (/proc/sys/fs/pipe-max-size, 1 MiB) may take several calls. */
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
 
 /** Returns the number of pending bytes. */
@@ -72,7 +72,7 @@ struct line_limit {
     unsigned passed;
 };
 
-/** May one more line be shown? If not, it is counted as left out. */
+/** Count one more line. Returns whether it may be shown; otherwise it is counted as left out. */
 bool line_limit_pass(struct line_limit *limit, uint64_t now_ns);
 /** Returns the number of left-out lines to report, and resets it; 0 until the second in which they
  * were left out is over. */
@@ -97,8 +97,8 @@ void traceback_look(struct traceback *traceback, const char *bytes, size_t len, 
 /** Add bytes that have passed. */
 void tail_add(struct tail *tail, const char *bytes, size_t len);
 
-/** Copy the last whole lines, at most `most`, to `ret` (sizeof tail->bytes + 1), terminated by NUL;
- * returns the length. */
+/** Copy the last lines, at most `most`, to `ret` (sizeof tail->bytes + 1), terminated by NUL;
+ * returns the length. A line whose beginning is lost is omitted, unless it is the only one. */
 size_t tail_get(const struct tail *tail, size_t most, char *ret);
 
 #endif

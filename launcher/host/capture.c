@@ -25,8 +25,8 @@ enum {
     KILLED_MS = 200 /* time for a killed process to end; one that hangs in the kernel does not */
 };
 
-/* In the new process: close all but the standard descriptors, so that pipes whose end other
- * processes wait for are not kept open. */
+/* In the new process: start a session, reset signals, redirect output, and close all but the
+ * standard descriptors, so that pipes whose end other processes wait for are not kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -146,8 +146,8 @@ static void take_text(struct capture *c)
     io_close(&c->fd);
 }
 
-/* Returns whether the process could be reaped. One that another part of the program has reaped
- * counts as ended with status 0. */
+/* Reap the process if it has ended. Returns whether it has. One that another part of the program
+ * has reaped counts as ended with status 0. */
 static bool reap(struct capture *c)
 {
     pid_t pid = waitpid(c->pid, &c->status, WNOHANG);

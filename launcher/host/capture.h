@@ -35,7 +35,7 @@ bool capture_poll(struct capture *c, uint64_t now);
 /** Wait until all runs in the list are over. */
 void capture_wait(struct capture *list, size_t count);
 
-/** Has the command ended in time, with this exit status? */
+/** Returns whether the command ended in time, with this exit status. The run must be over. */
 bool capture_has_exited(const struct capture *c, int status);
 /** Returns the last line of output that is not empty, or "". Borrowed; shortens the text. */
 const char *capture_last_line(struct capture *c);

@@ -5,8 +5,8 @@
  * or a device that hangs can be named. A vendor's tool (nvidia-smi) knows more about accelerators
  * than opening their devices does, so it is used where it is installed and where there is one.
  *
- * The limits are low on purpose: they find machines that cannot run anything. How much a certain
- * program needs is for the user's own command to check. */
+ * The limits are low on purpose, because they find machines that cannot run anything. How much a
+ * certain program needs is for the user's own command to check. */
 #include "config.h"
 
 #include "launcher/host/health.h"

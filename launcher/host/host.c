@@ -139,9 +139,9 @@ static void leave_lookup(struct lookup *l)
     free(l);
 }
 
-/* Does the name resolve to an address of this host? n1.rack-a and n1.rack-b are different machines,
- * even if both call themselves n1, so addresses are compared. A name without an address is compared
- * up to its first dot. */
+/* Returns whether the name resolves to an address of this host. n1.rack-a and n1.rack-b are
+ * different machines, even if both call themselves n1, so addresses are compared. A name without an
+ * address is compared up to its first dot. */
 static bool resolves_to_own(const struct network *own, const char *name)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};

@@ -16,8 +16,8 @@ enum { HOST_NAME_MAX_BYTES = 256 };
 /** Get the machine's own name from gethostname(2). */
 void host_get_name(char *ret, size_t size);
 
-/** Is `name` a name of this machine (localhost, its short or long host name, one of its addresses)?
- * Does not use a name server. */
+/** Returns whether `name` is a name of this machine: localhost, its short or long host name, or one
+ * of its addresses. Does not use a name server. */
 bool host_is_this(const char *name);
 
 /**
@@ -31,14 +31,14 @@ void host_find_this(const struct hostlist *list, bool *ret);
 
 /**
  * Find the program that execvp(3) would run for `name`. Returns 0, -ENOENT if there is none,
- * -EACCES if the file `ret` exists but cannot be executed, -ENAMETOOLONG.
+ * -EACCES if the file in `ret` exists but cannot be executed, or -ENAMETOOLONG.
  */
 int host_find_program(const char *name, char *ret, size_t size);
 /** Like host_find_program(), but searches these folders, "DIR:DIR"; NULL: the default without
  * PATH. */
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size);
 
-/** Get this program's own file. */
+/** Get this program's own file. Returns 0, or -ENOENT with a message. */
 int host_get_self(char *ret, size_t size, struct plenum_error *err);
 
 /** Returns a TCP port that is unused at the moment, or 0. */
@@ -52,8 +52,8 @@ int host_check_proc(struct plenum_error *err);
 /** Get the working directory, under the name that the user entered (symbolic links kept). */
 int host_get_directory(char *ret, size_t size, struct plenum_error *err);
 
-/** Get the folder for Open MPI's files, TMPDIR or /tmp, in `*ret`. Returns 0, or -errno if a file
- * cannot be written there. */
+/** Get the folder for Open MPI's files, TMPDIR or /tmp. Returns 0, or -errno if a file cannot be
+ * written there; `*ret` is set in either case. */
 int host_check_folder(const char **ret);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* leftover.c - a program can outlive a start only if both of its shims were killed, or if they
- * still give it its grace period. It must not run beside the next start: both would write to the
- * same files. Its parents are gone, so it is found by its environment. */
+ * still give it its grace period. It must not run beside the next start, because both would write
+ * to the same files. Its parents are gone, so it is found by its environment. */
 #include "config.h"
 
 #include "launcher/host/leftover.h"
@@ -39,7 +39,8 @@ static ssize_t read_file(int proc, const char *path, char *bytes, size_t size)
     return n < 0 ? n : (ssize_t)len;
 }
 
-/* Was the process started with this "NAME=value"? False if its environment cannot be read. */
+/* Returns whether the process was started with this "NAME=value"; false if its environment cannot
+ * be read. */
 static bool has_variable(int proc, const char *pid, const char *variable, char *bytes)
 {
     char path[300];

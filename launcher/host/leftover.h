@@ -9,7 +9,7 @@
  * Kill all processes on this host, except the calling one, that have PLENUM_JOB_ID=`job` in the
  * environment with which they were started, and wait at most `limit_ns` until they are gone.
  *
- * Returns the number still there, or -errno if /proc cannot be read.
+ * Returns the number still there, -ENOMEM, or another -errno if /proc cannot be read.
  */
 int leftover_kill(const char *job, uint64_t limit_ns);
 

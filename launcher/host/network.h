@@ -39,7 +39,7 @@ int network_add(struct network *network, const struct network_address *address);
 /** Read this host's addresses. Returns 0 or -errno. */
 int network_read(struct network *ret);
 
-/** Is this a name that container engines and hypervisors give to interfaces? */
+/** Returns whether container engines, hypervisors or Tailscale give interfaces such a name. */
 bool network_is_virtual(const char *interface);
 
 /** Format as "eth0 10.1.2.3/24", followed by " virtual" and " reached" if they apply;

@@ -162,8 +162,8 @@ out:
     return r;
 }
 
-/* Add the children of one thread. Returns 0, -ESRCH if it is gone or the kernel has no such
- * list. */
+/* Add the children of one thread. Returns 0, -ESRCH if it is gone or the kernel has no such list,
+ * or -ENOMEM. */
 static int read_children(struct tree *tree, int proc, const char *list, pid_t spare)
 {
     int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;

@@ -30,7 +30,8 @@ struct proctree_end {
     uint64_t give_up_at; /* when to give up on the rest; 0: not begun */
 };
 
-/** Call proctree_kill() again. True when no process is left, or none that can be killed. */
+/** Call proctree_kill() again. Returns whether no process is left, or the wait for the rest is
+ * over. */
 bool proctree_end(struct proctree_end *end, pid_t spare, uint64_t now_ns);
 
 /** Make this process adopt its orphaned descendants. Returns 0 or -errno. */

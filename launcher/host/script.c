@@ -98,7 +98,7 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
                          "program '%s' is text in UTF-16, not a program: save it as UTF-8 without "
                          "BOM",
                          file);
-    /* A first line with 'exec' is for a shell: such a file restarts itself with Python. */
+    /* A first line with 'exec' is for a shell. Such a file restarts itself with Python. */
     if (str_ends_with(file, ".py") && !memmem(bytes, strcspn(bytes, "\n"), "exec", 4))
         return error_set(err, -ENOEXEC,
                          "program '%s' does not begin with a line like '#!/usr/bin/env python3', "
@@ -171,8 +171,8 @@ static int check_next(const char *file, const char *interpreter, const char *pat
     return r < 0 ? error_prefix(err, r, "program '%s'", file) : 0;
 }
 
-/* Does the word end with a carriage return? Windows ends lines with CR LF, and the CR becomes part
- * of the last word. */
+/* Returns whether the word ends with a carriage return. Windows ends lines with CR LF, and the CR
+ * becomes part of the last word. */
 static bool is_returned(const char *word)
 {
     return *word && word[strlen(word) - 1] == '\r';
@@ -190,8 +190,8 @@ static int tell_return(const char *file, const char *word, struct plenum_error *
                      file, (int)len, word, file);
 }
 
-/* Does the interpreter reject this argument because it ends with a carriage return? Perl, for
- * example, treats that as whitespace. */
+/* Returns whether the interpreter rejects this argument because it ends with a carriage return.
+ * Perl, for example, treats that as whitespace. */
 static bool rejects_return(const struct hashbang *h)
 {
     static const char *const strict[] = {"sh", "bash", "dash", "ksh", "zsh"};

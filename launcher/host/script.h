@@ -14,9 +14,10 @@
  * @param file  path of the program
  * @param path  folders in which env(1) looks for interpreters, "DIR:DIR"; NULL: PATH is not set
  *
- * Errors: -ENOENT if an interpreter is missing, or its name ends with a carriage return; -EACCES if
- * it cannot be executed; -ENOEXEC if the file does not name an interpreter. Each has a message that
- * names the file, the interpreter and the remedy. An unreadable file is accepted.
+ * Errors, each with a message that names the file and the remedy: -ENOENT if an interpreter or a
+ * dynamic loader is missing, or the first line ends with a carriage return that the interpreter
+ * rejects; -EACCES if an interpreter cannot be executed; -ENOEXEC if the first line does not name
+ * an interpreter, or is longer than what the kernel reads. An unreadable file is accepted.
  */
 int script_check(const char *file, const char *path, struct plenum_error *err);
 

@@ -34,11 +34,11 @@ struct signals_handed {
 };
 
 /**
- * May `signal`, sent by process `from` (0: by plenumrun, as a message), be forwarded? A batch
- * system signals all processes of a job, so one SIGUSR1 may arrive by several routes. A signal that
- * arrives from another sender within a second of the last is therefore dropped. Each process on the
- * route checks this; otherwise the next process would see two signals. Other signals are always
- * forwarded.
+ * Returns whether `signal`, sent by process `from` (0: by plenumrun, as a message), may be
+ * forwarded, and if so, remembers when it arrived. A batch system signals all processes of a job,
+ * so one SIGUSR1 may arrive by several routes. A signal that arrives from another sender within a
+ * second of the last is therefore dropped. Each process on the route checks this; otherwise the
+ * next process would see two signals. Other signals are always forwarded.
  */
 bool signals_may_hand_on(struct signals_handed *handed, int signal, pid_t from);
 

@@ -45,7 +45,7 @@ struct strain {
     uint64_t read_ns; /* when the files were read last; 0: never */
 };
 
-/* Returns whether the file exists. */
+/* Add a file, if it can be opened and there is room. Returns whether it was added. */
 static bool add_file(struct strain *s, enum strain_kind kind, const char *path, const char *key,
                      uint64_t unit_ns)
 {

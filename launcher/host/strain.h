@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* strain.h - what the kernel reports about a lack of CPU, memory and storage: for this process's
- * control group, and for this host. Files stay open; each is read once per call.
+ * control group, and for this host. Files stay open; each is read at most once per call.
  *
  * Files that are missing count as no strain. */
 #ifndef LAUNCHER_STRAIN_H
@@ -12,7 +12,7 @@
 enum strain_kind {
     STRAIN_THROTTLED, /* the control group, or one above it, had used up its CPU quota */
     STRAIN_STOLEN,    /* the hypervisor ran others while this host wanted CPU time */
-    STRAIN_MEMORY,    /* a process of the control group waited for memory */
+    STRAIN_MEMORY,    /* a process of the control group (or of the host) waited for memory */
     STRAIN_CPU,       /* a process of the host waited for a CPU */
     STRAIN_IO,        /* a process of the host waited for storage */
     STRAIN_KINDS

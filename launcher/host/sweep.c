@@ -6,7 +6,8 @@
  *     5.0      /tmp/prterun.HOST.PID.UID  /tmp/prted.HOST.PID.UID  /dev/shm/sm_segment.HOST...
  *     5.0.11   /tmp/ompi.PID              /tmp/prted.PID           the same
  *
- * Only this job's files are touched: the names contain its numbers, and we must be the owner. */
+ * Only this job's files are touched, because the names contain its numbers, and we must be the
+ * owner. */
 #include "config.h"
 
 #include "launcher/host/sweep.h"
@@ -30,7 +31,8 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Is the path ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and does it belong to us? */
+/* Returns whether the path is ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and belongs to
+ * us. */
 static bool is_session(const char *path)
 {
     const char *last = strrchr(path, '/'), *uid, *number;

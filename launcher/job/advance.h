@@ -33,7 +33,7 @@ enum advance_made advance_note(struct advance *advance, uint64_t step);
 
 /** Milliseconds to wait after `idle` starts in a row without progress: 1, 2, 4 ... 60 seconds, each
  * varied by up to 25 %, so that jobs that fail for the same reason do not restart at the same time.
- * `draw` is a random number. */
+ * `idle` is at least 1; `draw` is a random number. */
 uint64_t advance_pause_ms(uint32_t idle, uint64_t draw);
 
 #endif

@@ -31,8 +31,8 @@ uint64_t agree_get_latest(const struct agreement *a)
     return latest;
 }
 
-/* A finished instance has answered all further proposals: it begins no more steps, and the step
- * exceeds those that it has begun. */
+/* A finished instance has answered all further proposals, because it begins no more steps, and the
+ * step exceeds those that it has begun. */
 static enum agree_action propose(struct agreement *a)
 {
     a->waiting = a->refused = 0;

@@ -29,15 +29,16 @@ struct daemon_failure {
  */
 bool daemons_read_line(struct daemon_failure *failure, const char *line);
 
-/** Returns whether the failure is that of the daemon on this host. */
+/** Returns whether it was this host's daemon that failed. */
 bool daemons_names_host(const struct daemon_failure *failure, const char *host);
 
 /**
  * Set `late[host]` for each host of the plan whose daemon has not connected to mpirun, which is
  * process `mpirun` here.
  *
- * Returns their number; 0 if that cannot be determined: /proc hides it, an address belongs to no
- * known host, or the hosts are so numerous that daemons connect to one another.
+ * Returns their number; 0 if that cannot be determined, because /proc hides it, an address belongs
+ * to no known host, or the hosts are so numerous that daemons connect to one another. `late` is
+ * then undefined.
  */
 uint32_t daemons_find_late(const struct plan *plan, pid_t mpirun, bool *late);
 

@@ -350,8 +350,8 @@ static void note_health(const struct roster *roster, const struct health_report 
             note_failure(roster, &roster->hosts[i], health->state == HEALTH_UNKNOWN, why);
 }
 
-/* May a host be used although it cannot be checked? One that has just failed sits out the next
- * start, if it can be spared: nothing shows that it has recovered. */
+/* Returns whether a host may be used although it cannot be checked. One that has just failed is
+ * left out of the next start if it can be spared, because nothing shows that it has recovered. */
 static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t now)
 {
     return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);

@@ -52,7 +52,7 @@ void elastic_pardon(struct elastic *elastic);
  * whether the next start would have more hosts than this one. Overwrites the states of hosts, so
  * call it in a separate process. Log lines go to standard error.
  *
- * Returns whether there are more, and in `ret` the hosts of that start, or why there are none.
+ * Returns whether it would, and in `ret` the hosts of that start, or why it would not.
  */
 bool elastic_find_more(struct elastic *elastic, const struct ready_request *request, char *ret,
                        size_t size);

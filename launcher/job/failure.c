@@ -238,7 +238,8 @@ static void put_tails(const struct supervisor *s)
     put_tail(s, s->report.instance);
 }
 
-/* Is this line a frame of dashes or asterisks, which Open MPI puts around its messages? */
+/* Returns whether this line is blank or a frame, such as one of dashes or asterisks, which Open MPI
+ * puts around its messages. */
 static bool is_frame(const char *line, size_t len)
 {
     return strspn(line, "-=* \t\r") >= len;

@@ -83,7 +83,7 @@ void grow_continue(struct supervisor *s)
 
     if (s->growth.pid == 0)
         return;
-    obstacle = find_obstacle(s); /* it may have changed meanwhile */
+    obstacle = find_obstacle(s); /* it may have changed since the request */
     if (!capture_poll(&s->growth, time_now_ns()) && !obstacle)
         return;
     last = capture_last_line(&s->growth);

@@ -18,7 +18,7 @@
 
 enum { OTHERS_MS = 2000 };
 
-/* Make lines safe to print: they contain names that the program chooses. */
+/* Make lines safe to print, because they contain names that the program chooses. */
 static void make_lines_plain(char *text)
 {
     char *to = text;

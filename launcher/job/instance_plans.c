@@ -61,7 +61,8 @@ static const char *master_address(const struct supervisor *s, char *text, size_t
     return text;
 }
 
-/* Returns the interface's name, the first word of a string such as "eth0 10.1.2.3". */
+/* Returns the interface's name, the first word of a string such as "eth0 10.1.2.3", or NULL if it
+ * is not known. */
 static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
                                 char ret[NETWORK_INTERFACE_MAX])
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* instances.c - the messages between plenumrun and the shims (control.h), from plenumrun's side.
  *
- * An instance passes through its states in one direction only. It is lost (and done) when its
- * shim's connection breaks, receives a malformed frame, or is silent for too long, whatever the
- * starter reports about it. supervise.c decides what a loss or a failure means for the job. */
+ * An instance passes through its states in one direction only. It is lost (and done) when the
+ * connection to its shim breaks, or when the shim sends a malformed frame, is silent for too long
+ * or does not read, whatever the starter reports about it. supervise.c decides what a loss or a
+ * failure means for the job. */
 #include "config.h"
 
 #include <assert.h>

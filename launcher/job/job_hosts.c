@@ -92,8 +92,9 @@ static void merge_this_host(struct hostlist *hosts, bool *local)
     hosts->count = kept;
 }
 
-/* Check that --loader-host and --loader fit together. A program has one key. The job's own loaders
- * use the job's key, so loaders with other keys cannot be used at the same time. */
+/* Check that --loader-host, --loader and --status-port fit together. A program has one key. The
+ * job's own loaders use the job's key, so loaders with other keys cannot be used at the same
+ * time. */
 static int check_loaders(const struct cmdline *options, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];

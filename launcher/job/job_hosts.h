@@ -28,8 +28,8 @@ struct job_hosts {
 int job_hosts_init(struct cmdline *options, struct job_hosts *ret, struct plenum_error *err);
 void job_hosts_fini(struct job_hosts *hosts);
 
-/** Read the host files again, or the batch system's. Returns 0, or -errno with a message. -ENODATA
- * without one if there is nothing that could have changed. */
+/** Read the host files again, or the batch system's list. Returns 0, -ENODATA without a message if
+ * nothing could have changed, or another -errno with a message. */
 int job_hosts_read_again(const struct cmdline *options, struct job_hosts *ret,
                          struct plenum_error *err);
 

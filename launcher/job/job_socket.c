@@ -183,7 +183,7 @@ static int answer(struct supervisor *s, struct job_client *client, unsigned type
     }
 }
 
-/* Returns whether the client stays. */
+/* Receive a client's request, and answer it. Returns whether the client stays. */
 static bool serve(struct supervisor *s, struct job_client *client)
 {
     struct frame_header header;

@@ -122,8 +122,9 @@ static int choose_own(const struct plan *plan, const char *option, struct plenum
     return 0;
 }
 
-/* Choose what starts the instances: mpirun; or plenumrun itself, if there is no Open MPI mpirun and
- * all instances are on this host. `*ret` is then NULL, and `why` gives the reason. */
+/* Choose what starts the instances, unless --starter decides: mpirun; or plenumrun itself, if there
+ * is no Open MPI mpirun and all instances are on this host. `*ret` is NULL for plenumrun, and `why`
+ * gives the reason. */
 static int choose_starter(const struct cmdline *options, const struct plan *plan,
                           struct mpirun_program *mpirun, const struct mpirun_program **ret,
                           struct plenum_error *why)
@@ -240,8 +241,9 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
-/* Wait before restarting the job, but not beyond --timeout: a host may return, and restarting at
- * once does not help a program that fails at once. Returns 0, or the signal that ended the job. */
+/* Wait before restarting the job, because a host may return, and restarting at once does not help a
+ * program that fails at once. Never waits beyond --timeout. Returns 0, or the signal that ended the
+ * job. */
 static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();

@@ -3,7 +3,8 @@
 #ifndef LAUNCHER_LAUNCH_H
 #define LAUNCHER_LAUNCH_H
 
-/** Run plenumrun, except for its shim. Returns its exit status. */
+/** Run plenumrun as the user calls it. plenumrun.c runs the processes that it starts itself.
+ * Returns its exit status. */
 int launch_main(int argc, char **argv);
 
 #endif

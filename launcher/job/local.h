@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* local.h - plenumrun as the starter of all instances on this host, used if there is no mpirun. */
+/* local.h - plenumrun as the starter of all instances on this host, used if there is no mpirun, or
+ * with --starter. */
 #ifndef LAUNCHER_LOCAL_H
 #define LAUNCHER_LOCAL_H
 

@@ -251,7 +251,7 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
     /* Otherwise mpirun discards srun's output, which says why a daemon cannot run (daemons.c). A
-     * daemon that a login starts would go into the background: it could not report why it fails,
+     * daemon that a login starts would go into the background, so it could not report why it fails,
      * and would outlive the login. (PRRTE has no setting for this.) */
     if (!plan_is_local(plan) && (!agent_is_used(job->agent) || we_are_agent(plan, job)))
         starter_words_add(&w, "--leave-session-attached");
@@ -405,8 +405,9 @@ static void add_ports(struct starter_words *w, const struct starter_job *job,
     }
 }
 
-/* Are we in a Slurm step (srun --pty bash)? Slurm's variables then describe the step, and mpirun
- * would treat its few tasks as the whole allocation, so add_allocation() replaces them. */
+/* Returns whether we are in a Slurm step, such as srun --pty bash. Slurm's variables then describe
+ * the step, and mpirun would treat its few tasks as the whole allocation, so add_allocation()
+ * replaces them. */
 static bool in_slurm_step(void)
 {
     return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
@@ -437,8 +438,8 @@ static void add_one_host(struct starter_words *w, const struct starter_job *job,
     add_setting(w, environment, "OMPI_MCA_ras", ENVIRON_ONE_HOST_RAS);
 }
 
-/* Is this one of Slurm's memory settings, which srun rejects in combination? Without them, a step
- * has its job's memory. */
+/* Returns whether this is one of several settings of Slurm's memory, which srun rejects in
+ * combination. Without them, a step has its job's memory. */
 static bool is_contradiction(const char *entry)
 {
     static const char *const names[] = {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",

@@ -28,7 +28,8 @@ int mpirun_arguments(const struct plan *plan, const struct starter_job *job, con
  * arguments. */
 bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi);
 
-/** Are these mpirun arguments only variables: -x NAME=value, -x NAME? */
+/** Returns whether these mpirun arguments only export variables, such as "-x NAME=value -x
+ * NAME". */
 bool mpirun_are_exports(const struct texts *words);
 
 /** Build mpirun's environment: ours, with Open MPI settings that are not set otherwise. */

@@ -569,9 +569,10 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-/* Is there room for a chunk without credit? Such chunks have separate limits, because otherwise a
- * stopped terminal would cost memory: only one progress line per stream is queued, and messages
- * have a byte limit. Needs the lock. */
+/* Returns whether there is room for a chunk without credit, and counts it as queued; otherwise
+ * counts a message as left out. Such chunks have separate limits, because otherwise a stopped
+ * terminal would cost memory: only one progress line per stream is queued, and messages have a byte
+ * limit. Needs the lock. */
 static bool has_room(struct output *o, const struct output_chunk *c)
 {
     assert(lock_is_held(&o->lock));

@@ -48,7 +48,8 @@ int output_put(struct output *output, uint32_t instance, enum control_stream str
 
 /**
  * Queue the current contents of an unfinished line (copied). A terminal shows it as the last line
- * until something else is written; other outputs ignore it.
+ * until something else is written; other outputs ignore it. Dropped if one of this stream is
+ * queued.
  */
 int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len);
@@ -90,8 +91,8 @@ uint32_t output_take_file_failures(struct output *output, char ret[OUTPUT_FAILUR
  * -ETIMEDOUT. */
 int output_flush(struct output *output, int timeout_ms);
 
-/** End the thread. Unwritten output is lost, so flush first. If the reader is blocked, the thread
- * and its memory are left until the process ends. */
+/** End the thread. Unwritten output is lost, so flush first. If the thread is still writing, it and
+ * its memory are left until the process ends. NULL is ignored. */
 void output_destroy(struct output *output);
 
 #endif

@@ -18,7 +18,7 @@
 
 enum { EARLIER_MAX = 100000 };
 
-/* Does the name look like "instance-7.out"? */
+/* Returns whether the name looks like "instance-7.out". */
 static bool is_output(const char *name)
 {
     static const char *const endings[] = {".out", ".err", ".loader"};

@@ -10,8 +10,8 @@
  * subfolder, "earlier-1", "earlier-2" and so on, with a warning; otherwise some of them could be
  * taken for this job's.
  *
- * Errors: -errno, and -EINVAL if one of the files exists and is not a regular one (opening a FIFO
- * would wait for its reader), with a message.
+ * Errors, each with a message: -EINVAL if one of these files is not regular (opening a FIFO would
+ * wait for its reader), or another -errno.
  */
 int output_folder_prepare(const char *path, struct plenum_error *err);
 

@@ -16,8 +16,8 @@ struct pause {
  * Returns the seconds to wait after an attempt that took `took_ns`. `ran`: the programs started.
  *
  * If programs ran: 0 the first time, then 1, 2, 4 and so on, at most 60; an attempt of ten minutes
- * starts again from 0. If programs could not be started because a host was not ready: 5, 10 and so
- * on, at most 60.
+ * starts again from 0. If programs could not be started because a host was not ready: 5, 10, 20 and
+ * so on, at most 60.
  */
 unsigned pause_next(struct pause *pause, bool ran, uint64_t took_ns);
 

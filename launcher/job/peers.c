@@ -3,8 +3,8 @@
  *
  * A job may have thousands of connections, and most of them are quiet at any moment. So no turn of
  * the loop looks at all of them: the kernel lists those that can be read (epoll), each frame puts
- * its connection on the list of those to be flushed, and strangers have a list of their own. A
- * quiet connection has no buffers. */
+ * its connection on the list of those to be flushed, and strangers have their own list. A quiet
+ * connection has no buffers. */
 #include "config.h"
 
 #include <assert.h>
@@ -268,7 +268,7 @@ void peers_read(struct supervisor *s)
         struct shim_peer *peer = ready[i].data.ptr;
 
         if (!peer)
-            continue; /* dropped meanwhile */
+            continue; /* dropped since epoll_wait() */
         instances_read(s, peer);
         if (ready[i].data.ptr)
             note_unsent(peer); /* reading can let it write */

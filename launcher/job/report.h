@@ -15,7 +15,7 @@
 /** What ended the job: the first failure, never a consequence of it. */
 enum report_kind {
     REPORT_SUCCESS,
-    REPORT_EXITED, /* an instance exited with a status other than 0 */
+    REPORT_EXITED, /* an instance's program ended with a status other than 0, or by a signal */
     REPORT_FAILED, /* an instance's program did not start */
     REPORT_LOST,   /* an instance's shim has disappeared or is silent */
     REPORT_MPIRUN, /* the starter (mpirun or our own) exited, was killed, or ended the job */
@@ -37,7 +37,8 @@ struct report {
     uint32_t ended;               /* if by_traceback: the instance that `exited` describes */
     int signal;                   /* signal with which the user ended the job before; 0: none */
     uint64_t limit_ns;            /* LATE, TIMED_OUT, UNSTOPPED */
-    /* OTHER, LOST, HUNG, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: details */
+    /* OTHER, LOST, HUNG, MPIRUN, LATE, UNSTOPPED: the message; TIMED_OUT: details; CLOSED: the
+     * stream */
     char text[CONTROL_TEXT_MAX];
 };
 

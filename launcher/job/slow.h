@@ -112,7 +112,7 @@ void slow_destroy(struct slow *slow);
 void slow_note(struct slow *slow, uint32_t instance, const struct slow_report *report);
 /** Note that the instance's program has been stopped by a signal, or continues. */
 void slow_note_stop(struct slow *slow, uint32_t instance, bool stopped);
-/** Note that the instance has ended: its steps no longer count. */
+/** Note that the instance has ended, so its steps no longer count. */
 void slow_note_end(struct slow *slow, uint32_t instance);
 
 /** Judge all steps that all instances have reported. Call it once a second. */

@@ -13,7 +13,7 @@ double slow_half_share(const struct slow_need *is, const struct slow_need *usual
     return is->x_s > 0 ? 50 * (is->x_s - usual->x_s) / is->x_s : 0;
 }
 
-/* Does the excess of this share over the usual one explain half of the excess of time? */
+/* Returns whether this share's excess over the usual one explains half of the excess of time. */
 static bool explains(const struct slow_need *is, const struct slow_need *usual, enum slow_fact fact)
 {
     double more = is->facts.of[fact] - usual->facts.of[fact];

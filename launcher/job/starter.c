@@ -145,7 +145,8 @@ static void become_guard(const struct guard_start *s)
     (void)dup2(s->null, STDIN_FILENO);
     (void)dup2(s->text[1], STDOUT_FILENO);
     (void)dup2(s->text[1], STDERR_FILENO);
-    /* Close all other descriptors of plenumrun's: its connections must break when it dies. */
+    /* Close all other descriptors of plenumrun's, because its connections must break when it
+     * dies. */
     assert(s->arguments.num_files <= STARTER_FILES_MAX);
     status_fd = move_up(s->status[1]);
     text_fd = move_up(s->text[0]);

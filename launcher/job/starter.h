@@ -82,7 +82,8 @@ int starter_read_status(struct starter *starter, int *ret_status);
 /** Continue the starter and its guard, in case they were stopped. */
 void starter_wake(const struct starter *starter);
 
-/** Returns whether all processes of the starter have ended. Never blocks. */
+/** Reap the guard. Returns whether it has ended, and, unless it was killed, with it all processes
+ * of the starter. Never blocks. */
 bool starter_reap(struct starter *starter);
 
 /** Kill a guard that does not end. */

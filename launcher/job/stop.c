@@ -60,8 +60,8 @@ uint64_t stop_get_step(const struct supervisor *s)
     return 0;
 }
 
-/* Does every program that is still running know that it must stop? None forgets that, so each is
- * looked at only until it knows. */
+/* Returns whether every program that is still running knows that it must stop. Each is checked only
+ * until it knows, because none forgets it. */
 static bool all_have_halted(struct supervisor *s)
 {
     uint32_t *i = &s->stop.awaited;

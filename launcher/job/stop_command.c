@@ -19,7 +19,7 @@
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 }; /* exit statuses of sh(1) */
 
-/* Report the first failure only: the command is run again and again. */
+/* Report the first failure only, because the command is run again and again. */
 MESSAGE static void warn(struct stop_command *command, const char *why)
 {
     if (!command->warned)
@@ -78,7 +78,8 @@ static void start(struct stop_command *command)
     warn(command, strerror(errno));
 }
 
-/* Returns whether the command has ended with status 0. */
+/* Reap the command if it has ended. Returns whether its status was 0. Warns if it was not found, or
+ * cannot be executed. */
 static bool has_succeeded(struct stop_command *command)
 {
     int status;

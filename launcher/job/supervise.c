@@ -680,7 +680,7 @@ static bool is_hosts_fault(const struct supervisor *s, uint32_t instance)
            (s->report.kind == REPORT_LATE && inst->state == INSTANCE_ABSENT);
 }
 
-/* Mark the hosts that have failed, and those whose programs may still be running: the shim of a
+/* Mark the hosts that have failed, and those whose programs may still be running. The shim of a
  * host that is cut off ends its program after the same silence. */
 static void mark_hosts(const struct supervisor *s)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - plenumrun's view of the job, shared by supervise_start.c (its beginning),
- * supervise.c (the loop), instances.c, peers.c and instance_plans.c (messages between plenumrun
- * and the shims), stop.c (the agreed stop), grow.c (growth), slow_watch.c (slow hosts), and
- * failure.c and result.c (the reports at the end). */
+ * supervise.c (the loop), instances.c, peers.c and instance_plans.c (messages between plenumrun and
+ * the shims), stop.c (the agreed stop), job_socket.c (plenumctl job), interlude.c (between
+ * attempts), grow.c (growth), hung.c and slow_watch.c (hung programs and slow hosts), and failure.c
+ * and result.c (the reports). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -42,8 +43,8 @@ enum {
     SUPERVISE_BEAT_MS = 1000,
 };
 
-/* The allowed transitions are a table in supervise.c. JOB_RESTING is none of its states: no attempt
- * is in progress (interlude.c). */
+/* The allowed transitions are a table in supervise.c. JOB_RESTING is not in it, because no attempt
+ * is in progress then (interlude.c). */
 enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES, JOB_RESTING };
 
 /* The allowed transitions are a table in instances.c. */
@@ -154,7 +155,7 @@ struct supervisor {
     size_t num_peers, peers_cap;
     int peers_fd;              /* an epoll set of all peers */
     struct list unsent;        /* of peers: those to be flushed in this turn */
-    struct epoll_event *ready; /* peers that are being read; NULL: dropped meanwhile */
+    struct epoll_event *ready; /* peers that are being read; .data.ptr NULL: dropped */
     int num_ready;
     struct strangers strangers;
     unsigned long *shown; /* instances whose output is shown; NULL: all */
@@ -166,9 +167,9 @@ struct supervisor {
 
     struct tls *tls; /* for the control connections; NULL: not encrypted */
     int listener, signal_fd;
-    char control[DIAL_TEXT_MAX];    /* the listener's address */
-    uint64_t deaf_until;            /* accept no connection until then: we are out of descriptors */
-    struct remote_loaders *loaders; /* or NULL */
+    char control[DIAL_TEXT_MAX]; /* the listener's address */
+    uint64_t deaf_until; /* accept no connection until then, because we are out of descriptors */
+    struct remote_loaders *loaders;         /* or NULL */
     struct environ_list loader_environment; /* the environment of these loaders */
     struct starter starter;
     bool starter_ended; /* its status has arrived */
@@ -245,7 +246,8 @@ MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
-/** Handle the user's request to end the job: the first time, pass this signal to the programs. */
+/** Handle the user's request to end the job. The first time, pass this signal to the programs, or
+ * end the job if it is still starting; after that, kill it. */
 void supervise_interrupt(struct supervisor *s, int signal);
 
 /** Note that the starter has ended or is about to. It is the cause unless a better one arrives very
@@ -289,17 +291,18 @@ MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host
 void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
 void instances_send_empty(struct supervisor *s, enum control_type type);
 
-/** Send heartbeats, and count instances as lost whose heartbeats have been missing for too long. */
+/** Send heartbeats and due LEAVE messages, and count as lost the instances whose shims have been
+ * silent for too long, or do not read. */
 void instances_beat(struct supervisor *s, uint64_t now);
 /** Returns the instance that has been silent for longest, if that exceeds a few heartbeats; or
  * NULL. */
 const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
                                              uint64_t *ret_silence_ns);
 
-/** Does instance 0 accept standard input now? */
+/** Returns whether to read standard input for instance 0 now. */
 bool instances_want_input(const struct supervisor *s);
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
-/** Grant credit for output that was written. */
+/** Grant credit for output that was written, and report errors of writing. */
 void instances_send_credit(struct supervisor *s);
 
 /* ---- peers.c ---- */
@@ -402,7 +405,8 @@ void grow_continue(struct supervisor *s);
 /* ---- failure.c ---- */
 
 /** Find the program that failed first: of several that failed in a row, the one with the earliest
- * traceback, which is not always the first to end. Call this when all have ended. */
+ * traceback, which is not always the first to end. If mpirun ended the job, look for its reason
+ * instead. Call this when all have ended. */
 void failure_find_cause(struct supervisor *s);
 /** Get the first sentence that mpirun printed, or how it ended if it printed none, as one line. */
 void failure_get_words(const struct supervisor *s, char *ret, size_t size);

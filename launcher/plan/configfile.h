@@ -26,7 +26,8 @@ int configfile_read(const char *path, const struct options_settings *own,
  * Write options in the form that configfile_read() reads, except those that a file cannot contain
  * (--import-config, --export-config, --overwrite-config, --version-format).
  *
- * Errors: -EEXIST if the file exists and may not be overwritten; -errno, with a message.
+ * Errors, each with a message: -EEXIST if the file exists and must not be overwritten, or another
+ * -errno.
  */
 int configfile_write(const char *path, const struct options_settings *settings, bool overwrite,
                      struct plenum_error *err);

@@ -66,7 +66,8 @@ static bool is_in(const struct device_pool *pool, const char *text, size_t len)
     return false;
 }
 
-/* Is the text a range, "4-7"? Names such as GPU-8932f937 contain dashes, too. */
+/* Returns whether the text is a range, such as "4-7". Names such as GPU-8932f937 contain dashes,
+ * too. */
 static bool is_range(const char *text, size_t len, uint64_t *first, uint64_t *last)
 {
     const char *at = text;

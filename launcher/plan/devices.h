@@ -21,8 +21,9 @@ struct device_pool {
     size_t cap;
 };
 
-/** Does this value of a variable like CUDA_VISIBLE_DEVICES hide all devices? An empty list does,
- * and so does one that begins with a negative number, Slurm's NoDevFiles, none or void. */
+/** Returns whether this value of a variable like CUDA_VISIBLE_DEVICES hides all devices. An empty
+ * list does, and so does one that begins with a negative number, Slurm's NoDevFiles, none or
+ * void. */
 bool devices_hides_all(const char *list);
 
 /** Returns 0, or -EINVAL with a message if one of the known variables hides all devices from this

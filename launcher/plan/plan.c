@@ -85,7 +85,7 @@ static int add_hosts(struct plan *plan, const struct plan_request *request)
                       &plan->num_loader_hosts);
 }
 
-/* Reject loader hosts with instances: a host with instances already has a loader. */
+/* Reject loader hosts with instances, because a host with instances already has a loader. */
 static int check_loader_hosts(const struct plan *plan, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)

@@ -48,7 +48,7 @@ struct plan_instance {
     uint32_t cores;          /* sensible number of threads */
     bool bind_cpus;          /* otherwise the instance may run outside `cpus`, too */
     enum numa_policy memory; /* policy for `nodes` */
-    bool oversubscribed;     /* shares cores with another instance */
+    bool oversubscribed;     /* shares cores, or has less than one core's CPU time */
 };
 
 struct plan {

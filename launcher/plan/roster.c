@@ -10,8 +10,8 @@
  * Spares run nothing and hold no login: a check of all hosts precedes each start anyway, and shows
  * all that a login would have shown.
  *
- * Failures are forgotten only when the user asks the job to grow (roster_pardon()). How a
- * program ends is not its host's failure, since most programs fail for reasons of their own. */
+ * Failures are forgotten only when the user asks the job to grow (roster_pardon()). How a program
+ * ends is not its host's failure, since most programs fail for their own reasons. */
 #include "config.h"
 
 #include "launcher/plan/roster.h"

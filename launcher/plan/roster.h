@@ -91,7 +91,8 @@ bool roster_lose(struct roster *roster, const bool *lost, const char *why);
  *     3. those that failed during the last start, even if they have passed the check since.
  *
  * Hosts of equal rank are taken in the order of the list. Writes their indices to `ret`, which has
- * room for all hosts, in the order of the list. Returns their number, or 0 if they are too few.
+ * room for all hosts, in the order of the list. Returns their number, or 0 if they are too few, or
+ * if out of memory.
  */
 size_t roster_choose(const struct roster *roster, uint32_t *ret);
 /** Record that a start begins on the chosen hosts. */

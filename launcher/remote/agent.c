@@ -116,7 +116,8 @@ const char *agent_program(const struct agent_settings *settings)
     return agent && *agent ? agent : "ssh";
 }
 
-/* Is the agent's program called ssh? In a list, "ssh : rsh", the first one counts. */
+/* Returns whether the agent's program is called ssh. In a list, "ssh : rsh", the first one
+ * counts. */
 static bool is_ssh(const char *agent)
 {
     size_t len = strcspn(agent, " :");
@@ -156,7 +157,7 @@ const char *agent_arguments(const struct agent_settings *settings, char ret[AGEN
     return ret;
 }
 
-/* Does the host need a placeholder name? */
+/* Returns whether the host needs a placeholder name. */
 static bool is_nameless(const struct plan *plan, uint32_t host)
 {
     const struct plan_host *h = &plan->hosts[host];

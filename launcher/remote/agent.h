@@ -47,7 +47,7 @@ unsigned agent_keepalive_seconds(const struct agent_settings *settings);
  * the environment, or NULL. */
 const char *agent_get_setting(const struct agent_settings *settings, const char *name);
 
-/** Is this word of mpirun's command line followed by a setting's name and value? */
+/** Returns whether this word of mpirun's command line is followed by a setting's name and value. */
 bool agent_begins_setting(const char *word);
 
 /** Is `word` the setting `name` (4.1's name), or PRRTE's name for it? */

@@ -4,9 +4,10 @@
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
  *
  * plenumrun writes to our standard input: KEEPER_GREETING, then KEEP (where to listen, the job's
- * key, the environment), then BEAT once a second. We bind a socket and print its address; plenumd
- * is started when a client connects, and restarted when it dies (common/job/jobloader.c). When the
- * input ends, or is silent for too long, the job is over: we end plenumd and exit. */
+ * key, the environment), then BEAT once a second, and SUSPEND if plenumrun is stopped. We bind a
+ * socket and print its address; plenumd is started when a client connects, and restarted when it
+ * dies (common/job/jobloader.c). When the input ends, or is silent for too long, the job is over:
+ * we end plenumd and exit. */
 #include "config.h"
 
 #include "launcher/remote/keeper.h"

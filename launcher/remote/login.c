@@ -66,7 +66,7 @@ static void signal_awake(pid_t pid, int signal)
 }
 
 /* Wait for the other processes of the shell's group after the shell has ended: they are now our
- * children, and have received SIGTERM. (The daemon's children have groups of their own.) */
+ * children, and have received SIGTERM. (The daemon's children have their own groups.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;
@@ -93,8 +93,8 @@ static bool has_ended(pid_t child)
 
 /* Wait for the command. Send it SIGTERM some time after the login has ended, or as soon as a signal
  * asks us to end, and then SIGKILL. If the shell has not replaced itself by the daemon, the shell
- * must end first: otherwise it would reap the daemon, and we would not know the daemon's process
- * id, which is part of its folder's name. Returns the shell's wait status. */
+ * must end first, because otherwise it would reap the daemon, and we would not know the daemon's
+ * process id, which is part of its folder's name. Returns the shell's wait status. */
 static int watch(pid_t child, int signal_fd, const char *command)
 {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};

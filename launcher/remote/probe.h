@@ -37,7 +37,7 @@ struct probe {
     const struct plan_host *host;
     bool loader; /* only a loader will run there, no program of the job */
     bool failed;
-    char step[32];       /* the step that failed: "log in" */
+    char step[32];       /* the step that failed, such as "log in" */
     char what[512];      /* the reason */
     bool not_executable; /* the program is there, but cannot be executed */
     bool blameless;      /* nothing shows that the failure is the host's fault */
@@ -53,12 +53,13 @@ struct probe {
 };
 
 /**
- * Log in to each host as mpirun would, and let plenumrun there check what the job needs: the same
- * version of plenumrun, the working directory, the program, memory, clock, addresses.
+ * Log in to each host as mpirun would, and let plenumrun there check what the job needs, such as
+ * the same version of plenumrun, the working directory, the program, memory, TLS and, if requested,
+ * the host's health. Remaining processes of question->job are killed there.
  *
- * Returns the number of hosts that failed, or -ENOMEM before any query was sent.
- * `*ret_stopped_ns` is the time for which this process was stopped meanwhile. Call probe_fini() for
- * each host.
+ * Returns the number of hosts that failed, or -ENOMEM before any query was sent. `*ret_stopped_ns`
+ * is the time for which this process was stopped during the queries. Call probe_fini() for each
+ * host.
  */
 int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count,
                 uint64_t *ret_stopped_ns);
@@ -76,8 +77,8 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...);
  * `port` is plenumrun's, for the message. */
 void probe_check_back(struct probe *probe, const char *own, unsigned port);
 
-/** Returns a table of the hosts that failed, and its title, "2 of 3 other hosts are not ready".
- * Owned by the caller; NULL if out of memory. */
+/** Returns a table of the hosts that failed, owned by the caller; NULL if out of memory. `title`
+ * receives its title, such as "2 of 3 other hosts are not ready". */
 char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
 
 /** Parse as much of one host's output as possible into `ret` (for the tests). */

@@ -529,8 +529,8 @@ static int choose_networks(struct plan *plan, struct ready_survey *h, const stru
     return 0;
 }
 
-/* Check that --health-check can be run on all hosts: it must not be skipped silently. Returns 0, or
- * an exit status after a message. */
+/* Check that --health-check can be run on all hosts, because it must not be skipped silently.
+ * Returns 0, or an exit status after a message. */
 static int check_command(const struct ready_request *request, const struct plan *plan)
 {
     if (!request->health || (!request->no_host_check && plan_is_local(plan)) ||

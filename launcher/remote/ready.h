@@ -45,8 +45,8 @@ struct ready {
 };
 
 /**
- * Query all other hosts (unless --no-host-check is given or srun starts processes) and choose the
- * network. Sets the interfaces of the plan's hosts.
+ * Check this host, query all others (unless --no-host-check is given or srun starts processes) and
+ * choose the network. Sets the interfaces of the plan's hosts.
  *
  * Returns 0, or an exit status after messages about all problems.
  */
@@ -72,7 +72,7 @@ bool ready_can_ask(const struct ready_request *request);
  * Query the hosts of the survey, and check this host's health if `survey->here`.
  *
  * @param connect  the hosts also try to connect to this one
- * @param ret_stopped_ns  how long we were stopped meanwhile
+ * @param ret_stopped_ns  for how long we were stopped during the queries
  *
  * Returns 0, or an exit status after an error message.
  */

@@ -29,7 +29,7 @@ struct bind_result {
     struct bind_sets sets;
 };
 
-/** Parse the plan's texts into a request. Returns 0, -EINVAL or -ERANGE. */
+/** Parse the plan's texts into a request. Returns 0, or -EINVAL or -ERANGE with a message. */
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err);
 

@@ -44,7 +44,7 @@ struct guard {
     const struct guard_step *steps; /* being executed; NULL: none yet */
     uint64_t begun_ns;              /* when the first step was due */
     uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not set yet */
-    uint64_t give_up_at;            /* when the child is given up */
+    uint64_t give_up_at;            /* when to give up on the child */
     struct proctree_end tree;       /* progress of killing the tree */
     struct signals_handed handed;
 };
@@ -102,7 +102,8 @@ static void begin(struct guard *g, const struct guard_step *steps)
     g->begun_ns = time_now_ns();
 }
 
-/* Send due signals; after the last step, set the time when the child is given up. */
+/* Send due signals; after the last step, set when to give up on the
+ * child. */
 static void send_due_signals(struct guard *g, uint64_t now)
 {
     if (g->ended || !g->steps)

@@ -22,7 +22,7 @@ struct guard_options {
     const struct guard_step *told;     /* when the guard receives SIGTERM, SIGINT or SIGHUP */
     const struct guard_step *orphaned; /* when the guard's parent is gone */
     uint64_t linger_ns; /* how long descendants may continue after the child has ended by itself */
-    bool hand_on;  /* forward SIGUSR1 and SIGUSR2 to the child: they are meant for the program */
+    bool hand_on;  /* forward SIGUSR1 and SIGUSR2, which are meant for the program, to the child */
     int status_fd; /* receives the child's wait status when it ends; -1: none */
 };
 

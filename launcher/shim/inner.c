@@ -63,7 +63,7 @@ static const struct state_row inner_states[INNER_STATES] = {
     [INNER_WAITING] = {"waiting", STATE(INNER_STARTING) | STATE(INNER_DRAINING)},
     [INNER_STARTING] = {"starting",
                         STATE(INNER_RUNNING) | STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
-    /* to DRAINING: the program was given up, but exits after all. */
+    /* to DRAINING: the program exits although we had given up on it. */
     [INNER_RUNNING] = {"running", STATE(INNER_SWEEPING) | STATE(INNER_DRAINING)},
     [INNER_SWEEPING] = {"sweeping", STATE(INNER_DRAINING)},
     [INNER_DRAINING] = {"draining", STATE(INNER_DRAINED)},
@@ -203,7 +203,7 @@ static void reap(struct inner *in)
 }
 
 /* Report when the program is stopped (by a debugger, or by a user) or continues. The job waits for
- * it meanwhile, and plenumrun can then name the instance. */
+ * it, and plenumrun can then name the instance. */
 static void watch_stops(struct inner *in)
 {
     siginfo_t info = {0};
@@ -347,8 +347,8 @@ MESSAGE static void say_why(const struct inner *in, const char *why)
     log_error("instance %u on host %s: %s", in->task->instance, host, why);
 }
 
-/* Should we connect again? If strangers flood its port, plenumrun may have closed our connection to
- * make room before it knew that the connection was ours. */
+/* Returns whether we should connect again. If strangers flood its port, plenumrun may have closed
+ * our connection to make room before it knew that the connection was ours. */
 static bool may_connect_again(const struct inner *in, int r)
 {
     return in->link == LINK_OPEN && !in->end && (r == -ECONNRESET || r == -EPIPE) &&
@@ -686,7 +686,7 @@ int shim_inner(const struct shim_task *task, pid_t outer)
         .loader_fd = -1,
         .key_fd = -1,
     };
-    /* mpirun signals the outer shim's process group: that must not reach us. */
+    /* mpirun signals the outer shim's process group, which must not reach us. */
     (void)setpgid(0, 0);
     if (open_signals(in) < 0 || proctree_adopt() < 0 ||
         proctree_follow(outer, GUARD_PARENT_SIGNAL) < 0)

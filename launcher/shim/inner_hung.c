@@ -3,7 +3,7 @@
  * its last activity, which libplenum writes to the page that both share (common/job/pace.h).
  *
  * A program that waits in a collective is not hung, because it waits for another instance, and
- * collectives have a time limit of their own. Neither is one that waits until plenumrun's output is
+ * collectives have their own time limit. Neither is one that waits until plenumrun's output is
  * read. Before its first activity nothing is known about a program, so it is not ended. */
 #include "config.h"
 

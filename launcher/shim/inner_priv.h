@@ -139,8 +139,8 @@ void inner_send_topology(struct inner *in, bool devices);
 /** Create the stop page, and pass its name to the program. Without it, only signals stop the
  * program. */
 void inner_make_stop_page(struct inner *in);
-/** Has the program called plenum_job_should_stop()? Then requests to stop do not reach it as
- * signals. */
+/** Returns whether the program has called plenum_job_should_stop(). Then requests to stop do not
+ * reach it as signals. */
 bool inner_asks_to_stop(const struct inner *in);
 /** Report what the program has written to its stop page: its first step at once, later ones if
  * `beat`; a signal that it has received; and the step at which it stops. */
@@ -161,7 +161,7 @@ void inner_open_pace(struct inner *in);
 void inner_close_pace(struct inner *in);
 /** Note that the program was stopped by a signal, or continues (in->stopped). */
 void inner_note_stop(struct inner *in, uint64_t now);
-/** Report the program's steps of the last second. */
+/** Report the program's steps of the last second, and what its host lacked (pace_report.h). */
 void inner_tell_pace(struct inner *in, uint64_t now);
 
 /* ---- inner_hung.c ---- */

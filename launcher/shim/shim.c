@@ -2,7 +2,7 @@
 /* shim.c - the outer shim: a child of mpirun, its daemon, or plenumrun's own starter; the inner
  * shim's guard.
  *
- *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
+ *     starter or daemon ── outer shim ── inner shim ──┬── the program (in its own process group)
  *                                                   └── plenumd (the first shim of a host)
  *
  * The inner shim (inner.c) does the work: it talks to plenumrun, starts the program, and forwards

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* numa.h - names for CPU and memory policies, shared by the planner and the shim. */
+/* numa.h - memory policies, and the sizes of sets of CPUs and nodes, shared by the planner and the
+ * shim. */
 #ifndef LAUNCHER_NUMA_H
 #define LAUNCHER_NUMA_H
 

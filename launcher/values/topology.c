@@ -56,8 +56,8 @@ static int prepare(bool devices, hwloc_topology_t *ret)
     return 0;
 }
 
-/* Restrict the topology to the CPUs that taskset or Slurm may have bound us to: we must not assign
- * others. */
+/* Restrict the topology to the CPUs that taskset or Slurm may have bound us to, because we must not
+ * assign others. */
 static void restrict_to_binding(hwloc_topology_t t)
 {
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();

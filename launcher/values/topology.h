@@ -13,13 +13,15 @@
 /**
  * Load this machine's packages, NUMA nodes, cores and hardware threads, as far as this process may
  * use them, and its quota of CPU time (topology_get_quota()). hwloc's variables HWLOC_SYNTHETIC and
- * HWLOC_XMLFILE work. Owned by the caller: hwloc_topology_destroy().
+ * HWLOC_XMLFILE work. Owned by the caller: hwloc_topology_destroy(). Returns 0, or -errno with a
+ * message.
  *
  * @param devices  also load PCI devices, which takes several times as long
  */
 int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err);
 
-/** Import the text that topology_export() wrote. Returns 0, -EINVAL or -ENOMEM. */
+/** Import the text that topology_export() wrote. Returns 0, or -EINVAL or -ENOMEM with a
+ * message. */
 int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct plenum_error *err);
 
 /**

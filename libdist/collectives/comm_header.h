@@ -48,7 +48,7 @@ struct comm_block {
     unsigned char data[COMM_INLINE_BYTES];
 };
 
-/** Returns the function's usual name: "broadcast". */
+/** Returns the function's usual name, such as "broadcast". */
 const char *comm_kind_name(enum comm_kind kind);
 
 /**

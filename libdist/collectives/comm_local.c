@@ -147,8 +147,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return r;
 }
 
-/* Leave the world. Nothing has to be announced: no instance waits for one that has ended, and its
- * data stays while others map the memory. */
+/* Leave the world. Nothing has to be announced, because no instance waits for one that has ended,
+ * and its data stays while others map the memory. */
 static void backend_close(bool broken)
 {
     (void)broken;

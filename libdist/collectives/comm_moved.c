@@ -40,7 +40,8 @@ struct moving {
     struct plenum_error *err;
 };
 
-/* Memory of a transfer that never ended: the carrier may still write to it. No transfer follows. */
+/* Memory of a transfer that never ended, to which the carrier may still write. No transfer
+ * follows. */
 static void *lost[2];
 
 static int start(struct moving *m, size_t room_bytes, uint64_t timeout_ns)

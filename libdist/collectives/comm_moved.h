@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_moved.h - reductions over carriers that only move bytes. */
+/* comm_moved.h - reductions and exchanges over carriers that only move bytes. */
 #ifndef LIBDIST_COLLECTIVES_COMM_MOVED_H
 #define LIBDIST_COLLECTIVES_COMM_MOVED_H
 

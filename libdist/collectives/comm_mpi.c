@@ -9,7 +9,7 @@
  * Waiting and moving are therefore separate: every collective first waits, sleeping, until all
  * instances have arrived (backend_meet()). Data that did not fit into the exchange of
  * backend_meet() then moves in a loop that does not sleep, but yields the core to any thread that
- * wants it. If an instance is stopped meanwhile, the others begin to sleep after a while.
+ * wants it. If an instance is stopped during that time, the others begin to sleep after a while.
  *
  * MPI itself never matches calls that differ: all exchanges that begin a collective have the same
  * size, and data moves only after comm.c has found that all instances make the same call.

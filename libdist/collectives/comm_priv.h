@@ -10,7 +10,7 @@
 
 #include <plenum/comm.h>
 
-/** Version of this table: a library of another version is rejected. */
+/** Version of this table. A library of another version is rejected. */
 enum { COMM_BACKEND_VERSION = 6 };
 
 /** A transfer in which each instance has bytes for each: `bytes` at `send + i * send_step` go to

@@ -9,7 +9,7 @@
  *
  * From Open MPI 5 on, a program may not join PMIx before MPI_Init(): MPI gets its own name from the
  * PMIx_Init() that it calls itself, and does not call it if PMIx is already initialised. In that
- * case the marks are published while MPI_Init() runs in a thread of its own (comm_mpi.c), and all
+ * case the marks are published while MPI_Init() runs in a separate thread (comm_mpi.c), and all
  * instances wait at the fence inside it.
  *
  * This is done only under a server that knows this job: its size and our rank must match the job's.
@@ -61,7 +61,7 @@ static void on_fence(pmix_status_t status, void *arg)
 }
 
 /* Wait for the end of the fence. Returns 0; -ETIMEDOUT if it did not end in time; -EPIPE if it
- * never will. */
+ * never will; or -ENOTSUP if it failed. */
 static int wait_for_fence(uint32_t instances, uint64_t deadline_ns,
                           bool (*is_one_gone)(uint32_t instances))
 {

@@ -324,7 +324,7 @@ def check(code: int, error: CError) -> None:
 
 
 def whole(value: Any, what: str, low: int, high: int) -> int:
-    """Return an integer within bounds: C would silently truncate it to 32 or 64 bits."""
+    """Return an integer within bounds, because C would silently truncate it to 32 or 64 bits."""
     try:
         number = operator.index(value)
     except TypeError:

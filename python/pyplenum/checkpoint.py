@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Names for checkpoint files that a late process of an earlier start cannot overwrite.
 
-Each start of a run writes to a file of its own: FILE.1, FILE.2 and so on. It takes the next number by creating
+Each start of a run writes to its own file: FILE.1, FILE.2 and so on. It takes the next number by creating
 FILE.N.claim, which fails if another process has it already, and resumes from the file with the highest number. So a
 process that was frozen or cut off, and that continues long after the job has started again, can only write to a file
 that no later start reads. Comparing times or numbers before a rename would not be enough, because time passes between

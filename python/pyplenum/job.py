@@ -358,7 +358,7 @@ class Job:
                                    if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
     def should_stop(self, step: int) -> bool:
-        """Should the program stop before this step, so that it can continue later?
+        """Return whether the program should stop before this step, so that it can continue later.
 
         Call it once per step, before the step begins, in all instances. When it returns True, save a checkpoint and
         exit with status 0::
@@ -369,10 +369,10 @@ class Job:
                 ...
 
         Under plenumrun, it returns True for the same step in all instances, after plenumrun was asked to stop the job:
-        by SIGTERM or SIGUSR1, by its ``--stop-command``, or by ``plenumctl job stop``. Until the first call, plenumrun
-        passes both signals on to the programs. Without plenumrun, a program with a single instance stops at its next
-        call after it has received one of these signals, unless it handles that signal itself; several instances raise
-        ``ENOTSUP``.
+        by SIGTERM or SIGUSR1, by its ``--stop-command``, or by ``plenumctl job stop`` or ``grow``. Until the first
+        call, plenumrun passes both signals on to the programs. Without plenumrun, a program with one instance stops at
+        its next call after it has received one of these signals, unless it handles that signal itself; several
+        instances raise ``ENOTSUP``.
 
         A call takes about a microsecond, and waits only before the step at which the program may have to stop.
         """
@@ -402,8 +402,8 @@ class Job:
         """Combine ``x`` of all instances element by element ("sum", "min", "max", "mean"), in place; returns ``x``.
 
         int32, int64, float32, float64, float16 or bfloat16, in either byte order. All instances must use the same dtype
-        and shape. The result has the same bits in every run with as many instances. Integers wrap; their mean is
-        rounded towards zero. "min" and "max" are NaN if any instance has NaN, like ``numpy.minimum`` and
+        and shape. The result has the same bits in every run with the same number of instances. Integers wrap; their
+        mean is rounded towards zero. "min" and "max" are NaN if any instance has NaN, like ``numpy.minimum`` and
         ``numpy.maximum``. float16 and bfloat16 are added as float32 and rounded once.
         """
         memory, error = _memory_of(x, "allreduce", True), CError()

@@ -95,7 +95,8 @@ class Boxes(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """Statistics of a stream. Times are in seconds. Times of loaders are sums over the samples that they rendered."""
+    """Statistics of a stream. Times are in seconds. ``queued`` is a sum over batches; ``read`` and ``render`` are sums
+    over the samples that loaders rendered."""
 
     batches: int
     samples: int
@@ -176,8 +177,8 @@ def taking(fill: Callable[[], _Coming]) -> Iterator[Any]:
     """Return an iterator over what ``fill()`` prepares. The program receives each object in C code, where no signal or
     error can intervene: either the program has the batch, or the next call returns it.
 
-    ``iter(fill, None)`` would be shorter, but loses what ``fill()`` returns if another thread has reached the end
-    meanwhile (CPython's issue 101892).
+    ``iter(fill, None)`` would be shorter, but loses what ``fill()`` returns if another thread has reached the end by
+    then (CPython's issue 101892).
     """
     return map(list.pop, itertools.starmap(fill, itertools.repeat(())))
 
@@ -662,7 +663,7 @@ class Stream:
         Show each sample this many times in a row, each time with a different crop.
     split
         "sample": every instance can read the whole data set and takes its share of each step. "file": each instance has
-        an equal part of the data set's archives, which is a data set of its own; this implies ``together``.
+        an equal part of the data set's archives, which is a separate data set; this implies ``together``.
     deal
         "consecutive": a replica takes micro_batch consecutive positions of a step. "round-robin": replicas take turns.
         With ``repeat``, the latter is repeated augmentation: the copies of a sample go to different replicas.
@@ -992,7 +993,7 @@ class Stream:
                         coming.append(make(batch) if make else batch)
                     coming.made = True
                     coming.lease = None
-                if coming:  # otherwise a signal handler has taken it meanwhile
+                if coming:  # otherwise a signal handler has taken it
                     coming.thread = threading.get_ident()
                     return coming
 
@@ -1119,7 +1120,7 @@ class Stream:
         program holds stay valid. ``steps_per_epoch`` and ``len()`` change.
 
         Raises :class:`PlenumError` if there is no such share, if no step of this size is left (``last="drop"``), or
-        with ``split="file"``, where each instance has data of its own; the old share then still holds.
+        with ``split="file"``, where each instance has its own data; the old share then still holds.
         """
         size = whole(size, "size, a number of ranks,", 1, _MOST)
         rank = whole(rank, "rank", 0, size - 1)
@@ -1167,7 +1168,7 @@ class Stream:
 
         ``weights`` changes the weights of the samples: ``{epoch: rule}``, like the option. The stream must have been
         opened with ``weights``, at least ``{}``. The epoch must not have begun, and later changes are dropped. In a
-        mixture, a set has passes of its own: ``{set: {pass: rule}}``.
+        mixture, each set has its own passes: ``{set: {pass: rule}}``.
 
         If the new weights are not valid, this raises, and the stream continues with the old ones.
 

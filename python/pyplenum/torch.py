@@ -764,7 +764,7 @@ def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:
 
 
 def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
-    """Check that shapes and types agree before any data moves."""
+    """Check that names, shapes and types agree before any data moves. This is a collective."""
     text = "\n".join(f"{name} {tuple(value.shape)} {value.dtype}" for name, value in named)
     try:
         job.same(np.frombuffer(text.encode() or b" ", np.uint8))
