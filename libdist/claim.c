@@ -3,9 +3,9 @@
  *
  * A program inherits the environment of the process that starts it. So an evaluation started by
  * rank 0 of 2 would consider itself rank 0 and read half of the data. Yet the inherited variables
- * are right for a program started by a wrapper (sh, numactl, time), and for one that follows
- * another in a script. The variables alone cannot distinguish these cases, so a process is refused
- * when
+ * are right for a program started by a wrapper (such as sh, numactl or time), and for one that
+ * follows another in a script. The variables alone cannot distinguish these cases, so a process is
+ * refused when
  *   1. it was forked from a process that has claimed the instance;
  *   2. a process above it has the same instance in its environment and has loaded this library:
  *      a wrapper has not;

@@ -39,14 +39,14 @@ struct made_batch {
     uint32_t substituted;
 };
 
-/** Would schedule_next() return something? */
+/** Returns whether schedule_next() would return something. */
 bool schedule_has_next(struct plenum_stream *s);
 /** Get the next batch in the order of delivery; or its error, which is permanent. */
 int schedule_next(struct plenum_stream *s, struct made_batch *ret, struct plenum_error *err);
-/** Has the last batch of the last epoch been taken? */
+/** Returns whether the last batch of the last epoch has been taken. */
 bool schedule_is_through(struct plenum_stream *s);
 
-/** Does the program hold every slot, so that waiting would never end? */
+/** Returns whether the program holds every slot, so that waiting would never end. */
 bool schedule_starved(struct plenum_stream *s);
 
 /* For loaders.c and lookup.c. */

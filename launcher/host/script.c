@@ -109,8 +109,8 @@ static int check_unmarked(const char *file, const char *bytes, struct plenum_err
 
 /* ---- env ---- */
 
-/* Returns the next word of `*at`, which it terminates, or NULL. For env -S, a carriage return is
- * whitespace. */
+/* Terminate the next word of `*at`, and advance `*at` past it. Returns the word, or NULL if there
+ * is none. For env -S, a carriage return is whitespace. */
 static char *next_word(char **at)
 {
     static const char blanks[] = " \t\r\v\f";

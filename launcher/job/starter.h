@@ -82,8 +82,8 @@ int starter_read_status(struct starter *starter, int *ret_status);
 /** Continue the starter and its guard, in case they were stopped. */
 void starter_wake(const struct starter *starter);
 
-/** Reap the guard. Returns whether it has ended, and, unless it was killed, with it all processes
- * of the starter. Never blocks. */
+/** Reap the guard. Returns whether it has ended. Unless it was killed, all processes of the starter
+ * have then ended, too. Never blocks. */
 bool starter_reap(struct starter *starter);
 
 /** Kill a guard that does not end. */

@@ -415,7 +415,7 @@ void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 
-/** Write --result. Returns 0, or -errno, which it reports. */
+/** Write --result. Returns 0, or -errno after reporting it. */
 int result_write(const struct supervisor *s);
 /** Returns an instance's state, such as "running" or "not started". */
 const char *result_state(const struct instance *inst);

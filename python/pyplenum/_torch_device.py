@@ -294,7 +294,7 @@ class FloatsOnDevice:
         return torch.addcmul(shift, pixels, scale, out=made)
 
     def _rounds_while_writing(self, scale: torch.Tensor, shift: torch.Tensor) -> bool:
-        """Does addcmul() compute in float32 and write ``dtype``? Some versions cannot, or compute in ``dtype``."""
+        """Return whether addcmul() computes in float32 and writes ``dtype``, which some versions cannot do."""
         levels = torch.arange(256, dtype=torch.uint8, device=scale.device).reshape(256, 1).repeat(1, 3)
         pixels = levels if self._channels_at == -1 else levels.reshape(256, 3, 1, 1)
         made = torch.empty(pixels.shape, dtype=self._dtype, device=scale.device)

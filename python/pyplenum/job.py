@@ -70,13 +70,13 @@ def _group() -> Optional[Tuple[int, int]]:
 
 
 def in_worker() -> bool:
-    """Is this a worker process of a DataLoader?"""
+    """Return whether this is a worker process of a DataLoader."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
 
 
 def _in_child() -> bool:
-    """Has multiprocessing started this process, as torch.multiprocessing.spawn() does?"""
+    """Return whether multiprocessing has started this process, as torch.multiprocessing.spawn() does."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 

@@ -167,7 +167,7 @@ class _Coming(List[Any]):
         self.thread: Optional[int] = None  # the thread that is about to take it
 
     def is_kept(self) -> bool:
-        """Is the batch available, and not reserved by another thread?"""
+        """Return whether the batch is available, and not reserved by another thread."""
         if self.made:
             return bool(self) and self.thread in (None, threading.get_ident())
         return self.lease is not None and bool(self.lease.batch.lease)
@@ -572,7 +572,7 @@ def _integer_of(name: str) -> Optional[int]:
 
 
 def _has_offset(dataset: str) -> bool:
-    """Does the name of a data set move its labels by label-offset?"""
+    """Return whether the name of a data set moves its labels by label-offset."""
     begin = _SETTINGS.match(dataset)
     offset = re.search(r",label-offset=([^,:]*)", begin.group()) if begin else None
     return offset is not None and offset.group(1).lstrip("+-").strip("0") != ""
