@@ -24,6 +24,7 @@
 
 enum {
     PACE_MEAN = 8,   /* steps */
+    PASSED_MAX = 64, /* renderings of a jump that are passed at once */
     CHECKS_MAX = 64, /* renderings whose next stream is checked before one is dropped */
 };
 
@@ -304,11 +305,19 @@ static void begin_step(struct renderings_reader *r, uint64_t floor, uint64_t now
     r->step_ns = now_ns;
 }
 
+/* Returns whether the reader's first rendering is one that it does not need any more. */
+static bool has_passed(const struct renderings_reader *r)
+{
+    const struct rendering *first = r->uses.root ? of_use(treap_first(&r->uses)) : NULL;
+
+    return first && (r->left || !r->begun || first->use.key < r->floor);
+}
+
+/* A jump may pass any number of renderings: renderings_tidy() continues after PASSED_MAX. */
 void renderings_begin(struct renderings_reader *r, const struct order_share *share,
                       struct order_place step, uint32_t index, uint64_t now_ns)
 {
     uint64_t floor = axis(r->group, step);
-    struct rendering *first;
 
     assert(index < r->local && share->steps.num_gaps == 0);
     if (!r->begun || floor != r->floor)
@@ -318,8 +327,8 @@ void renderings_begin(struct renderings_reader *r, const struct order_share *sha
     r->step = step;
     r->index = index + 1;
     r->now_ns = now_ns;
-    while ((first = of_use(treap_first(&r->uses))) && first->use.key < r->floor)
-        choose_next(first, now_ns);
+    for (unsigned i = 0; i < PASSED_MAX && has_passed(r); i++)
+        choose_next(of_use(treap_first(&r->uses)), now_ns);
 }
 
 /* Returns the place on the axis of the pixels that a position shows. Positions from N on start
@@ -555,7 +564,7 @@ static unsigned tidy_group(struct renderings_group *g, unsigned most, uint64_t n
         struct renderings_reader *r = reader_of(at);
 
         next = list_next(&g->readers, at);
-        for (; r->uses.root && (r->left || !r->begun) && done < most; done++)
+        for (; done < most && has_passed(r); done++)
             choose_next(of_use(treap_first(&r->uses)), now_ns);
         if (!r->left || r->uses.root)
             continue;

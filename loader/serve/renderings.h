@@ -126,8 +126,8 @@ struct rendering *renderings_reap(struct renderings *t);
 
 /** Forget streams that have stopped. */
 void renderings_expire(struct renderings *t, uint64_t now_ns);
-/** Find the next uses of at most `most` renderings whose stream has left or was forgotten. Returns
- * whether there may be more. */
+/** Find the next uses of at most `most` renderings that their stream has passed, or whose stream
+ * has left or was forgotten. Returns whether there may be more. */
 bool renderings_tidy(struct renderings *t, unsigned most, uint64_t now_ns);
 
 #endif

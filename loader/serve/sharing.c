@@ -38,16 +38,16 @@ struct key_head {
     uint32_t counts[VIEWS_MAX]; /* images of each view */
 };
 
-/* Returns whether other streams may use the pixels that this one renders. Excluded are pixels that
- * depend on more than the key: plans, runs of one sample, and fields; and pixels that are cheaper
- * to render than to keep. */
+/* Returns whether other streams may use what this one renders. Excluded are pixels that depend on
+ * more than the key: plans, runs of one sample, and fields; generated data, which has no checksum;
+ * and data in stores, because samples that are only copied would fill --fetch-memory. */
 static bool may_share(const struct queue_stream *s)
 {
     const struct render_spec *spec = s->spec;
 
     return views_have_images(&spec->views) && !spec->order.mixture && spec->order.repeat <= 1 &&
-           s->open->num_fields == 0 && s->open->plan[0] == '\0' &&
-           dataset_get_checksum(spec->dataset) != 0;
+           !dataset_is_remote(spec->dataset) && s->open->num_fields == 0 &&
+           s->open->plan[0] == '\0' && dataset_get_checksum(spec->dataset) != 0;
 }
 
 /* Returns a stream's key (malloc), or NULL. */
