@@ -145,6 +145,7 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
         s->stop.growing = false; /* and do not continue */
     } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
         effect = JOBCTL_ALREADY;
+        s->stop.ordered = true; /* if it was only ending, it must not start again */
     } else {
         stop_request(s, "plenumctl job stop");
         if (!s->stop.noticed)

@@ -648,7 +648,7 @@ static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->interrupts > 0 || s->hurry || (s->stop.noticed && !s->stop.growing) ||
+    if (s->interrupts > 0 || s->hurry || s->stop.ordered || (s->stop.noticed && !s->stop.growing) ||
         stop_was_too_early(s))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be

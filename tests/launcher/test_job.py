@@ -228,6 +228,26 @@ class Jobs(unittest.TestCase):
         for client in silent:
             client.close()
 
+    def test_stop_while_ending(self):
+        """a job that is stopped while the programs of a failed start end does not start again"""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        ready, leave = os.path.join(folder.name, "ready"), os.path.join(folder.name, "leave")
+        program = (f"echo start; if [ $RANK = 0 ]; then until [ -e {ready} ]; do sleep 0.1; done; exit 3; fi; "
+                   f"trap : TERM; : >{ready}; until [ -e {leave} ]; do sleep 0.1; done")
+        process = subprocess.Popen(
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none", "--max-restarts", "1",
+             "--grace", "1000", "sh", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        job = None
+        while job is None or job["state"] != "ending":
+            self.assertIsNone(process.poll())
+            job = next((j for j in json.loads(ctl("list", "--json")[1]) if j["pid"] == process.pid), None)
+        self.assertEqual(ctl("stop", job["id"])[:2], (0, "the job is stopping already\n"))
+        with open(leave, "w"):
+            pass
+        out, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual((process.returncode, out), (3, 2 * "start\n"))
+
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""
         name = f"imposter-{os.getpid()}"
