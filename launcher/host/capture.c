@@ -96,8 +96,12 @@ int capture_call(struct capture *c, int (*call)(const void *arg), const void *ar
     c->text = calloc(1, CAPTURE_MAX + 1);
     if (!c->text)
         return -ENOMEM;
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        r = -errno;
+        free(c->text);
+        c->text = NULL;
+        return r;
+    }
     pid = fork();
     r = pid < 0 ? -errno : 0;
     if (pid == 0) {
