@@ -93,7 +93,7 @@ int job_claim(const struct plenum_job_info *info, struct plenum_error *err)
 
     (void)pthread_mutex_lock(&job_mu);
     /* The program itself chose to act as another instance. */
-    if (the_job && the_job->pid == getpid() && the_job->info.launcher == info->launcher &&
+    if (info && the_job && the_job->pid == getpid() && the_job->info.launcher == info->launcher &&
         is_same_place(&the_job->info, info))
         r = claim_instance(the_job, err);
     (void)pthread_mutex_unlock(&job_mu);

@@ -730,6 +730,21 @@ Test(job, a_program_may_pass_its_rank)
     cr_expect(eq(int, plenum_job_open(&b, &err), -EINVAL), "the environment must be read again");
 }
 
+Test(job, a_stream_needs_no_numbers_even_if_a_job_is_open)
+{
+    struct plenum_stream_options o;
+    struct plenum_error err = {""};
+    struct plenum_stream *s = NULL;
+    struct plenum_job *job;
+
+    cr_assert(eq(int, plenum_job_open(&job, NULL), 0));
+    plenum_stream_options_init(&o);
+    o.dataset = "no:matter";
+    o.pipeline = "nothing that is known";
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
+    plenum_job_close(job);
+}
+
 Test(job, a_forked_child_has_a_job_of_its_own)
 {
     struct plenum_job *parents, *own;
