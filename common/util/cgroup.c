@@ -48,22 +48,6 @@ static void climb(const char *point, const char *root, const char *rest, int ver
     }
 }
 
-/* Is `name` in the list "cpu,cpuacct"? */
-static bool is_listed(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-
-    while (*list) {
-        size_t n = strcspn(list, ",");
-
-        if (n == len && memcmp(list, name, len) == 0)
-            return true;
-        list += n;
-        list += *list == ',';
-    }
-    return false;
-}
-
 /* Count leading "..": "/../../a" begins two groups up. */
 static int count_ups(const char *name, const char **rest)
 {
@@ -137,7 +121,7 @@ static bool parse_mount(char *line, const char *controller, int version, char **
         return false;
     unescape(*root);
     unescape(*point);
-    return version == 2 || is_listed(options + 1, controller);
+    return version == 2 || text_is_listed(options + 1, controller);
 }
 
 /* Visit the group `name` of a hierarchy, through the first mount that shows it. */
@@ -179,7 +163,7 @@ void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *gro
         *name++ = '\0';
         if (strcmp(line, "0") == 0)
             visit_group(controller, 2, name, visit, arg);
-        else if (is_listed(list, controller))
+        else if (text_is_listed(list, controller))
             visit_group(controller, 1, name, visit, arg);
     }
     text_lines_close(&lines);

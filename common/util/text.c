@@ -66,6 +66,21 @@ char *text_make_plain(char *text)
     return text;
 }
 
+bool text_is_listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    while (*list) {
+        size_t n = strcspn(list, ",");
+
+        if (n == len && memcmp(list, name, len) == 0)
+            return true;
+        list += n;
+        list += *list == ',';
+    }
+    return false;
+}
+
 /* Remove a byte order mark, which some Windows editors write before the first line. */
 static void drop_mark(FILE *file, char *line, size_t len)
 {

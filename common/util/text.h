@@ -19,6 +19,9 @@ size_t text_utf8_length(const unsigned char *p);
  */
 char *text_make_plain(char *text);
 
+/** Returns whether a name is in a list such as "cpu,cpuacct". */
+bool text_is_listed(const char *list, const char *name);
+
 /**
  * Read the next line of a text file, with its newline, into `*line`, which grows as with
  * getline(3); the caller frees it. A byte order mark at the beginning of the file is left out.

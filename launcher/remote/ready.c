@@ -16,6 +16,7 @@
 #include "common/util/error_set.h"
 #include "common/util/log.h"
 #include "common/net/tls.h"
+#include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/control/dial.h"
 #include "launcher/host/host.h"
@@ -363,17 +364,6 @@ static const struct network *network_of(const struct ready_survey *h, const stru
     return NULL;
 }
 
-/* Is `name` one of the names in `list`, which are separated by commas? */
-static bool is_listed(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (; list; list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL)
-        if (strncmp(list, name, len) == 0 && (list[len] == ',' || list[len] == '\0'))
-            return true;
-    return false;
-}
-
 /* Append the names of virtual interfaces, each once, separated by commas. Names that do not fit
  * are left out. */
 static void list_virtual(const struct network *network, char *ret, size_t size)
@@ -382,7 +372,7 @@ static void list_virtual(const struct network *network, char *ret, size_t size)
         const char *name = network->list[i].interface;
         size_t len = strlen(ret);
 
-        if (!network->list[i].is_virtual || is_listed(ret, name))
+        if (!network->list[i].is_virtual || text_is_listed(ret, name))
             continue;
         if (len + strlen(name) + 2 <= size)
             (void)snprintf(ret + len, size - len, "%s%s", len ? "," : "", name);

@@ -86,6 +86,17 @@ Test(text, no_output_passes_cursor_movements_to_a_terminal)
 
 /* Compares the result with a plain loop over the bytes, for lines of all lengths around the buffer
  * sizes. */
+Test(text, only_whole_names_are_found_in_a_list)
+{
+    static const char *const lists[] = {"eth1", "eth10,eth1", "eth10,eth1,lo", "eth1,eth10"};
+    static const char *const others[] = {"", "eth10", "eth10,veth1", "eth10,eth", ",", "eth1 "};
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        cr_expect(text_is_listed(lists[i], "eth1"), "%s", lists[i]);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        cr_expect(not(text_is_listed(others[i], "eth1")), "%s", others[i]);
+}
+
 Test(text, lines_of_any_length_are_read)
 {
     char path[] = "/tmp/plenum-text-XXXXXX", got[64], want[64];
