@@ -314,51 +314,43 @@ static uint64_t whole_memory(void)
     return all;
 }
 
-/* Check --share-memory, once --cache-memory is known to fit. */
-static int check_shared(const struct server_options *o, uint64_t all)
+/* Check an option that reserves memory. It and the options checked before reserve `kept` bytes. */
+static int check_reserved(const char *option, uint64_t bytes, uint64_t kept,
+                          const struct server_options *o, uint64_t all)
 {
-    uint64_t kept = o->share_memory + o->cache_memory;
     char size[32], most[32];
 
-    (void)format_bytes(o->share_memory, size, sizeof(size));
-    if (o->share_memory == 0)
+    if (bytes == 0)
         return 0;
+    (void)format_bytes(bytes, size, sizeof(size));
     if (o->memory_budget > 0 && kept >= o->memory_budget)
-        log_error("--share-memory %s leaves nothing of --memory-budget %s", size,
+        log_error("%s %s leaves nothing of --memory-budget %s", option, size,
                   format_bytes(o->memory_budget, most, sizeof(most)));
     else if (kept >= all)
-        log_error("--share-memory %s is not less than the memory of this host or its control group "
-                  "(%s)",
-                  size, format_bytes(all, most, sizeof(most)));
+        log_error("%s %s is not less than the memory of this host or its control group (%s)",
+                  option, size, format_bytes(all, most, sizeof(most)));
     else
         return 0;
     return -EINVAL;
 }
 
-/* Check --cache-memory, and by default limit rings to half of the remaining memory. Pages of sparse
- * rings are charged to the loader's control group and must not fill it. */
+/* Check --cache-memory and --share-memory, and by default limit rings to half of the remaining
+ * memory. Pages of sparse rings are charged to the loader's control group and must not fill it. */
 static int share_memory(struct server_options *o)
 {
-    uint64_t all = whole_memory();
-    char size[32], most[32];
+    uint64_t all = whole_memory(), kept = o->cache_memory + o->share_memory;
 
-    (void)format_bytes(o->cache_memory, size, sizeof(size));
-    if (o->cache_memory > 0 && o->cache_size > 0)
+    if (o->cache_memory > 0 && o->cache_size > 0) {
         log_error("--cache-memory and --cache-size cannot be combined: the kernel keeps a part of "
                   "the cache on the disk in memory already");
-    else if (o->memory_budget > 0 && o->cache_memory >= o->memory_budget)
-        log_error("--cache-memory %s leaves nothing of --memory-budget %s", size,
-                  format_bytes(o->memory_budget, most, sizeof(most)));
-    else if (o->cache_memory >= all)
-        log_error("--cache-memory %s is not less than the memory of this host or its control group "
-                  "(%s)",
-                  size, format_bytes(all, most, sizeof(most)));
-    else if (check_shared(o, all) == 0) {
-        if (o->ring_limit == 0)
-            o->ring_limit = (all - o->cache_memory - o->share_memory) / 2;
-        return 0;
+        return -EINVAL;
     }
-    return -EINVAL;
+    if (check_reserved("--cache-memory", o->cache_memory, o->cache_memory, o, all) < 0 ||
+        check_reserved("--share-memory", o->share_memory, kept, o, all) < 0)
+        return -EINVAL;
+    if (o->ring_limit == 0)
+        o->ring_limit = (all - kept) / 2;
+    return 0;
 }
 
 static int check_root(const char *value, struct plenum_error *err)
