@@ -98,8 +98,7 @@ int capture_call(struct capture *c, int (*call)(const void *arg), const void *ar
         return -ENOMEM;
     if (pipe2(fds, O_CLOEXEC) < 0) {
         r = -errno;
-        free(c->text);
-        c->text = NULL;
+        capture_fini(c);
         return r;
     }
     pid = fork();

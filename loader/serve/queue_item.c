@@ -39,7 +39,7 @@ void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
     item->copies += hold->way == RENDERINGS_COPY;
 }
 
-void queue_item_free_retries(struct list *retries)
+static void free_retries(struct list *retries)
 {
     struct list *link;
 
@@ -75,7 +75,7 @@ static bool leave_parts(struct item *item, uint32_t first, struct list *left)
     assert(first > 0); /* an item keeps its first part */
     for (uint32_t i = first; i < item->num_parts; i++)
         if (!add_retries(left, item->request, &item->parts[i], item->parts[i].count)) {
-            queue_item_free_retries(left);
+            free_retries(left);
             return false;
         }
     for (; item->num_parts > first; item->num_parts--) {

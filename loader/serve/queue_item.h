@@ -82,6 +82,4 @@ void queue_item_trim(struct item *item);
 /** Free an item's buffers. */
 void queue_item_fini(struct item *item);
 
-void queue_item_free_retries(struct list *retries);
-
 #endif

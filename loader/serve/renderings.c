@@ -8,8 +8,8 @@
  *
  * The next stream is chosen when the rendering is made or taken. Another stream may need it earlier
  * by the time it would be dropped, because it has just begun or is faster. So the choice is checked
- * again then. A stream that no longer needs a rendering has passed it: the first ones of its tree
- * are checked at each of its steps. */
+ * again then. A stream that no longer needs a rendering has passed it: some of the first ones
+ * of its tree are checked whenever it begins a position, and the rest by renderings_tidy(). */
 #include "config.h"
 
 #include "loader/serve/renderings.h"
@@ -308,7 +308,7 @@ static void begin_step(struct renderings_reader *r, uint64_t floor, uint64_t now
 /* Returns whether the reader's first rendering is one that it does not need any more. */
 static bool has_passed(const struct renderings_reader *r)
 {
-    const struct rendering *first = r->uses.root ? of_use(treap_first(&r->uses)) : NULL;
+    const struct rendering *first = of_use(treap_first(&r->uses));
 
     return first && (r->left || !r->begun || first->use.key < r->floor);
 }
