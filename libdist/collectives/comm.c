@@ -253,16 +253,6 @@ static bool is_inline(const struct call *c)
     return sent_bytes(c) <= COMM_INLINE_BYTES;
 }
 
-/* Returns the rest of the time limit, in the form that carriers take. */
-static uint64_t time_left(const struct call *c)
-{
-    uint64_t now = time_now_ns();
-
-    if (c->deadline_ns == 0)
-        return 0;
-    return c->deadline_ns > now ? c->deadline_ns - now : 1;
-}
-
 static int make_blocks(size_t count, struct plenum_error *err)
 {
     struct comm_block *blocks;
@@ -368,7 +358,7 @@ static int carry_reduction(const struct call *c, const struct comm_mover *by)
                                      .count = c->count,
                                      .type = (enum plenum_type)h->type,
                                      .op = (enum plenum_op)h->op,
-                                     .timeout_ns = time_left(c)};
+                                     .timeout_ns = comm_time_left(c->deadline_ns)};
 
     if (h->kind == COMM_REDUCE_SCATTER)
         return world.backend && world.backend->reduce_scatter
@@ -396,13 +386,15 @@ static int carry(const struct call *c)
                                     .recv = c->recv,
                                     .recv_step = h->bytes,
                                     .bytes = h->bytes,
-                                    .timeout_ns = time_left(c)};
+                                    .timeout_ns = comm_time_left(c->deadline_ns)};
 
     switch ((enum comm_kind)h->kind) {
     case COMM_BROADCAST:
-        return by->broadcast(by->arg, c->recv, h->bytes, h->root, time_left(c), c->err);
+        return by->broadcast(by->arg, c->recv, h->bytes, h->root, comm_time_left(c->deadline_ns),
+                             c->err);
     case COMM_ALLGATHER:
-        return by->allgather(by->arg, c->send, h->bytes, c->recv, time_left(c), c->err);
+        return by->allgather(by->arg, c->send, h->bytes, c->recv, comm_time_left(c->deadline_ns),
+                             c->err);
     case COMM_ALLTOALL:
         return comm_moved_exchange(&mover, &x, c->err);
     case COMM_ALLREDUCE:

@@ -66,18 +66,10 @@ static int end(struct moving *m, int r)
     return r;
 }
 
-static uint64_t time_left(const struct moving *m)
-{
-    uint64_t now = time_now_ns();
-
-    if (m->deadline_ns == 0)
-        return 0;
-    return m->deadline_ns > now ? m->deadline_ns - now : 1;
-}
-
 static int gather(const struct moving *m, const void *send, size_t bytes, void *recv)
 {
-    return m->by->carrier->allgather(m->by->carrier->arg, send, bytes, recv, time_left(m), m->err);
+    return m->by->carrier->allgather(m->by->carrier->arg, send, bytes, recv,
+                                     comm_time_left(m->deadline_ns), m->err);
 }
 
 /* Combine what all instances have sent to the room. */
@@ -115,7 +107,7 @@ static int reduce_exchanged(const struct moving *m, const unsigned char *send, u
                                     .recv = m->room,
                                     .recv_step = slice,
                                     .bytes = slice,
-                                    .timeout_ns = time_left(m)};
+                                    .timeout_ns = comm_time_left(m->deadline_ns)};
     int r = m->by->exchange(&x, m->err);
 
     if (r < 0)
@@ -166,7 +158,7 @@ int comm_moved_reduce_scatter(const struct comm_mover *by, const struct comm_red
                                            .recv = m.room,
                                            .recv_step = min_u64(part, bytes - at),
                                            .bytes = min_u64(part, bytes - at),
-                                           .timeout_ns = time_left(&m)};
+                                           .timeout_ns = comm_time_left(m.deadline_ns)};
 
         r = comm_moved_exchange(by, &step, err);
         if (r == 0)

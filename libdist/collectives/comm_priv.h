@@ -10,6 +10,8 @@
 
 #include <plenum/comm.h>
 
+#include "common/util/util.h"
+
 /** Version of this table. A library of another version is rejected. */
 enum { COMM_BACKEND_VERSION = 6 };
 
@@ -73,6 +75,17 @@ struct comm_backend {
  */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err);
+
+/** Returns the time that is left until a deadline, in the form that carriers take: at least 1 ns,
+ * because 0 means no limit. A deadline of 0 means no limit, too. */
+static inline uint64_t comm_time_left(uint64_t deadline_ns)
+{
+    uint64_t now = time_now_ns();
+
+    if (deadline_ns == 0)
+        return 0;
+    return deadline_ns > now ? deadline_ns - now : 1;
+}
 
 /** The carrier between instances that plenumrun started itself, on one host. Used if
  * MEETING_VARIABLE is set. */
