@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import CTL, ServiceCase, wait_for  # noqa: E402
+from service import CTL, ServiceCase, stop, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 RUNS = int(os.environ.get("SHARING_RUNS", "3"))
@@ -27,6 +27,16 @@ class SharingTest(ServiceCase):
     def setUp(self):
         super().setUp()
         self.make_data(IMAGES)
+        wait_for("an index that is kept", self.index_is_kept)
+
+    def index_is_kept(self):
+        """Return whether two openings use one index. While files are new, each opening builds it again, and then their
+        streams do not share."""
+        stamps = []
+        for _ in range(2):
+            st = os.stat(json.loads(self.run_ok(CTL, "index", self.data, "--json"))["index"])
+            stamps.append((st.st_ino, st.st_mtime_ns))
+        return stamps[0] == stamps[1]
 
     def status(self):
         return json.loads(self.run_ok(CTL, "status", f"unix:{self.socket}", "--json"))["loader"]
@@ -53,7 +63,13 @@ class SharingTest(ServiceCase):
         forms = [["--dtype", "uint8"], ["--layout", "nchw"], ["--replicas", "3"], ["--steps", "2"]]
         self.serve("--share-memory", "64M")
         alone = self.alone(epochs)
-        jobs = [self.feed("--epochs", str(epochs), "--pause", "10", *form) for form in forms]
+        jobs = []
+        for form in forms:  # no job may end before the others have begun
+            jobs.append(self.feed("--epochs", str(epochs), "--pause", "10", "--verbose", *form))
+            self.wait_until_read(jobs[-1])
+            stop(jobs[-1])
+        for job in jobs:
+            job.send_signal(signal.SIGCONT)
         for job in jobs:
             self.received(job, alone)
         rendered, copied = self.rendered()
