@@ -29,6 +29,18 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
+/* Do masks or boxes follow operations that move pixels? */
+static bool moves_fields(const struct wire_open *open)
+{
+    struct fields fields;
+    struct views views;
+    struct plenum_error err;
+
+    return open->fields[0] && fields_parse(open->fields, &fields, &err) == 0 &&
+           fields_follow_pixels(&fields) && views_parse(open->pipeline, &views, &err) == 0 &&
+           views_move(&views);
+}
+
 /* Name something that the stream requires but loaders of this minor version would ignore; NULL:
  * nothing. */
 static const char *lacks(uint16_t minor, const struct wire_open *open, enum plenum_split split)
@@ -54,8 +66,11 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "streams without images";
     if (minor < WIRE_MINOR_FIELDS && open->fields[0])
         return "fields";
-    return minor < WIRE_MINOR_BOXES && asks_for_new_fields(open) ? "boxes and members of JSON"
-                                                                 : NULL;
+    if (minor < WIRE_MINOR_BOXES && asks_for_new_fields(open))
+        return "boxes and members of JSON";
+    return minor < WIRE_MINOR_MOVES && moves_fields(open)
+               ? "masks and boxes with operations that move pixels"
+               : NULL;
 }
 
 static void send_open(struct loader_session *se)

@@ -25,9 +25,9 @@ enum field_as {
     FIELD_AS_NPY,   /* an array in NumPy's format */
     FIELD_AS_INT64, /* integers, separated by whitespace, commas, semicolons or brackets */
     FIELD_AS_FLOAT, /* numbers, separated in the same way */
-    FIELD_AS_MASK,  /* a PNG of the image's size, cropped and flipped like each image */
+    FIELD_AS_MASK,  /* a PNG of the image's size, cropped and moved like each image */
     FIELD_AS_LINE,  /* one line of UTF-8 text, drawn for each position */
-    FIELD_AS_BOXES, /* JSON: boxes of the image, cropped and flipped like each image */
+    FIELD_AS_BOXES, /* JSON: boxes of the image, cropped and moved like each image */
     FIELD_AS_COUNT,
 };
 
@@ -73,8 +73,7 @@ bool field_names_member(const struct field_spec *spec);
  *  the field, or contains it. */
 size_t field_extension_len(const struct field_spec *spec);
 
-/** Returns whether any field follows the pixels, as masks and boxes do. Pipelines may then neither
- *  move pixels after the crop, except by flips, nor mix samples. */
+/** Returns whether any field follows the pixels, as masks and boxes do: views_check_followers(). */
 bool fields_follow_pixels(const struct fields *fields);
 
 /** Returns whether the fields include boxes or members of JSON, which loaders older than

@@ -233,6 +233,9 @@ const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);
 
+/** Returns whether the operation may move pixels other than by flips. */
+bool pipeline_op_moves(enum pipeline_op_kind kind);
+
 /** Mixing with the sample at another position, after all operations: docs/pixels.md, 11. */
 struct pipeline_mix {
     struct rational p;             /* probability; num 0: never mix */

@@ -100,6 +100,13 @@ enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind)
     return rows[kind].arguments;
 }
 
+bool pipeline_op_moves(enum pipeline_op_kind kind)
+{
+    enum pipeline_arguments arguments = pipeline_op_arguments(kind);
+
+    return arguments == PIPELINE_MAP || arguments == PIPELINE_POLICY;
+}
+
 /* Parse a range of factors. If `spread`, a single number x is allowed, too: max(0, 1 - x) : 1 +
  * x. */
 static int factors_of(struct parser *p, bool spread, struct pipeline_factors *ret)

@@ -196,15 +196,23 @@ int views_check_followers(const struct views *views, struct plenum_error *err)
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
-        for (uint32_t k = 0; k < p->ops_count; k++) {
-            enum pipeline_arguments arguments = pipeline_op_arguments(p->ops[k].kind);
-
-            if (arguments == PIPELINE_MAP || arguments == PIPELINE_POLICY)
+        for (uint32_t k = 0; k < p->ops_count; k++)
+            if (p->ops[k].kind == PIPELINE_AUGMIX)
                 return error_set(err, -EINVAL,
-                                 "masks and boxes cannot be used with %s, which moves pixels: they "
-                                 "follow only crops and flips",
-                                 pipeline_op_name(p->ops[k].kind));
-        }
+                                 "masks and boxes cannot be used with augmix, which blends copies "
+                                 "of an image that are moved differently");
     }
     return 0;
+}
+
+bool views_move(const struct views *views)
+{
+    for (uint32_t i = 0; i < views->count; i++) {
+        const struct pipeline *p = &views->view[i].pipeline;
+
+        for (uint32_t k = 0; k < p->ops_count; k++)
+            if (pipeline_op_moves(p->ops[k].kind))
+                return true;
+    }
+    return false;
 }

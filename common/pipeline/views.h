@@ -46,8 +46,12 @@ struct views {
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
 /** Check that masks and boxes can follow the pixels. Returns 0, or -EINVAL with a message if there
- * are no images, if pixels move other than by crop and flips, or if samples are mixed. */
+ * are no images, if an image shows its picture at several places (augmix), or if samples are mixed.
+ */
 int views_check_followers(const struct views *views, struct plenum_error *err);
+
+/** Returns whether any view has an operation that moves pixels other than by flips. */
+bool views_move(const struct views *views);
 
 /** Returns whether bytes in a JPEG's header that belong to no segment are accepted. All views agree
  * on it. */

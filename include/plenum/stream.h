@@ -559,13 +559,13 @@ struct plenum_field {
  *     int64     integers, the same count in all samples: features, or text separated by whitespace,
  *               commas, semicolons or brackets; one integer is a number, several are an array
  *     float32   numbers, in the same way
- *     mask      a PNG of indices or grey levels, of the image's size: cropped and flipped like each
+ *     mask      a PNG of indices or grey levels, of the image's size: cropped and moved like each
  *               of its images, with nearest-neighbour sampling; 255 (65535 with 16 bits) where the
- *               image shows padding. Not with pipelines that move pixels otherwise, or mix samples
+ *               image shows padding or an operation's fill. Not with augmix, mixup or cutmix
  *     boxes     JSON: a list of objects with "bbox" ([x, y, width, height], as in COCO) or "bndbox"
  *               (as in Pascal VOC), with "category_id" and optionally "id"; or an object with such
  *               a list as "annotations" or "objects"; or one with "boxes" ([left, top, right,
- *               bottom]) and "labels". Cropped and flipped like each of its images. Boxes that lie
+ *               bottom]) and "labels". Cropped and moved like each of its images. Boxes that lie
  *               outside an image are dropped; boxes:VISIBLE (0 to 1) also drops those of which less
  *               than this fraction is visible. docs/datasets.md, section 4, has the rules
  *

@@ -328,6 +328,24 @@ struct image_scene {
     bool mask;      /* the image is a mask */
 };
 
+/* Leave the steps that a mask gets, which are those that move pixels: its values are the nearest
+ * ones, and the rest of it is 255. (Flips are not steps.) */
+static void keep_moves(struct augment_plan *plan)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->steps[i].kind == PIPELINE_AFFINE) {
+            struct augment_step *step = &plan->steps[count++];
+
+            *step = plan->steps[i];
+            step->map.bilinear = false;
+            memset(step->map.fill, 255, sizeof(step->map.fill));
+        }
+    plan->count = count;
+    plan->mixed = 0;
+}
+
 /* Determine which part of an image, or of a mask, a view needs; describe it in view->shown; and
  * prepare for its rows. */
 static int begin_view(struct lane *l, struct image_view *view, const struct image_scene *scene,
@@ -340,8 +358,7 @@ static int begin_view(struct lane *l, struct image_view *view, const struct imag
     augment_draw(pipeline, &view->draw, &l->ratios, &l->plan);
     l->crop.mirror ^= l->plan.mirror;
     if (scene->mask) {
-        l->plan.count = 0; /* a mask gets no operations; flips are not among them */
-        l->plan.mixed = 0;
+        keep_moves(&l->plan);
         l->crop.filter = PIPELINE_NEAREST;
     }
     l->augments = augment_is_needed(&l->plan);

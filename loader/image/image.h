@@ -187,9 +187,9 @@ int image_render_views(struct image_decoder *decoder, struct image_view *views, 
                        struct plenum_error *err);
 
 /**
- * Render the mask that belongs to a file, once for each of its views, with the view's crop and
- * flips, and without interpolation: each value is that of the nearest pixel. Where an image shows
- * padding, the mask is 255 or 65535.
+ * Render the mask that belongs to a file, once for each of its views, with the view's crop, flips
+ * and other operations that move pixels, and without interpolation: each value is that of the
+ * nearest pixel. Where an image shows padding, or nothing of its picture, the mask is 255 or 65535.
  *
  * @param views [count], as image_render_views() has left them, each with its own dst of
  *                    pipeline->width * pipeline->height * item_bytes bytes. Their `pipeline` and

@@ -8,6 +8,11 @@
 #include <string.h>
 
 #include "common/data/fields.h"
+#include "loader/render/moves.h"
+
+/* The smallest side of a box that an operation has moved. Positions are rounded to 2^-16 pixel, so
+ * a box that just left the image may seem to be visible. */
+static const double smallest_side = 1.0 / 64;
 
 struct span {
     double from, to;
@@ -41,10 +46,25 @@ static struct span move(struct span s, double from, double to, uint32_t pixels, 
     return mirror ? (struct span){pixels - b, pixels - a} : (struct span){a, b};
 }
 
-static bool show(const struct plenum_box *box, const struct image_view *view, uint32_t visible,
-                 struct plenum_box *ret)
+/* Move the visible part of a box, from the window after the crop, by operations. Returns the share
+ * of it that is still visible; 0 if next to nothing is. */
+static double follow(const struct moves *moves, struct span *x, struct span *y)
+{
+    const struct moves_rect before = {x->from, y->from, x->to, y->to};
+    struct moves_rect after;
+    double whole = length(*x) * length(*y), seen = moves_rect(moves, &before, &after);
+
+    *x = (struct span){after.left, after.right};
+    *y = (struct span){after.top, after.bottom};
+    return seen > 0 && length(*x) >= smallest_side && length(*y) >= smallest_side ? seen / whole
+                                                                                  : 0;
+}
+
+static bool show(const struct plenum_box *box, const struct image_view *view,
+                 const struct moves *moves, uint32_t visible, struct plenum_box *ret)
 {
     const struct image_shown *shown = &view->shown;
+    const double height = view->pipeline->height;
     const float *part = shown->box;
     struct span x = cut((struct span){box->left, box->right}, 0, shown->width);
     struct span y = cut((struct span){box->top, box->bottom}, 0, shown->height);
@@ -53,10 +73,16 @@ static bool show(const struct plenum_box *box, const struct image_view *view, ui
     x = cut(x, part[0], part[2]);
     y = cut(y, part[1], part[3]);
     seen = length(x) * length(y);
-    if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * visible)
+    if (!(seen > 0))
         return false;
     x = move(x, part[0], part[2], view->pipeline->width, shown->mirror);
-    y = move(y, part[1], part[3], view->pipeline->height, shown->upside_down);
+    y = move(y, part[1], part[3], view->pipeline->height, false);
+    if (moves->count > 0 || moves->lost)
+        seen *= follow(moves, &x, &y);
+    if (!(seen > 0) || seen * FIELD_VISIBLE_ONE < whole * visible)
+        return false;
+    if (shown->upside_down)
+        y = (struct span){height - y.to, height - y.from};
     *ret = (struct plenum_box){.left = (float)x.from,
                                .top = (float)y.from,
                                .right = (float)x.to,
@@ -71,13 +97,16 @@ void boxes_show(const uint8_t *boxes, uint32_t count, const struct image_view *v
 {
     uint8_t *to = dst + sizeof(struct plenum_boxes);
     struct plenum_boxes head = {0};
+    struct moves moves;
 
     assert(count <= most);
+    if (count > 0)
+        moves_draw(view->pipeline, &view->draw, &moves);
     for (uint32_t i = 0; i < count; i++) {
         struct plenum_box box, seen;
 
         memcpy(&box, boxes + i * sizeof(box), sizeof(box));
-        if (show(&box, view, visible, &seen))
+        if (show(&box, view, &moves, visible, &seen))
             memcpy(to + head.count++ * sizeof(seen), &seen, sizeof(seen));
     }
     memcpy(dst, &head, sizeof(head));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* boxes.h - transforms boxes from a picture to an image that shows part of it. */
+/* boxes.h - transforms boxes from a picture to an image of it. */
 #ifndef LOADER_RENDER_BOXES_H
 #define LOADER_RENDER_BOXES_H
 
@@ -10,9 +10,9 @@
 #include "loader/image/image.h"
 
 /**
- * Transform boxes from a picture to an image of it, and clip them at the image's edges. A box is
- * dropped if it has no area, if the image does not show it, or if the image shows less than
- * `visible` of it; the others keep their order. docs/pixels.md, 3.8, defines this.
+ * Transform boxes from a picture to an image of it: crop, flips and other operations that move
+ * pixels. A box is dropped if it has no area, if the image does not show it, or if the image shows
+ * less than `visible` of it; the others keep their order. docs/pixels.md, 3.8, defines this.
  *
  * @param boxes    [count], in pixels of the picture, not aligned.
  * @param view     the image, as rendered.

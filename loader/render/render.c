@@ -180,7 +180,7 @@ static void list_targets(const struct render_job *job, const struct image_view *
 }
 
 /* Write the masks and boxes among the fields of a sample into each position's target, cropped and
- * flipped like its images. */
+ * moved like its images. */
 static int put_followers(const struct render_job *job, const struct image_view *views,
                          uint32_t count, struct plenum_error *err)
 {
@@ -221,7 +221,7 @@ static int put_followers(const struct render_job *job, const struct image_view *
     return 0;
 }
 
-/* Render a file's images, and apply the same crops and flips to their masks and boxes. Also keeps a
+/* Render a file's images, and crop and move their masks and boxes in the same way. Also keeps a
  * hint that the decoder found. */
 static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
                   struct plenum_error *err)

@@ -688,10 +688,11 @@ class Stream:
         - "npy": an array in NumPy's format, of the same type and shape in all samples;
         - "int64", "float32": numbers, with the same count in all samples: features, or a string of numbers
           separated by spaces, commas or brackets;
-        - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and flipped like each image of the
-          sample, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where the image shows padding;
+        - "mask": a PNG of indices or grey levels, of the image's size. It is cropped and moved like each image of the
+          sample, with nearest-neighbour sampling, and is 255 (65535 with 16 bits) where the image shows padding or
+          the fill of an operation;
         - "boxes": object boxes as JSON in COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes",
-          "labels") format. They are cropped and flipped with each image of the sample (:class:`Boxes`). "boxes:0.3"
+          "labels") format. They are cropped and moved with each image of the sample (:class:`Boxes`). "boxes:0.3"
           drops boxes if the image shows less than 0.3 of their area.
 
         A sample that lacks a field, or has a damaged field, is bad. docs/datasets.md, section 4, has the rules.

@@ -88,6 +88,13 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_hint_cache_LDADD = $(dataset_test_libs)
 %C%_render_test_tiles_CFLAGS = $(test_cflags)
 %C%_render_test_tiles_LDADD = tests/libtree.la tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+check_PROGRAMS += %D%/render/moved
+%C%_render_moved_CFLAGS = $(AM_CFLAGS)
+%C%_render_moved_LDADD = tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+dist_check_SCRIPTS += %D%/render/test_moves.py
+if PYTHON_FOUND
+TESTS += %D%/render/test_moves.py
+endif
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
 %C%_dataset_test_scope_CFLAGS = $(test_cflags)

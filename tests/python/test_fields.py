@@ -358,14 +358,14 @@ class FieldsTest(unittest.TestCase):
                 (tar, ["json.a:int64"], "eval",
                  "'json.a' is not a valid field name: .* write a field as NAME:SOURCE:KIND"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, but only one is allowed"),
-                (tar, MASKS, "rrc(16) rotate(30)", "masks and boxes cannot be used with rotate"),
-                (tar, MASKS, "rrc(16) one_of(affine(30) | blur(3, 1:1))", "boxes cannot be used with affine"),
+                (tar, MASKS, "rrc(16) augmix", "masks and boxes cannot be used with augmix"),
+                (tar, MASKS, "rrc(16) one_of(affine(30) | augmix)", "boxes cannot be used with augmix"),
                 (tar, MASKS, "rrc(16) cutmix(1)", "if samples are mixed")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
-        done = subprocess.run([CTL, "hash", tar, "--pipeline", "rrc(16) rotate(30)", "--fields", MASKS[0]],
+        done = subprocess.run([CTL, "hash", tar, "--pipeline", "rrc(16) augmix", "--fields", MASKS[0]],
                               capture_output=True, text=True)
-        self.assertEqual((done.returncode, "cannot be used with rotate" in done.stderr), (1, True), done.stderr)
+        self.assertEqual((done.returncode, "cannot be used with augmix" in done.stderr), (1, True), done.stderr)
 
     def test_changed(self):
         """a changed file causes an error, and is delivered once the data set is opened again"""
@@ -782,6 +782,59 @@ class BoxesTest(unittest.TestCase):
                     self.assertLess(np.abs(edges - at).max(), 1)
         self.assertGreater(checked, COUNT)
 
+    def test_moved(self):
+        """boxes and masks follow operations that move pixels: a mask's pixels lie in its box, which is no larger"""
+        side, shown = 64, 0
+        colours = np.indices((side, side)).sum(0).astype(np.uint8)
+        samples = []
+        for n in range(COUNT):
+            x0, y0, x1, y1 = 8 + n % 9, 12 + n % 5, 30 + n % 13, 40 + n % 17
+            image = np.zeros((side, side), np.uint8)
+            image[y0:y1, x0:x1] = 128 + colours[y0:y1, x0:x1]
+            objects = [{"bbox": [x0, y0, x1 - x0, y1 - y0], "category_id": n}]
+            mask = (image > 0).astype(np.uint8)
+            samples.append((f"{n:03d}", {"png": png(image), "cls": b"0", "seg.png": png(mask),
+                                         "json": json.dumps(objects).encode()}))
+        write_tar(path_of("moved.tar"), samples)
+        data, fields = f"tar:{path_of('moved.tar')}", ["objects:json:boxes", "mask:seg.png:mask"]
+        for operations in ("rotate(180)", "translate(0.4, 0.3)", "shear(30)",
+                           "affine(45, translate=0.2:0.1, scale=0.6:1.4)", "perspective(0.5, p=1)",
+                           "rand_augment(3, 15)", "trivial_augment_wide", "auto_augment(svhn)",
+                           "flip(0.5) rotate(40) erase(1) vertical_flip(0.5) affine(9) flip(0.5)",
+                           "one_of(rotate(90) | shear(10) blur(3, 1:1)) vertical_flip(0.5) perspective(0.3, p=0.5)"):
+            pipeline = f"resize(64x64) {operations}"
+            # Each operation after another one takes the nearest pixel again, so errors of half a pixel add up.
+            rounding = 1 if operations.startswith(("rand", "auto", "flip", "one_of")) else 0
+            with self.subTest(operations=operations), stream(data, fields, pipeline, epochs=2) as s:
+                for batch in s:
+                    batch_of = zip(batch["objects"].boxes.reshape(-1, 4), batch["objects"].counts.reshape(-1),
+                                   batch["mask"].reshape(-1, side, side))
+                    for box, count, mask in batch_of:
+                        rows, columns = np.nonzero(mask == 1)
+                        if not len(rows):
+                            continue
+                        self.assertEqual(count, 1)
+                        centres = np.array([columns.min(), rows.min(), columns.max(), rows.max()]) + 0.5
+                        room = (centres - box) * (1, 1, -1, -1)  # from each edge to the nearest centre
+                        self.assertGreater(room.min(), -1e-3 - rounding)
+                        # A corner that only touches the image, or is sharp, may show no centre of a pixel.
+                        self.assertLess(np.sort(room)[1], 1.5 + rounding)
+                        shown += 1
+            with stream(data, fields, pipeline) as s:
+                self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, pipeline))
+        self.assertGreater(shown, 15 * COUNT)
+
+    def test_moved_pixels(self):
+        """a mask shows the pixels that the image shows, and 255 where the image has the fill"""
+        data = f"tar:{path_of('moved.tar')}"
+        for operations in ("rotate(180)", "flip(0.5) affine(30, shear=20) vertical_flip(0.5)",
+                           "perspective(0.5, p=1, interpolation=nearest)"):
+            with stream(data, ["mask:seg.png:mask"], f"resize(64x64) {operations}") as s:
+                for batch in s:
+                    pixels, masks = batch.images[..., 0].reshape(-1, 64, 64), batch["mask"].reshape(-1, 64, 64)
+                    self.assertTrue(((pixels >= 128) == (masks == 1)).all())
+                    self.assertTrue((masks == 255).any())
+
     def test_forms(self):
         """boxes can come from a list's column, a feature, or a file beside the image"""
         with open(path_of("boxes.csv"), "w") as f:
@@ -851,7 +904,7 @@ class BoxesTest(unittest.TestCase):
         for text, why in (("o:json:boxes:0.5:1", "more parts"), ("o:json:text:0.5", "more parts")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, [text])
-        for pipeline, why in (("rrc(16) rotate(30)", "boxes cannot be used with rotate"),
+        for pipeline, why in (("rrc(16) augmix", "boxes cannot be used with augmix"),
                               ("rrc(16) mixup(1)", "if samples are mixed")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, ["o:json:boxes"], pipeline)
@@ -1149,6 +1202,22 @@ class OlderLoaderTest(unittest.TestCase):
             stream(data, FIELDS, "none", loader=f"unix:{T.name}/1.10.sock")
         with stream(data, FIELDS, loader=f"unix:{T.name}/1.10.sock") as s:
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, FIELDS))
+
+    def test_loader_without_moves(self):
+        """a loader older than 1.18 moves no boxes and masks except by crops and flips"""
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
+        if not os.path.exists(wrong):
+            self.skipTest("plenumd-wrong is built only with Criterion")
+        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/1.17.sock", "--root", T.name, "--quiet"],
+                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.17"})
+        self.addCleanup(loader.wait)
+        self.addCleanup(loader.terminate)
+        data = f"tar:{path_of('tars')}"
+        with self.assertRaisesRegex(pyplenum.PlenumError, "too old for masks and boxes with operations that move"):
+            stream(data, MASKS, "rrc(16) rotate(30)", loader=f"unix:{T.name}/1.17.sock")
+        for fields, pipeline in ((MASKS, "rrc(16) flip(0.5)"), (FIELDS, "rrc(16) rotate(30)")):
+            with stream(data, fields, pipeline, loader=f"unix:{T.name}/1.17.sock") as s:
+                self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, pipeline))
 
 
 if __name__ == "__main__":

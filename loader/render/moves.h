@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* moves.h - moves points and rectangles of an image as its operations move pixels: rotations,
+ * translations, shears, affine maps, perspectives, and those of policies.
+ *
+ * Takes the fixed-point maps that produce the pixels, and inverts them. docs/pixels.md, 3.8, has
+ * the rules. */
+#ifndef LOADER_RENDER_MOVES_H
+#define LOADER_RENDER_MOVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/pipeline/pipeline.h"
+#include "loader/image/image.h"
+
+enum { MOVES_MAX = 15 * PIPELINE_OPS_MAX }; /* rand_augment(15), as often as possible */
+
+/** The result of one operation that moves pixels. */
+struct moves_step {
+    /** From the window before the first operation to this result: (x, y, 1) becomes (u, v, w), and
+     * the point appears at (u / w, v / w). */
+    double to[3][3];
+    /** w is positive in some parts of the window before the operation, and negative in others. */
+    bool crosses;
+};
+
+/** All operations of an image that move pixels, in order. */
+struct moves {
+    uint32_t count;
+    bool lost; /* an operation stretches a line or a point over the whole image */
+    double width, height;
+    struct moves_step step[MOVES_MAX];
+};
+
+/** Draw the operations of an image. Its left and right are already swapped, top and bottom are
+ * swapped afterwards (image_shown). */
+void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct moves *ret);
+
+/** Edges in pixels of the window. */
+struct moves_rect {
+    double left, top, right, bottom;
+};
+
+/**
+ * Move the part of `rect` that stays within the window at each operation.
+ *
+ * @param ret  the smallest rectangle that contains the result; undefined if nothing is left.
+ *
+ * Returns the area of that part, in pixels of the window before the first operation.
+ */
+double moves_rect(const struct moves *moves, const struct moves_rect *rect, struct moves_rect *ret);
+
+/** Move a point. Returns whether it stays within the window at each operation; otherwise `ret` is
+ * undefined. */
+bool moves_point(const struct moves *moves, const double point[2], double ret[2]);
+
+#endif

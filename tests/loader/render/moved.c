@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* moved.c - prints random pipelines with the maps of their operations, and boxes and points before
+ * and after them: test_moves.py computes the same with fractions.
+ *
+ *     moved FIRST COUNT
+ *
+ * prints for each pipeline from number FIRST on that moves pixels of a sample:
+ *
+ *     image WIDTH HEIGHT MIRRORED UPSIDE-DOWN VISIBLE TEXT
+ *     picture WIDTH HEIGHT LEFT TOP RIGHT BOTTOM    the picture's size, and the part that is shown
+ *     map DIVIDES MIRRORED UPSIDE-DOWN and nine numbers
+ *     box LEFT TOP RIGHT BOTTOM [LEFT TOP RIGHT BOTTOM]    in the picture, and in the image
+ *     point X Y [X Y]    in the window after the crop, and in that after the operations */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/data/fields.h"
+#include "loader/image/ops/augment.h"
+#include "loader/render/boxes.h"
+#include "loader/render/moves.h"
+#include "tests/loader/image/random_pipeline.h"
+
+enum { BOXES = 4, POINTS = 3 };
+
+static uint64_t state;
+
+static uint32_t below(uint32_t n)
+{
+    state = state * 6364136223846793005 + 1442695040888963407;
+    return (uint32_t)((state >> 33) % n);
+}
+
+static void print_box(const struct plenum_box *box)
+{
+    printf(" %a %a %a %a", (double)box->left, (double)box->top, (double)box->right,
+           (double)box->bottom);
+}
+
+static void print_boxes(const struct image_view *view, uint32_t visible)
+{
+    struct plenum_box boxes[BOXES];
+    uint8_t moved[sizeof(struct plenum_boxes) + sizeof(struct plenum_box)];
+
+    for (uint32_t i = 0; i < BOXES; i++) {
+        uint32_t width = view->shown.width, height = view->shown.height;
+        struct plenum_boxes head;
+
+        boxes[i] = (struct plenum_box){.left = (float)below(4 * width) / 4 - 2,
+                                       .top = (float)below(4 * height) / 4 - 2};
+        boxes[i].right = boxes[i].left + (float)(1 + below(2 * width)) / 2;
+        boxes[i].bottom = boxes[i].top + (float)(1 + below(2 * height)) / 2;
+        boxes_show((const uint8_t *)&boxes[i], 1, view, visible, 1, moved);
+        memcpy(&head, moved, sizeof(head));
+        printf("box");
+        print_box(&boxes[i]);
+        memcpy(&boxes[i], moved + sizeof(head), sizeof(boxes[i]));
+        if (head.count > 0)
+            print_box(&boxes[i]);
+        printf("\n");
+    }
+}
+
+static void print_points(const struct moves *moves)
+{
+    for (int i = 0; i < POINTS; i++) {
+        double point[2] = {below(16 * (uint32_t)moves->width) / 16.0,
+                           below(16 * (uint32_t)moves->height) / 16.0};
+        double to[2];
+
+        printf("point %a %a", point[0], point[1]);
+        if (moves_point(moves, point, to))
+            printf(" %a %a", to[0], to[1]);
+        printf("\n");
+    }
+}
+
+static void print_map(const struct affine *map)
+{
+    const int64_t *const rows[3] = {map->x, map->y, map->d};
+
+    printf("map %d %d %d", map->divides, map->mirror, map->upside_down);
+    for (int i = 0; i < 9; i++)
+        printf(" %" PRId64, rows[i / 3][i % 3]);
+    printf("\n");
+}
+
+/* Set view->shown, as rendering does. */
+static void locate(struct image_view *view, struct augment_plan *plan)
+{
+    struct image_shown *shown = &view->shown;
+    struct crop_tables tables = {0}, ratios = {0};
+    struct crop crop;
+
+    *shown = (struct image_shown){.width = 20 + below(60), .height = 20 + below(60)};
+    crop_locate(view->pipeline, &view->draw, shown->width, shown->height, &tables, &crop);
+    augment_draw(view->pipeline, &view->draw, &ratios, plan);
+    crop_shown(&crop, view->pipeline, shown->box);
+    shown->mirror = crop.mirror ^ plan->mirror;
+    shown->upside_down = plan->upside_down;
+}
+
+/* Print what happens to a sample of pipeline `number`, if that moves pixels. */
+static void print_one(uint64_t number)
+{
+    static struct augment_plan plan;
+    static struct moves moves;
+    struct pipeline pipeline;
+    struct image_view view = {.pipeline = &pipeline, .draw = {.seed = number, .epoch = 1}};
+    char text[RANDOM_PIPELINE_MAX];
+    uint32_t visible = number % 2 ? 0 : (uint32_t)(number / 2 % 10) * 1000;
+
+    random_pipeline(number, text);
+    if (strstr(text, "augmix") || pipeline_parse(text, &pipeline, NULL) < 0)
+        return;
+    state = number;
+    locate(&view, &plan);
+    moves_draw(&pipeline, &view.draw, &moves);
+    if (moves.count == 0 && !moves.lost)
+        return;
+    printf("image %u %u %d %d %u %s\n", pipeline.width, pipeline.height, view.shown.mirror,
+           view.shown.upside_down, visible, text);
+    printf("picture %u %u", view.shown.width, view.shown.height);
+    for (int i = 0; i < 4; i++)
+        printf(" %a", (double)view.shown.box[i]);
+    printf("\n");
+    for (uint32_t i = 0; i < plan.count; i++)
+        if (plan.steps[i].kind == PIPELINE_AFFINE)
+            print_map(&plan.steps[i].map);
+    print_boxes(&view, visible);
+    print_points(&moves);
+}
+
+int main(int argc, char *argv[])
+{
+    uint64_t first = argc == 3 ? strtoull(argv[1], NULL, 10) : 0;
+    uint64_t count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+
+    for (uint64_t i = 0; i < count; i++)
+        print_one(first + i);
+    return argc == 3 ? 0 : 2;
+}
