@@ -10,9 +10,9 @@
 #include "common/data/fields.h"
 #include "loader/render/moves.h"
 
-/* The smallest side of a box that an operation has moved. Positions are rounded to 2^-16 pixel, so
- * a box that just left the image may seem to be visible. */
-static const double smallest_side = 1.0 / 64;
+/* The smallest area in square pixels that an operation leaves of a box. Positions are rounded to
+ * 2^-16 pixel, so a sliver of a box that just left the image may seem to be visible. */
+static const double smallest_area = 0.25;
 
 struct span {
     double from, to;
@@ -56,8 +56,7 @@ static double follow(const struct moves *moves, struct span *x, struct span *y)
 
     *x = (struct span){after.left, after.right};
     *y = (struct span){after.top, after.bottom};
-    return seen > 0 && length(*x) >= smallest_side && length(*y) >= smallest_side ? seen / whole
-                                                                                  : 0;
+    return seen >= smallest_area ? seen / whole : 0;
 }
 
 static bool show(const struct plenum_box *box, const struct image_view *view,

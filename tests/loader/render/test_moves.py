@@ -102,7 +102,7 @@ class Image:
         return [part for part in found if len(part) > 2]
 
     def box(self, box):
-        """Return the edges and the visible share of a box in the picture, or None."""
+        """Return a picture's box in the image, its visible share and area; or None."""
         left, top, right, bottom = self.part
         x0, x1 = (min(max(n, 0), self.size[0]) for n in box[::2])
         y0, y1 = (min(max(n, 0), self.size[1]) for n in box[1::2])
@@ -124,7 +124,7 @@ class Image:
         edges = [min(xs), min(ys), max(xs), max(ys)]
         if self.turned:
             edges[1], edges[3] = self.height - edges[3], self.height - edges[1]
-        return edges, share * seen / ((x1 - x0) * (y1 - y0))
+        return edges, share * seen / ((x1 - x0) * (y1 - y0)), seen
 
     def point(self, point):
         """Return where a point is, and how far from the edges of all results on the way."""
@@ -143,17 +143,11 @@ class MovesTest(unittest.TestCase):
         box, got, want = numbers[:4], numbers[4:], image.box(numbers[:4])
         least = F(image.visible, 10000)
         if not want:
-            # Within the rounding of doubles, nothing of the box is visible.
             return self.assertFalse(got, (image.text, box))
-        edges, share = want
-        sides = edges[2] - edges[0], edges[3] - edges[1]
-        if share < least or min(sides) < NEAR:
-            kept = False
-        else:
-            kept = True
+        edges, share, seen = want
+        kept = share >= least and seen >= F(1, 4)
         if bool(got) != kept:  # undecided within the rounding of doubles
-            close = min(abs(share - least), abs(sides[0] - NEAR), abs(sides[1] - NEAR))
-            return self.assertLess(close, F(1, 10**6), (image.text, box))
+            return self.assertLess(min(abs(share - least), abs(seen - F(1, 4))), F(1, 10**6), (image.text, box))
         for a, b in zip(got, edges):
             self.assertLess(abs(a - b), NEAR, (image.text, box, [float(n) for n in edges], [float(n) for n in got]))
             self.worst = max(self.worst, abs(a - b))
