@@ -79,7 +79,7 @@ ok "a job does not grow if no other host is ready, and the message says why" all
 "$ctl" job grow "$id" >grown 2>&1 &
 asked=$!
 wait_for has err "plenumctl job grow: stopping the programs"
-exec 4>&- # step 5 ends; nobody may write to the FIFO again, or plenumrun could miss this end
+exec 4>&- # step 5 ends; if the FIFO were opened for writing again, plenumrun could miss this end
 wait $asked
 code=$?
 ok "a host that was left out, and has become healthy, is found" all 'same $code 0' \
