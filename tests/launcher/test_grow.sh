@@ -145,6 +145,8 @@ lose() { # INSTANCE - kill its shims, as if its host had failed
     local inner outer
     inner=$(sed -n "s/^instance $1 is process .* of \([0-9]*\)$/\1/p" out | tail -n 1)
     outer=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$inner/status")
+    kill -STOP "$inner" # or it could still report that the other shim has ended
+    wait_for grep -q '^State:.T' "/proc/$inner/status"
     kill -9 "$outer" "$inner"
 }
 start "$stopper 1000000000 work" --host localhost,h1,h2 --num-hosts 2 --no-host-check --max-restarts 9 \
