@@ -122,8 +122,8 @@ static bool mentions(job_getenv get, const struct names *n, bool all)
 {
     if (!says(get, n))
         return false;
-    /* srun --mpi=pmi2 sets PMI's variables, too. If they differ from its own, they come from an
-     * mpirun whose daemons it started. */
+    /* srun --mpi=pmi2 also sets PMI_SIZE and PMI_RANK. If these differ from Slurm's variables, an
+     * mpirun has set them, and srun started only its daemons. */
     if (n->launcher == PLENUM_LAUNCHER_SLURM && get("PMI_SIZE") && get("PMI_RANK"))
         return same_text(get("PMI_SIZE"), get(n->count)) &&
                same_text(get("PMI_RANK"), get(n->index));

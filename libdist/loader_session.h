@@ -111,7 +111,8 @@ int session_render(struct loader_session *se, struct order_place place, uint64_t
 void session_cancel(struct plenum_lease *slot);
 /** Complete a slot that was not requested from a loader (`mute`). */
 void session_answer(struct plenum_lease *slot);
-/** Request a name. Returns 0, -ENOTSUP with a message, or -ENOMEM. */
+/** Request the name of a sample or a class. Returns 0; -ENOTSUP with a message if the loader is too
+ *  old to report it; or -ENOMEM. */
 int session_ask_name(struct loader_session *se, uint64_t request, const struct wire_ask_name *m,
                      struct plenum_error *err);
 

@@ -298,7 +298,8 @@ static void handle_life(struct loader_session *se, const struct frame_header *h,
         session_pong(se, h->request);
 }
 
-/* End a connection whose loader is still starting, as its keeper reports: connect again later. */
+/* The keeper reports that the loader is still starting: pass on its message, end the connection,
+ * and reconnect later. */
 MESSAGE static void lose_starting(struct loader_session *se, const char *text)
 {
     se->setup->events->starting(se->loader, text);

@@ -528,9 +528,9 @@ static uint64_t tick(struct plenum_stream *s, uint64_t now_ns)
                                 : next;
 }
 
-/* Start and keep a loader at the job's own address, because no process listens there, unless
- * another process has just begun to. A process that has bound the address but never listens is
- * not a loader. */
+/* Keep a loader at the job's own address, where a connection was refused. If another process has
+ * bound the address, do nothing, because it may be about to listen. If that happens OWN_TAKEN_MAX
+ * times, it is not a loader: try the next address. */
 static void keep_own(struct plenum_stream *s)
 {
     struct plenum_error err;

@@ -35,8 +35,9 @@ void loaders_reopen(struct plenum_stream *s);
 /** Adapt to a new share of steps, while nothing is requested: reopen the sessions whose loaders
  * cannot use it. */
 void loaders_reshape(struct plenum_stream *s);
-/** In a forked child, close connections and unmap rings, whose memory would otherwise outlive the
- * program. Keeps rings in which the program holds batches. */
+/** In a forked child: close its copies of connections, and unmap rings, because the child would
+ * keep their memory after the parent has ended. Rings with batches that the program holds stay
+ * mapped. */
 void loaders_leave(struct plenum_stream *s);
 /** End all connections for good. */
 void loaders_fini(struct plenum_stream *s);

@@ -61,7 +61,7 @@ static int add(struct plenum_stream *s, int of, const struct address *own)
     return r;
 }
 
-/* Update the loaders of the name at `of`, which now resolves to `found`. */
+/* Update the loaders behind named[of], which now resolves to the `count` addresses in `found`. */
 static void add_found(struct plenum_stream *s, int of, const struct address *found, int count)
 {
     s->loaders->named[of].error.text[0] = '\0';

@@ -188,7 +188,8 @@ static unsigned count_leased(struct plenum_stream *s)
     return n;
 }
 
-/* Returns how long a loader would take to finish one more batch, from its time per batch. */
+/* Returns the nanoseconds that a loader needs for its pending batches and one more. If its time per
+ * batch is unknown or outdated (FORGET_AFTER), `usual_ns` is used. */
 static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
 {
     uint64_t service = l->service_ns;

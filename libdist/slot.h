@@ -88,8 +88,8 @@ int slot_set_create(const struct wire_open *open, uint32_t n, struct plenum_stre
 struct slot_set *slot_set_ref(struct slot_set *set);
 /** Drop a reference. NULL is ignored. */
 void slot_set_unref(struct slot_set *set);
-/** In a forked child: unmap the memory, which would otherwise outlive the program, unless the
- *  program holds batches in it. NULL is ignored. */
+/** In a forked child: unmap the memory, because the child would keep it after the parent has ended.
+ *  If the program holds batches in it, it stays mapped. NULL is ignored. */
 void slot_set_leave(struct slot_set *set);
 
 /** Returns a FREE slot, or NULL. */

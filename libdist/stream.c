@@ -96,7 +96,7 @@ fail:
     return r;
 }
 
-/* Unmap rings in a forked child, where their memory would otherwise outlive the program. */
+/* In a forked child: unmap rings, because it would keep their memory after the parent has ended. */
 static void leave_child(struct plenum_stream *s)
 {
     loaders_leave(s);
@@ -237,8 +237,8 @@ static void leave(struct plenum_stream *s)
     lock_release(&s->mu);
 }
 
-/* Complete the trace's file once all batches are released: releases after the end are traced,
- * too. */
+/* Close the trace file once the stream is closed and all its batches are released, because releases
+ * after the end are traced, too. */
 static void finish_trace(struct plenum_stream *s)
 {
     assert(lock_is_held(&s->mu));
@@ -565,10 +565,10 @@ static int check_plan(const struct plenum_stream *s, const struct plenum_cursor 
                   16 - IDENTITY_SETS_AT) != 0
                ? error_set(
                      err, -ESTALE,
-                     "this stream of %s cannot resume: the cursor was made with other samples, "
-                     "weights or classes in a set that was shown before position %llu, or with "
-                     "another list of bad samples (plenumctl verify). Keep each version of a "
-                     "weights file under a name of its own",
+                     "this stream of %s cannot resume: before position %llu, the cursor's run "
+                     "showed a set with other samples, weights or classes, or with another list "
+                     "of bad samples (plenumctl verify); give each version of a weights file its "
+                     "own name",
                      s->open.dataset, g)
                : 0;
 }

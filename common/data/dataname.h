@@ -30,9 +30,10 @@ struct dataname {
 };
 
 /**
- * Split a name. A format consists of lower-case letters. A setting is a word of lower-case letters
- * and dashes, '=', and a value in which '\\' escapes ',', ':' and '\\'. Anything else is a plain
- * path; a file whose name looks like a format is written "./tar:x".
+ * Split a name. A format consists of 1 to 15 lower-case letters. A setting is a word of lower-case
+ * letters and dashes, '=', and a value in which '\\' escapes ',', ':' and '\\'. URLs (enum
+ * dataname_scheme) and anything else are plain paths; a file whose name looks like a format is
+ * written "./tar:x".
  */
 void dataname_split(const char *text, struct dataname *ret);
 

@@ -448,7 +448,8 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
               format_bytes(l->memory_bytes, c, sizeof(c)), l->descriptors);
     put_parts(
         t,
-        "since the start: %llu samples, %llu bad ones replaced, %llu batches failed, %llu refused",
+        "since the start: %llu samples, %llu bad ones replaced, %llu batches failed, %llu clients "
+        "rejected",
         (unsigned long long)l->samples, (unsigned long long)l->substituted,
         (unsigned long long)l->failed, (unsigned long long)l->refused);
     if (l->cache.open)

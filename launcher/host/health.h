@@ -16,8 +16,8 @@ enum health_state {
 struct health_report {
     enum health_state state;
     char why[HEALTH_WHY_MAX]; /* "" if the state is HEALTH_GOOD */
-    /* Which accelerator does not answer; "": all do. `state` and `why` do not depend on it, because
-     * not all jobs use accelerators. */
+    /* The message about an accelerator that does not answer; "" if there is none. Not all jobs use
+     * accelerators, so `state` and `why` depend on it only after health_need_devices(). */
     char device[HEALTH_WHY_MAX];
 };
 

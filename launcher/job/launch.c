@@ -590,7 +590,8 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     return status;
 }
 
-/* Plan the first attempt, or the table. `*ret_elastic` is NULL unless hosts may change. */
+/* Plan the first attempt, or the placement that --dry-run prints. `*ret_elastic` is NULL unless
+ * attempts may use different hosts. */
 static int plan_first(struct cmdline *options, struct elastic **ret_elastic, struct plan *ret,
                       struct plenum_error *err)
 {

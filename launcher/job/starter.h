@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* starter.h - starts the shims: with Open MPI's mpirun or, if there is none and all instances are
- * on this host, with plenumrun itself. */
+/* starter.h - starts the shims: with Open MPI's mpirun, or with plenumrun itself if all instances
+ * are on this host and there is no mpirun or --starter says so. */
 #ifndef LAUNCHER_STARTER_H
 #define LAUNCHER_STARTER_H
 

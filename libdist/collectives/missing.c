@@ -18,7 +18,8 @@ static void name_missing(const bool *came, uint32_t instances, char *text, size_
     for (uint32_t i = 0; i < instances; i++)
         missing += !came[i];
     if (missing == 0) {
-        (void)snprintf(text, size, "all instances had arrived, but the operation had not finished");
+        (void)snprintf(text, size,
+                       "all instances have arrived, but the operation has not finished");
         return;
     }
     n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");

@@ -40,8 +40,8 @@ enum {
     ENTRIES_MAX = 1 << 26,
     TRIES = 32,     /* maximum number of uses that are computed again to find one victim */
     HAND_STEPS = 2, /* entries that the hand examines with each call */
-    /* An entry without a known use that was not used for this long may be replaced by another entry
-     * without a known use. */
+    /* If an entry has no known next use and has not been used for this long, a new entry without a
+     * known next use may replace it. */
     FORGOTTEN_S = 86400,
 };
 

@@ -277,8 +277,9 @@ static void report_taken(int code, const struct plenum_error *why)
     cache.has_news = true;
 }
 
-/* Follow the loader that has the folder until it ends. Returns 0; -ECANCELED if the cache was
- * closed; or the -errno of a folder that cannot be used. */
+/* Follow the loader that has the folder until it ends, then take the folder over and report it.
+ * Returns 0 if the cache is open; -ECANCELED if it was closed; or -errno if the folder cannot be
+ * used. */
 static int wait_for_folder(void)
 {
     struct plenum_error err = {""};

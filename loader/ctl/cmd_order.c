@@ -465,7 +465,7 @@ static void print_text(const struct run *run, const uint64_t *padded)
     for (uint32_t i = 0; i < run->num_sets; i++) {
         const struct set_share *set = &run->sets[i];
 
-        printf("set %s shows %llu positions an epoch (%.2f %%), %.3f passes through %u\n",
+        printf("set %s shows %llu positions per epoch (%.2f %%): %.3f passes of %u positions\n",
                set->name, (unsigned long long)set->shown,
                100 * (double)set->shown / (double)max_u64(run->positions, 1),
                (double)set->shown / set->positions, set->positions);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* field_table.h - records where the fields of samples are stored, and their lengths and types.
  *
- * The first dataset_open() reads all fields once, and writes the results to a file beside the index
- * ("….index.fields-…"). */
+ * The first dataset_open() that requests a set of fields reads them for all samples, and writes the
+ * results to a file beside the index ("….index.fields-…"). Without a cache folder, every
+ * dataset_open() reads them. */
 #ifndef LOADER_DATASET_FIELD_TABLE_H
 #define LOADER_DATASET_FIELD_TABLE_H
 

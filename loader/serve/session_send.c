@@ -113,7 +113,7 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
-/* Close a session whose client receives none of the pixels that are being sent. */
+/* Close a session whose client has received no byte of its pixels for SEND_LIMIT_MS. */
 static void on_send_timer(uv_timer_t *timer)
 {
     struct session *s = timer->data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* credentials.h - finds the credentials of this process for S3, and renews them. It looks in the
- * same places as AWS's tools, in the same order:
+/* credentials.h - finds the credentials of this process for S3, and renews them. It checks
+ * AWS_NO_SIGN_REQUEST first, and then the places that AWS's tools check, in this order:
  *
  *     AWS_NO_SIGN_REQUEST=1          anonymous
  *     AWS_ACCESS_KEY_ID, ...         the environment

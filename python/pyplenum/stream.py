@@ -646,7 +646,7 @@ class Stream:
     last
         "pad": pad the last step of an epoch with samples that are not valid; "drop": drop it.
     bad
-        "substitute": replace samples that cannot be decoded with others; "fail": raise an error.
+        "substitute": show another sample in place of one that cannot be decoded; "fail": raise an error.
     dtype, layout, channels
         "int8" (value - 128) or "uint8"; "nhwc" or "nchw"; 3, or 4, which adds a channel of zeros (128 as uint8).
     prefetch_depth

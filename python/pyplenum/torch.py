@@ -720,7 +720,7 @@ class Loader:
         made = state.get("made with")
         if not isinstance(made, Mapping):
             return ""
-        # the loader sees "partial" as "pad", and None may have become any of them
+        # States record "partial" as "pad", and None becomes one of these two: show the value in use now.
         here = {**self._choices, "last": self.last}
         differ = [f"{name} was {made[name]!r} and is now {here[name]!r}" for name, now in self._choices.items()
                   if name in made and made[name] != now]

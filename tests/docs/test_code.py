@@ -34,7 +34,8 @@ class CodeTest(ServiceCase):
         self.assertIn("plenumd.conf is valid", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^real  *[1-9]")
         self.assertRegex(done.stdout,
-                         "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
+                         "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, "
+                         "0 clients rejected")
 
     def test_preparing(self):
         """the shell lines of preparing.md run"""

@@ -43,7 +43,7 @@ def copy(offset, length):
 
 
 def snappy(data):
-    """Compress `data`, with a copy wherever four bytes have occurred before."""
+    """Compress `data` with Snappy. Repeated sequences of at least four bytes become copies where it finds them."""
     out, seen, begin, at = bytearray(varint(len(data))), {}, 0, 0
     while at + 4 <= len(data):
         word = data[at:at + 4]

@@ -212,8 +212,8 @@ ParameterizedTest(struct place_case *c, place, rows)
 
 /* ---- the laws ---- */
 
-/* Returns the node of a CPU, found in a slow and obvious way: the smallest set of CPUs with its own
- * memory that contains it. -1: none. */
+/* Returns the number of the smallest NUMA node that contains a CPU, or -1 if there is none.
+ * Searches all nodes, so that the result is obviously right. */
 static int node_of(hwloc_topology_t t, unsigned cpu)
 {
     hwloc_obj_t node = NULL, best = NULL;

@@ -700,7 +700,8 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     end_loader(chaos.loader, SIGTERM);
 }
 
-/* The stream is stalled with nothing prefetched, and resumes when a loader is available again. */
+/* Without a loader, the stream delivers the batches that are ready, and then returns -EAGAIN. It
+ * resumes, and loses no batch, once a loader is available again. */
 Test(stream, the_trainer_only_waits_while_there_is_no_loader)
 {
     struct plenum_stream_options o = options_of(socket_a);

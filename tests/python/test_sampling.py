@@ -500,7 +500,7 @@ class StreamTest(unittest.TestCase):
                     "the weights from position 0 on are not those that the cursor at 72 was made with: write the new "
                     "ones as a piece that begins there"),
                    (dict(dataset=self.mix(), at={64: {"red": 1}}), "the weights from position 64 on"),
-                   (dict(dataset=self.mix(repeat=2)), "other samples, weights or classes in a set that was shown"),
+                   (dict(dataset=self.mix(repeat=2)), "showed a set with other samples, weights or classes"),
                    (dict(dataset=self.mix(), epoch=320), "another pipeline, seed, block or epoch")]
         for change, sentence in refused:
             with self.open(**{"epoch": 160, "block": 8, "micro_batch": 8, **change}) as stream:

@@ -21,7 +21,7 @@ import tap  # noqa: E402
 LIMIT = 6
 TOPS = ("bench", "common", "examples", "include", "launcher", "libdist", "loader", "python", "tests")
 
-# Loops for one kind of processor get their arguments in registers, and must have the signatures of their tables.
+# Loops, portable or for one kind of processor, must have the signatures of the tables that list them.
 KERNELS = re.compile(r"_(?:avx2|neon|portable)\.c$")
 
 # {file: {function: reason}}

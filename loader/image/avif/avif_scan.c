@@ -8,8 +8,10 @@
  * version 0.11 treats everything after a sample description as properties of it.
  *
  * Tiles: libavif 0.11 decodes and keeps all of them before it checks whether they make up the
- * image; they may all share the same bytes. Bytes are also copied: by libavif, if an item has
- * several extents, and by dav1d, if they are metadata.
+ * image.
+ *
+ * Shared bytes: any number of items may use the same bytes of the file, and each use costs a copy
+ * if the item has several extents (libavif) or the bytes are metadata (dav1d).
  *
  * Frames: an item is one frame, or up to four if it has layers. But AV1 data may have any number of
  * frames before the one that is shown, each of any size, and a frame that repeats another one takes

@@ -154,7 +154,8 @@ static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256]
     return true;
 }
 
-/* Each step that needs the whole window has a function with these parameters. */
+/* The functions below that apply a step which needs the whole window all have the parameters of
+ * remap(), for the table `windows`. */
 
 /* Apply equalize or autocontrast. */
 static void remap(struct augment *a, const struct augment_step *step, uint8_t *planes,

@@ -111,7 +111,7 @@ Test(status, a_table_has_all_numbers_in_any_width, .init = set_up)
         cr_expect(eq(u32, rows, STREAMS));
         cr_expect(ne(ptr, (void *)strstr(all, "83  76%"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "9018 bad ones replaced"), NULL), "%s", all);
-        cr_expect(ne(ptr, (void *)strstr(all, "0 refused\n"), NULL), "%s", all);
+        cr_expect(ne(ptr, (void *)strstr(all, "0 clients rejected\n"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "JPEGs by Plenum\n"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "90184 bad samples replaced"), NULL), "%s", all);
         cr_expect(ne(ptr, (void *)strstr(all, "last epoch photos 75.0%, art 25.0%"), NULL), "%s",

@@ -174,7 +174,7 @@ class Caches(test_stores.Stores):
         self.assertEqual(counts["hits"] + counts["misses"], 3 * SAMPLES)
 
     def test_formats(self):
-        """fields of archives, TFRecords and Parquet files are cached, too"""
+        """samples of Parquet files, TFRecords and tar archives are cached"""
         made = os.path.join(self.cache, "made")
         for program, out in (("columns.py", "columns"), ("bad_archives.py", "archives")):
             os.makedirs(os.path.join(made, out))

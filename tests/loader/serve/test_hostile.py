@@ -438,7 +438,7 @@ class HostileTest(ServiceCase):
     def test_gone_without_a_word(self):
         """if a TCP client vanishes and reconnects, its old connection is probed, and its old stream makes room"""
         if os.geteuid() != 0:
-            self.skipTest("only root can end a connection without a word")
+            self.skipTest("only root can close a TCP connection without notifying the peer (TCP_REPAIR)")
         address = self.serve_tcp("--ring-limit", "64M")
         c = Raw(address)
         c.open(self.set_name, side=1024, count=4)  # 24 MiB
