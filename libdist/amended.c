@@ -20,7 +20,7 @@ int amended_refuse_changed(const struct plenum_stream *s, struct plenum_error *e
 {
     return error_set(err, -ESTALE,
                      "a data set of %s, or its weights, have changed since the stream was opened: "
-                     "keep each version of a weights file under a name of its own",
+                     "give each version of a weights file its own name",
                      s->open.dataset);
 }
 

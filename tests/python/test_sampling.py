@@ -530,7 +530,7 @@ class StreamTest(unittest.TestCase):
             cursor = stream.cursor
         np.save(path, weights[::-1].copy())
         with self.open(self.data["red"], weights=f"file:{path}", micro_batch=4) as stream:
-            with self.assertRaisesRegex(OSError, "other samples, weights .* Keep each version of a weights file"):
+            with self.assertRaisesRegex(OSError, "other samples, weights .* give each version of a weights"):
                 stream.seek(cursor)
 
     def test_amend_without_a_plan(self):
@@ -684,7 +684,7 @@ class StreamTest(unittest.TestCase):
             stream.seek(cursors[2 * steps])
             stream.amend(weights={3: "class"})
             self.save("reweigh-2.npy", weights[1])
-            with self.assertRaisesRegex(OSError, "keep each version of a weights file under a name of its own"):
+            with self.assertRaisesRegex(OSError, "give each version of a weights file its own name"):
                 stream.amend(weights={3: rules[3]})
 
     def test_reweigh_plain(self):
