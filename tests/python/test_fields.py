@@ -1170,53 +1170,47 @@ class TorchTest(unittest.TestCase):
 
 
 class OlderLoaderTest(unittest.TestCase):
-    def test_older_loader(self):
-        """fields are rejected if the loader's protocol is older than 1.10, and other streams work"""
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # emulates an older loader
+    def start(self, version):
+        """Start a loader of an older protocol, and return its address."""
+        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
-        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/older.sock", "--root", T.name, "--quiet"],
-                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.9"})
+        address = f"unix:{T.name}/{version}.sock"
+        loader = subprocess.Popen([wrong, "--socket", address, "--root", T.name, "--quiet"],
+                                  env={**os.environ, "PLENUM_WRONG_VERSION": version})
         self.addCleanup(loader.wait)
         self.addCleanup(loader.terminate)
+        return address
+
+    def test_older_loader(self):
+        """fields are rejected if the loader's protocol is older than 1.10, and other streams work"""
+        loader = self.start("1.9")
         data = f"tar:{path_of('tars')}"
         with self.assertRaisesRegex(pyplenum.PlenumError, "too old for fields"):
-            stream(data, FIELDS, loader=f"unix:{T.name}/older.sock")
-        with stream(data, None, loader=f"unix:{T.name}/older.sock") as s:
+            stream(data, FIELDS, loader=loader)
+        with stream(data, None, loader=loader) as s:
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, []))
 
     def test_loader_without_boxes(self):
         """a loader older than 1.11 has fields, but no boxes, JSON members or streams without images"""
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
-        if not os.path.exists(wrong):
-            self.skipTest("plenumd-wrong is built only with Criterion")
-        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/1.10.sock", "--root", T.name, "--quiet"],
-                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.10"})
-        self.addCleanup(loader.wait)
-        self.addCleanup(loader.terminate)
+        loader = self.start("1.10")
         data = f"tar:{path_of('tars')}"
         for field in ("o:json:boxes", "o:json.text"):
             with self.assertRaisesRegex(pyplenum.PlenumError, "too old for boxes and members of JSON"):
-                stream(data, [field], loader=f"unix:{T.name}/1.10.sock")
+                stream(data, [field], loader=loader)
         with self.assertRaisesRegex(pyplenum.PlenumError, "too old for streams without images"):
-            stream(data, FIELDS, "none", loader=f"unix:{T.name}/1.10.sock")
-        with stream(data, FIELDS, loader=f"unix:{T.name}/1.10.sock") as s:
+            stream(data, FIELDS, "none", loader=loader)
+        with stream(data, FIELDS, loader=loader) as s:
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, FIELDS))
 
     def test_loader_without_moves(self):
         """a loader older than 1.18 moves no boxes and masks except by crops and flips"""
-        wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")
-        if not os.path.exists(wrong):
-            self.skipTest("plenumd-wrong is built only with Criterion")
-        loader = subprocess.Popen([wrong, "--socket", f"unix:{T.name}/1.17.sock", "--root", T.name, "--quiet"],
-                                  env={**os.environ, "PLENUM_WRONG_VERSION": "1.17"})
-        self.addCleanup(loader.wait)
-        self.addCleanup(loader.terminate)
+        loader = self.start("1.17")
         data = f"tar:{path_of('tars')}"
         with self.assertRaisesRegex(pyplenum.PlenumError, "too old for masks and boxes with operations that move"):
-            stream(data, MASKS, "rrc(16) rotate(30)", loader=f"unix:{T.name}/1.17.sock")
+            stream(data, MASKS, "rrc(16) rotate(30)", loader=loader)
         for fields, pipeline in ((MASKS, "rrc(16) flip(0.5)"), (FIELDS, "rrc(16) rotate(30)")):
-            with stream(data, fields, pipeline, loader=f"unix:{T.name}/1.17.sock") as s:
+            with stream(data, fields, pipeline, loader=loader) as s:
                 self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, fields, pipeline))
 
 
