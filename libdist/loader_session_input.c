@@ -29,7 +29,7 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
-/* Do masks or boxes follow operations that move pixels? */
+/* Returns whether masks or boxes follow operations that move pixels. */
 static bool moves_fields(const struct wire_open *open)
 {
     struct fields fields;

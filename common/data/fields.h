@@ -73,7 +73,8 @@ bool field_names_member(const struct field_spec *spec);
  *  the field, or contains it. */
 size_t field_extension_len(const struct field_spec *spec);
 
-/** Returns whether any field follows the pixels, as masks and boxes do: views_check_followers(). */
+/** Returns whether any field follows the pixels, as masks and boxes do. views_check_followers()
+ * checks whether a pipeline allows this. */
 bool fields_follow_pixels(const struct fields *fields);
 
 /** Returns whether the fields include boxes or members of JSON, which loaders older than

@@ -233,9 +233,6 @@ const char *pipeline_op_name(enum pipeline_op_kind kind);
 
 enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind);
 
-/** Returns whether the operation may move pixels other than by flips. */
-bool pipeline_op_moves(enum pipeline_op_kind kind);
-
 /** Mixing with the sample at another position, after all operations: docs/pixels.md, 11. */
 struct pipeline_mix {
     struct rational p;             /* probability; num 0: never mix */
@@ -281,6 +278,9 @@ static inline bool pipeline_mixes(const struct pipeline *pipeline)
 {
     return pipeline->mix.p.num > 0;
 }
+
+/** Returns whether an operation, perhaps of a policy, may move pixels other than by flips. */
+bool pipeline_moves(const struct pipeline *pipeline);
 
 /**
  * Write a pipeline's text for users, with fractions as decimals if four decimals are exact, such as

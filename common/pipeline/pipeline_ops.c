@@ -100,11 +100,15 @@ enum pipeline_arguments pipeline_op_arguments(enum pipeline_op_kind kind)
     return rows[kind].arguments;
 }
 
-bool pipeline_op_moves(enum pipeline_op_kind kind)
+bool pipeline_moves(const struct pipeline *pipeline)
 {
-    enum pipeline_arguments arguments = pipeline_op_arguments(kind);
+    for (uint32_t i = 0; i < pipeline->ops_count; i++) {
+        enum pipeline_arguments arguments = pipeline_op_arguments(pipeline->ops[i].kind);
 
-    return arguments == PIPELINE_MAP || arguments == PIPELINE_POLICY;
+        if (arguments == PIPELINE_MAP || arguments == PIPELINE_POLICY)
+            return true;
+    }
+    return false;
 }
 
 /* Parse a range of factors. If `spread`, a single number x is allowed, too: max(0, 1 - x) : 1 +

@@ -207,12 +207,8 @@ int views_check_followers(const struct views *views, struct plenum_error *err)
 
 bool views_move(const struct views *views)
 {
-    for (uint32_t i = 0; i < views->count; i++) {
-        const struct pipeline *p = &views->view[i].pipeline;
-
-        for (uint32_t k = 0; k < p->ops_count; k++)
-            if (pipeline_op_moves(p->ops[k].kind))
-                return true;
-    }
+    for (uint32_t i = 0; i < views->count; i++)
+        if (pipeline_moves(&views->view[i].pipeline))
+            return true;
     return false;
 }

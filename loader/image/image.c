@@ -328,8 +328,8 @@ struct image_scene {
     bool mask;      /* the image is a mask */
 };
 
-/* Leave the steps that a mask gets, which are those that move pixels: its values are the nearest
- * ones, and the rest of it is 255. (Flips are not steps.) */
+/* Keep only the steps that move pixels, for a mask: it is sampled at the nearest pixel, and filled
+ * with 255. Flips are not steps. */
 static void keep_moves(struct augment_plan *plan)
 {
     uint32_t count = 0;

@@ -12,6 +12,8 @@
 
 #include "loader/render/moves.h"
 
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "loader/image/ops/augment.h"
@@ -51,31 +53,36 @@ static void invert(const struct affine *map, double width, double height, double
     }
 }
 
-static double size_of(double x)
-{
-    return x < 0 ? -x : x;
-}
-
 static void scale(double m[3][3], double factor)
 {
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 3; k++)
-            m[i][k] *= factor;
+    for (int i = 0; i < 9; i++)
+        m[i / 3][i % 3] *= factor;
 }
 
-/* Divide by the largest element, and make w positive in the window if it has one sign there.
- * Returns false if there is no inverse. */
-static bool normalise(struct moves_step *step, double width, double height)
+/* Divide by the largest absolute value, so that products of many maps stay finite. Returns false if
+ * all elements are zero. */
+static bool scale_to_one(double m[3][3])
 {
-    const double corners[4][2] = {{0, 0}, {width, 0}, {0, height}, {width, height}};
-    double(*m)[3] = step->to, most = 0;
-    int positive = 0, negative = 0;
+    double most = 0;
 
     for (int i = 0; i < 9; i++)
-        most = size_of(m[i / 3][i % 3]) > most ? size_of(m[i / 3][i % 3]) : most;
+        most = fmax(most, fabs(m[i / 3][i % 3]));
     if (!(most > 0))
         return false;
     scale(m, 1 / most);
+    return true;
+}
+
+/* Scale a map, and make w positive in the window if it has one sign there. Returns false if there
+ * is no inverse. */
+static bool normalise(struct moves_step *step, double width, double height)
+{
+    const double corners[4][2] = {{0, 0}, {width, 0}, {0, height}, {width, height}};
+    double(*m)[3] = step->to;
+    int positive = 0, negative = 0;
+
+    if (!scale_to_one(m))
+        return false;
     for (int i = 0; i < 4; i++) {
         double w = m[2][0] * corners[i][0] + m[2][1] * corners[i][1] + m[2][2];
 
@@ -103,7 +110,7 @@ static void add_step(struct moves *moves, const struct affine *map)
 {
     static const double same[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
     struct moves_step *step = &moves->step[moves->count];
-    double so_far[3][3], most = 0;
+    double so_far[3][3];
 
     memcpy(so_far, moves->count > 0 ? step[-1].to : same, sizeof(so_far));
     invert(map, moves->width, moves->height, step->to);
@@ -112,20 +119,9 @@ static void add_step(struct moves *moves, const struct affine *map)
         return;
     }
     multiply_before(so_far, (const double(*)[3])step->to);
-    for (int i = 0; i < 9; i++)
-        most = size_of(so_far[i / 3][i % 3]) > most ? size_of(so_far[i / 3][i % 3]) : most;
+    (void)scale_to_one(so_far);
     memcpy(step->to, so_far, sizeof(so_far));
-    if (most > 0)
-        scale(step->to, 1 / most);
     moves->count++;
-}
-
-static bool may_move(const struct pipeline *pipeline)
-{
-    for (uint32_t i = 0; i < pipeline->ops_count; i++)
-        if (pipeline_op_moves(pipeline->ops[i].kind))
-            return true;
-    return false;
 }
 
 void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct moves *ret)
@@ -137,7 +133,7 @@ void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, 
     ret->lost = false;
     ret->width = pipeline->width;
     ret->height = pipeline->height;
-    if (!may_move(pipeline))
+    if (!pipeline_moves(pipeline))
         return;
     augment_draw(pipeline, draw, &tables, &plan);
     for (uint32_t i = 0; i < plan.count && !ret->lost; i++)
@@ -234,7 +230,7 @@ static double area(const struct moves_polygon *polygon)
 
         sum += (p[0] - first[0]) * (q[1] - first[1]) - (q[0] - first[0]) * (p[1] - first[1]);
     }
-    return size_of(sum) / 2;
+    return fabs(sum) / 2;
 }
 
 static double within(double x, double most)
@@ -266,7 +262,7 @@ static void clip_to_all(const struct moves *moves, const struct moves_rect *rect
 {
     double sign = 1;
 
-    *ret = (struct moves_polygon){.count = 0};
+    ret->count = 0; /* the corners, up to 15 KiB, need no initial values */
     add_corner(ret, rect->left, rect->top);
     add_corner(ret, rect->right, rect->top);
     add_corner(ret, rect->right, rect->bottom);
@@ -293,6 +289,7 @@ double moves_rect(const struct moves *moves, const struct moves_rect *rect, stru
     *ret = (struct moves_rect){moves->width, moves->height, 0, 0};
     for (uint32_t i = 0; i < moves->count; i++)
         horizons += moves->step[i].crosses;
+    assert(horizons <= PIPELINE_OPS_MAX); /* only `perspective` has a horizon; policies do not */
     for (uint32_t sides = 0; sides >> horizons == 0 && !moves->lost; sides++) {
         clip_to_all(moves, rect, sides, &polygon);
         if (polygon.count < 3)

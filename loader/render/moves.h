@@ -27,13 +27,13 @@ struct moves_step {
 /** All operations of an image that move pixels, in order. */
 struct moves {
     uint32_t count;
-    bool lost; /* an operation stretches a line or a point over the whole image */
+    bool lost; /* the map of an operation has no inverse */
     double width, height;
     struct moves_step step[MOVES_MAX];
 };
 
-/** Draw the operations of an image. Its left and right are already swapped, top and bottom are
- * swapped afterwards (image_shown). */
+/** Draw the operations of an image that move pixels. They follow the flip from left to right, and
+ * precede the one from top to bottom (image_shown). */
 void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct moves *ret);
 
 /** Edges in pixels of the window. */
