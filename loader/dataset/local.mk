@@ -3,10 +3,13 @@
 # libzstd and zlib only in unpack.c.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
+	%D%/annotated.c %D%/annotated.h \
 	%D%/archive.c %D%/archive.h \
 	%D%/badlist.c %D%/badlist.h \
 	%D%/block_cache.c %D%/block_cache.h \
 	%D%/cache.c %D%/cache.h %D%/cache_limit.c %D%/cache_limit.h \
+	%D%/coco.c \
+	%D%/coco_file.c %D%/coco_file.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
 	%D%/field_json.c %D%/field_json.h \
@@ -23,6 +26,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/index_warning.c \
 	%D%/indexing.c \
 	%D%/json_find.c %D%/json_find.h \
+	%D%/json_stream.c %D%/json_stream.h \
 	%D%/kept_table.c %D%/kept_table.h \
 	%D%/known_bad.c \
 	%D%/list.c \

@@ -309,6 +309,24 @@ static void json_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
+/* Write files of annotations. The first byte selects in which pieces they arrive. */
+static void coco_seeds(void)
+{
+    static const char *const texts[] = {
+        "\3{\"info\": {\"year\": 2017}, \"licenses\": [{\"id\": 1}], \"images\": [{\"id\": 7, "
+        "\"file_name\": \"7.jpg\"}, {\"id\": 12, \"file_name\": \"\\u00fc.jpg\"}], "
+        "\"annotations\": [{\"id\": 1, \"image_id\": 7, \"category_id\": 90, \"bbox\": [1, 2.5, 3, "
+        "4e0], \"iscrowd\": 1, \"segmentation\": [[1, 2, 3]]}, {\"id\": 2, \"image_id\": 12, "
+        "\"category_id\": 1, \"bbox\": [0, 0, 1, 1], \"keypoints\": [1, 2, 2]}], \"categories\": "
+        "[{\"id\": 90, \"name\": \"toothbrush\"}, {\"id\": 1, \"name\": \"person\"}]}",
+        "\1{\"images\":[],\"annotations\":[],\"categories\":[]}",
+        "\2\xef\xbb\xbf{\"images\":[{\"file_name\":\"a\",\"id\":1}],\"categories\":[]}",
+        "\100{\"a\":\"}\\\"]\",\"b\":[[{}],1,\"\",null]}"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
 /* Write archives. A byte after each selects where labels are (% 8) and which fields are
  * requested. */
 static void tar_seeds(void)
@@ -500,6 +518,8 @@ int main(int argc, char **argv)
         tfrecord_seeds();
     else if (strcmp(argv[1], "launcher") == 0)
         launcher_seeds();
+    else if (strcmp(argv[1], "coco") == 0)
+        coco_seeds();
     else if (strcmp(argv[1], "json") == 0)
         json_seeds();
     else if (strcmp(argv[1], "npy") == 0)
