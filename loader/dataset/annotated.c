@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -38,6 +39,19 @@ void annotated_fini(struct annotated_pictures *p)
         free(p->all[i].path);
     free(p->all);
     *p = (struct annotated_pictures){.memory = p->memory};
+}
+
+static int by_path(const void *a, const void *b)
+{
+    const struct annotated_picture *x = a, *y = b;
+
+    return strcmp(x->path, y->path);
+}
+
+void annotated_sort(struct annotated_pictures *p)
+{
+    if (p->count > 1)
+        qsort(p->all, p->count, sizeof(*p->all), by_path);
 }
 
 /* ---- the files ---- */
@@ -163,67 +177,127 @@ void annotated_describe(const struct dataset *d, const struct index_sample *samp
     (void)scope_name(&d->scope, index_name(&d->index, sample->name), ret, size);
 }
 
-/* ---- classes ---- */
+/* ---- files beside pictures ---- */
 
-/* Let ids be class numbers. Numbers without a category are classes without a name. */
-static int number_by_ids(const struct annotated_categories *c, int32_t *ret,
-                         struct index_builder *b, struct plenum_error *err)
+enum { BESIDE_MAX = 16 << 20 }; /* bytes of a file of annotations of one picture */
+
+int annotated_stat(const struct dataset *d, const char *path, struct annotated_beside *ret,
+                   struct plenum_error *err)
 {
-    const char **names;
-    int64_t last = c->ids ? c->ids[c->count - 1] : (int64_t)c->count - 1;
-    int r;
+    struct stat st;
+    int r = scope_stat(&d->scope, path, &st);
 
-    assert(c->count > 0);
-    if (last >= CLASS_LIST_MAX || (c->ids && c->ids[0] < 0))
-        return error_set(
-            err, -EBADMSG, "with classes=numbers, ids of categories must be 0 to %d, not %lld",
-            CLASS_LIST_MAX - 1, (long long)(last >= CLASS_LIST_MAX ? last : c->ids[0]));
-    names = calloc((size_t)last + 2, sizeof(*names));
-    if (!names)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (int64_t i = 0; i <= last; i++)
-        names[i] = "";
-    for (uint32_t i = 0; i < c->count; i++) {
-        ret[i] = c->ids ? (int32_t)c->ids[i] : (int32_t)i;
-        names[ret[i]] = c->names[i];
-    }
-    r = index_builder_name_classes(b, names, (uint32_t)(last + 1));
-    free(names);
-    return r < 0 ? error_set(err, r, "out of memory") : 0;
+    *ret = (struct annotated_beside){.exists = r == 0};
+    if (r == -ENOENT || r == -ENOTDIR)
+        return 0;
+    if (r == 0 && !S_ISREG(st.st_mode))
+        return error_set(err, -EBADMSG, "'%.400s' is not a file", path);
+    if (r == 0 && st.st_size > BESIDE_MAX)
+        return error_set(err, -EBADMSG, "%.400s has more than 16 MiB", path);
+    if (r < 0)
+        return scope_error(&d->scope, err, r, path);
+    ret->size = (uint64_t)st.st_size;
+    ret->mtime_ns = dataset_mtime(&st);
+    return 0;
 }
 
-/* Let classes=FILE number the names. */
-static int number_by_list(const struct dataset *d, const struct annotated_categories *c,
-                          int32_t *ret, struct index_builder *b, struct plenum_error *err)
+int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
+                   char **ret, struct plenum_error *err)
+{
+    struct annotated_beside now;
+    int fd, r = annotated_stat(d, path, &now, err);
+
+    *ret = NULL;
+    if (r < 0)
+        return r;
+    if (now.exists != was->exists || now.size != was->size || now.mtime_ns != was->mtime_ns)
+        return dataset_has_changed(d, path, err);
+    if (!now.exists)
+        return 0;
+    fd = scope_open(&d->scope, path, 0);
+    if (fd < 0)
+        return scope_error(&d->scope, err, fd, path);
+    *ret = malloc(now.size + 1);
+    r = *ret ? io_pread_all(fd, *ret, now.size, 0) : -ENOMEM;
+    (void)close(fd);
+    if (r == 0) {
+        (*ret)[now.size] = '\0';
+        return 0;
+    }
+    free(*ret);
+    *ret = NULL;
+    return r == -ENODATA ? dataset_has_changed(d, path, err)
+                         : scope_error(&d->scope, err, r == -EBADMSG ? -EIO : r, path);
+}
+
+/* ---- classes ---- */
+
+/* Let ids be class numbers. */
+static int number_by_ids(const struct annotated_categories *c, int32_t *ret,
+                         struct plenum_error *err)
+{
+    int64_t first = c->ids ? c->ids[0] : 0;
+    int64_t last = c->ids ? c->ids[c->count - 1] : (int64_t)c->count - 1;
+
+    if (last >= CLASS_LIST_MAX || first < 0)
+        return error_set(err, -EBADMSG,
+                         "with classes=numbers, ids of categories must be 0 to %d, not %lld",
+                         CLASS_LIST_MAX - 1, (long long)(last >= CLASS_LIST_MAX ? last : first));
+    for (uint32_t i = 0; i < c->count; i++)
+        ret[i] = c->ids ? (int32_t)c->ids[i] : (int32_t)i;
+    return 0;
+}
+
+int annotated_number_classes(const struct dataset *d, const struct annotated_categories *categories,
+                             int32_t *ret, struct plenum_error *err)
 {
     struct label label;
 
-    for (uint32_t i = 0; i < c->count; i++) {
-        int r = label_read(&d->labels, LABEL_FOLDER, c->names[i], strlen(c->names[i]), &label, err);
+    if (categories->count > 0 && d->classes && d->classes->numbers)
+        return number_by_ids(categories, ret, err);
+    for (uint32_t i = 0; i < categories->count; i++) {
+        const char *name = categories->names[i];
+        int r =
+            d->classes ? label_read(&d->labels, LABEL_FOLDER, name, strlen(name), &label, err) : 0;
 
         if (r < 0)
             return r;
-        ret[i] = label.class;
+        ret[i] = d->classes ? label.class : (int32_t)i;
     }
-    return index_builder_add_listed(b, 0) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+    return 0;
+}
+
+/* Name the classes from 0 to the highest. Those of no category have no name. */
+static int name_all(const struct annotated_categories *c, const int32_t *classes,
+                    struct index_builder *b)
+{
+    int32_t count = classes[c->count - 1] + 1; /* the ids, or indices, ascend */
+    const char **names = calloc((size_t)count, sizeof(*names));
+    int r;
+
+    if (!names)
+        return -ENOMEM;
+    for (int32_t i = 0; i < count; i++)
+        names[i] = "";
+    for (uint32_t i = 0; i < c->count; i++)
+        names[classes[i]] = c->names[i];
+    r = index_builder_name_classes(b, names, (uint32_t)count);
+    free(names);
+    return r;
 }
 
 int annotated_add_classes(const struct dataset *d, const struct annotated_categories *categories,
-                          int32_t *ret, struct index_builder *b, struct plenum_error *err)
+                          const int32_t *classes, struct index_builder *b, struct plenum_error *err)
 {
-    int r;
+    int r = 0;
 
-    if (d->classes && !d->classes->numbers)
-        return number_by_list(d, categories, ret, b, err);
-    if (categories->count == 0) { /* the labels still need a class */
+    if (d->classes && !d->classes->numbers) {
+        r = index_builder_add_listed(b, 0);
+    } else if (categories->count > 0) {
+        r = name_all(categories, classes, b);
+    } else { /* the labels still need a class */
         b->num_classes = 1;
         b->unnamed = true;
-        return 0;
     }
-    if (d->classes)
-        return number_by_ids(categories, ret, b, err);
-    for (uint32_t i = 0; i < categories->count; i++)
-        ret[i] = (int32_t)i;
-    r = index_builder_name_classes(b, categories->names, categories->count);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }

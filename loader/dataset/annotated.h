@@ -26,6 +26,9 @@ struct annotated_pictures {
 int annotated_add(struct annotated_pictures *p, char *path);
 void annotated_fini(struct annotated_pictures *p);
 
+/** Order the pictures by their paths. */
+void annotated_sort(struct annotated_pictures *p);
+
 /** Get the sizes and times of all pictures. Returns 0; or -errno with `err` set, which names the
  * first picture that is missing or not a file, and how many are. */
 int annotated_look(const struct dataset *d, const struct dataset_options *options,
@@ -43,19 +46,41 @@ struct annotated_categories {
 };
 
 /**
- * Name the data set's classes, and write the class of each category to `ret` [count]: its index, or
- * with classes=FILE the number of its name there, or with classes=numbers its id.
+ * Write the class of each category to `ret` [count]: its index, or with classes=FILE the number of
+ * its name there, or with classes=numbers its id.
  *
- * Errors: -EBADMSG with `err` set: a name is not listed, or an id is not a class number; -ENOMEM.
+ * Errors: -EBADMSG with `err` set: a name is not listed, or an id is not a class number.
  */
+int annotated_number_classes(const struct dataset *d, const struct annotated_categories *categories,
+                             int32_t *ret, struct plenum_error *err);
+
+/** Name the data set's classes; `classes` [count] are the categories' classes. Returns 0, or -errno
+ * with `err` set. */
 int annotated_add_classes(const struct dataset *d, const struct annotated_categories *categories,
-                          int32_t *ret, struct index_builder *b, struct plenum_error *err);
+                          const int32_t *classes, struct index_builder *b,
+                          struct plenum_error *err);
 
 /** Returns the folder of a file's absolute path, without a slash at its end (malloc), or NULL. */
 char *annotated_folder_of(const char *path);
 
 /** Returns a sample's note. Borrowed from the index. */
 const char *annotated_note(const struct dataset *d, const struct index_sample *sample);
+
+/** A file beside a picture, as it was when the data set was indexed. */
+struct annotated_beside {
+    bool exists;
+    uint64_t size, mtime_ns;
+};
+
+/** Set the facts of a file beside a picture. Returns 0, or -errno with `err` set. */
+int annotated_stat(const struct dataset *d, const char *path, struct annotated_beside *ret,
+                   struct plenum_error *err);
+
+/** Read a file beside a picture, which must not have changed. Returns 0 with its bytes, followed by
+ * a NUL, in `*ret` (malloc; NULL if it does not exist); or -ESTALE or another -errno with `err`
+ * set. */
+int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
+                   char **ret, struct plenum_error *err);
 
 /** Functions of struct format: samples are files with these names. */
 void annotated_file(const struct dataset *d, const struct index_sample *sample, char *ret,

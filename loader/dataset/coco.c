@@ -404,7 +404,9 @@ static int add_classes(const struct dataset *d, const struct coco_file *f, int32
         names[i] = f->text + f->categories[i].name;
         ids[i] = f->categories[i].id;
     }
-    r = annotated_add_classes(d, &categories, *ret, b, err);
+    r = annotated_number_classes(d, &categories, *ret, err);
+    if (r == 0)
+        r = annotated_add_classes(d, &categories, *ret, b, err);
 
 out:
     free(names);

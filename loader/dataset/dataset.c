@@ -533,10 +533,15 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err)
 {
+    int r;
+
     dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset) || !dataset->format->fields)
         return 0;
-    return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
+    r = dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
+    if (r == -ESTALE && dataset->index_path) /* as in dataset_try() */
+        index_remove(&dataset->index, dataset->index_path);
+    return r;
 }
 
 void dataset_announce(const struct dataset *dataset, uint32_t sample)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c,
-# libzstd and zlib only in unpack.c.
+# libzstd and zlib only in unpack.c. exif.c is the only part of loader/image that it needs: labels of YOLO depend on the
+# orientation.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/annotated.c %D%/annotated.h \
@@ -71,7 +72,9 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c \
 	%D%/thrift.c %D%/thrift.h \
-	%D%/unpack.c %D%/unpack.h
+	%D%/unpack.c %D%/unpack.h \
+	%D%/yolo.c %D%/yolo_label.c %D%/yolo_label.h %D%/yolo_yaml.c %D%/yolo_yaml.h \
+	loader/image/exif.c loader/image/exif.h
 %C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
 %C%_libdataset_la_LIBADD = %D%/libexample.la loader/store/libstore.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
 

@@ -327,6 +327,25 @@ static void coco_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
+/* Write data.yaml files and label files. */
+static void yolo_seeds(void)
+{
+    static const char *const texts[] = {
+        "path: ../coco8 # root\ntrain: images/train\nval: [images/val, 'a b.txt']\ntest: # none\n"
+        "\nnames:\n"
+        "  0: person\n  1: \"traffic light\"\ndownload: |\n  import x\n  y = {1: 2}\n",
+        "---\ntrain:\n- ../train/images\n- ./b\nnc: 2\nnames: ['a', 'it''s',\n]\n"
+        "roboflow:\n  license: x\n",
+        "train: x\nnames: {0: a, 1: b}\nkpt_shape: [2, 3]\nflip_idx: [1, 0]\n",
+        "0 0.5 0.5 0.25 1\r\n2 1e-1 .5 0.1 0.1\n\n",
+        "1 0.1 0.1 0.9 0.1 0.5 0.75\n",
+        "0 0.5 0.5 0.2 0.2 0.1 0.1 2 0.3 0.4 0\n",
+        "0 0.5 0.5 0.2 0.2 0.1 0.1\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
 /* Write archives. A byte after each selects where labels are (% 8) and which fields are
  * requested. */
 static void tar_seeds(void)
@@ -520,6 +539,8 @@ int main(int argc, char **argv)
         launcher_seeds();
     else if (strcmp(argv[1], "coco") == 0)
         coco_seeds();
+    else if (strcmp(argv[1], "yolo") == 0)
+        yolo_seeds();
     else if (strcmp(argv[1], "json") == 0)
         json_seeds();
     else if (strcmp(argv[1], "npy") == 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Detection data sets as people have them (coco:). The same pictures and boxes have the same hash as in a list with
-JSON, and plenumctl verify names each fault. This does not load libplenum into Python, so it also runs with
+"""Detection data sets as people have them (coco:, yolo:). The same pictures and boxes have the same hash as in a list
+with JSON, and plenumctl verify names each fault. This does not load libplenum into Python, so it also runs with
 sanitizers."""
 
 import csv
@@ -64,6 +64,19 @@ def coco_of(made, split="train2017"):
               for n in range(COUNT)]
     return {"info": {"year": 2017}, "licenses": [], "images": images[::-1], "annotations": objects[::2] + objects[1::2],
             "categories": [{"id": i, "name": name, "supercategory": "thing"} for i, name in zip(IDS, NAMES)][::-1]}
+
+
+def write_yolo(made, folder):
+    """Write a data set in YOLO's form, without crowds. A picture without objects has no label file, or an empty one."""
+    made.pictures(os.path.join(folder, "images/train"))
+    for n, boxes in enumerate(made.boxes):
+        width, height = made.sizes[n]
+        lines = [f"{c} {(x + w / 2) / width!r} {(y + h / 2) / height!r} {w / width!r} {h / height!r}\n"
+                 for c, x, y, w, h, crowd in boxes if not crowd]
+        if lines or n % 8:
+            write(os.path.join(folder, "labels/train", made.names[n].replace(".png", ".txt")), "".join(lines))
+    write(os.path.join(folder, "data.yaml"), "path: .  # the root\ntrain: images/train\nval: images/train\n\nnames:\n" +
+          "".join(f"  {at}: {name}\n" for at, name in enumerate(NAMES)))
 
 
 class DetectionTest(unittest.TestCase):
@@ -166,6 +179,42 @@ class DetectionTest(unittest.TestCase):
         code, _, err = self.ctl("verify", f"coco,images={self.path('coco/train2017')}:{file}")
         self.assertEqual(code, 1)
         self.assertIn(f"{file}: {self.path('coco/train2017/none.png')}: No such file or directory", err)
+
+    def test_yolo(self):
+        """label files have the same hash as a list with the same boxes, and verify names each fault"""
+        folder = self.path("yolo")
+        write_yolo(self.made, folder)
+
+        def objects(n):
+            kept = [box for box in self.made.boxes[n] if not box[5]]
+            return [{"bbox": [x, y, w, h], "category_id": c, "id": at}
+                    for at, (c, x, y, w, h, _) in enumerate(kept, 1)]
+        by_path = sorted(range(COUNT), key=lambda n: self.made.names[n])
+        with open(self.path("yolo.csv"), "w", newline="", encoding="utf-8") as f:
+            rows = csv.writer(f)
+            rows.writerow(["path", "label", "objects"])
+            rows.writerows([f"yolo/images/train/{self.made.names[n]}", 0, json.dumps(objects(n))] for n in by_path)
+        fields = "objects:objects:boxes:0.3"
+        beside = self.hash(f"list:{self.path('yolo.csv')}", fields)
+        self.assertEqual(self.hash(f"yolo:{folder}/data.yaml", fields), beside)
+        self.assertEqual(self.hash(f"yolo,split=val:{folder}", fields), beside)
+        self.assertEqual(self.problems(f"yolo:{folder}"), {})
+
+        name = self.made.names[1]
+        label = os.path.join(folder, "labels/train", name.replace(".png", ".txt"))
+        write(os.path.join(folder, "labels/train/stray.txt"), "")
+        stray = {("annotations", ""): "the label file labels/train/stray.txt has no picture in images/train"}
+        for text, reason in (
+                ("0 0.9 0.5 0.5 0.5\n", "field 'objects' ('objects'): the box with the id 1, from 26.65, 8 to 47.15, "
+                 "24, reaches beyond its picture of 41 x 32: "),
+                ("0 0.5 0.5 0.2 0.2\n3 0.5 0.5 0 0.2\n", "the box with the id 2, from 20.5, 12.8 to 20.5, 19.2, has no "
+                 "area"),
+                ("0 0.5 0.5 0.2 0.2\n4 0.5 0.5 0.1 0.2\n", "labels/train/0007.txt: line 2: the class is 4, but "
+                 "data.yaml has the classes 0 to 3")):
+            write(label, text)
+            found = self.problems(f"yolo:{folder}")
+            self.assertIn(reason, found.pop(("field", name)))
+            self.assertEqual(found, stray)
 
 
 if __name__ == "__main__":
