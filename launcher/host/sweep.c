@@ -31,13 +31,19 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return 0;
 }
 
-/* Returns whether the path is ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and belongs to
- * us. */
-static bool is_session(const char *path)
+/* Is this a folder that belongs to us? */
+static bool is_own_folder(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
+}
+
+/* Returns whether the path is ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>". */
+static bool names_session(const char *path)
 {
     const char *last = strrchr(path, '/'), *uid, *number;
     char mark[32];
-    struct stat st;
 
     if (!last || path[0] != '/' || strstr(path, "/../"))
         return false;
@@ -47,8 +53,7 @@ static bool is_session(const char *path)
     (void)snprintf(mark, sizeof(mark), ".%u/", (unsigned)getuid());
     uid = last - strlen(mark) + 1;
     return *number && number[strspn(number, "0123456789")] == '\0' && uid > path &&
-           strncmp(uid, mark, strlen(mark)) == 0 && strstr(path, "/ompi.") != NULL &&
-           lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
+           strncmp(uid, mark, strlen(mark)) == 0 && strstr(path, "/ompi.") != NULL;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -63,7 +68,6 @@ static bool is_prrte_session(const char *path, pid_t pid)
 {
     const char *last = strrchr(path, '/');
     char before[48], from_11[48];
-    struct stat st;
 
     if (!last || path[0] != '/' || strstr(path, "/../") ||
         (!str_after(last, "/prterun.") && !str_after(last, "/prted.") &&
@@ -72,7 +76,7 @@ static bool is_prrte_session(const char *path, pid_t pid)
     (void)snprintf(before, sizeof(before), ".%d.%u", (int)pid, (unsigned)getuid());
     (void)snprintf(from_11, sizeof(from_11), ".%d", (int)pid);
     return (ends_with(last, before) || strcmp(strchr(last, '.'), from_11) == 0) &&
-           lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
+           is_own_folder(path);
 }
 
 static void remove_prrte_session(const char *path, pid_t pid)
@@ -81,17 +85,19 @@ static void remove_prrte_session(const char *path, pid_t pid)
         (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Remove a job's folder and the one above it, which holds the folders of all our jobs. Open MPI may
+ * have been killed after it had removed the former, or before it made it. */
 static void remove_session(const char *path)
 {
     char above[4096];
-    char *slash;
 
-    if (!is_session(path) || (size_t)snprintf(above, sizeof(above), "%s", path) >= sizeof(above))
+    if (!names_session(path) || (size_t)snprintf(above, sizeof(above), "%s", path) >= sizeof(above))
         return;
-    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    slash = strrchr(above, '/');
-    *slash = '\0';
-    (void)rmdir(above); /* if there is no other job of ours */
+    if (is_own_folder(path))
+        (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    *strrchr(above, '/') = '\0';
+    if (is_own_folder(above))
+        (void)rmdir(above); /* if there is no other job of ours */
 }
 
 /* Get Open MPI's names for this host, with and without the domain; returns their number. */

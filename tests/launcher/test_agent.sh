@@ -102,6 +102,11 @@ for name in "$mine" "prted.$(hostname).\$\$.$(id -u)" 'prted.$$'; do
         daemon_ended || kill -KILL "$(cat daemon)"
     done
 done
+# The daemon may be killed between its removals of its job's folder and of the one above it.
+rm -rf "$sessions"
+TMPDIR=$sessions lose_login sh "mkdir -p \"$sessions/${mine%/*}\"; : -mca ess_base_jobid 80871424; echo \$\$ >$T/daemon; exec sleep 600"
+ok "the folder above the daemon's session files is removed if these are gone" wait_for eval '[ -z "$(ls "$sessions")" ]'
+daemon_ended || kill -KILL "$(cat daemon)"
 
 # ---- output ----
 for bytes in 100 16000 16380 20000 1000000; do
