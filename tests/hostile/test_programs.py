@@ -73,6 +73,11 @@ class HostileProgramsTest(ServiceCase):
             numbers = struct.unpack("<7Q", c.wait_for(STATS))
         return numbers[1] - 1, numbers[4], numbers[5], len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
+    def open_files(self):
+        """Return what the loader's open files are, for messages."""
+        folder = f"/proc/{self.loader.pid}/fd"
+        return sorted(os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
+
     def beside(self, address, *arguments):
         """Run honest feeds, one after another, during the attack of hostile clients."""
         before = self.at_rest()
@@ -91,7 +96,11 @@ class HostileProgramsTest(ServiceCase):
         self.assertGreater(fed, 0)
         result = self.reported(p)
         self.assertGreaterEqual(result["tried"], result["of"] / 2)
-        wait_for(f"all to be as before {before}", lambda: all(now <= then for now, then in zip(self.at_rest(), before)))
+        try:
+            wait_for(f"all to be as before {before}",
+                     lambda: all(now <= then for now, then in zip(self.at_rest(), before)))
+        except AssertionError as e:
+            self.fail(f"seed {SEED}: {e}: {self.at_rest()}; open: {self.open_files()}; {self.said()[-2000:]}")
         self.loader.send_signal(signal.SIGTERM)
         self.assertEqual(self.loader.wait(2 * LIMIT), 0, f"seed {SEED}: {self.said()[-4000:]}")
 
