@@ -300,7 +300,7 @@ static void lose(struct entry *e, const struct plenum_lease *slot)
         move(e, ENTRY_UNASKED);
 }
 
-/* Mark an entry whose slot is filled as ready, so that the batch can be returned. */
+/* An entry's slot is filled: mark the entry as ready, so that the batch can be returned. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {

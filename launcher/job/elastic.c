@@ -357,7 +357,8 @@ static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t
     return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);
 }
 
-/* Without checks, choose the hosts that are ready by what happened in earlier starts. */
+/* If hosts are not checked, decide from earlier starts which of them count as ready: first those
+ * that were not blamed for a failure; if these are too few, also those that were. */
 static void assume_some_ready(const struct roster *roster)
 {
     uint64_t now = time_now_ns();

@@ -335,7 +335,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
-/* Give an instance the nth core of a group. */
+/* Give an instance the nth core of a group, and that core's NUMA node. */
 static void give_core(const struct placement *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
