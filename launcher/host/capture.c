@@ -25,8 +25,9 @@ enum {
     KILLED_MS = 200 /* time for a killed process to end; one that hangs in the kernel does not */
 };
 
-/* In the new process: start a session, reset signals, redirect output, and close all but the
- * standard descriptors, so that pipes whose end other processes wait for are not kept open. */
+/* In the new process: start a session, reset signals, read from /dev/null, write to `out`, and
+ * close all but the standard descriptors, so that pipes whose end other processes wait for are not
+ * kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -63,8 +64,8 @@ static void end_like(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in a child, and kill that and its descendants if `parent`
- * ends. */
+/* In the new process: call the function in a child, and end as the child ends. If `parent` ends
+ * first, the signal kills this process group. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
     pid_t self = getpid(), child;

@@ -109,7 +109,7 @@ static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
     return strcmp(names[0], names[1]) == 0 ? 1 : 2;
 }
 
-/* Returns the folder of Open MPI's session folders. */
+/* Returns the folder in which Open MPI creates its session folders. */
 static const char *find_base(void)
 {
     static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",

@@ -44,8 +44,8 @@ static bool is_checkpoint(const char *name, const char *file)
                                  name[len + 1 + strspn(name + len + 1, "0123456789")] == '\0');
 }
 
-/* Sets a sum over the checkpoints in the file's folder. It does not depend on the order in which
- * the folder lists them. Returns 0, or -errno if the folder cannot be read. */
+/* Add up the stamps of the checkpoints in the file's folder. The sum does not depend on the order
+ * in which the folder lists them. Returns 0, or -errno if the folder cannot be read. */
 static int stamp_all(const char *path, uint64_t *ret)
 {
     const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;

@@ -119,7 +119,7 @@ static void select_smallest(double *values, size_t n, size_t k)
     }
 }
 
-/* Reorders the values. */
+/* Returns the median, or 0 if there are no values. Reorders the values. */
 static double median(double *values, size_t n)
 {
     double below;

@@ -11,7 +11,7 @@
  *   Fewer than SLOW_FEW hosts have no useful deviation. Each of them is compared with the median of
  *   the others, in units of the deviation of its own last steps.
  *   If no host is marked, the median of all hosts is compared with that of the last steps. If that
- * marks the step, all hosts are slow; three such steps in a row name the run.
+ *   marks the step, all hosts are slow; three such steps in a row name the run.
  *   If collectives are not Plenum's, the hosts wait for each other in their own time, and all have
  *   the same x. Then the waits are compared, and what the kernel reports about a host.
  *   The slower rule: a host is also named if the median of its last 64 steps exceeds that of the
