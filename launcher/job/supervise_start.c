@@ -137,8 +137,8 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
-/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
- * trusted networks where it is not installed; the user gets a warning. */
+/* Encrypt the traffic between hosts, which contains the environment, output and keys. A job may run
+ * without TLS on trusted networks where it is not installed; the user gets a warning. */
 static void secure_control(struct supervisor *s)
 {
     struct plenum_error err;

@@ -421,7 +421,8 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-/* Run all queries. Returns for how long we were stopped (Ctrl-Z, or a suspended job). */
+/* Run the queries until all hosts have answered, the time is over, or the user interrupts. Returns
+ * for how long we were stopped (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {
