@@ -658,8 +658,8 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* If one loader has rendered the batch but the verifying one is late, stop waiting for the
- * latter. */
+/* If one loader has rendered the batch but the verifying one is late, stop waiting for the latter.
+ * Returns false if no loader has rendered it, so that it is treated like any late batch. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;

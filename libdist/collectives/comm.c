@@ -64,7 +64,8 @@ static struct {
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Another thread of the parent may have been in a collective. */
+/* In a forked child: renew the mutex, because another thread of the parent may have held it, in a
+ * collective. */
 static void in_child(void)
 {
     world.mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -272,7 +273,8 @@ static int make_blocks(size_t count, struct plenum_error *err)
     return 0;
 }
 
-/* Parts for several instances begin at lines of the cache. */
+/* Returns the bytes for which the carrier must prepare. Parts for several instances begin at cache
+ * lines. */
 static size_t prepared_bytes(const struct call *c)
 {
     enum { LINE = 64 };
