@@ -33,8 +33,8 @@ struct ffcv_raw {
     uint32_t width, height;
 };
 
-/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". Flips the
- * image if `mirror` is set. */
+/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". `mirror`: also
+ * flip the image. */
 void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
                          uint32_t side, uint8_t *dst);
 

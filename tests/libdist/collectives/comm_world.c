@@ -595,7 +595,8 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Without a time limit, too, an immediate error names the missing instance. */
+/* If an instance has ended, the others get an error at once that names it, even without a time
+ * limit. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
