@@ -68,8 +68,8 @@ void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
 /** Read the number of one of `count` choices, or return 0 and set `bad`. */
 uint32_t frame_get_choice(struct frame_reader *r, uint32_t count);
-/** Check that everything read so far was present and could be copied. Returns 0, -EPROTO or
- * -ENOMEM. */
+/** Check that everything read so far was present and could be copied. Returns 0, -EPROTO (something
+ * was missing or malformed) or -ENOMEM (memory was short). */
 static inline int frame_got(const struct frame_reader *r)
 {
     return r->short_of_memory ? -ENOMEM : r->bad ? -EPROTO : 0;

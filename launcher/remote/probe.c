@@ -622,7 +622,7 @@ int probe_answer(int argc, char **argv)
     int r;
 
     if (argc < 6) {
-        fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
+        fprintf(stderr, "plenumrun: %s is for plenumrun's own use: leave it out\n", PROBE_ARGUMENT);
         return 2;
     }
     printf("%sversion %s\ntime %llu\n", first_line, PACKAGE_VERSION,
