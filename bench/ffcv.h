@@ -24,7 +24,7 @@ struct ffcv_way;
 int ffcv_way_create(struct ffcv_way **ret);
 void ffcv_way_destroy(struct ffcv_way *way);
 
-/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0 or -EBADMSG. */
+/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0, or -EBADMSG if it cannot be decoded. */
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst);
 

@@ -87,8 +87,8 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
                     struct frame_header *header, struct frame_reader *payload);
 
 /**
- * Carries the bytes of a connection instead of the socket itself: TLS. The first read or write
- * starts its handshake.
+ * A layer through which a connection reads and writes instead of using its socket directly, such as
+ * TLS. The first read or write starts its handshake.
  */
 struct frame_carrier {
     /** Returns bytes > 0, -EAGAIN, -ECONNRESET at the end, or another -errno. */
