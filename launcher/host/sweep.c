@@ -175,8 +175,8 @@ void sweep_after_daemon(pid_t daemon, const char *command)
     remove_sessions(last, true, daemon);
 }
 
-/* Open MPI 5 derives the job ID from its name, "prterun-HOST-PID@1": a hash of the part before
- * the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
+/* Compute a job's ID as Open MPI 5 derives it from the job's name, "prterun-HOST-PID@1": a hash of
+ * the part before the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
 static bool number_job(const char *name, uint64_t *ret)
 {
     const char *at = strrchr(name, '@');

@@ -56,7 +56,8 @@ static const struct state_machine instance_machine = {.name = "instance",
                                                       .holds = instance_holds,
                                                       .trace = state_log};
 
-/* The only place that writes an instance's state. */
+/* Change an instance's state, and the number of instances in each state. No other function writes
+ * the state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to)
 {
     enum instance_state from = inst->state;

@@ -81,7 +81,7 @@ static const struct state_machine job_machine = {.name = "attempt",
                                                  .holds = job_holds,
                                                  .trace = state_log};
 
-/* The only place that writes the job's phase. */
+/* Change the job's phase. No other function writes it. */
 static void enter(struct supervisor *s, enum phase to)
 {
     enum phase from = s->phase;
@@ -343,7 +343,8 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
            mpirun_has_several(s->plan, s->job->mpi);
 }
 
-/* The starter has ended or wants to end, and no instance has reported a better reason. */
+/* End the job because the starter has ended or wants to end, and no instance has reported a better
+ * reason. */
 static void blame_starter(struct supervisor *s)
 {
     char status[128], strangers[160];

@@ -594,7 +594,8 @@ static bool is_broken(void)
     return broken;
 }
 
-/* Our own data is at the end of the result, too, after that of all instances. */
+/* Gather `bytes` bytes from each instance. This instance's own data is also at the end of the
+ * result, from where it is sent. */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err)
 {
