@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <plenum/error.h>
 
@@ -55,6 +56,16 @@ void meeting_server_dispatch(struct meeting_server *server);
 /** Record that an instance's program has ended, so that others do not wait for it. Ignored if
  * `server` is NULL. */
 void meeting_server_note_end(struct meeting_server *server, uint32_t instance);
+
+/**
+ * Returns when the process that had joined for this instance was seen to have ended
+ * (CLOCK_MONOTONIC). Ends are seen in their order. 0: it is running, was never seen, or `server` is
+ * NULL.
+ *
+ * @param ret_pid  receives the process; 0 if the result is 0
+ */
+uint64_t meeting_server_get_end(const struct meeting_server *server, uint32_t instance,
+                                pid_t *ret_pid);
 
 void meeting_server_destroy(struct meeting_server *server);
 

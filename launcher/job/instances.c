@@ -323,14 +323,13 @@ void instances_tell_departed(struct supervisor *s, uint64_t now)
 
 static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    struct report report = {.kind = REPORT_EXITED, .instance = instance_index(s, inst)};
     char status[128];
 
     if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
     inst->has_exited = true;
     instance_move(s, inst, INSTANCE_EXITED);
-    inst->exited_ns = time_now_ns();
+    inst->exited_ns = inst->ended_ns = time_now_ns();
     note_departed(s, inst);
     stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
@@ -339,7 +338,6 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
              (double)inst->exited.elapsed_ns / 1e9,
              (double)(inst->exited.user_ns + inst->exited.system_ns) / 1e9,
              (double)inst->exited.max_rss_bytes / (1 << 20));
-    report.exited = inst->exited;
     switch (inst->exited.cause) {
     case CONTROL_CAUSE_SHIM:
         supervise_fail_with(s, REPORT_LOST, inst,
@@ -350,8 +348,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
                             starter_name(s), instance_host(s, inst)->name);
         break;
     default:
-        if (inst->exited.status != 0)
-            supervise_fail(s, &report);
+        failure_note_end(s, inst);
         break;
     }
     return 0;
