@@ -41,6 +41,7 @@
 enum {
     SUPERVISE_INPUT_BYTES = 64 * 1024, /* standard input on its way to instance 0 */
     SUPERVISE_BEAT_MS = 1000,
+    SUPERVISE_DEAF_MS = 500, /* pause after accept() has run out of descriptors */
 };
 
 /* The allowed transitions are a table in supervise.c. JOB_RESTING is not in it, because no attempt
@@ -135,7 +136,8 @@ enum { JOB_CLIENTS_MAX = 8 };
 
 /* plenumctl job, connected (job_socket.c). */
 struct job_socket {
-    int listener; /* -1: none */
+    int listener;        /* -1: none */
+    uint64_t deaf_until; /* accept no client until then, because we are out of descriptors */
     struct job_client {
         struct frame_conn conn;
         uint64_t until; /* when it is dropped */
