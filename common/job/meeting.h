@@ -91,6 +91,9 @@ struct meeting_member {
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
                  struct plenum_error *err);
 
+/** Let the others know that this process enters no more rounds, as if it had ended. */
+void meeting_leave(struct meeting *meeting);
+
 /** Free the membership. The process can join again. */
 void meeting_destroy(struct meeting *meeting);
 

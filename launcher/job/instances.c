@@ -299,11 +299,11 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
 }
 
 /* Notify the other instances that this one has ended, because they may be waiting for it in a
- * collective. Without mpirun, they see that in the shared memory. */
+ * collective: in the shared memory on one host, or through MPI. */
 static void note_departed(struct supervisor *s, const struct instance *inst)
 {
     meeting_server_note_end(s->place, instance_index(s, inst));
-    if (s->job->mpirun)
+    if (!s->place && s->job->mpirun)
         departures_note(&s->departures, instance_index(s, inst), inst->exited.reached,
                         time_now_ns());
 }

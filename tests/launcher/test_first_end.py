@@ -75,6 +75,11 @@ class FirstEnd(unittest.TestCase):
         """an instance that was killed is the cause, although its shim reports that last"""
         self.check("--starter", "own")
 
+    @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
+    def test_mpirun(self):
+        """also if mpirun starts the instances"""
+        self.check()
+
 
 if __name__ == "__main__":
     tap.main()
