@@ -52,6 +52,7 @@ struct supervise_job {
     mode_t umask;              /* the umask that plenumrun was started with */
     struct job_socket *socket; /* for plenumctl job, with its clients; NULL: none */
     bool may_replace;          /* may plenumrun's own starter replace mpirun? */
+    bool through_mpi;          /* the user has chosen mpirun: collectives use MPI on any host */
 };
 
 struct supervise_result {
