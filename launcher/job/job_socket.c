@@ -2,7 +2,8 @@
 /* job_socket.c - answers plenumctl job, through the job's own socket (common/job/jobctl.h).
  *
  * The job does not depend on the socket, and also runs without it. The number of clients is
- * limited, each of them has a few seconds, and none can make plenumrun wait. */
+ * limited, each of them has a few seconds, and none can make plenumrun wait. If there are too many,
+ * the one that has been silent for longest is dropped. */
 #include "config.h"
 
 #include <assert.h>
@@ -211,6 +212,23 @@ static bool serve(struct supervisor *s, struct job_client *client)
     return frame_conn_flush(&client->conn) == -EAGAIN || client->growing;
 }
 
+/* Drop the client that has been silent for longest. Returns false if all have sent a request. */
+static bool drop_silent(struct supervisor *s)
+{
+    size_t oldest = s->socket.count;
+
+    for (size_t i = 0; i < s->socket.count; i++)
+        if (!s->socket.clients[i].answered &&
+            (oldest == s->socket.count ||
+             s->socket.clients[i].until < s->socket.clients[oldest].until))
+            oldest = i;
+    if (oldest == s->socket.count)
+        return false;
+    drop(s, oldest);
+    return true;
+}
+
+/* plenumctl sends its request at once, so silent clients must not keep it out. */
 static void accept_client(struct supervisor *s)
 {
     struct job_client *client;
@@ -219,7 +237,7 @@ static void accept_client(struct supervisor *s)
 
     if (fd < 0)
         return;
-    if (s->socket.count == JOB_CLIENTS_MAX) {
+    if (s->socket.count == JOB_CLIENTS_MAX && !drop_silent(s)) {
         (void)close(fd);
         return;
     }

@@ -228,6 +228,21 @@ class Jobs(unittest.TestCase):
         for client in silent:
             client.close()
 
+    def test_silent_clients(self):
+        """clients that send nothing do not keep others out: the first of them is dropped"""
+        job = self.start()
+        silent = []
+        for _ in range(8):  # JOB_CLIENTS_MAX
+            silent.append(socket.socket(socket.AF_UNIX))
+            self.addCleanup(silent[-1].close)
+            silent[-1].connect(f"\0plenumrun-job-{os.geteuid()}-{job.id}")
+        status, text, said = ctl("status", job.id, "--json")
+        self.assertEqual((status, said), (0, ""))
+        self.assertEqual(json.loads(text)["state"], "running")
+        self.assertEqual(silent[0].recv(1), b"")
+        self.assertEqual(ctl("stop", job.id)[0], 0)
+        self.assertEqual(job.end(), 75)
+
     def test_stop_while_ending(self):
         """a job that is stopped while the programs of a failed start end does not start again"""
         folder = tempfile.TemporaryDirectory()
