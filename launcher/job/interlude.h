@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "common/util/message.h"
 #include "launcher/job/supervise.h"
 
 /** Begin. From here on, signals are blocked, and are read here or by supervise_run(), so that none
@@ -32,6 +33,9 @@ int interlude_wait(uint64_t end_ns);
  * second while something takes long. */
 int interlude_look(void);
 
+/** End the job before its next start, as if interlude_wait() had noticed this. Only the first call,
+ * or request, counts. `reason` NULL: the signal. */
+MESSAGE void interlude_end(int signal, const char *reason);
 /** Returns what has ended the job, such as "SIGTERM" or "plenumctl job stop"; "" if nothing has. */
 const char *interlude_get_reason(void);
 

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/dial.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/supervise_priv.h"
 
 enum { CLIENT_MS = 5000 };
@@ -146,7 +148,7 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
         s->stop.growing = false; /* and do not continue */
     } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
         effect = JOBCTL_ALREADY;
-        s->stop.ordered = true; /* if it was only ending, it must not start again */
+        interlude_end(SIGTERM, "plenumctl job stop"); /* it must not start again */
     } else {
         stop_request(s, "plenumctl job stop");
         if (!s->stop.noticed)

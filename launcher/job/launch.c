@@ -248,11 +248,12 @@ static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
+    int signal = interlude_look();
 
     left = left > now ? (left - now) / NS_PER_MS + MS_PER_S : 0;
     ms = min_u64(ms, left);
-    if (ms == 0)
-        return 0;
+    if (signal || ms == 0)
+        return signal;
     log_warn("not yet: trying again in %u s", (unsigned)((ms + MS_PER_S / 2) / MS_PER_S));
     return interlude_wait(now + ms * NS_PER_MS);
 }

@@ -243,25 +243,88 @@ class Jobs(unittest.TestCase):
         self.assertEqual(ctl("stop", job.id)[0], 0)
         self.assertEqual(job.end(), 75)
 
-    def test_stop_while_ending(self):
-        """a job that is stopped while the programs of a failed start end does not start again"""
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        ready, leave = os.path.join(folder.name, "ready"), os.path.join(folder.name, "leave")
-        program = (f"echo start; if [ $RANK = 0 ]; then until [ -e {ready} ]; do sleep 0.1; done; exit 3; fi; "
-                   f"trap : TERM; : >{ready}; until [ -e {leave} ]; do sleep 0.1; done")
-        process = subprocess.Popen(
-            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none", "--max-restarts", "1",
-             "--grace", "1000", "sh", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    def wait_until_ending(self, process):
+        """Returns the job's id."""
         job = None
         while job is None or job["state"] != "ending":
             self.assertIsNone(process.poll())
             job = next((j for j in json.loads(ctl("list", "--json")[1]) if j["pid"] == process.pid), None)
-        self.assertEqual(ctl("stop", job["id"])[:2], (0, "the job is stopping already\n"))
-        with open(leave, "w"):
+        return job["id"]
+
+    def start_ending(self, restarts):
+        """A job that is ending, because instance 0 has failed. Instance 1 ignores SIGTERM, and ends when the file
+        "leave" exists; then it creates the file "left". Returns its process, id, standard error and folder."""
+        folder, errors = tempfile.TemporaryDirectory(prefix="plenum-test-"), tempfile.TemporaryFile("w+")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(errors.close)
+        program = ("echo start; if [ $RANK = 0 ]; then until [ -e ready ]; do sleep 0.1; done; exit 3; fi; "
+                   "trap : TERM; : >ready; until [ -e leave ]; do sleep 0.1; done; : >left")
+        process = subprocess.Popen(
+            [os.path.abspath(PLENUMRUN), "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none",
+             "--max-restarts", str(restarts), "--grace", "1000", "sh", "-c", program], cwd=folder.name,
+            stdout=subprocess.PIPE, stderr=errors, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, self.wait_until_ending(process), errors, folder.name
+
+    def leave(self, process, errors, folder):
+        """Let instance 1 end. Returns the exit status and what plenumrun has said."""
+        with open(os.path.join(folder, "leave"), "w", encoding="ascii"):
             pass
         out, _ = process.communicate(timeout=LIMIT_S)
-        self.assertEqual((process.returncode, out), (3, 2 * "start\n"))
+        self.assertEqual(out, 2 * "start\n")
+        self.assertTrue(os.path.exists(os.path.join(folder, "left")), "the program was killed")
+        errors.seek(0)
+        return process.returncode, errors.read()
+
+    def test_stop_while_ending(self):
+        """a job that is stopped while the programs of a failed start end does not start again"""
+        process, job, errors, folder = self.start_ending(1)
+        self.assertEqual(ctl("stop", job)[:2], (0, "the job is stopping already\n"))
+        status, said = self.leave(process, errors, folder)
+        self.assertEqual(status, 128 + signal.SIGTERM)
+        self.assertIn("the job was ended by plenumctl job stop before it started again", said)
+
+    def test_signal_while_ending(self):
+        """the first signal while the programs of a failed start end does not kill them; the job does not start again"""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signum=signum):
+                process, _, errors, folder = self.start_ending(1)
+                process.send_signal(signum)
+                self.wait_until(process, errors, lambda said: ": ending the job; send the signal again" in said)
+                status, said = self.leave(process, errors, folder)
+                self.assertEqual(status, 128 + signum)
+                self.assertIn(f"the job was ended by {signum.name} before it started again", said)
+                self.assertIn("exited with code 3", said)
+
+    def test_sigusr1_while_ending(self):
+        """SIGUSR1 while the programs of a failed start end is not lost: the job does not start again"""
+        errors = tempfile.TemporaryFile("w+")
+        self.addCleanup(errors.close)
+        process = subprocess.Popen(
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none", "--max-restarts", "1",
+             "--grace", "1000", STOPPER, FOREVER, "own", "together", "hang=1:1", "die=0:1"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=errors)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_until_ending(process)
+        process.send_signal(signal.SIGUSR1)
+        for _ in range(2):  # it is read after SIGUSR1; the second kills
+            process.send_signal(signal.SIGTERM)
+            self.wait_until(process, errors, lambda said: "ending the job; send" in said)
+        self.assertEqual(process.wait(LIMIT_S), 128 + signal.SIGUSR1)
+        errors.seek(0)
+        self.assertIn("the job was ended by SIGUSR1 before it started again", errors.read())
+
+    def test_signal_without_restart(self):
+        """a signal while the programs of the last start end does not change the exit status"""
+        process, _, errors, folder = self.start_ending(0)
+        process.send_signal(signal.SIGTERM)
+        self.wait_until(process, errors, lambda said: ": ending the job; send the signal again" in said)
+        status, said = self.leave(process, errors, folder)
+        self.assertEqual(status, 3)
+        self.assertNotIn("started again", said)
 
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""
