@@ -36,15 +36,21 @@ static void teardown(void)
 
 TestSuite(health, .init = setup, .fini = teardown);
 
-static struct health_report check_for(const char *command, uint64_t limit_ns)
+static struct health_report check_with(const struct health_request *request)
 {
-    struct health_request request = {.command = command, .root = ".", .limit_ns = limit_ns};
     struct health_report report;
     struct health *health;
 
-    cr_assert(eq(int, health_begin(&request, &health), 0));
+    cr_assert(eq(int, health_begin(request, &health), 0));
     health_finish(health, &report);
     return report;
+}
+
+static struct health_report check_for(const char *command, uint64_t limit_ns)
+{
+    const struct health_request request = {.command = command, .root = ".", .limit_ns = limit_ns};
+
+    return check_with(&request);
 }
 
 static void check(const char *command, enum health_state state, const char *why)
@@ -153,6 +159,26 @@ Test(health, nvidia_smi_knows_which_accelerators_answer)
     add_program("bin/nvidia-smi", "echo 0; echo GPU is lost; exit 15");
     check_device(NULL, HEALTH_GOOD,
                  "an accelerator does not answer: nvidia-smi exited with code 15: GPU is lost");
+}
+
+Test(health, accelerators_that_the_job_does_not_use_are_left_alone)
+{
+    static const char *const tools[] = {"bin/nvidia-smi", "bin/rocm-smi"};
+    struct health_request request = {
+        .root = ".", .no_devices = true, .limit_ns = SECONDS * NS_PER_SEC};
+    struct health_report report;
+
+    add_device("dev/nvidia0", true);
+    add_device("dev/kfd", false);
+    for (size_t i = 0; i < ARRAY_LEN(tools); i++)
+        add_program(tools[i], ": >called");
+    report = check_with(&request);
+    cr_expect(eq(int, report.state, HEALTH_GOOD), "%s", report.why);
+    cr_expect(eq(str, report.device, (char *)""));
+    cr_expect(ne(int, access("called", F_OK), 0), "a tool was called");
+    request.no_devices = false;
+    (void)check_with(&request);
+    cr_expect(eq(int, access("called", F_OK), 0), "the test's tools are not found");
 }
 
 Test(health, the_kernel_driver_of_rocm_is_opened)
