@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "common/util/util.h"
 #include "launcher/host/health.h"
+#include "launcher/host/proctree.h"
 
 enum { SECONDS = 60 };
 
@@ -124,10 +126,61 @@ Test(health, a_command_does_not_end_later_than_allowed)
     cr_expect(eq(str, report.why, (char *)"--health-check did not end in time"));
 }
 
+/* Wait until the process of the file "pid" has ended. Returns whether it did so as a descendant of
+ * the check. We adopt orphans, so one that is not killed becomes our child. */
+static bool is_ended(void)
+{
+    FILE *file = fopen("pid", "r");
+    int pid = 0, parent = 0;
+    char path[64];
+
+    cr_assert(ne(ptr, file, NULL));
+    cr_assert(eq(int, fscanf(file, "%d", &pid), 1));
+    (void)fclose(file);
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    while (parent != getpid()) {
+        file = fopen(path, "r");
+        if (!file)
+            return true;
+        (void)!fscanf(file, "%*d (%*[^)]) %*c %d", &parent);
+        (void)fclose(file);
+    }
+    (void)kill(pid, SIGKILL);
+    return false;
+}
+
 Test(health, what_a_command_leaves_running_is_ended)
 {
-    check("sleep 1000 & echo $! >pid; exit 1", HEALTH_BAD, "--health-check exited with code 1");
-    cr_expect(eq(int, system("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done"), 0));
+    static const char *const starts[] = {"", "setsid "};
+    char command[200];
+
+    cr_assert(eq(int, proctree_adopt(), 0));
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        (void)snprintf(command, sizeof(command),
+                       "rm -f pid; %ssh -c 'echo $$ >pid; exec sleep 1000' & "
+                       "until test -s pid; do sleep 0.01; done; exit 1",
+                       starts[i]);
+        check(command, HEALTH_BAD, "--health-check exited with code 1");
+        cr_expect(is_ended(), "%s", command);
+    }
+}
+
+static int is_begun(void)
+{
+    return access("begun", F_OK) == 0;
+}
+
+Test(health, a_command_that_is_interrupted_leaves_nothing_running)
+{
+    struct health_request request = {
+        .command = "trap '' TERM; setsid sh -c 'echo $$ >pid; : >begun; exec sleep 1000' & wait",
+        .root = ".",
+        .interrupted = is_begun,
+        .limit_ns = SECONDS * NS_PER_SEC};
+
+    cr_assert(eq(int, proctree_adopt(), 0));
+    (void)check_with(&request);
+    cr_expect(is_ended());
 }
 
 Test(health, accelerators_are_opened_without_a_tool)
