@@ -62,6 +62,11 @@ struct job_socket *interlude_get_socket(void)
     return &here.s.socket;
 }
 
+struct stop_command *interlude_get_stop_command(void)
+{
+    return &here.s.stop.command;
+}
+
 void interlude_set_notices(enum interlude_notices notices)
 {
     here.notices = notices;
@@ -150,6 +155,5 @@ int interlude_wait(uint64_t end_ns)
         else
             turn(min_u64(end_ns, stop_command_due(command)) - now + NS_PER_MS);
     }
-    stop_command_end(command);
     return here.signal;
 }

@@ -20,6 +20,10 @@ void interlude_close(void);
  * (job_socket_take()). */
 struct job_socket *interlude_get_socket(void);
 
+/** Returns --stop-command, which an attempt takes over, too, because it may take longer than the
+ * time between two attempts. */
+struct stop_command *interlude_get_stop_command(void);
+
 /** Take SIGUSR1 as a request to end the job, as before the first attempt, or ignore it, because the
  * job's programs do not call plenum_job_should_stop(). */
 enum interlude_notices { INTERLUDE_OBEYS, INTERLUDE_IGNORES };

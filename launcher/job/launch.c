@@ -391,6 +391,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     if (r == 0 && (r = interlude_open(&all->job)) < 0)
         return error_set(err, r, "cannot take signals: %s", strerror(-r));
     all->job.socket = interlude_get_socket();
+    all->job.stop_command = interlude_get_stop_command();
     return r;
 }
 

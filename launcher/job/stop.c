@@ -31,11 +31,15 @@ int stop_init(struct supervisor *s)
         .by = SUPERVISE_NEVER,
         .command = {.text = settings->command, .poll_ns = settings->poll_ns},
     };
+    if (s->job->stop_command)
+        s->stop.command = stop_command_take(s->job->stop_command);
     return s->stop.agreement.ranks ? 0 : -ENOMEM;
 }
 
 void stop_fini(struct supervisor *s)
 {
+    if (s->job->stop_command && s->stop.command.text)
+        *s->job->stop_command = stop_command_take(&s->stop.command);
     stop_command_end(&s->stop.command);
     free(s->stop.agreement.ranks);
 }

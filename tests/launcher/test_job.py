@@ -182,6 +182,29 @@ class Jobs(unittest.TestCase):
             errors.seek(0)
             self.assertIn("the job was ended by --stop-command before it started again", errors.read())
 
+    def test_slow_stop_command(self):
+        """a --stop-command that takes longer than a start is not begun again with the next one"""
+        with tempfile.TemporaryDirectory(prefix="plenum-test-") as folder:
+            program = ('if [ -e again ]; then exec "$0" ' + FOREVER + '; fi; : >again; '
+                       "until [ -s begun ]; do sleep 0.02; done; exit 3")
+            process = subprocess.Popen(
+                [os.path.abspath(PLENUMRUN), "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none",
+                 "--max-restarts", "1", "--stop-poll", "100ms", "--stop-command",
+                 "echo begun >>begun; until [ -e go ]; do sleep 0.02; done", "sh", "-c", program,
+                 os.path.abspath(STOPPER)], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True)
+            for cleanup in (process.stderr.close, process.stdout.close, process.wait, process.kill):
+                self.addCleanup(cleanup)
+            while not process.stdout.readline().startswith("instance 0 is in step 0"):
+                self.assertIsNone(process.poll())
+            with open(os.path.join(folder, "begun"), encoding="ascii") as file:
+                self.assertEqual(file.read(), "begun\n")
+            with open(os.path.join(folder, "go"), "w", encoding="ascii"):
+                pass
+            _, said = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 75, said)
+            self.assertIn("--stop-command has ended with status 0: stopping the programs", said)
+
     def test_top(self):
         """top refreshes a table until q is pressed"""
         job = self.start()
