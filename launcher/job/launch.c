@@ -585,10 +585,12 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     attempts_init(&all, options, elastic, plan);
     if (prepare(&all, &err) < 0) {
         log_error("%s", err.text);
-        return STATUS_LAUNCH;
+        status = STATUS_LAUNCH;
+    } else {
+        status = run_attempts(&all);
+        interlude_close();
     }
-    status = run_attempts(&all);
-    interlude_close();
+    advance_end(&all.advance);
     return status;
 }
 
