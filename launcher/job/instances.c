@@ -209,6 +209,26 @@ static void note_loader(struct supervisor *s, const char *host, const struct con
                   several ? " of each host, on that host" : "", hello->page);
 }
 
+/* A shim has connected that this job does not expect. It would try again until its time is over,
+ * and mpirun would then end the job without a reason. Returns -EPROTO. */
+static int refuse_shim(struct supervisor *s, const struct control_hello *hello)
+{
+    if (hello->instance >= s->plan->num_instances)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "%s has started instance %u on host %s, but the job has %u instance%s: "
+                            "remove options that change their number (--mpi-global-args, "
+                            "--mpi-local-args)",
+                            starter_name(s), hello->instance, hello->host, s->plan->num_instances,
+                            s->plan->num_instances == 1 ? "" : "s");
+    else
+        supervise_fail_with(s, REPORT_LOST, &s->instances[hello->instance],
+                            "it has connected a second time, from host %s: was its first "
+                            "connection interrupted, or has %s started it twice?",
+                            hello->host, starter_name(s));
+    log_debug("instance %u on host %s was refused", hello->instance, hello->host);
+    return -EPROTO;
+}
+
 static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct frame_reader *payload)
 {
     struct control_hello hello;
@@ -224,7 +244,7 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
         return r;
     if (hello.instance >= s->plan->num_instances ||
         s->instances[hello.instance].state != INSTANCE_ABSENT)
-        return -EPROTO;
+        return refuse_shim(s, &hello);
     assert(!peer->instance && !s->instances[hello.instance].peer);
     inst = &s->instances[hello.instance];
     peers_discount(s, peer);

@@ -39,6 +39,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/job/input.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/remote/answer.h"
 #include "launcher/host/signals.h"
@@ -207,23 +208,31 @@ static void show_state(struct supervisor *s)
     free(table);
 }
 
+/* End the job, but let the programs end by themselves within the grace period. */
+static void end_gently(struct supervisor *s, int signal)
+{
+    if (s->phase < JOB_ENDING)
+        s->report.signal = signal;
+    if (signal == SIGINT)
+        show_state(s);
+    log_warn("SIG%s: ending the job; send the signal again to kill it", sigabbrev_np(signal));
+    if (s->phase == JOB_STARTING) {
+        supervise_fail_with(s, REPORT_OTHER, NULL, "the job was interrupted while it was starting");
+    } else if (s->phase == JOB_RUNNING) { /* in JOB_ENDING, they were sent SIGTERM */
+        instances_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
+        s->kill_at = time_now_ns() + s->job->limits->grace_ns;
+    }
+}
+
 /* The user wants the job to end. The first time, the programs get the same signal as we did. */
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
     s->stop.growing = false;
-    if (s->interrupts == 1 && s->phase < JOB_ENDING) {
-        s->report.signal = signal;
-        if (signal == SIGINT)
-            show_state(s);
-        log_warn("SIG%s: ending the job; send the signal again to kill it", sigabbrev_np(signal));
-        if (s->phase == JOB_STARTING) {
-            supervise_fail_with(s, REPORT_OTHER, NULL,
-                                "the job was interrupted while it was starting");
-        } else {
-            instances_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
-            s->kill_at = time_now_ns() + s->job->limits->grace_ns;
-        }
+    if (s->phase >= JOB_ENDING)
+        interlude_end(signal, NULL); /* it does not start again */
+    if (s->interrupts == 1 && s->phase < JOB_CLOSING) {
+        end_gently(s, signal);
         return;
     }
     if (s->phase < JOB_CLOSING) {
@@ -640,21 +649,26 @@ static void finish_output(struct supervisor *s)
     while (!s->hurry && output_flush(s->output, 50) < 0) {
         struct signalfd_siginfo info;
 
-        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-            s->hurry |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
-                        info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
+        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            if (info.ssi_signo != SIGINT && info.ssi_signo != SIGTERM && info.ssi_signo != SIGHUP &&
+                info.ssi_signo != SIGQUIT)
+                continue;
+            s->hurry = true;
+            s->stop.growing = false;
+            interlude_end((int)info.ssi_signo, NULL);
+        }
     }
 }
 
 /* Returns whether the job may be restarted. Yes if an instance or its host failed, which may not
  * happen again. No if it cannot be started or the user ended it; but a job that has run before
- * waits for its hosts to return. */
+ * waits for its hosts to return. If the user ended it after the failure, interlude.c knows that. */
 static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->interrupts > 0 || s->hurry || s->stop.ordered || (s->stop.noticed && !s->stop.growing) ||
-        stop_was_too_early(s))
+    if (s->report.signal || (s->stop.noticed && !s->stop.growing) ||
+        (stop_was_too_early(s) && report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
@@ -840,7 +854,10 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
-    s.stop.growing &= !stop_was_too_early(&s);
+    if (stop_was_too_early(&s)) {
+        s.stop.growing = false;
+        interlude_end(SIGUSR1, NULL);
+    }
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);

@@ -126,7 +126,6 @@ struct stop {
     bool held;        /* plenumrun was sent SIGUSR1 before all have started */
     bool early;       /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
     bool growing;     /* only to continue on more hosts */
-    bool ordered;     /* plenumctl job stop has been called while the job was ending already */
     bool terminated;  /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;      /* when all programs must have ended or know that they stop, or NEVER */
     struct stop_command command;
