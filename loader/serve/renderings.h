@@ -95,7 +95,7 @@ void renderings_begin(struct renderings_reader *reader, const struct order_share
 double renderings_wait_ns(const struct renderings_reader *reader, struct order_place place,
                           uint64_t now_ns);
 
-/** Returns whether this position is kept or being rendered. */
+/** Returns whether a rendering with this position's pixels is kept or under way. */
 bool renderings_has(const struct renderings_reader *reader, struct order_place place);
 
 enum renderings_way {
