@@ -39,6 +39,7 @@ struct renderings_group;
 struct rendering {
     /* The caller's: valid once it is published. */
     void *bytes;                 /* malloc; freed by the caller after renderings_reap() */
+    uint64_t size;               /* of `bytes` */
     struct render_result result; /* of the position */
     uint64_t cost_ns;            /* CPU time of rendering it */
     /* Private. */
