@@ -30,8 +30,9 @@ enum {
 #define PARENT_SIGNAL SIGRTMIN /* its parent has ended, or only the parent's thread that forked */
 #define END_SIGNAL (SIGRTMIN + 1)
 
-/* In the new process: start a session, reset signals, redirect output, and close all but the
- * standard descriptors, so that pipes whose end other processes wait for are not kept open. */
+/* In the new process: start a session, reset signals, read from /dev/null, write to `out`, and
+ * close all but the standard descriptors, so that pipes whose end other processes wait for are not
+ * kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -94,8 +95,8 @@ static void end_like(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in a child. When that or `parent` ends, kill all of its
- * descendants. */
+/* In the new process: call the function in a child, and end as the child ends. When that or
+ * `parent` ends, kill all of its descendants. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
     pid_t self = getpid(), child;

@@ -118,7 +118,8 @@ struct lookup {
     unsigned users;
 };
 
-/* Give up this thread's use. The caller holds the lock, which is released. */
+/* End this thread's use of the look-up; the last one frees it. The caller holds the lock, which is
+ * released. */
 static void leave_lookup(struct lookup *l)
 {
     bool last;

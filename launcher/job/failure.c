@@ -136,7 +136,7 @@ static void put_lines(const struct supervisor *s, const char *text)
     }
 }
 
-/* Report the instances that were ended because of the failure. */
+/* Report that the other instances have ended or, if some were not seen to end, name these. */
 static void report_others(const struct supervisor *s)
 {
     uint32_t ended = 0, lost = 0, others = 0;
@@ -215,8 +215,8 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
     put_lines(s, tail);
 }
 
-/* Print the last lines of the instances that failed by themselves, the cause last. Identical lines
- * are printed once. */
+/* Print the last lines of up to TAILS_MOST instances that also failed by themselves, and then those
+ * of the cause. Identical lines are printed once. */
 static void put_tails(const struct supervisor *s)
 {
     const char *cause = s->instances[s->report.instance].tail, *shown[TAILS_MOST];

@@ -56,7 +56,8 @@ static const struct state_machine instance_machine = {.name = "instance",
                                                       .holds = instance_holds,
                                                       .trace = state_log};
 
-/* The only place that writes an instance's state. */
+/* Change an instance's state, and the number of instances in each state. No other function writes
+ * the state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to)
 {
     enum instance_state from = inst->state;
@@ -565,7 +566,8 @@ void instances_send_credit(struct supervisor *s)
         log_warn("cannot write to %s: %s; the rest of the output is lost", stream, strerror(-r));
 }
 
-/* A background job must not read from the terminal, because that would stop it. */
+/* Returns whether instance 0 can take more input. A background job must not read from the terminal,
+ * because that would stop it. */
 bool instances_want_input(const struct supervisor *s)
 {
     return !s->input_ended && instance_wants_input(s, 0) && s->phase == JOB_RUNNING &&
@@ -654,7 +656,8 @@ static void send_leave(struct supervisor *s, uint64_t now)
     }
 }
 
-/* The messages to a shim are few, so only one that does not read lets them pile up. */
+/* Drop a shim that does not read, and count its instance as lost. Messages to shims are few, so
+ * they pile up only then. */
 static void lose_deaf(struct supervisor *s, struct shim_peer *peer)
 {
     struct instance *inst = peer->instance;

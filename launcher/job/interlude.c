@@ -103,7 +103,8 @@ static void take_signals(void)
     }
 }
 
-/* The next start may have more instances than the last one. */
+/* Make room for the instances of the next start, which may be more than those of the last one.
+ * Returns 0 or -ENOMEM. */
 static int make_room(void)
 {
     uint32_t count = here.s.plan->num_instances;
@@ -119,7 +120,7 @@ static int make_room(void)
     return here.instances ? 0 : -ENOMEM;
 }
 
-/* Handle what arrives within this time. */
+/* Wait at most this long for a signal or a client, and handle what has arrived. */
 static void turn(uint64_t wait_ns)
 {
     struct pollfd fds[FDS];

@@ -353,7 +353,8 @@ static int choose_again(struct attempts *all, struct plenum_error *err)
     return choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
 }
 
-/* Choose what starts the instances. */
+/* Choose what starts the instances of the first attempt, log it, and print the warnings that depend
+ * on it. */
 static int choose(struct attempts *all, struct plenum_error *err)
 {
     const struct cmdline *options = all->options;

@@ -41,7 +41,7 @@ int peers_open(struct supervisor *s)
     return s->peers_fd < 0 ? -errno : 0;
 }
 
-/* A frame for this peer is complete. */
+/* A frame for this peer is complete: list the peer as one to which something must be sent. */
 static void note_unsent(void *arg)
 {
     struct shim_peer *peer = arg;

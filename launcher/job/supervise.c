@@ -82,7 +82,7 @@ static const struct state_machine job_machine = {.name = "attempt",
                                                  .holds = job_holds,
                                                  .trace = state_log};
 
-/* The only place that writes the job's phase. */
+/* Change the job's phase. No other function writes it. */
 static void enter(struct supervisor *s, enum phase to)
 {
     enum phase from = s->phase;
@@ -275,8 +275,8 @@ static void handle_signals(struct supervisor *s)
     }
 }
 
-/* Reap children that we inherited: a shell's, if it has become this process by exec, and orphans,
- * if we are process 1 of a container. */
+/* Reap children that we inherited, but not those that other parts of plenumrun wait for: a shell's,
+ * if it has become this process by exec, and orphans, if we are process 1 of a container. */
 static void reap_strangers(const struct supervisor *s)
 {
     siginfo_t info = {.si_pid = 0};
@@ -291,8 +291,8 @@ static void reap_strangers(const struct supervisor *s)
 
 /* ---- the starter ---- */
 
-/* The starter's output matters when it fails, and to users who passed arguments to it
- * (--report-bindings). */
+/* Handle a line that the starter has printed: keep it for the report of a failure, and show it to
+ * users who passed arguments to mpirun (--report-bindings). */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct supervisor *s = arg;
@@ -334,16 +334,17 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Returns whether mpirun ended because its daemon on another host is gone. Open MPI 5's then ends
- * at once, and its end may be noticed before the orphan's. Not if mpirun itself was killed, or if
- * the orphan is on mpirun's own host, which has no daemon. */
+/* Returns whether the orphan was left by its host's daemon, and not by mpirun. mpirun of Open MPI 5
+ * ends at once when a daemon is gone, so its end may be noticed first. But if mpirun was killed, or
+ * the orphan is on mpirun's own host, which has no daemon, mpirun left it. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
            (!WIFSIGNALED(s->starter_status) && !instance_host(s, s->orphan)->local);
 }
 
-/* open-mpi/ompi#13303, seen in 5.0.7. */
+/* Returns whether Open MPI 5 has crashed because it was given several applications
+ * (open-mpi/ompi#13303, seen in 5.0.7). */
 static bool has_crashed_at_arguments(const struct supervisor *s)
 {
     return s->phase == JOB_STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
@@ -351,7 +352,8 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
            mpirun_has_several(s->plan, s->job->mpi);
 }
 
-/* The starter has ended or wants to end, and no instance has reported a better reason. */
+/* End the job because the starter has ended or wants to end, and no instance has reported a better
+ * reason. */
 static void blame_starter(struct supervisor *s)
 {
     char status[128], strangers[160];
@@ -526,7 +528,8 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     return true;
 }
 
-/* A host that cannot run its loader is a failure before the job runs, but not later. */
+/* While the job starts, end it if a host of --loader-host cannot run its loader. Later, that is no
+ * reason to end it. */
 static void look_at_loaders(struct supervisor *s)
 {
     char why[400];
@@ -638,7 +641,8 @@ static int turn(struct supervisor *s)
     return 0;
 }
 
-/* Wait for a slow reader, unless the user is in a hurry. */
+/* Wait until all output is written, however slow its reader is, or until a signal shows that the
+ * user is in a hurry. */
 static void finish_output(struct supervisor *s)
 {
     while (!s->hurry && output_flush(s->output, 50) < 0) {
@@ -757,8 +761,8 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
-/* Lost output is a failure, even if the programs succeed. But a job that has stopped continues
- * later. */
+/* Returns plenumrun's exit status. Lost output is a failure, even if the programs succeed, except
+ * in a job that has stopped at a step and continues later. */
 static int exit_status(struct supervisor *s)
 {
     const char *stream;

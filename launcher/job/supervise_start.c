@@ -34,7 +34,8 @@ static void log_to_output(const char *line, size_t len)
         (void)io_write_all(STDERR_FILENO, line, len);
 }
 
-/* Few lines follow the end of the job, and they matter: bypass the message limit. */
+/* Log a line at the end of the job, without the limit on messages: these lines are few, and they
+ * matter. */
 static void log_last_words(const char *line, size_t len)
 {
     if (output_put_own(log_output, CONTROL_STDERR, line, len) < 0)
@@ -66,8 +67,8 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* Each instance needs a connection, a descriptor for its process if it is watched
- * (meeting_server.c), and files for its output. */
+/* Raise the limit on descriptors: each instance needs a connection, a descriptor for its process if
+ * it is watched (meeting_server.c), and files for its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
     uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
@@ -137,8 +138,8 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
-/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
- * trusted networks where it is not installed; the user gets a warning. */
+/* Encrypt the traffic between hosts, which contains the environment, output and keys. A job may run
+ * without TLS on trusted networks where it is not installed; the user gets a warning. */
 static void secure_control(struct supervisor *s)
 {
     struct plenum_error err;
@@ -150,7 +151,8 @@ static void secure_control(struct supervisor *s)
              err.text);
 }
 
-/* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
+/* Create the shared memory in which the programs of a job without mpirun, and so without MPI, meet
+ * in collectives. */
 static int make_place(struct supervisor *s, struct plenum_error *err)
 {
     assert(!s->place);

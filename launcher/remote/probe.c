@@ -425,7 +425,8 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-/* Run all queries. Returns for how long we were stopped (Ctrl-Z, or a suspended job). */
+/* Run the queries until all hosts have answered, the time is over, or the user interrupts. Returns
+ * for how long we were stopped (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {
@@ -626,7 +627,7 @@ int probe_answer(int argc, char **argv)
     int r;
 
     if (argc < 6) {
-        fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
+        fprintf(stderr, "plenumrun: %s is for plenumrun's own use: leave it out\n", PROBE_ARGUMENT);
         return 2;
     }
     printf("%sversion %s\ntime %llu\n", first_line, PACKAGE_VERSION,

@@ -64,7 +64,8 @@ static struct {
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Another thread of the parent may have been in a collective. */
+/* In a forked child: renew the mutex, because another thread of the parent may have held it, in a
+ * collective. */
 static void in_child(void)
 {
     world.mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -272,7 +273,8 @@ static int make_blocks(size_t count, struct plenum_error *err)
     return 0;
 }
 
-/* Parts for several instances begin at lines of the cache. */
+/* Returns the bytes for which the carrier must prepare. Parts for several instances begin at cache
+ * lines. */
 static size_t prepared_bytes(const struct call *c)
 {
     enum { LINE = 64 };
@@ -592,7 +594,8 @@ static bool is_broken(void)
     return broken;
 }
 
-/* Our own data is at the end of the result, too, after that of all instances. */
+/* Gather `bytes` bytes from each instance. This instance's own data is also at the end of the
+ * result, from where it is sent. */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err)
 {

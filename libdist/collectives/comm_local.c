@@ -79,7 +79,7 @@ static int not_in_time(const struct local_call *c)
     return r;
 }
 
-/* Describe the result of a wait. */
+/* Turn the result of a wait into 0, or an error with a message. */
 static int explain(const struct local_call *c, int r, uint32_t who)
 {
     switch (r) {
@@ -213,7 +213,8 @@ static unsigned char *sum_of(uint32_t instance, uint64_t k)
     return meeting_room(world.meeting, instance, (unsigned)(DEEP + k % DEEP));
 }
 
-/* The instance that is `ahead` of this one, in a circle: all begin with different ones. */
+/* Returns the instance `ahead` places after this one, in a circle, so that instances begin with
+ * different ones. */
 static uint32_t next(uint32_t ahead)
 {
     return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
@@ -288,7 +289,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
     return 0;
 }
 
-/* Copy what each other instance wants to my room: the same piece of each part. */
+/* Copy to this instance's room what the other instances get from it: piece k of each part. */
 static void fill_parts(const unsigned char *send, size_t step, const struct local_pieces *p,
                        uint64_t k)
 {
@@ -382,7 +383,7 @@ static struct local_slice slice_of(size_t bytes, uint32_t instance)
     return (struct local_slice){from, (instance + 1 == world.instances ? bytes : to) - from};
 }
 
-/* Copy the others' slices of piece k to my room. */
+/* Copy the slices of piece k that other instances combine to this instance's room. */
 static void fill_slices(const struct local_reduction *d, uint64_t k)
 {
     const unsigned char *from = d->x->send + begin_of(&d->p, k);

@@ -443,7 +443,8 @@ struct wait {
     bool told;
 };
 
-/* Tell the others where we wait, and read their notices. */
+/* In a wait with a time limit, once it has lasted notice_after_ns: notify the others in which
+ * collective we wait, and read their notices. */
 static void exchange_notices(struct wait *w, uint64_t now)
 {
     if (w->deadline_ns == 0 || now <= w->notice_ns)

@@ -392,8 +392,9 @@ static void check_late(bool meet_first, size_t bytes)
 
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
-    /* After a second in the collective each reports to the others that it is waiting. On a busy
-     * machine one may enter long after another, so they enter together, and wait a few seconds. */
+    /* After a second in a collective, each instance reports to the others that it is waiting. On a
+     * busy machine, one may enter long after another, so all enter together, and wait a few
+     * seconds. */
     plenum_job_set_timeout(job, 6 * UINT64_C(1000000000));
     if (me->instance_index == me->num_instances - 1)
         goto out;
@@ -595,7 +596,8 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Without a time limit, too, an immediate error names the missing instance. */
+/* If an instance has ended, the others get an error at once that names it, even without a time
+ * limit. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};

@@ -59,7 +59,7 @@ if [ -n "$have_mpi" ]; then
     for level in single thread; do
         ok "an MPI thread level that is too low ($level) is rejected" mpi -n 2 "$world" $level
     done
-    ok "notices to a slow instance arrive" mpi -n 3 "$world" straggler
+    ok "an instance that enters a collective late receives the others' notices" mpi -n 3 "$world" straggler
     if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
         ok "an instance that has called no collective is named" timed_out mpi never
     else
