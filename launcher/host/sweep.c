@@ -6,8 +6,8 @@
  *     5.0      /tmp/prterun.HOST.PID.UID  /tmp/prted.HOST.PID.UID  /dev/shm/sm_segment.HOST...
  *     5.0.11   /tmp/ompi.PID              /tmp/prted.PID           the same
  *
- * Segments are removed by the shim of the program. If it was killed, too, they are removed after the
- * daemon, or after mpirun.
+ * Segments are removed by the shim of the program. If it was killed, too, they are removed after
+ * the daemon, or after mpirun.
  *
  * Only this job's files are touched, because the names contain its numbers, and we must be the
  * owner. */
@@ -198,8 +198,8 @@ static const char *find_memory(bool prrte)
     return folder ? folder : "/dev/shm";
 }
 
-/* Returns whether this is the file of a segment of one of our jobs in this family. The name ends with
- * the job's ID, of which the family is the upper half, and the rank: ".4d20001.0". */
+/* Returns whether this is the file of a segment of one of our jobs in this family. The name ends
+ * with the job's ID, of which the family is the upper half, and the rank: ".4d20001.0". */
 static bool is_segment(const char *name, const char *kind, const char *host, uint32_t family)
 {
     char *prefix = str_format("%s.%s.%u.", kind, host, (unsigned)geteuid());

@@ -320,11 +320,11 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
 }
 
 /* Notify the other instances that this one has ended, because they may be waiting for it in a
- * collective. Without mpirun, they see that in the shared memory. */
+ * collective: in the shared memory on one host, or through MPI. */
 static void note_departed(struct supervisor *s, const struct instance *inst)
 {
     meeting_server_note_end(s->place, instance_index(s, inst));
-    if (s->job->mpirun)
+    if (!s->place && s->job->mpirun)
         departures_note(&s->departures, instance_index(s, inst), inst->exited.reached,
                         time_now_ns());
 }
@@ -344,14 +344,13 @@ void instances_tell_departed(struct supervisor *s, uint64_t now)
 
 static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    struct report report = {.kind = REPORT_EXITED, .instance = instance_index(s, inst)};
     char status[128];
 
     if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
     inst->has_exited = true;
     instance_move(s, inst, INSTANCE_EXITED);
-    inst->exited_ns = time_now_ns();
+    inst->exited_ns = inst->ended_ns = time_now_ns();
     note_departed(s, inst);
     stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
@@ -360,7 +359,6 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
              (double)inst->exited.elapsed_ns / 1e9,
              (double)(inst->exited.user_ns + inst->exited.system_ns) / 1e9,
              (double)inst->exited.max_rss_bytes / (1 << 20));
-    report.exited = inst->exited;
     switch (inst->exited.cause) {
     case CONTROL_CAUSE_SHIM:
         supervise_fail_with(s, REPORT_LOST, inst,
@@ -371,8 +369,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
                             starter_name(s), instance_host(s, inst)->name);
         break;
     default:
-        if (inst->exited.status != 0)
-            supervise_fail(s, &report);
+        failure_note_end(s, inst);
         break;
     }
     return 0;

@@ -237,6 +237,9 @@ static void accept_client(struct supervisor *s)
     struct dial_peer from;
     int fd = dial_accept(s->socket.listener, &from);
 
+    /* The client stays in the queue, so poll() would report it again at once. */
+    if (fd < 0 && fd != -EAGAIN && fd != -EPERM)
+        s->socket.deaf_until = time_now_ns() + SUPERVISE_DEAF_MS * NS_PER_MS;
     if (fd < 0)
         return;
     if (s->socket.count == JOB_CLIENTS_MAX && !drop_silent(s)) {
@@ -250,7 +253,9 @@ static void accept_client(struct supervisor *s)
 
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds)
 {
-    fds[0] = (struct pollfd){.fd = s->socket.listener, .events = POLLIN};
+    bool deaf = time_now_ns() < s->socket.deaf_until;
+
+    fds[0] = (struct pollfd){.fd = deaf ? -1 : s->socket.listener, .events = POLLIN};
     for (size_t i = 0; i < JOB_CLIENTS_MAX; i++) {
         const struct job_client *client = &s->socket.clients[i];
         bool used = i < s->socket.count;

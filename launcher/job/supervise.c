@@ -108,7 +108,7 @@ void supervise_fail(struct supervisor *s, const struct report *report)
     assert(report->instance < s->plan->num_instances || report->instance == UINT32_MAX);
     if (s->phase >= JOB_ENDING)
         return;
-    s->report = *report;
+    s->report = failure_choose(s, report);
     s->report.signal = signal;
     enter(s, JOB_ENDING);
     s->start_at = s->timeout_at = s->reason_at = s->stop.by = SUPERVISE_NEVER;
@@ -137,7 +137,7 @@ static void begin_close(struct supervisor *s)
 {
     bool complete = true;
 
-    assert(s->phase == JOB_RUNNING || s->phase == JOB_ENDING);
+    assert((s->phase == JOB_RUNNING || s->phase == JOB_ENDING) && !s->suspect);
     enter(s, JOB_CLOSING);
     s->stop.by = SUPERVISE_NEVER;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
@@ -175,7 +175,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at,       &s->kill_at,    &s->reason_at, &s->close_at,
-                               &s->end_starter_at, &s->abandon_at, &s->stop.by};
+                               &s->end_starter_at, &s->abandon_at, &s->stop.by,   &s->suspect_at};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), SUPERVISE_BEAT_MS * NS_PER_MS);
 
     if (gap == 0)
@@ -458,6 +458,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         be_late(s);
     if (now >= s->timeout_at)
         time_out(s);
+    failure_do_what_is_due(s, now);
     stop_do_what_is_due(s, now);
     hung_do_what_is_due(s, now);
     instances_tell_departed(s, now);
@@ -488,7 +489,7 @@ static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
-                              s->reason_at, s->end_starter_at, s->abandon_at};
+                              s->reason_at, s->end_starter_at, s->abandon_at, s->suspect_at};
     uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
@@ -615,6 +616,8 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
+    if (fds[FD_PLACE].revents) /* before the reports of ends that followed those it has seen */
+        meeting_server_dispatch(s->place);
     if (fds[FD_PEERS].revents)
         peers_read(s);
     if (fds[FD_LISTENER].revents)
@@ -626,8 +629,6 @@ static int turn(struct supervisor *s)
     job_socket_dispatch(s, &fds[FD_SOCKET]);
     read_input(s, &fds[FD_INPUT]);
     remote_loaders_dispatch(s->loaders);
-    if (fds[FD_PLACE].revents)
-        meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
         s->starter_gone = true;
         s->starter_gone_ns = time_now_ns();
@@ -815,6 +816,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
         .hung_at = SUPERVISE_NEVER,
+        .suspect_at = SUPERVISE_NEVER,
     };
     struct plenum_error err;
     int status;

@@ -54,6 +54,7 @@ struct supervise_job {
     struct job_socket *socket; /* for plenumctl job, with its clients; NULL: none */
     struct stop_command *stop_command; /* in the same way; NULL: none */
     bool may_replace;                  /* may plenumrun's own starter replace mpirun? */
+    bool through_mpi; /* the user has chosen mpirun: collectives use MPI on any host */
 };
 
 struct supervise_result {
