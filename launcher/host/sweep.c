@@ -157,7 +157,7 @@ static void remove_sessions(const char *last, bool daemon, pid_t pid)
     }
 }
 
-/* Hash a text with Jenkins' "one at a time", mix in a number, and fold the result to 16 bits. So
+/* Hash some text with Jenkins' "one at a time", mix in a number, and fold the result to 16 bits. So
  * Open MPI 4.1 computes a job family of mpirun's host and process, and 5 of the job's name. */
 static uint32_t hash_family(const char *text, size_t len, uint32_t number)
 {

@@ -108,8 +108,8 @@ TMPDIR=$sessions lose_login sh "mkdir -p \"$sessions/${mine%/*}\"; : -mca ess_ba
 ok "the folder above the daemon's session files is removed if these are gone" wait_for eval '[ -z "$(ls "$sessions")" ]'
 daemon_ended || kill -KILL "$(cat daemon)"
 
-# Shared memory of programs whose shims were killed, too: of this job in Open MPI 4.1 (1234 is 4d2 in base 16) and of one
-# that its program started, and of this job in 5 (whose hash is 1d4a); and files of others.
+# Shared memory of programs whose shims were killed, too: of this job in Open MPI 4.1 (1234 is 4d2 in base 16) and of
+# one that its program started, and of this job in 5 (whose hash is 1d4a); and files of others.
 vader=vader_segment.$(hostname).$(id -u) sm=sm_segment.$(hostname).$(id -u)
 others="$vader.4d30001.0 $vader.4d20001.0.new $vader.1d4a0001.0 ${vader}0.4d20001.0 $sm.4d20001.0"
 mkdir memory
