@@ -70,7 +70,7 @@ static int wait_for_end(pid_t child, pid_t parent, const sigset_t *signals)
     return SIGKILL;
 }
 
-/* Kill the rest of the command, in whatever session: orphans have become our children. */
+/* Kill the remaining processes of the command, in whatever session: orphans are our children. */
 static void sweep(void)
 {
     struct proctree_end end = {0};
@@ -95,8 +95,8 @@ static void end_like(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in a child. When that or `parent` ends, kill all of its
- * descendants. */
+/* In the new process: call the function in a child, and end as the child ends. When that or
+ * `parent` ends, kill all of its descendants. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
     pid_t self = getpid(), child;
