@@ -96,8 +96,8 @@ bool orderplan_is(const char *text);
 
 /**
  * Read the plan's text if `name` is "@FILE"; copy any other name. The caller frees it. Errors, each
- * with a message: -EINVAL: it is longer than a plan may be; -ENOMEM; or another -errno of the file
- * system.
+ * with a message: -EINVAL: it is longer than a plan may be, or contains a zero byte; -ENOMEM; or
+ * another -errno of the file system.
  */
 int orderplan_read(const char *name, char **ret, struct plenum_error *err);
 

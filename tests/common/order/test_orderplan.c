@@ -320,6 +320,9 @@ Test(orderplan, is_read_from_a_file)
     cr_assert(eq(int, orderplan_read(name, &text, &err), 0));
     cr_expect(eq(str, text, (char *)"set a 1 /x\n"));
     free(text);
+    cr_assert(eq(int, io_write_all(fd, "\n\0set b 1 /y\n", 14), 0)); /* not a plan of `a` alone */
+    cr_expect(eq(int, orderplan_read(name, &text, &err), -EINVAL));
+    cr_expect(ne(ptr, strstr(err.text, "contains a zero byte: is it a text file?"), NULL));
     (void)unlink(path);
     cr_expect(eq(int, orderplan_read(name, &text, &err), -ENOENT));
     cr_assert(eq(int, orderplan_read("folder:/x", &text, &err), 0));
