@@ -246,7 +246,17 @@ class PlanTest(unittest.TestCase):
         (x,) = json.loads(ctl("plan", "set x 1 generated,classes=7:30\nbalance label\nblock 14\n", "--json"))["sets"]
         self.assertAlmostEqual(x["times_most"], 30 / 7 / 4, 4)
         skips = json.loads(ctl("plan", "set x 1 generated:30\nskip 20 35\n", "--json", "--epoch", "1"))
-        self.assertEqual(skips["skipped"], 5)
+        self.assertEqual((skips["skipped"], skips["sets"][0]["shown"]), (5, 25))
+        for epoch in range(3):  # within an epoch, from its beginning, and all of it
+            skipping = plan + "skip 1 20\nskip 37 101\nskip 155 200\nskip 320 480\n"
+            rows = json.loads(ctl("plan", skipping, "--json", "--epoch", str(epoch), "--seed", "9"))
+            shown = [sample for _, sample, _ in order_of(skipping, 9, epoch)]
+            self.assertEqual([s["shown"] for s in rows["sets"]],
+                             [sum(first[i] <= s < first[i + 1] for s in shown) for i in range(3)])
+            self.assertEqual(rows["positions"] - rows["skipped"], len(shown))
+            for s in rows["sets"]:
+                self.assertAlmostEqual(s["times_most"], s["shown"] / s["selected"], 5)
+        self.assertRegex(ctl("plan", plan + "skip 0 20\n"), r"of which 20 are skipped(?s:.*)\na .* 7\d\.\d\d% ")
         both = ctl("plan", one, "--micro-batch", "4", "--micro-batch-time", "4ms", "--image-time", "1ms")
         self.assertIn("times each sample is shown", both)
         self.assertIn("loader cores", both)
