@@ -29,9 +29,13 @@ class Mix:
 
     def __init__(self, sets: Optional[Mapping[str, Tuple[Any, ...]]] = None, **more: Tuple[Any, ...]) -> None:
         self.sets: Dict[str, Tuple[Any, Any, Dict[str, Any]]] = {}
+        if sets is not None and not isinstance(sets, Mapping):
+            raise TypeError(f"a Mix is a mapping of names, as in Mix({{'photos': (7, '/data/photos')}}), not {sets!r}")
         for name, value in {**(sets or {}), **more}.items():
             if not isinstance(value, tuple) or not 2 <= len(value) <= 3:
                 raise TypeError(f"set {name!r} must be (weight, dataset) or (weight, dataset, options), not {value!r}")
+            if len(value) == 3 and not isinstance(value[2], Mapping):
+                raise TypeError(f"set {name!r}: options must be a mapping, as in {{'repeat': 2}}, not {value[2]!r}")
             options = dict(value[2]) if len(value) == 3 else {}
             for option in options:
                 if option not in _SET_OPTIONS:
@@ -125,6 +129,17 @@ def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
             yield _weights_line(f"at {where}", weights)
 
 
+def _skip_lines(skip: Any) -> Iterable[str]:
+    """Return the lines that skip positions, given as pairs (from, to)."""
+    pairs = []
+    try:
+        for begin, end in skip:
+            pairs.append((whole(begin, "a position", 0, 2**63 - 1), whole(end, "a position", 0, 2**63 - 1)))
+    except (TypeError, ValueError):
+        raise TypeError(f"skip= needs pairs of positions, as in [(640, 1280)], not {skip!r}") from None
+    return [f"skip {begin} {end}" for begin, end in sorted(pairs)]
+
+
 def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Optional[int] = None,
             epoch: Union[int, str, None] = None, labels: Optional[str] = None, stratify: Optional[str] = None,
             balance: Optional[str] = None, classes: Optional[int] = None, each: Optional[int] = None,
@@ -143,7 +158,7 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
     lines.extend(_piece_lines(at or {}))
     for name, (_, _, options) in sets.items():
         lines.extend(_rule_lines(name, options.get("weights")))
-    lines.extend(f"skip {begin} {end}" for begin, end in sorted(skip or ()))
+    lines.extend(() if skip is None else _skip_lines(skip))
     return "".join(line + "\n" for line in lines)
 
 

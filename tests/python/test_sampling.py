@@ -1278,6 +1278,19 @@ class StreamTest(unittest.TestCase):
                 self.open(**more)
             self.assertIn(sentence, str(caught.exception))
 
+    def test_wrong_types(self):
+        """a value of the wrong type is rejected in one sentence that names its option"""
+        red, pairs = self.data["red"], "skip= needs pairs of positions, as in .*, not "
+        for options, sentence in ((dict(skip=(5, 9)), pairs + r"\(5, 9\)"), (dict(skip="5 9"), pairs + "'5 9'"),
+                                  (dict(skip=[(1, 2, 3)]), pairs), (dict(skip=5), pairs + "5"),
+                                  (dict(skip=[(1, 2.5)]), pairs)):
+            with self.subTest(options), self.assertRaisesRegex((TypeError, ValueError), sentence):
+                self.open(red, **options)
+        for sets, sentence in (([(1, red)], "a Mix is a mapping of names"), (5, "a Mix is a mapping of names"),
+                               ({"red": (1, red, 5)}, "set 'red': options must be a mapping, .*, not 5")):
+            with self.subTest(sets), self.assertRaisesRegex(TypeError, sentence):
+                self.pyplenum.Mix(sets)
+
     def test_substitutes(self):
         """a bad sample is replaced by one of its own set"""
         data = os.path.join(self.folder.name, "bad")
