@@ -256,7 +256,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(rows["positions"] - rows["skipped"], len(shown))
             for s in rows["sets"]:
                 self.assertAlmostEqual(s["times_most"], s["shown"] / s["selected"], 5)
-        self.assertRegex(ctl("plan", plan + "skip 0 20\n"), r"of which 20 are skipped(?s:.*)\na .* 7\d\.\d\d% ")
+        self.assertRegex(ctl("plan", plan + "skip 0 20\n"), r"of which 20 are skipped\n(?s:.*)\na .* 96 +68\.57% ")
         both = ctl("plan", one, "--micro-batch", "4", "--micro-batch-time", "4ms", "--image-time", "1ms")
         self.assertIn("times each sample is shown", both)
         self.assertIn("loader cores", both)
@@ -511,12 +511,44 @@ class StreamTest(unittest.TestCase):
                     "ones as a piece that begins there"),
                    (dict(dataset=self.mix(), at={64: {"red": 1}}), "the weights from position 64 on"),
                    (dict(dataset=self.mix(repeat=2)), "showed a set with other samples, weights or classes"),
-                   (dict(dataset=self.mix(), epoch=320), "another pipeline, seed, block or epoch")]
+                   (dict(dataset=self.mix(), epoch=320), "with epochs of another length"),
+                   (dict(dataset=self.mix(), block=4), "the cursor was made with block 8;"),
+                   (dict(dataset=self.mix(), last="drop"), "the cursor was made with last=pad;"),
+                   (dict(dataset=self.mix(), labels="stack"), "the cursor was made with labels names;"),
+                   (dict(dataset=self.pyplenum.Mix({"blu": (1, self.data["blu"]), "red": (3, self.data["red"])})),
+                    "the cursor was made with the sets in another order: red, blu"),
+                   (dict(dataset=self.pyplenum.Mix({"red": (3, self.data["red"]), "new": (1, self.data["blu"])})),
+                    "showed sets with other names or samples, in another order or with other weights")]
         for change, sentence in refused:
             with self.open(**{"epoch": 160, "block": 8, "micro_batch": 8, **change}) as stream:
                 with self.assertRaises(OSError) as caught:
                     stream.seek(cursor)
                 self.assertIn(sentence, str(caught.exception))
+
+    def test_resume_names_the_difference(self):
+        """a refused cursor of one data set names what differs: select, weights, stratify, balance"""
+        made = "generated,classes=10:1000"
+        strata, balanced = dict(stratify="label", block=20), dict(balance="label", block=20)
+        runs = [(dict(dataset=made), [(dict(weights="class"), "made without weights;"),
+                                      (dict(select="label 0..4", weights="class"), "made without select, weights;"),
+                                      (strata, "labels, stratify or balance, or"),
+                                      (balanced, "labels, stratify or balance, or"),
+                                      (dict(shuffle="none"), "another data set, pipeline, seed or order")]),
+                (dict(dataset=made, weights="class"), [({}, "made with select, relabel or weights, which"),
+                                                       (dict(weights="class:1/2"), "with other samples, weights"),
+                                                       (dict(weights="class", epoch=500), "epochs of another length")]),
+                (dict(dataset=made, **strata), [({}, "made with stratify label, which"),
+                                                (balanced, "made with stratify label;"),
+                                                ({**strata, "block": 40}, "made with block 20;")]),
+                (dict(dataset=made, select="label 0..4"), [({}, "pipeline, seed or order .*select, weights, balance")])]
+        for run, changes in runs:
+            with self.open(micro_batch=64, **run) as stream:
+                next(stream)
+                cursor = stream.cursor
+            for change, sentence in changes:
+                with self.subTest(run=run, change=change), self.open(**{"dataset": made, **change}) as stream:
+                    with self.assertRaisesRegex(OSError, sentence):
+                        stream.seek(cursor)
 
     def test_later_sets_may_go(self):
         """a set that begins after the cursor may be left out again"""
