@@ -107,6 +107,8 @@ int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret)
     if (at == MIXTURE_PIECES_MAX || (at + 1) * plan->num_sets > MIXTURE_WEIGHTS_MAX)
         return plan_fail(p, "there are too many pieces: at most %d, and %d weights in all",
                          MIXTURE_PIECES_MAX, MIXTURE_WEIGHTS_MAX);
+    if (at > 0 && start == 0)
+        return plan_fail(p, "weights at position 0 are in the lines 'set': a piece begins later");
     if (at > 0 && start <= plan->pieces[at - 1].start)
         return plan_fail(p, "pieces must be in order: one at position %llu comes after one at %llu",
                          (unsigned long long)start, (unsigned long long)plan->pieces[at - 1].start);

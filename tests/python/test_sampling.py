@@ -611,6 +611,8 @@ class StreamTest(unittest.TestCase):
         with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at={320: {"blu": 1}}) as stream:
             before = [next(stream).samples.reshape(-1).tolist() for _ in range(5)]
             for at, sentence in (({32: {"blu": 1}}, "position 32 has been shown: the stream is at position 40"),
+                                 ({0: {"blu": 1}}, "position 0 has been shown: the stream is at position 40"),
+                                 ({(0, 16): {"blu": 1}}, "position 0 has been shown"),
                                  ({44: {"blu": 1}}, "not a multiple of block = 8"), ({}, "no new weights"),
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):

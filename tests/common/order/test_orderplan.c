@@ -155,6 +155,8 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1 a 2\n", "named twice");
     refused("set a 1 /x\nset b 1 /y\nat 64\n", "all weights are 0");
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 64 b 1\n", "pieces must be in order");
+    refused("set a 1 /x\nset b 1 /y\nat 0 a 1\n",
+            "line 3: weights at position 0 are in the lines 'set': a piece begins later");
     refused("set a 1 /x\nset b 1 /y\nramp 64 192 3 a 1\n", "a ramp needs steps");
     refused("set a 1 /x\nset b 1 /y\nramp 60 192 2 a 1\n",
             "a ramp begins at position 60, which is not a multiple of block = 64: the next is 64");
