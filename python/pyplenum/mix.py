@@ -78,15 +78,24 @@ def _word(value: Any, what: str) -> str:
     return text
 
 
+def _rule(weights: Any) -> Any:
+    """Return a rule of weights, which is text."""
+    if isinstance(weights, (str, bytes, os.PathLike)):
+        return weights
+    kind = type(weights).__name__
+    raise TypeError(f"weights= needs a rule such as 'class', not a value of type {kind}: save numbers for each sample "
+                    "with numpy.save('w.npy', w.astype('f4')), and write 'file:w.npy'")
+
+
 def _rules(weights: Any) -> Dict[int, Any]:
     """Return {pass: the rule of weights from that pass on}."""
     if not isinstance(weights, Mapping):
-        return {0: weights}
+        return {} if weights is None else {0: _rule(weights)}
     for at in weights:
         if isinstance(at, bool) or not isinstance(at, int) or at < 0:
             raise TypeError(f"weights={weights!r}: the rules of weights need the numbers of passes, from 0 on, "
                             f"not {at!r}")
-    return {at: rule for at, rule in sorted(weights.items()) if rule is not None}
+    return {at: _rule(rule) for at, rule in sorted(weights.items()) if rule is not None}
 
 
 def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) -> str:

@@ -275,7 +275,12 @@ class PlanTest(unittest.TestCase):
         for select in ("not name '0* and label 0", "name women's"):
             self.assertIn("select: the closing ' is missing",
                           refusal("order", f"set x 1 select=\"{select}\" generated:90\n"))
-        self.assertIn("weights=some: one of class", refusal("order", "set x 1 weights=some generated:90\n"))
+        for rule in ("some", "class:2", "repeat:class", "repeat:some"):
+            self.assertRegex(refusal("order", f"set x 1 weights={rule} generated:90\n"),
+                             f"weights={rule}: one of class.* or repeat: before one of the last three")
+        for threshold in ("0", "1.5", "nan"):
+            self.assertIn(f"weights=lvis:{threshold}: the threshold must be more than 0 and at most 1",
+                          refusal("order", f"set x 1 weights=lvis:{threshold} generated:90\n"))
         self.assertIn("a plan has its own shuffle",
                       refusal("order", "set x 1 generated:90\n", "--shuffle", "none"))
         self.assertIn("select: a term begins with", refusal("order", "set x 1 select=\"all\" generated:90\n"))
@@ -1276,7 +1281,9 @@ class StreamTest(unittest.TestCase):
         with self.open(self.data["red"], weights=f"repeat:file:{path}", micro_batch=1, epochs=1) as stream:
             self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), [3, 5, 5])
         for bad, sentence in ((weights[:10], f"weights of {n} samples are needed, {path} has 10"),
-                              (-weights, "weight of sample 3 ("), (weights * 0, "all weights are 0"),
+                              (-weights, "weight of sample 3 ("),
+                              (weights * np.float32(1.5e38), "is 1.5e+38: it must be from 0 to 1e30"),
+                              (weights * 0, "all weights are 0"),
                               (weights.astype(np.float64), "an array of float32 in one dimension is needed")):
             np.save(path, bad)
             with self.assertRaises(OSError) as caught:
@@ -1320,6 +1327,13 @@ class StreamTest(unittest.TestCase):
                                   (dict(skip=[(1, 2.5)]), pairs)):
             with self.subTest(options), self.assertRaisesRegex((TypeError, ValueError), sentence):
                 self.open(red, **options)
+        for weights in (self.np.ones(8, "f4"), [1, 2, 3], {2: self.np.ones(8, "f4")}, 1.5):
+            with self.subTest(weights), self.assertRaisesRegex(
+                    TypeError, r"weights= needs a rule such as 'class', not a value of type \w+: .*numpy.save.*'file:w.npy'"):
+                self.open(red, weights=weights)
+        for block in (12.5, True, "abc"):
+            with self.subTest(block), self.assertRaisesRegex(TypeError, "block must be a whole number, not "):
+                self.open(self.mix(), block=block)
         for sets, sentence in (([(1, red)], "a Mix is a mapping of names"), (5, "a Mix is a mapping of names"),
                                ({"red": (1, red, 5)}, "set 'red': options must be a mapping, .*, not 5")):
             with self.subTest(sets), self.assertRaisesRegex(TypeError, sentence):
