@@ -156,6 +156,10 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
             skip: Optional[Iterable[Tuple[int, int]]] = None) -> str:
     """Return the text of a plan."""
     lines = [_set_line(name, *rest) for name, rest in sets.items()]
+    if isinstance(block, bool):
+        raise TypeError(f"block must be a whole number, not {block!r}")
+    if block is not None:
+        block = whole(block, "block", 1, 2**28)
     for word, value in (("block", block), ("epoch", epoch), ("labels", labels), ("stratify", stratify)):
         if value is not None:
             lines.append(f"{word} {_word(value, word)}")

@@ -618,7 +618,9 @@ class StreamTest(unittest.TestCase):
             for at, sentence in (({32: {"blu": 1}}, "position 32 has been shown: the stream is at position 40"),
                                  ({0: {"blu": 1}}, "position 0 has been shown: the stream is at position 40"),
                                  ({(0, 16): {"blu": 1}}, "position 0 has been shown"),
-                                 ({44: {"blu": 1}}, "not a multiple of block = 8"), ({}, "no new weights"),
+                                 ({44: {"blu": 1}}, "not a multiple of block = 8"),
+                                 ({(48, 112): {"blu": 1}}, "at most 8 steps fit, not 64; in Python, write"),
+                                 ({}, "no new weights"),
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
