@@ -39,8 +39,8 @@ struct field_spec {
     uint32_t visible; /* boxes: the smallest visible share that is kept, in 1/10000 */
 };
 
-/** Properties that all samples share. Plain numbers without padding: it is stored, sent and
- *  compared as it is. */
+/** A field's properties, which all samples share. The structure has no padding, because its bytes
+ * are stored, sent and compared. */
 struct field_shape {
     uint32_t type; /* enum plenum_field_type */
     uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX];
