@@ -156,7 +156,7 @@ Test(failure, a_later_report_of_an_earlier_end_is_the_cause)
     finish();
 }
 
-/* It left while the others still wanted it, but that is no failure of its own. */
+/* It left the others early, but it did not fail. */
 Test(failure, an_earlier_end_without_failure_is_not_the_cause)
 {
     pid_t pids[2];
