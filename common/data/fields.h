@@ -70,8 +70,8 @@ struct field_pose {
     uint64_t points; /* number of points */
 };
 
-/** Parse "NAME[:SOURCE[:AS[:VISIBLE or PAIRS]]], ..."; "" means no fields. Returns 0, or -EINVAL with
- * a message. */
+/** Parse "NAME[:SOURCE[:AS[:VISIBLE or PAIRS]]], ..."; "" means no fields. Returns 0, or -EINVAL
+ * with a message. */
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
 
 /** Returns the path "a.b" of a field's member in a JSON file ("json.a.b", "meta.json.a.b"); NULL if

@@ -597,9 +597,10 @@ struct plenum_field {
  *     keypoints JSON: a list of objects with "keypoints" ([x1, y1, v1, x2, y2, v2, ...], as in
  *               COCO), or an object with such a list as "annotations" or "objects"; one with
  *               "keypoints" ([[x, y, v], ...] for each object) and optionally "labels"; or the
- *               numbers of one object. Cropped and moved like each of its images. Objects are kept; points outside
- *               an image become (0, 0, 0). keypoints:PAIRS names left and right points that are
- *               swapped in mirror images: "1-2 3-4", numbers from 0, or "coco" for COCO's 17 points
+ *               numbers of one object. Cropped and moved like each of its images. Objects are kept;
+ *               points outside an image become (0, 0, 0). keypoints:PAIRS names left and right
+ *               points that are swapped in mirror images: "1-2 3-4", numbers from 0, or "coco" for
+ *               COCO's 17 points
  *
  * A sample is bad (see plenum_bad) if it lacks a field, or if a field is damaged, longer than 1 MiB
  * (a mask's file: 4 MiB), or has a different shape than in the first sample. When fields are first

@@ -17,7 +17,7 @@
 enum { HIDDEN = 1, VISIBLE = 2 }; /* COCO's numbers for points that are labelled */
 
 /* The image that points move to. */
-struct target {
+struct keypoints_target {
     const struct image_view *view;
     struct moves moves;
 };
@@ -35,7 +35,7 @@ static bool place(double x, double from, double to, uint32_t pixels, uint32_t pi
 
 /* Move one point. Returns whether the image around it is a mirror image of the picture; false if it
  * is not shown. */
-static bool move(const struct target *to, struct plenum_keypoint *point)
+static bool move(const struct keypoints_target *to, struct plenum_keypoint *point)
 {
     const struct pipeline *pipeline = to->view->pipeline;
     const struct image_shown *shown = &to->view->shown;
@@ -73,7 +73,7 @@ static void swap(uint8_t *points, const uint16_t pair[2])
 }
 
 /* Move the points of an object, `most` of them with those that it lacks. */
-static void show(const struct target *to, const struct field_spec *spec, uint32_t most,
+static void show(const struct keypoints_target *to, const struct field_spec *spec, uint32_t most,
                  uint8_t *points)
 {
     bool mirrored[FIELD_POINTS_MAX], shown[FIELD_POINTS_MAX];
@@ -100,7 +100,7 @@ void keypoints_show(const uint8_t *bytes, uint32_t len, const struct image_view 
 {
     const uint32_t most = shape->shape[1], each = field_pose_bytes(most);
     const uint8_t *end = bytes + len;
-    struct target to = {.view = view};
+    struct keypoints_target to = {.view = view};
     struct plenum_poses head = {0};
     uint8_t *at = dst + sizeof(head);
 

@@ -165,7 +165,8 @@ class KeypointsTest(unittest.TestCase):
                 [c for x, y in corners for c in (x, y, 2)]).encode()}))
         write_tar(path_of("squares.tar"), rows)
         seen = hidden = lost = swapped = 0
-        for pipeline in ("rotate(45) flip(0.5)", "affine(30, translate=0.2:0.2, scale=0.8:1.2, shear=20) vertical_flip(0.5)",
+        for pipeline in ("rotate(45) flip(0.5)",
+                         "affine(30, translate=0.2:0.2, scale=0.8:1.2, shear=20) vertical_flip(0.5)",
                          "perspective(0.5) erase(0.7, value=30)", "erase(0.7, value=30) rotate(60)",
                          "rand_augment(2, 9) flip(0.5)", "cutout(60, p=1) trivial_augment_wide"):
             colours = "augment" not in pipeline  # policies change colours, too

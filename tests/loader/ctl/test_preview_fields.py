@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumctl preview --fields: masks, boxes and key points are drawn into the images, other fields are lines of text below."""
+"""plenumctl preview --fields: masks, boxes and key points are drawn into the images, other fields are text below."""
 
 import json
 import os

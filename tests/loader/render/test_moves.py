@@ -136,7 +136,7 @@ class Image:
         return edges, share * seen / ((x1 - x0) * (y1 - y0)), seen
 
     def crop(self, point):
-        """Return where a picture's point is after the crop, and how far it is from the edges of what is shown."""
+        """Return where a picture's point is after the crop, and how far it is from the edges that bound it."""
         room = [point[k] - low for k in (0, 1) for low in (0, self.part[k])]
         room += [high - point[k] for k in (0, 1) for high in (self.size[k], self.part[k + 2])]
         x, y = ((point[k] - self.part[k]) * size / (self.part[k + 2] - self.part[k])
