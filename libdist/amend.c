@@ -58,7 +58,8 @@ static void use(struct plenum_stream *s, const struct amend_state *state)
     io_poke();
 }
 
-/* Open a plan at the loaders, and wait for the first that accepts it. */
+/* Wait until the first loader accepts the amended plan. Fails if all loaders reject it, or the
+ * stream fails or is closed. */
 static int wait_for_loader(struct plenum_stream *s, struct plenum_error *err)
 {
     struct plenum_error why;

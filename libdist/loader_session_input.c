@@ -206,7 +206,8 @@ static void handle_opened(struct loader_session *se, const struct frame_header *
     se->setup->events->opened(se->loader, &m);
 }
 
-/* Record that the loader no longer touches the slot. */
+/* The loader no longer touches the slot: free it if its request was cancelled, or report its
+ * answer. */
 static void let_go(struct loader_session *se, struct plenum_lease *slot, const struct wire_done *m)
 {
     if (slot->state == SLOT_CANCELLING) {

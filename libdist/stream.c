@@ -686,8 +686,8 @@ static int check_share(const struct plenum_stream *s, const struct plenum_share 
     steps->per_step = (uint32_t)per_step;
     if (!order_has_steps(steps))
         return error_set(err, -EINVAL,
-                         "an epoch of %u samples has no step of %u: with last=drop no step is "
-                         "left; use last=pad",
+                         "an epoch of %u samples is shorter than one step of %u, so last=drop "
+                         "leaves no step; use last=pad",
                          steps->n, steps->per_step);
     return 0;
 }

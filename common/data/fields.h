@@ -44,8 +44,8 @@ struct field_spec {
     uint16_t pair[FIELD_PAIRS_MAX][2]; /* left and right points, swapped in mirror images */
 };
 
-/** Properties that all samples share. Plain numbers without padding: it is stored, sent and
- *  compared as it is. */
+/** A field's properties, which all samples share. The structure has no padding, because its bytes
+ * are stored, sent and compared. */
 struct field_shape {
     uint32_t type;                               /* enum plenum_field_type */
     uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX]; /* key points: most objects, and most points */

@@ -479,7 +479,8 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Watch for clients that wait for a loader. */
+/* Watch the sockets to which clients connect while there is no loader, so that a connection starts
+ * one. */
 static void watch_sockets(struct jobloader *l)
 {
     (void)watch(l, l->listen_fd);

@@ -362,8 +362,8 @@ PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout
  * plenum_stream_next() would at once return a batch, the end or an error, and not -EAGAIN.
  *
  * Ownership: the stream's. Do not read from it or close it; it is closed when the stream and the
- * last of its leases have ended. Returns the descriptor, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD or
- * -EBADF. Threads: any.
+ * last of its leases have ended. Returns the descriptor; -EMFILE, -ENFILE or -ENOMEM if none can be
+ * created; -ECHILD in a forked process; or -EBADF if the stream is closed. Threads: any.
  */
 PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
 

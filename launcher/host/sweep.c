@@ -109,7 +109,7 @@ static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
     return strcmp(names[0], names[1]) == 0 ? 1 : 2;
 }
 
-/* Returns the folder of Open MPI's session folders. */
+/* Returns the folder in which Open MPI creates its session folders. */
 static const char *find_base(void)
 {
     static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
@@ -175,8 +175,8 @@ void sweep_after_daemon(pid_t daemon, const char *command)
     remove_sessions(last, true, daemon);
 }
 
-/* Open MPI 5 derives the job ID from its name, "prterun-HOST-PID@1": a hash of the part before
- * the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
+/* Compute a job's ID as Open MPI 5 derives it from the job's name, "prterun-HOST-PID@1": a hash of
+ * the part before the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
 static bool number_job(const char *name, uint64_t *ret)
 {
     const char *at = strrchr(name, '@');

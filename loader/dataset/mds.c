@@ -245,7 +245,7 @@ static int64_t add_label(struct shard_scan *s, uint32_t sample)
     return r < 0 ? out_of_memory(err) : r;
 }
 
-/* Copy the sample's name, if it has one, up to the first NUL. */
+/* Copy the sample's name, which is "" if it has none. Rejects names with zero bytes. */
 static int copy_name(struct shard_scan *s, uint32_t sample, char ret[256])
 {
     int64_t len = s->name < 0 ? 0 : copy_text(s, sample, s->name, ret, 256);

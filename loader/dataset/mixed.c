@@ -378,7 +378,8 @@ static int describe(struct dataset *d, struct plenum_error *err)
         h->bytes += set->index.header->bytes;
         h->skipped += set->index.header->skipped;
         if (samples >= UINT32_MAX || containers >= UINT32_MAX)
-            return error_set(err, -EINVAL, "the sets have more than 2^32 - 2 samples together");
+            return error_set(err, -EINVAL,
+                             "the sets have more than 2^32 - 2 samples, or files, together");
         memcpy(hashes[i], dataset_get_fields_hash(set), 16);
     }
     h->samples = (uint32_t)samples;

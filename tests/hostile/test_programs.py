@@ -74,7 +74,7 @@ class HostileProgramsTest(ServiceCase):
         return numbers[1] - 1, numbers[4], numbers[5], len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
     def open_files(self):
-        """Return what the loader's open files are, for messages."""
+        """Describe the loader's open files, for messages."""
         folder = f"/proc/{self.loader.pid}/fd"
         return sorted(os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
 

@@ -1204,7 +1204,7 @@ class OlderLoaderTest(unittest.TestCase):
             self.assertEqual(sum(batch.hash() for batch in s) % 2**64, ctl_hash(data, FIELDS))
 
     def test_loader_without_moves(self):
-        """a loader older than 1.18 moves no boxes and masks except by crops and flips"""
+        """a loader older than 1.18 moves boxes and masks only by crops and flips"""
         loader = self.start("1.17")
         data = f"tar:{path_of('tars')}"
         with self.assertRaisesRegex(pyplenum.PlenumError, "too old for masks and boxes with operations that move"):

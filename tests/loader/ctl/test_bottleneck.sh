@@ -49,7 +49,7 @@ hash_of() {
     PLENUM_SOURCE=$1 "$feed" data --pipeline 'rrc(32)' --epochs 2 --micro-batch 4 --json >out 2>err
     sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out
 }
-is "$alone" "PLENUM_SOURCE=real" hash_of real
+is "$alone" "PLENUM_SOURCE=real does not change the hash" hash_of real
 synthetic=$(hash_of synthetic)
 ok "PLENUM_SOURCE=synthetic: the same number of images" grep -q '"images": 42,' out
 ok "... and different pixels" test -n "$synthetic" -a "$synthetic" != "$alone"
@@ -63,16 +63,16 @@ ok "bench measures the chosen source" grep -q '"name": "real"' bench.json
 ok "... and no other" sh -c '! grep -q generated bench.json'
 if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
     ok "bench: min <= median <= max" json bench.json "all(0 < r['min'] <= r['median'] <= r['max'] for r in d['rows'])"
-    ok "bench: the loader's times and threads" json bench.json \
+    ok "bench reports the loader's times and threads" json bench.json \
         "d['render_us'] > 0 and d['threads'] >= 1 and d['io_threads'] >= 1"
 fi
 "$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 2 --seconds 900ms --rounds 1 --sources real \
     --step-time 200ms >out 2>err
-ok "bench: a verdict for the given step time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
+ok "bench gives a verdict for the given step time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
 "$ctl" bench stream data --subset 5:5 --seconds 100ms --rounds 1 >out 2>err
 ok "bench: an empty --subset is rejected" grep -q "holds no samples" err
 "$ctl" bench stream nowhere >out 2>err
-ok "bench: a data set that does not exist" says "$T/nowhere"
+ok "bench names a data set that does not exist" says "$T/nowhere"
 ok "bench: an unknown benchmark is rejected" status 2 "$ctl" bench nothing data
 
 # ---- trace ----

@@ -20,7 +20,7 @@ hashes() {
     done
 }
 
-ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
+ok "make-sample creates a data set" "$plenumctl" make-sample data -n 12 --size 160
 # Add odd files, as in a real data set.
 cp data/bricks/bricks-00000.jpg data/bricks/a.b.jpg
 cp data/bricks/bricks-00001.jpg data/bricks/a_b.jpg # the same key as the one above
@@ -51,7 +51,7 @@ ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
 is "$(cat want)" "the packed set renders the same stream" hashes packed
 is "$(cat want)" "... also when given by its archives' names" hashes \
     "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
-is "$("$plenumctl" index data --json | field classes)" "the same classes" \
+is "$("$plenumctl" index data --json | field classes)" "the packed set has as many classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
 ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
 

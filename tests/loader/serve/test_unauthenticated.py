@@ -24,7 +24,7 @@ ENDING = "no stream was opened within ten seconds"
 
 
 def client_hello():
-    """Return the first bytes from a program that uses TLS."""
+    """Return the first bytes that a program sends with TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -302,7 +302,7 @@ class UnauthenticatedTest(ServiceCase):
         _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 3, most))
         many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
-        wait_for("all of them to be closed: the rest is for the files of the present client",
+        wait_for("all of them to be closed, because the last descriptors are kept for data sets' files",
                  lambda: all(map(self.is_closed, many)))
         self.once("no file descriptor is left for a new client")
         for s in many:
