@@ -479,8 +479,7 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Watch the sockets to which clients connect while there is no loader, so that a connection starts
- * one. */
+/* Watch the sockets on which a connection makes us start a loader, because there is none. */
 static void watch_sockets(struct jobloader *l)
 {
     (void)watch(l, l->listen_fd);
