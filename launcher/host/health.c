@@ -148,6 +148,8 @@ static int check_devices(const struct health *h)
     const char *root = h->request.root;
     int r = 0;
 
+    if (h->request.no_devices)
+        return 0;
     if (!h->begun[NVIDIA])
         r = for_devices(root, nvidia_devices, check_device);
     if (r == 0)
@@ -187,12 +189,13 @@ static int begin(struct health *h, int check, const char *const *words)
     return r;
 }
 
-/* Start a vendor's tool if it is installed and there are devices for it. */
+/* Start a vendor's tool if it is installed and there are devices for it that matter. */
 static int begin_tool(struct health *h, int check, size_t devices, const char *const *words)
 {
     char path[4096];
 
-    if (devices == 0 || host_find_program(words[0], path, sizeof(path)) < 0)
+    if (h->request.no_devices || devices == 0 ||
+        host_find_program(words[0], path, sizeof(path)) < 0)
         return 0;
     return begin(h, check, words);
 }

@@ -38,7 +38,8 @@ int host_find_program(const char *name, char *ret, size_t size);
  * PATH. */
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size);
 
-/** Get this program's own file. Returns 0, or -ENOENT with a message. */
+/** Get this program's own file, or the one that has replaced it. Returns 0, or -ENOENT with a
+ * message. */
 int host_get_self(char *ret, size_t size, struct plenum_error *err);
 
 /** Returns a TCP port that is unused at the moment, or 0. */

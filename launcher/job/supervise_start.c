@@ -67,11 +67,18 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
+/* On one host the programs meet in shared memory that we provide, whatever starts them. It is
+ * faster than MPI, and does not need it. */
+static bool has_place(const struct supervisor *s)
+{
+    return plan_is_local(s->plan) && !s->job->through_mpi && s->plan->num_instances > 1;
+}
+
 /* Raise the limit on descriptors: each instance needs a connection, a descriptor for its process if
  * it is watched (meeting_server.c), and files for its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
-    uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t each = (s->job->output->folder ? 4U : 1U) + (has_place(s) ? 1U : 0U);
     uint64_t all = s->plan->num_instances * each;
     uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
 
@@ -151,12 +158,10 @@ static void secure_control(struct supervisor *s)
              err.text);
 }
 
-/* Create the shared memory in which the programs of a job without mpirun, and so without MPI, meet
- * in collectives. */
 static int make_place(struct supervisor *s, struct plenum_error *err)
 {
     assert(!s->place);
-    if (s->job->mpirun || s->plan->num_instances == 1)
+    if (!has_place(s))
         return 0;
     return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
                                  s->place_address, err);

@@ -182,6 +182,7 @@ static int query(const struct ready_request *request, bool connect, struct ready
                                       .job = request->earlier,
                                       .health = request->health,
                                       .healthy = true,
+                                      .no_devices = request->devices == READY_DEVICES_UNUSED,
                                       .interrupted = request->interrupted,
                                       .listener = -1,
                                       .limit_ms = get_limit_ms(request)};
@@ -215,6 +216,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
 {
     const struct health_request own = {.command = request->health,
                                        .root = "",
+                                       .no_devices = request->devices == READY_DEVICES_UNUSED,
                                        .interrupted = request->interrupted,
                                        .limit_ns =
                                            probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};

@@ -9,8 +9,8 @@
  *
  * libplenum itself does not link MPI, because a single process, or a program under torchrun, must
  * run where MPI is not installed. The MPI carrier is in libplenum-mpi.so, beside libplenum.so, and
- * is loaded at the first collective that needs it. If the environment shows that plenumrun started
- * the job without mpirun, libplenum uses its own carrier (comm_local.c). */
+ * is loaded at the first collective that needs it. If the environment names memory that plenumrun
+ * shares with a job on one host, libplenum uses its own carrier (comm_local.c). */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -42,8 +42,6 @@
 static _Thread_local struct {
     char name[COMM_NAME_MAX], what[COMM_WHAT_MAX];
 } described;
-
-static const char backend_file[] = "libplenum-mpi.so";
 
 /* One world per process, however often its job is opened: MPI can be started only once. */
 static struct {
@@ -108,7 +106,7 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
 
     if (job->info.launcher == PLENUM_LAUNCHER_PLENUM && getenv(MEETING_VARIABLE))
         return &comm_local;
-    backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
+    backend = module_load(COMM_BACKEND_FILE, COMM_BACKEND_SYMBOL, &why);
     if (!backend) {
         (void)error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
                         job->info.num_instances, why.text);
@@ -116,7 +114,7 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
     }
     if (backend->version != COMM_BACKEND_VERSION) {
         (void)error_set(err, -ENOTSUP, "%s belongs to a different version of libplenum",
-                        backend_file);
+                        COMM_BACKEND_FILE);
         return NULL;
     }
     return backend;

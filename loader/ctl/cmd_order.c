@@ -90,34 +90,13 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-/* Returns the step of an epoch that a position belongs to. `*begin` receives the step's first
- * position. */
-static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
-                        uint64_t *begin)
-{
-    struct order_place place = order_place_settle(steps, (struct order_place){.epoch = epoch}),
-                       next;
-    uint64_t step = 0;
-
-    *begin = position - position % steps->per_step;
-    if (steps->num_gaps == 0)
-        return position / steps->per_step;
-    for (;; place = next, step++) {
-        next = order_place_settle(steps, order_place_after(steps, place));
-        *begin = place.position;
-        assert(*begin <= position);
-        if (next.epoch != epoch || next.position > position)
-            return step;
-    }
-}
-
 /* ---- positions ---- */
 
 static void print_position(struct json *j, const struct ctl_stream *s, uint64_t epoch,
                            uint64_t position, const struct order_arguments *a)
 {
     uint32_t sample = render_sample_at(&s->spec, epoch, position);
-    uint64_t begin, step = step_of(&s->steps, epoch, position, &begin);
+    uint64_t begin, step = order_step_of(&s->steps, (struct order_place){epoch, position}, &begin);
     uint32_t replica = replica_of(&s->steps, a, position - begin);
     int64_t label = dataset_get_label(s->dataset, sample);
     char name[4096];

@@ -25,6 +25,7 @@
  *                           without MPI_Finalize() while the others wait
  *     comm_world differ     the last instance makes a different call: all get an error and continue
  *     comm_world nan        minimum and maximum where some values are NaN
+ *     comm_world carrier    print what carries the collectives: memory or MPI
  *     comm_world program N  call a collective N times: one of several programs that a script runs
  *
  * Builds without MPI (WITH_MPI is not defined) lack the modes for programs that use MPI. */
@@ -677,6 +678,21 @@ static void check_program(unsigned long times)
     }
 }
 
+/* Print what carries collectives. The shared memory is mapped from the first one on. */
+static void print_carrier(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    bool memory = false;
+    char line[4200];
+
+    CHECK(plenum_barrier(job, NULL) == 0);
+    while (maps && fgets(line, sizeof(line), maps))
+        memory |= strstr(line, "plenum-collectives") != NULL;
+    if (maps)
+        (void)fclose(maps);
+    puts(memory ? "memory" : "MPI");
+}
+
 #ifdef WITH_MPI
 static bool own_mpi(const char *what, int *argc, char ***argv)
 {
@@ -791,6 +807,8 @@ int main(int argc, char **argv)
         check_differ();
     } else if (strcmp(what, "program") == 0) {
         check_program(argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
+    } else if (strcmp(what, "carrier") == 0) {
+        print_carrier();
     } else if (check_mpi(what)) {
         /* done */
     } else if (plenum_barrier(job, &err) < 0) {
