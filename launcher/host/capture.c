@@ -70,7 +70,8 @@ static int wait_for_end(pid_t child, pid_t parent, const sigset_t *signals)
     return SIGKILL;
 }
 
-/* Kill what is left of the command, in whatever session: orphans have become our children. */
+/* Kill the processes that the command has left behind, in whatever session: orphans have become our
+ * children. */
 static void sweep(void)
 {
     struct proctree_end end = {0};
@@ -212,7 +213,7 @@ bool capture_poll(struct capture *c, uint64_t now)
         return true;
     take_text(c);
     if (reap(c)) {
-        (void)kill(-c->pid, SIGKILL); /* what is left if the guard was killed */
+        (void)kill(-c->pid, SIGKILL); /* the rest of the group, if the guard was killed */
     } else if (now < c->until_ns) {
         return false;
     } else {

@@ -156,7 +156,7 @@ Test(failure, a_later_report_of_an_earlier_end_is_the_cause)
     finish();
 }
 
-/* It left while the others still wanted it, but that is no failure of its own. */
+/* The instance left while the others still waited for it, but that is not a failure of its own. */
 Test(failure, an_earlier_end_without_failure_is_not_the_cause)
 {
     pid_t pids[2];

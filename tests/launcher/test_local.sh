@@ -112,7 +112,8 @@ job -n 2 --max-restarts 3 \
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job is restarted" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
 cp "$run" installed
-timeout -k 5 300 ./installed -n 2 --max-restarts 1 --loader none sh -c '[ $PLENUM_RESTART_COUNT = 0 ] || { echo again; exit; }
+timeout -k 5 300 ./installed -n 2 --max-restarts 1 --loader none sh -c '
+    [ $PLENUM_RESTART_COUNT = 0 ] || { echo again; exit; }
     [ $RANK = 0 ] || exec sleep 1000.'$id'
     cp installed new; mv new installed; exit 5' >out 2>err
 code=$?
