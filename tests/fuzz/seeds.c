@@ -446,7 +446,7 @@ static void put_call(struct bytes *seed, const struct comm_header *call)
     bytes_put(seed, call, sizeof(*call));
 }
 
-/* Write the number of instances less one, and a header of each. */
+/* Write the number of instances minus one, and a header of each. */
 static void comm_header_seeds(void)
 {
     const struct comm_header sum = {.version = COMM_HEADER_VERSION,

@@ -121,7 +121,7 @@ ok "a job restarts after an upgrade has replaced plenumrun" all 'same $code 0' '
 again"'
 timeout -k 5 300 ./installed -n 1 --max-restarts 1 --loader none sh -c 'rm -f installed; exit 5' >out 2>err
 code=$?
-ok "... and if plenumrun was removed, it ends with one clear sentence" all 'same $code 125' \
+ok "if plenumrun was removed, the job ends with one clear sentence" all 'same $code 125' \
     'last_line_has err "error: plenumrun.s own file $T/installed has been removed .*: install it again$"'
 for ending in 126 127; do
     job -n 1 --max-restarts 3 sh -c "exit $ending"
