@@ -283,6 +283,53 @@ static int add_fault(void *arg, uint32_t sample, const char *sentence)
     return add_problem(arg, sample, IN_ANNOTATIONS, NULL, &reason);
 }
 
+/* Check that the key points of an object lie within their picture, except for rounding. */
+static int check_pose(const struct image_info *info, const struct field_pose *pose,
+                      const uint8_t *points, struct plenum_error *err)
+{
+    bool turns = info->orientation > 4; /* if the pipeline contains "exif" */
+    float width = (float)info->width, height = (float)info->height, right = 0, bottom = 0;
+
+    if (turns)
+        width = height = width > height ? width : height;
+    for (uint64_t i = 0; i < pose->points; i++) {
+        struct plenum_keypoint p;
+
+        memcpy(&p, points + i * sizeof(p), sizeof(p));
+        if (p.x < -1 || p.y < -1 || p.x > width + 1 || p.y > height + 1)
+            return error_set(
+                err, -EBADMSG,
+                "key point %llu of the object with the id %lld, at %g, %g, lies outside "
+                "its picture of %u x %u",
+                (unsigned long long)i, (long long)pose->id, (double)p.x, (double)p.y, info->width,
+                info->height);
+        right = p.x > right ? p.x : right;
+        bottom = p.y > bottom ? p.y : bottom;
+    }
+    if (right <= 1 && bottom <= 1 && (right > 0 || bottom > 0))
+        return error_set(err, -EBADMSG,
+                         "the key points of the object with the id %lld lie in its picture's first "
+                         "pixel: they must be in pixels, not in fractions of the sides",
+                         (long long)pose->id);
+    return 0;
+}
+
+static int check_keypoints(const struct image_info *info, const uint8_t *bytes, size_t len,
+                           struct plenum_error *err)
+{
+    const uint8_t *end = bytes + len;
+    int r = 0;
+
+    while (bytes < end && r == 0) {
+        struct field_pose pose;
+
+        memcpy(&pose, bytes, sizeof(pose));
+        r = check_pose(info, &pose, bytes + sizeof(pose), err);
+        bytes += sizeof(pose) + pose.points * sizeof(struct plenum_keypoint);
+    }
+    return r;
+}
+
 /* Check the fields of a sample whose image is good; `info` is NULL if it has no image. */
 static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
                         const struct image_info *info)
@@ -310,6 +357,8 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
                            &err);
         else if (shape->type == PLENUM_FIELD_BOXES)
             r = check_boxes(info, bytes, lengths[i], &err);
+        else if (shape->type == PLENUM_FIELD_KEYPOINTS)
+            r = check_keypoints(info, bytes, lengths[i], &err);
         if (r < 0)
             (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
                                fields->spec[i].source);

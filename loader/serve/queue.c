@@ -111,7 +111,8 @@ static void item_move(struct item *item, enum item_state to)
     state_moved(&item_machine, item, 0, from, to);
 }
 
-/* Move a request from its stream's list to the finished requests. */
+/* Complete a request's times, count it unless it was cancelled, and move it from its stream's list
+ * to the finished requests. */
 static void finish(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
@@ -140,7 +141,7 @@ static void drop_retries(struct queue *q, struct list *retries)
     while ((link = list_pop_first(retries))) {
         struct retry *retry = container_of(link, struct retry, link);
 
-        sharing_end(q, &retry->hold);
+        sharing_end(q, &retry->hold, NULL); /* it was not rendered: nothing is to copy */
         free(retry);
     }
 }
@@ -294,50 +295,6 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-static void *io_main(void *arg)
-{
-    struct thread *t = arg;
-    struct queue *q = t->queue;
-    uint64_t budget_ns = 0; /* time that may be spent on announcing */
-
-    lock_acquire(&q->mu);
-    while (!q->stop) {
-        uint64_t ns = budget_ns > 0 ? readahead_announce(q) : 0;
-        struct item *item = ns > 0 ? NULL : begin_task(q);
-
-        if (ns > 0) {
-            budget_ns -= min_u64(budget_ns, ns);
-        } else if (item) {
-            struct queue_stream *s = item->request->stream;
-            uint32_t begun = item->samples;
-            struct list left;
-
-            list_init(&left);
-            lock_release(&q->mu);
-            queue_item_read(item, &left);
-            lock_acquire(&q->mu);
-            /* Either other threads read the parts that the item has left, or those parts are
-             * dropped. */
-            item->request->left -= begun - item->samples - queue_retries(q, item->request, &left);
-            flow_release(&s->flow);
-            s->reads++;
-            readahead_set_hangs(s, false);
-            if (item->num_parts > item->copies)
-                readahead_track_reading(s, item->read_ns / (item->num_parts - item->copies));
-            budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
-            lock_release(&q->mu);
-            hand_over(q, item);
-            lock_acquire(&q->mu);
-        } else if (readahead_announce(q) == 0) {
-            q->idle_readers++;
-            lock_wait(&q->mu, &q->to_read);
-            q->idle_readers--;
-        }
-    }
-    lock_release(&q->mu);
-    return NULL;
-}
-
 /* Fail a whole request because one of its samples failed, and drop its other samples. */
 static void fail_request(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
@@ -395,20 +352,31 @@ static struct item *next_item(struct queue *q, unsigned own)
     return NULL;
 }
 
+/* Add samples and their times to the totals of a stream, and to those of all. */
+static void add_totals(struct queue_stream *s, const struct queue_totals *more)
+{
+    struct queue_totals *totals[] = {&s->totals, &s->queue->counters.all};
+
+    assert(lock_is_held(&s->queue->mu));
+    for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
+        totals[i]->samples += more->samples;
+        totals[i]->substituted += more->substituted;
+        totals[i]->read_ns += more->read_ns;
+        totals[i]->render_ns += more->render_ns;
+        totals[i]->cpu_ns += more->cpu_ns;
+    }
+}
+
 static void count(struct queue *q, const struct item *item, uint64_t render_ns,
                   const struct outcome *o)
 {
-    struct queue_totals *totals[] = {&item->request->stream->totals, &q->counters.all};
-
     assert(lock_is_held(&q->mu));
     assert(item->num_parts > 0 && item->samples >= o->rendered);
-    for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
-        totals[i]->samples += o->rendered;
-        totals[i]->substituted += o->substituted;
-        totals[i]->read_ns += item->read_ns;
-        totals[i]->render_ns += render_ns;
-        totals[i]->cpu_ns += item->cpu_ns;
-    }
+    add_totals(item->request->stream, &(struct queue_totals){.samples = o->rendered,
+                                                             .substituted = o->substituted,
+                                                             .read_ns = item->read_ns,
+                                                             .render_ns = render_ns,
+                                                             .cpu_ns = item->cpu_ns});
     for (uint32_t i = item->copies; i < item->num_parts; i++)
         histogram_add(&q->counters.read, item->read_ns / (item->num_parts - item->copies));
     for (uint32_t i = item->copies; i < o->rendered; i++)
@@ -438,7 +406,7 @@ static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struc
         fail_request(q, r, o->code, &o->err);
     over -= queue_retries(q, r, &o->retries);
     for (uint32_t i = 0; i < item->num_parts; i++)
-        sharing_end(q, &item->parts[i].hold);
+        sharing_end(q, &item->parts[i].hold, &o->copies);
     assert(r->left >= over);
     r->left -= over;
     release_item(q, item);
@@ -448,7 +416,56 @@ static bool settle(struct queue *q, struct item *item, uint64_t render_ns, struc
     return true;
 }
 
-/* Render one item, unless its request was cancelled or has failed. */
+/* Account for a parked sample that was copied with `code`, and free it. Returns true if its request
+ * is finished. */
+static bool settle_copy(struct queue *q, struct retry *retry, int code,
+                        const struct plenum_error *err, const struct queue_totals *own)
+{
+    struct queue_request *r = retry->request;
+
+    assert(lock_is_held(&q->mu) && r->left > 0);
+    r->done.render_ns += own->render_ns;
+    r->done.substituted += (uint32_t)own->substituted;
+    if (code == 0)
+        add_totals(r->stream, own);
+    else if (!r->cancelled)
+        fail_request(q, r, code, err);
+    sharing_end(q, &retry->hold, NULL); /* it was copied: nothing waits for it */
+    free(retry);
+    if (--r->left > 0)
+        return false;
+    finish(q, r);
+    return true;
+}
+
+/* Copy the rendering that this thread has just made to the samples that waited for it. */
+static void copy_parked(struct queue *q, struct list *copies)
+{
+    uint64_t cpu_ns = list_is_empty(copies) ? 0 : time_cpu_ns();
+    struct list *link;
+    bool over = false;
+
+    while ((link = list_pop_first(copies))) {
+        struct retry *retry = container_of(link, struct retry, link);
+        struct render_result result = {0};
+        uint64_t begin_ns = time_now_ns(), before_ns = cpu_ns;
+        struct plenum_error err;
+        int code = queue_item_copy(retry, &result, &err);
+        struct queue_totals own = {.samples = 1,
+                                   .substituted = result.substituted,
+                                   .render_ns = time_now_ns() - begin_ns,
+                                   .cpu_ns = (cpu_ns = time_cpu_ns()) - before_ns};
+
+        lock_acquire(&q->mu);
+        over |= settle_copy(q, retry, code, &err, &own);
+        lock_release(&q->mu);
+    }
+    if (over)
+        q->options.wake(q->options.arg);
+}
+
+/* Render one item, unless its request was cancelled or has failed. `scratch` may be NULL if all of
+ * its samples are copied. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
     struct queue_request *r = item->request;
@@ -458,6 +475,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     bool over;
 
     list_init(&outcome.retries);
+    list_init(&outcome.copies);
     lock_acquire(&q->mu);
     flow_serve(&r->stream->flow, &item->turn);
     if (r->cancelled || r->done.status < 0)
@@ -479,6 +497,64 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     sharing_free(unused);
     if (over)
         q->options.wake(q->options.arg);
+    copy_parked(q, &outcome.copies);
+}
+
+/* Let a worker render an item that was read. If its samples are only copied, do that here: waking a
+ * worker would take as long. But only workers rest when CPU time is limited. */
+static void pass_on(struct queue *q, struct item *item)
+{
+    if (item->copies < item->num_parts || q->options.cpu_millicores > 0) {
+        hand_over(q, item);
+        return;
+    }
+    item_move(item, ITEM_READ);
+    item_move(item, ITEM_RENDERING);
+    work_on(q, NULL, item);
+}
+
+static void *io_main(void *arg)
+{
+    struct thread *t = arg;
+    struct queue *q = t->queue;
+    uint64_t budget_ns = 0; /* time that may be spent on announcing */
+
+    lock_acquire(&q->mu);
+    while (!q->stop) {
+        uint64_t ns = budget_ns > 0 ? readahead_announce(q) : 0;
+        struct item *item = ns > 0 ? NULL : begin_task(q);
+
+        if (ns > 0) {
+            budget_ns -= min_u64(budget_ns, ns);
+        } else if (item) {
+            struct queue_stream *s = item->request->stream;
+            uint32_t begun = item->samples;
+            struct list left;
+
+            list_init(&left);
+            lock_release(&q->mu);
+            queue_item_read(item, &left);
+            lock_acquire(&q->mu);
+            /* Either other threads read the parts that the item has left, or those parts are
+             * dropped. */
+            item->request->left -= begun - item->samples - queue_retries(q, item->request, &left);
+            flow_release(&s->flow);
+            s->reads++;
+            readahead_set_hangs(s, false);
+            if (item->num_parts > item->copies)
+                readahead_track_reading(s, item->read_ns / (item->num_parts - item->copies));
+            budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
+            lock_release(&q->mu);
+            pass_on(q, item);
+            lock_acquire(&q->mu);
+        } else if (readahead_announce(q) == 0) {
+            q->idle_readers++;
+            lock_wait(&q->mu, &q->to_read);
+            q->idle_readers--;
+        }
+    }
+    lock_release(&q->mu);
+    return NULL;
 }
 
 /* Wait until the token bucket allows more CPU time. */
@@ -721,7 +797,8 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
     return has;
 }
 
-/* Returns true if the request is finished immediately. */
+/* Cancel a request, and drop its samples that no thread has begun. Returns true if none were begun,
+ * so that the request is finished now. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));

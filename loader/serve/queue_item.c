@@ -201,6 +201,20 @@ void queue_item_render(struct render_scratch *scratch, struct item *item, struct
     assert(ret->rendered <= item->samples && ret->substituted <= ret->rendered);
 }
 
+int queue_item_copy(struct retry *retry, struct render_result *ret, struct plenum_error *err)
+{
+    const struct queue_request *request = retry->request;
+    struct part p = {
+        .index = retry->index, .count = retry->count, .try = retry->try, .hold = retry->hold};
+    int r = ring_check(request->stream->ring, err);
+
+    assert(p.hold.way == RENDERINGS_COPY);
+    if (r == 0 && (r = render_part(NULL, request, &p, ret)) < 0)
+        *err = p.err;
+    retry->hold = p.hold;
+    return r;
+}
+
 void queue_item_trim(struct item *item)
 {
     for (uint32_t i = 0; i < item->num_parts; i++)

@@ -116,7 +116,9 @@ struct queue {
     pthread_cond_t rested; /* workers that rest (for CPU time) wait here for `stop` */
     bool stop;
     struct renderings *renderings; /* those that streams share; NULL: they share none */
-    struct token_bucket cpu;       /* any thread */
+    struct sharing_spare *spares;  /* memory for renderings */
+    uint64_t spare_bytes;
+    struct token_bucket cpu; /* any thread */
 };
 
 /** Change the number of a stream's waiting samples. The caller holds the lock. */

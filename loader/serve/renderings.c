@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* renderings.c - decides which renderings are kept.
  *
- * All places of a group are on one axis: epoch * positions + position. A rendering is in its
- * group's tree, where streams find it, and in the tree of the stream that needs it next. A stream
- * takes its renderings in ascending order, so its farthest one is the last of its tree, and only
- * these last ones are compared to find the rendering to drop.
+ * All places of a group are on one axis: epoch * 2N + position. The positions from N on are the
+ * padding of an epoch's last step. They show the pixels of the positions from 0 on, but an epoch
+ * later, so they have renderings of their own. Positions from 2N on, which only steps larger than
+ * an epoch have, are never kept, but use the renderings of the padding before them.
+ *
+ * A rendering is in its group's tree, where streams find it, and in the tree of the stream that
+ * needs it next. A stream takes its renderings in ascending order, so its farthest one is the last
+ * of its tree, and only these last ones are compared to find the rendering to drop.
  *
  * The next stream is chosen when the rendering is made or taken. Another stream may need it earlier
  * by the time it would be dropped, because it has just begun or is faster. So the choice is checked
@@ -62,6 +66,7 @@ struct renderings_reader {
     struct order_place step;  /* the step that it has begun last */
     uint32_t index;           /* the first index of that step that it has not begun */
     uint64_t floor;           /* `step` on the axis */
+    uint64_t ahead, whole;    /* positions of the epoch from `step` on, and of other epochs */
     uint64_t step_ns, now_ns; /* when it began the step, and its last position */
     double pace_ns;           /* mean time per position */
 };
@@ -84,14 +89,19 @@ static struct renderings_reader *reader_of(struct list *link)
 
 static uint64_t axis(const struct renderings_group *g, struct order_place place)
 {
-    return place.epoch * g->positions + min_u64(place.position, g->positions);
+    return place.epoch * 2 * g->positions + min_u64(place.position, 2 * g->positions - 1);
+}
+
+static struct order_place place_at(const struct renderings_group *g, uint64_t at)
+{
+    return (struct order_place){at / (2 * g->positions), at % (2 * g->positions)};
 }
 
 /* Returns whether the stream will begin this place, as far as known. */
 static bool needs(const struct renderings_reader *r, uint64_t at)
 {
     const struct order_steps *steps = &r->share.steps;
-    struct order_place place = {at / r->group->positions, at % r->group->positions};
+    struct order_place place = place_at(r->group, at);
     uint64_t base, in_step;
     uint32_t index;
 
@@ -105,7 +115,21 @@ static bool needs(const struct renderings_reader *r, uint64_t at)
     if (!order_place_has_step(steps, place))
         return false;
     index = order_undeal(steps->per_step, r->share.deal, (uint32_t)in_step) - r->share.offset;
-    return index < r->local && (axis(r->group, place) > r->floor || index >= r->index);
+    if (index >= r->local)
+        return false;
+    if (place.epoch > r->step.epoch || place.position > r->step.position)
+        return true;
+    return place.position == r->step.position && index >= r->index;
+}
+
+/* Returns the number of positions that the stream begins until a place, counted from its step. */
+static uint64_t distance(const struct renderings_reader *r, struct order_place place)
+{
+    if (place.epoch > r->step.epoch)
+        return r->ahead + (place.epoch - r->step.epoch - 1) * r->whole + place.position;
+    if (place.epoch == r->step.epoch && place.position > r->step.position)
+        return place.position - r->step.position;
+    return 0;
 }
 
 /* Returns the expected time until the stream begins a place. A stream that has begun nothing for
@@ -117,7 +141,7 @@ static double wait_of(const struct renderings_reader *r, uint64_t at, uint64_t n
 
     if (!r->begun || r->left)
         return DBL_MAX;
-    return (double)(at > r->floor ? at - r->floor : 0) * pace_ns;
+    return (double)distance(r, place_at(r->group, at)) * pace_ns;
 }
 
 double renderings_wait_ns(const struct renderings_reader *r, struct order_place place,
@@ -292,16 +316,22 @@ bool renderings_are_shared(const struct renderings_reader *r)
     return r->group->present > 1 || r->group->places.root;
 }
 
-/* Account for a step that begins, after the one at `r->floor`. */
-static void begin_step(struct renderings_reader *r, uint64_t floor, uint64_t now_ns)
+/* Account for a step that begins, after the one at `r->step`. */
+static void begin_step(struct renderings_reader *r, const struct order_share *share,
+                       struct order_place step, uint64_t now_ns)
 {
+    const struct order_steps *steps = &share->steps;
+    uint64_t passed = r->begun ? distance(r, step) : 0;
     double each;
 
-    if (r->begun && floor > r->floor) {
-        each = (double)(now_ns - r->step_ns) / (double)(floor - r->floor);
+    if (passed > 0) {
+        each = (double)(now_ns - r->step_ns) / (double)passed;
         r->pace_ns = r->pace_ns > 0 ? (r->pace_ns * (PACE_MEAN - 1) + each) / PACE_MEAN : each;
     }
-    r->floor = floor;
+    r->step = step;
+    r->floor = axis(r->group, step);
+    r->ahead = order_steps_left(steps, step) * steps->per_step;
+    r->whole = order_steps_whole(steps) * steps->per_step;
     r->step_ns = now_ns;
 }
 
@@ -317,30 +347,34 @@ static bool has_passed(const struct renderings_reader *r)
 void renderings_begin(struct renderings_reader *r, const struct order_share *share,
                       struct order_place step, uint32_t index, uint64_t now_ns)
 {
-    uint64_t floor = axis(r->group, step);
+    bool same = r->step.epoch == step.epoch && r->step.position == step.position;
 
     assert(index < r->local && share->steps.num_gaps == 0);
-    if (!r->begun || floor != r->floor)
-        begin_step(r, floor, now_ns);
+    if (!r->begun || !same || !order_share_is_same(&r->share, share))
+        begin_step(r, share, step, now_ns);
     r->begun = true;
     r->share = *share;
-    r->step = step;
     r->index = index + 1;
     r->now_ns = now_ns;
     for (unsigned i = 0; i < PASSED_MAX && has_passed(r); i++)
         choose_next(of_use(treap_first(&r->uses)), now_ns);
 }
 
-/* Returns the place on the axis of the pixels that a position shows. Positions from N on start
- * over. */
-static uint64_t shown_at(const struct renderings_group *g, struct order_place place)
+/* Returns the kept rendering with a position's pixels, or NULL. */
+static struct rendering *find(const struct renderings_group *g, struct order_place place)
 {
-    return place.epoch * g->positions + place.position % g->positions;
+    uint64_t n = g->positions;
+    struct treap_node *found;
+
+    if (place.position >= 2 * n)
+        place.position = n + place.position % n;
+    found = treap_find(&g->places, axis(g, place));
+    return found ? container_of(found, struct rendering, place) : NULL;
 }
 
 bool renderings_has(const struct renderings_reader *r, struct order_place place)
 {
-    return treap_find(&r->group->places, shown_at(r->group, place)) != NULL;
+    return find(r->group, place) != NULL;
 }
 
 /* Take a rendering that exists. */
@@ -358,16 +392,15 @@ enum renderings_way renderings_take(struct renderings_reader *reader, struct ord
 {
     struct renderings_group *g = reader->group;
     struct renderings *t = g->table;
-    uint64_t at = shown_at(g, place);
-    struct treap_node *found = treap_find(&g->places, at);
+    struct rendering *r = find(g, place);
     struct renderings_reader *next;
-    struct rendering *r;
+    uint64_t at = axis(g, place);
 
-    if (found) {
-        *ret = container_of(found, struct rendering, place);
-        return join_in(reader, *ret, now_ns);
+    if (r) {
+        *ret = r;
+        return join_in(reader, r, now_ns);
     }
-    next = find_next(g, at, now_ns);
+    next = place.position < 2 * g->positions ? find_next(g, at, now_ns) : NULL;
     if (!next)
         return RENDERINGS_ALONE;
     if (!make_room(next, at, now_ns)) {

@@ -39,6 +39,7 @@ struct renderings_group;
 struct rendering {
     /* The caller's: valid once it is published. */
     void *bytes;                 /* malloc; freed by the caller after renderings_reap() */
+    uint64_t size;               /* of `bytes` */
     struct render_result result; /* of the position */
     uint64_t cost_ns;            /* CPU time of rendering it */
     /* Private. */
@@ -95,7 +96,7 @@ void renderings_begin(struct renderings_reader *reader, const struct order_share
 double renderings_wait_ns(const struct renderings_reader *reader, struct order_place place,
                           uint64_t now_ns);
 
-/** Returns whether this position is kept or being rendered. */
+/** Returns whether a rendering with this position's pixels is kept or under way. */
 bool renderings_has(const struct renderings_reader *reader, struct order_place place);
 
 enum renderings_way {
@@ -117,7 +118,7 @@ void renderings_publish(struct rendering *r);
 /** Record that the caller, which got RENDERINGS_FILL, could not render it. No stream finds it any
  * more. It stays pinned. */
 void renderings_abandon(struct rendering *r);
-/** Count a copy. */
+/** Add 1 to the number of copies. */
 void renderings_count_copy(struct rendering *r);
 void renderings_unpin(struct rendering *r);
 

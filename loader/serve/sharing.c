@@ -8,9 +8,13 @@
  *
  * A stream's sample takes one of four ways (renderings.h). FILL renders it into separate memory, as
  * uint8 planes, from where it is stored into the slot. COPY only stores. WAIT parks the sample
- * until another stream's FILL has ended: then it becomes a COPY or, if the FILL has failed or was
- * cancelled, is rendered on its own. A stream that shares with no other one takes none of these
- * ways, and its samples are rendered straight into their slots. */
+ * until another stream's FILL has ended: then the same thread copies it, while the planes are in
+ * its cache, or, if the FILL has failed or was cancelled, it is rendered on its own. A stream that
+ * shares with no other one takes none of these ways, and its samples are rendered straight into
+ * their slots.
+ *
+ * Memory of renderings that are not needed any more is used for the next ones: fresh memory costs
+ * as much as a copy, because the kernel clears it page by page. */
 #include "config.h"
 
 #include "loader/serve/sharing.h"
@@ -25,6 +29,15 @@
 
 enum {
     TIDY_PIECE = 256, /* renderings per turn of the lock */
+    COPIES_MAX = 16,  /* samples that a thread copies after rendering one; others take the rest */
+    SPARE_BYTES = 4 << 20,
+    SPARE_SHARE = 8, /* spare memory is at most this part of --share-memory */
+};
+
+/* Memory for a rendering. It begins with this while it is not used. */
+struct sharing_spare {
+    struct sharing_spare *next;
+    uint64_t bytes;
 };
 
 /* ---- which streams share ---- */
@@ -151,8 +164,8 @@ int sharing_render(const struct render_job *job, const struct queue_stream *s, s
 
     assert(job->count == 1 && hold->way != RENDERINGS_WAIT);
     if (hold->way == RENDERINGS_FILL) {
-        if (!r->bytes) /* it may have been tried before, with a bad sample */
-            r->bytes = malloc(bytes_of(s->planes));
+        if (!r->bytes) /* no spare one, and it was not tried before, with a bad sample */
+            r->bytes = malloc(r->size);
         if (!r->bytes) /* share nothing */
             return render_bytes_of(job, ret, err);
         code = fill(job, s, r, err);
@@ -200,6 +213,35 @@ void sharing_close(struct queue_stream *s)
     (void)renderings_tidy(s->queue->renderings, TIDY_PIECE, time_now_ns());
 }
 
+/* Returns spare memory for renderings of this stream, or NULL. */
+static void *take_spare(struct queue *q, uint64_t bytes)
+{
+    assert(lock_is_held(&q->mu));
+    for (struct sharing_spare **at = &q->spares, *spare; (spare = *at); at = &spare->next)
+        if (spare->bytes == bytes) {
+            *at = spare->next;
+            q->spare_bytes -= bytes;
+            return spare;
+        }
+    return NULL;
+}
+
+/* Keep the memory of a rendering, if there is room. */
+static void keep_spare(struct queue *q, struct rendering *r)
+{
+    uint64_t most = min_u64(SPARE_BYTES, q->options.share_memory / SPARE_SHARE);
+    struct sharing_spare *spare = r->bytes;
+
+    assert(lock_is_held(&q->mu));
+    if (!spare || q->spare_bytes + r->size > most)
+        return;
+    assert(r->size >= sizeof(*spare));
+    *spare = (struct sharing_spare){.next = q->spares, .bytes = r->size};
+    q->spares = spare;
+    q->spare_bytes += r->size;
+    r->bytes = NULL;
+}
+
 struct hold sharing_begin(struct queue_stream *s, const struct queue_request *r, uint32_t in_step,
                           uint64_t position)
 {
@@ -213,6 +255,10 @@ struct hold sharing_begin(struct queue_stream *s, const struct queue_request *r,
     renderings_begin(s->reader, &r->share, r->place, in_step, now);
     hold.way = renderings_take(s->reader, (struct order_place){r->place.epoch, position}, now,
                                &hold.rendering);
+    if (hold.way == RENDERINGS_FILL) {
+        hold.rendering->size = bytes_of(s->planes);
+        hold.rendering->bytes = take_spare(s->queue, hold.rendering->size);
+    }
     return hold;
 }
 
@@ -256,8 +302,10 @@ uint32_t sharing_drop_parked(struct queue_request *r)
     return count;
 }
 
-/* A rendering has ended: let a stream's samples that waited for it continue. */
-static void unpark(struct queue_stream *s, struct rendering *r, bool ready)
+/* A rendering has ended: let a stream's samples that waited for it continue. Those to copy go to
+ * `copies`, which has room for `room` more. Returns how many of these are left. */
+static unsigned unpark(struct queue_stream *s, struct rendering *r, struct list *copies,
+                       unsigned room)
 {
     struct list *next;
 
@@ -269,7 +317,12 @@ static void unpark(struct queue_stream *s, struct rendering *r, bool ready)
             continue;
         list_remove(at);
         retry->hold.way = RENDERINGS_COPY;
-        if (!ready) {
+        if (r->ready && room > 0) {
+            list_add_last(copies, &retry->link);
+            room--;
+            continue;
+        }
+        if (!r->ready) {
             renderings_unpin(r);
             retry->hold = (struct hold){0};
         }
@@ -277,10 +330,13 @@ static void unpark(struct queue_stream *s, struct rendering *r, bool ready)
         queue_add_waiting(s, 1);
         (void)pthread_cond_broadcast(&s->queue->to_read);
     }
+    return room;
 }
 
-static void end_fill(struct queue *q, struct rendering *r, bool done)
+static void end_fill(struct queue *q, struct rendering *r, bool done, struct list *copies)
 {
+    unsigned room = COPIES_MAX;
+
     if (done)
         renderings_publish(r);
     else
@@ -288,16 +344,16 @@ static void end_fill(struct queue *q, struct rendering *r, bool done)
     if (r->pins == 1) /* nothing waits for it */
         return;
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at))
-        unpark(container_of(at, struct queue_stream, link), r, done);
+        room = unpark(container_of(at, struct queue_stream, link), r, copies, room);
 }
 
-void sharing_end(struct queue *q, struct hold *hold)
+void sharing_end(struct queue *q, struct hold *hold, struct list *copies)
 {
     assert(lock_is_held(&q->mu));
     if (!hold->rendering)
         return;
     if (hold->way == RENDERINGS_FILL)
-        end_fill(q, hold->rendering, hold->done);
+        end_fill(q, hold->rendering, hold->done, copies);
     else if (hold->done)
         renderings_count_copy(hold->rendering);
     renderings_unpin(hold->rendering);
@@ -306,8 +362,12 @@ void sharing_end(struct queue *q, struct hold *hold)
 
 struct rendering *sharing_reap(struct queue *q)
 {
+    struct rendering *unused = q->renderings ? renderings_reap(q->renderings) : NULL;
+
     assert(lock_is_held(&q->mu));
-    return q->renderings ? renderings_reap(q->renderings) : NULL;
+    for (struct rendering *r = unused; r; r = r->dead)
+        keep_spare(q, r);
+    return unused;
 }
 
 /* ---- without the lock ---- */
@@ -320,6 +380,21 @@ void sharing_free(struct rendering *unused)
         next = unused->dead;
         free(unused->bytes);
         free(unused);
+    }
+}
+
+static void free_spares(struct queue *q)
+{
+    struct sharing_spare *spare, *next;
+
+    lock_acquire(&q->mu);
+    spare = q->spares;
+    q->spares = NULL;
+    q->spare_bytes = 0;
+    lock_release(&q->mu);
+    for (; spare; spare = next) {
+        next = spare->next;
+        free(spare);
     }
 }
 
@@ -340,4 +415,5 @@ void sharing_beat(struct queue *q)
         lock_release(&q->mu);
         sharing_free(unused);
     }
+    free_spares(q);
 }

@@ -18,15 +18,16 @@ void sharing_close(struct queue_stream *s);
 struct hold sharing_begin(struct queue_stream *s, const struct queue_request *r, uint32_t in_step,
                           uint64_t position);
 
-/** Park a sample that another stream renders now. When that ends, the sample joins its stream's
- * retries. Returns false when out of memory; the hold is then ended. */
+/** Park a sample that another stream renders now. When that ends, sharing_end() takes it. Returns
+ * false when out of memory; the hold is then ended. */
 bool sharing_park(struct queue_request *r, const struct render_try *try, const struct hold *hold);
 
 /** Remove a request's parked samples. Returns their number. */
 uint32_t sharing_drop_parked(struct queue_request *r);
 
-/** End a hold, whether its sample was rendered or not. */
-void sharing_end(struct queue *q, struct hold *hold);
+/** End a hold, whether its sample was rendered or not. Parked samples of other requests that the
+ * caller is to copy, with queue_item_copy(), are added to `copies`. */
+void sharing_end(struct queue *q, struct hold *hold, struct list *copies);
 
 /** Returns whether this sample of the stream is already rendered or being rendered. */
 bool sharing_has(const struct queue_stream *s, struct order_place place);
@@ -40,7 +41,7 @@ int sharing_render(const struct render_job *job, const struct queue_stream *s, s
 struct rendering *sharing_reap(struct queue *q);
 /** Free what sharing_reap() has returned. Call it without the lock, because it may take long. */
 void sharing_free(struct rendering *unused);
-/** Call this about once a second, without the lock. */
+/** Call this about once a second, and at the end, without the lock. */
 void sharing_beat(struct queue *q);
 
 #endif

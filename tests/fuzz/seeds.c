@@ -129,6 +129,7 @@ static void text_seeds(void)
     static const char *const texts[] = {
         "caption:txt, vector:clip.npy:npy,ids : json.ids:int64",
         "a:json:boxes:0.25,b:json.c:boxes",
+        "k:json:keypoints:coco,l:json.c:keypoints:1-2 3-4",
         "train",
         "eval",
         "none",
@@ -297,6 +298,9 @@ static void json_seeds(void)
         "{\"objects\": [{\"bndbox\": {\"xmin\": 1, \"ymin\": 2, \"xmax\": 3, \"ymax\": 4}, "
         "\"category_id\": 5}]}",
         "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}",
+        "{\"annotations\": [{\"keypoints\": [1, 2.5, 2, 3, 4, 1], \"category_id\": 5}, {}]}",
+        "{\"keypoints\": [[[1, 2, 2], [0, 0, 0]], [1, 2, 1]], \"labels\": [5, 6]}",
+        "[1, 2, 2, 3.5, 4.5, 1]",
         "\xef\xbb\xbf{\"x\": [NaN, Infinity, -Infinity, 1e999], \"label\": 1.0}",
         "{\"x\": \"\\ud800\", \"label\": \"10\"}",
         "{\"x\": \"a\\u0000b\", \"label\": \"a\\u0000b\"}",
@@ -460,7 +464,7 @@ static void put_call(struct bytes *seed, const struct comm_header *call)
     bytes_put(seed, call, sizeof(*call));
 }
 
-/* Write the number of instances less one, and a header of each. */
+/* Write the number of instances minus one, and a header of each. */
 static void comm_header_seeds(void)
 {
     const struct comm_header sum = {.version = COMM_HEADER_VERSION,

@@ -403,10 +403,10 @@ void image_store_planes(const uint8_t *planes, size_t pixels, const struct image
     uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
 
     if (store->layout == PLENUM_NHWC) {
-        loops->store_pixels(planes, pixels, pixels, store->channels, flip, zero, dst);
+        loops->stream_pixels(planes, pixels, pixels, store->channels, flip, zero, dst);
         return;
     }
-    loops->store_bytes(planes, 3 * pixels, flip, dst);
+    loops->stream_bytes(planes, 3 * pixels, flip, dst);
     if (store->channels == 4)
         memset(dst + 3 * pixels, zero, pixels);
 }

@@ -284,8 +284,17 @@ AVX2 static void sharpen_wide(const uint8_t *from, uint8_t *to, size_t width, si
     memcpy(to + (height - 1) * width, from + (height - 1) * width, width);
 }
 
+/* Store a register, past the caches if `past`: then `v` is a multiple of 32. */
+AVX2_INLINE void put(uint8_t *v, __m256i x, bool past)
+{
+    if (past)
+        _mm256_stream_si256((__m256i *)(void *)v, x);
+    else
+        store(v, x);
+}
+
 /* Interleave 32 values of each channel into pixels of four bytes. */
-AVX2_INLINE void store_four(__m256i r, __m256i g, __m256i b, __m256i zero, uint8_t *to)
+AVX2_INLINE void put_four(__m256i r, __m256i g, __m256i b, __m256i zero, uint8_t *to, bool past)
 {
     __m256i rg = _mm256_unpacklo_epi8(r, g), bz = _mm256_unpacklo_epi8(b, zero);
     __m256i p0 = _mm256_unpacklo_epi16(rg, bz), p4 = _mm256_unpackhi_epi16(rg, bz), p8, p12;
@@ -294,23 +303,89 @@ AVX2_INLINE void store_four(__m256i r, __m256i g, __m256i b, __m256i zero, uint8
     bz = _mm256_unpackhi_epi8(b, zero);
     p8 = _mm256_unpacklo_epi16(rg, bz);
     p12 = _mm256_unpackhi_epi16(rg, bz);
-    store(to, _mm256_permute2x128_si256(p0, p4, 0x20));
-    store(to + 32, _mm256_permute2x128_si256(p8, p12, 0x20));
-    store(to + 64, _mm256_permute2x128_si256(p0, p4, 0x31));
-    store(to + 96, _mm256_permute2x128_si256(p8, p12, 0x31));
+    put(to, _mm256_permute2x128_si256(p0, p4, 0x20), past);
+    put(to + 32, _mm256_permute2x128_si256(p8, p12, 0x20), past);
+    put(to + 64, _mm256_permute2x128_si256(p0, p4, 0x31), past);
+    put(to + 96, _mm256_permute2x128_si256(p8, p12, 0x31), past);
 }
 
-AVX2 static void store_pixels_wide(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
-                                   uint8_t flip, uint8_t zero, uint8_t *to)
+/* Interleave 32 values of each channel into pixels of three bytes. Sixteen pixels fill three
+ * registers. At the same byte of each, these registers have different channels, so one order of a
+ * channel's values suits all three. */
+AVX2_INLINE void put_three(__m256i r, __m256i g, __m256i b, uint8_t *to, bool past)
+{
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5));
+    const __m256i second = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0));
+    const __m256i third = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0, 0, -1, 0));
+    __m256i x, y, z;
+
+    r = _mm256_shuffle_epi8(r, order);
+    g = _mm256_shuffle_epi8(g, _mm256_alignr_epi8(order, order, 15));
+    b = _mm256_shuffle_epi8(b, _mm256_alignr_epi8(order, order, 14));
+    x = _mm256_blendv_epi8(_mm256_blendv_epi8(r, g, second), b, third);
+    y = _mm256_blendv_epi8(_mm256_blendv_epi8(g, b, second), r, third);
+    z = _mm256_blendv_epi8(_mm256_blendv_epi8(b, r, second), g, third);
+    put(to, _mm256_permute2x128_si256(x, y, 0x20), past);
+    put(to + 32, _mm256_permute2x128_si256(z, x, 0x30), past);
+    put(to + 64, _mm256_permute2x128_si256(y, z, 0x31), past);
+}
+
+AVX2_INLINE void put_pixels(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                            uint8_t flip, uint8_t zero, uint8_t *to, bool past)
 {
     __m256i flips = _mm256_set1_epi8((char)flip), zeros = _mm256_set1_epi8((char)zero);
     size_t i = 0;
 
     for (; channels == 4 && i + GROUP <= n; i += GROUP)
-        store_four(_mm256_xor_si256(load(from + i), flips),
-                   _mm256_xor_si256(load(from + plane + i), flips),
-                   _mm256_xor_si256(load(from + 2 * plane + i), flips), zeros, to + 4 * i);
+        put_four(_mm256_xor_si256(load(from + i), flips),
+                 _mm256_xor_si256(load(from + plane + i), flips),
+                 _mm256_xor_si256(load(from + 2 * plane + i), flips), zeros, to + 4 * i, past);
+    for (; channels == 3 && i + GROUP <= n; i += GROUP)
+        put_three(_mm256_xor_si256(load(from + i), flips),
+                  _mm256_xor_si256(load(from + plane + i), flips),
+                  _mm256_xor_si256(load(from + 2 * plane + i), flips), to + 3 * i, past);
     store_pixels(from + i, plane, n - i, channels, flip, zero, to + channels * i);
+}
+
+AVX2 static void store_pixels_wide(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                                   uint8_t flip, uint8_t zero, uint8_t *to)
+{
+    put_pixels(from, plane, n, channels, flip, zero, to, false);
+}
+
+/* Returns after how many steps of `each` bytes an address is a multiple of 32, or `n`: after none
+ * of the first n. */
+static size_t find_aligned(const uint8_t *to, uint32_t each, size_t n)
+{
+    for (size_t i = 0; i < GROUP && i < n; i++)
+        if ((uintptr_t)(to + i * each) % 32 == 0)
+            return i;
+    return n;
+}
+
+AVX2 static void stream_pixels(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                               uint8_t flip, uint8_t zero, uint8_t *to)
+{
+    size_t head = find_aligned(to, channels, n);
+
+    store_pixels_wide(from, plane, head, channels, flip, zero, to);
+    put_pixels(from + head, plane, n - head, channels, flip, zero, to + head * channels, true);
+    _mm_sfence(); /* before the caller says that the pixels are stored */
+}
+
+AVX2 static void stream_bytes(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to)
+{
+    __m256i flips = _mm256_set1_epi8((char)flip);
+    size_t i = find_aligned(to, 1, n);
+
+    store_bytes(from, i, flip, to);
+    for (; i + GROUP <= n; i += GROUP)
+        put(to + i, _mm256_xor_si256(load(from + i), flips), true);
+    store_bytes(from + i, n - i, flip, to + i);
+    _mm_sfence();
 }
 
 const struct augment_loops augment_avx2 = {
@@ -328,6 +403,8 @@ const struct augment_loops augment_avx2 = {
     .sum_windows = sum_windows,
     .store_pixels = store_pixels_wide,
     .store_bytes = store_bytes,
+    .stream_pixels = stream_pixels,
+    .stream_bytes = stream_bytes,
     .mix = mix,
 };
 

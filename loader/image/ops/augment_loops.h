@@ -48,6 +48,11 @@ struct augment_loops {
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);
     void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
+    /** These store like the two above, but past the caches: for whole images that this processor
+     * does not read soon. */
+    void (*stream_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                          uint8_t flip, uint8_t zero, uint8_t *to);
+    void (*stream_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
     /** Compute one * share + other * (1 - share) of bytes that were XORed with `flip`; `share`,
      * times 2^15, is below 1. */
     void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,

@@ -32,5 +32,7 @@ const struct augment_loops augment_portable = {
     .sum_windows = sum_windows,
     .store_pixels = store_pixels,
     .store_bytes = store_bytes,
+    .stream_pixels = store_pixels,
+    .stream_bytes = store_bytes,
     .mix = mix,
 };

@@ -13,9 +13,10 @@
 #include "loader/serve/renderings.h"
 
 enum {
-    N = 30, /* positions per epoch */
+    N_MOST = 20, /* positions per epoch */
     EPOCHS = 3,
-    PLACES = (EPOCHS + 3) * N,
+    LISTED = EPOCHS + 3, /* epochs that the model knows */
+    PLACES = LISTED * 2 * N_MOST,
     GROUPS = 3,
     STREAMS = 8,
     BUSY = 8,
@@ -52,7 +53,8 @@ static struct world {
     struct stream streams[STREAMS];
     struct busy busy[BUSY];
     bool kept[GROUPS][PLACES];
-    uint64_t now, size, made;
+    uint32_t n; /* positions per epoch */
+    uint64_t now, size, made, pads;
     unsigned schedule, random;
 } w;
 
@@ -66,9 +68,10 @@ static unsigned below(unsigned n)
     return (unsigned)rand_r(&w.random) % n;
 }
 
+/* Padding shows the pixels of the positions from 0 on. */
 static uint32_t pixels_of(unsigned group, uint32_t at)
 {
-    return at * 31 + group * 7;
+    return (at / (2 * w.n) * w.n + at % w.n) * 31 + group * 7;
 }
 
 static void free_unused(void)
@@ -89,9 +92,17 @@ static void tidy(void)
     free_unused();
 }
 
+/* Places are numbered by epoch and position. An epoch has 2N positions that may be kept: its own,
+ * and the padding of its last step. */
 static struct order_place place_of(uint32_t at)
 {
-    return (struct order_place){at / N, at % N};
+    return (struct order_place){at / (2 * w.n), at % (2 * w.n)};
+}
+
+/* Returns the number of the place whose rendering a position can use. */
+static uint32_t number_of(uint64_t epoch, uint64_t position)
+{
+    return (uint32_t)(epoch * 2 * w.n + (position < 2 * w.n ? position : w.n + position % w.n));
 }
 
 /* List all places that a stream begins from now on, step by step. */
@@ -101,12 +112,12 @@ static void look_ahead(struct stream *s)
     uint32_t index = s->index;
 
     memset(s->wants, 0, sizeof(s->wants));
-    while (step.epoch < PLACES / N) {
+    while (step.epoch < LISTED) {
         for (; index < s->local; index++) {
             uint64_t position = order_share_position(&s->share, step, index);
 
-            if (position < N)
-                s->wants[step.epoch * N + position] = true;
+            if (position < 2 * w.n)
+                s->wants[number_of(step.epoch, position)] = true;
         }
         index = 0;
         step = order_place_skip(&s->share.steps, step, 1);
@@ -329,7 +340,7 @@ static void check_new(const struct stream *s, uint32_t at, enum renderings_way w
 static void take_turn(struct stream *s)
 {
     uint64_t position = order_share_position(&s->share, s->step, s->index);
-    uint32_t at = (uint32_t)(s->step.epoch * N + position % N), index = s->index++;
+    uint32_t at = number_of(s->step.epoch, position), index = s->index++;
     struct order_place step = s->step;
     struct rendering *r = NULL;
     enum renderings_way way;
@@ -344,7 +355,7 @@ static void take_turn(struct stream *s)
     w.now += below((unsigned)s->turn_ns);
     s->known = true;
     s->known_ns = w.now;
-    s->known_at = step.epoch * N + step.position;
+    s->known_at = number_of(step.epoch, step.position);
     look_ahead(s);
     renderings_begin(s->reader, &s->share, step, index, w.now);
     /* Streams that have moved on or jumped need fewer renderings. */
@@ -352,10 +363,13 @@ static void take_turn(struct stream *s)
     had = w.kept[s->group][at];
     way = renderings_take(s->reader, (struct order_place){step.epoch, position}, w.now, &r);
     w.made += way == RENDERINGS_FILL;
+    w.pads += had && position >= w.n;
     if (had)
         check_taken(s, at, way, r);
-    else
+    else if (position < 2 * w.n)
         check_new(s, at, way, r);
+    else
+        must(way == RENDERINGS_ALONE, "a position beyond 2N is kept");
     free_unused();
     must_not_drop();
 }
@@ -366,15 +380,17 @@ static void open_stream(struct stream *s)
 
     *s = (struct stream){.group = below(GROUPS), .local = own * each, .turn_ns = 1 + below(2000)};
     s->share = (struct order_share){
-        .steps = {.n = N, .per_step = replicas * each, .last = below(2) ? ORDER_PAD : ORDER_DROP},
+        .steps = {.n = w.n, .per_step = replicas * each, .last = below(2) ? ORDER_PAD : ORDER_DROP},
         .deal = below(3) == 0 ? each : 0,
         .offset = below(replicas - own + 1) * each};
-    s->step = (struct order_place){below(EPOCHS), below(2) ? 0 : below(N)};
+    if (!order_has_steps(&s->share.steps))
+        s->share.steps.last = ORDER_PAD;
+    s->step = (struct order_place){below(EPOCHS), below(2) ? 0 : below(w.n)};
     s->step = order_place_settle(&s->share.steps, s->step);
     s->reader = renderings_join(w.table, &(struct renderings_stream){.user = users[s->group],
                                                                      .key = keys[s->group],
                                                                      .key_len = 5,
-                                                                     .positions = N,
+                                                                     .positions = w.n,
                                                                      .bytes = 1000,
                                                                      .local = s->local});
     must(s->reader != NULL, "a stream");
@@ -413,7 +429,7 @@ static void act(void)
     } else if (s->step.epoch >= EPOCHS || below(200) == 0) {
         close_stream(s);
     } else if (below(400) == 0) {
-        s->step = order_place_skip(&s->share.steps, s->step, below(2 * N)); /* it jumps */
+        s->step = order_place_skip(&s->share.steps, s->step, below(2 * w.n)); /* it jumps */
         s->index = 0;
     } else if (below(300) == 0) {
         pause_all();
@@ -462,12 +478,13 @@ static void end_schedule(void)
 
 Test(renderings, keeps_what_the_model_keeps_on_random_schedules)
 {
-    uint64_t size = measure(), shared = 0, evicted = 0, refused = 0;
+    uint64_t size = measure(), shared = 0, evicted = 0, refused = 0, pads = 0;
 
     for (unsigned i = 0; i < SCHEDULES; i++) {
         struct renderings_counts counts;
 
         w = (struct world){.schedule = i, .random = i + 1, .size = size};
+        w.n = below(2) ? 3 + below(N_MOST - 3) : N_MOST; /* some smaller than a step */
         w.table = renderings_create(below(5) == 0 ? 1000 * size : below(25) * size + 1);
         for (unsigned k = 0; k < TURNS; k++)
             act();
@@ -475,9 +492,40 @@ Test(renderings, keeps_what_the_model_keeps_on_random_schedules)
         shared += counts.shared;
         evicted += counts.evicted;
         refused += counts.refused;
+        pads += w.pads;
         end_schedule();
     }
-    cr_log_info("%u shared, %u evicted, %u refused", (unsigned)shared, (unsigned)evicted,
-                (unsigned)refused);
-    must(shared > SCHEDULES && evicted > SCHEDULES && refused > SCHEDULES, "too little happened");
+    cr_log_info("%u shared, %u of them padding, %u evicted, %u refused", (unsigned)shared,
+                (unsigned)pads, (unsigned)evicted, (unsigned)refused);
+    must(shared > SCHEDULES && evicted > SCHEDULES && refused > SCHEDULES && pads > SCHEDULES / 5,
+         "too little happened");
+}
+
+Test(renderings, shares_the_padding_of_an_epoch)
+{
+    const struct renderings_stream stream = {
+        .user = "u", .key = "k", .key_len = 1, .positions = 6, .bytes = 1000, .local = 4};
+    const struct order_share share = {.steps = {.n = 6, .per_step = 4}};
+    struct renderings_reader *readers[2];
+
+    w = (struct world){.table = renderings_create(1 << 20)};
+    for (unsigned i = 0; i < 2; i++)
+        readers[i] = renderings_join(w.table, &stream);
+    renderings_begin(readers[1], &share, (struct order_place){0, 0}, 0, 0);
+    for (unsigned i = 0; i < 2; i++)
+        for (uint32_t at = 1; at < 8; at++) { /* positions 6 and 7 are padding */
+            struct rendering *r = NULL;
+            enum renderings_way way;
+
+            renderings_begin(readers[i], &share, (struct order_place){0, at / 4 * 4}, at % 4, at);
+            way = renderings_take(readers[i], (struct order_place){0, at}, at, &r);
+            cr_assert(eq(int, way, i == 0 ? RENDERINGS_FILL : RENDERINGS_COPY));
+            if (i == 0)
+                renderings_publish(r);
+            renderings_unpin(r);
+        }
+    for (unsigned i = 0; i < 2; i++)
+        renderings_leave(readers[i]);
+    tidy();
+    renderings_destroy(w.table);
 }

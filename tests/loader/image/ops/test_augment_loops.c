@@ -254,24 +254,31 @@ Test(augment_loops, sharpness)
     free(sums);
 }
 
+/* Store n pixels of 1, 3 or 4 bytes, and check them and the bytes around them. */
+static void check_stores(const struct augment_loops *loops, bool past, uint32_t channels,
+                         uint32_t n, uint8_t *to)
+{
+    memset(to - 1, 123, channels * n + 2);
+    if (channels == 1)
+        (past ? loops->stream_bytes : loops->store_bytes)(was[0], n, 0x80, to);
+    else
+        (past ? loops->stream_pixels : loops->store_pixels)(was[0], sizeof(was[0]), n, channels,
+                                                            0x80, 9, to);
+    for (uint32_t i = 0; i < channels * n; i++)
+        cr_assert(to[i] == (i % channels == 3 ? 9 : (was[i % channels][i / channels] ^ 0x80)));
+    cr_assert(to[-1] == 123 && to[channels * n] == 123);
+}
+
 Test(augment_loops, stores)
 {
-    enum { COUNT = 75 };
-    uint8_t to[4 * COUNT + 1];
+    enum { COUNT = 150, SHIFTS = 33 }; /* a head, groups and a rest, at any alignment */
+    static uint8_t bytes[4 * COUNT + SHIFTS + 2];
 
     for (uint32_t i = 0; i < 3 * COUNT; i++)
         was[i % 3][i / 3] = (uint8_t)(rand() >> 8);
     FOR_SETS(loops)
-    for (uint32_t n = 1; n <= COUNT; n++)
-        for (uint32_t channels = 3; channels <= 4; channels++) {
-            to[channels * n] = 123;
-            loops->store_pixels(was[0], sizeof(was[0]), n, channels, 0x80, 9, to);
-            for (uint32_t i = 0; i < channels * n; i++)
-                cr_assert(to[i] ==
-                          (i % channels == 3 ? 9 : (was[i % channels][i / channels] ^ 0x80)));
-            cr_assert(to[channels * n] == 123);
-            loops->store_bytes(was[0], n, 0x80, to);
-            for (uint32_t i = 0; i < n; i++)
-                cr_assert(to[i] == (was[0][i] ^ 0x80));
-        }
+    for (uint8_t *to = bytes + 1; to <= bytes + SHIFTS; to++)
+        for (uint32_t n = 0; n <= COUNT; n++)
+            for (uint32_t i = 0; i < 6; i++)
+                check_stores(loops, i >= 3, (uint32_t[]){1, 3, 4}[i % 3], n, to);
 }
