@@ -479,8 +479,7 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Watch the sockets to which clients connect while there is no loader, so that a connection starts
- * one. */
+/* While there is no loader, watch for connections: the first one starts a loader. */
 static void watch_sockets(struct jobloader *l)
 {
     (void)watch(l, l->listen_fd);

@@ -274,7 +274,7 @@ static double within(double x, double most)
     return x > 0 ? x < most ? x : most : 0;
 }
 
-/* Extend `ret` by a polygon that the last result shows. */
+/* Extend `ret` by where the result of the last operation shows a polygon. */
 static void extend(struct moves_rect *ret, const struct moves *moves,
                    const struct moves_polygon *polygon)
 {

@@ -106,7 +106,7 @@ Test(advance, notices_changes_of_the_checkpoint)
 }
 
 /* Write one byte into a file without changing its size. If `ago` is not 0, it seems to have been
- * written so many seconds ago, so that an unchanged file is not read again. */
+ * written that number of seconds ago, so that an unchanged file is not read again. */
 static void poke(const char *path, off_t at, char byte, time_t ago)
 {
     const struct timespec times[] = {{time(NULL) - ago, 0}, {time(NULL) - ago, 0}};

@@ -112,7 +112,8 @@ job -n 2 --max-restarts 3 \
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job is restarted" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
 cp "$run" installed
-timeout -k 5 300 ./installed -n 2 --max-restarts 1 --loader none sh -c '[ $PLENUM_RESTART_COUNT = 0 ] || { echo again; exit; }
+timeout -k 5 300 ./installed -n 2 --max-restarts 1 --loader none sh -c '
+    [ $PLENUM_RESTART_COUNT = 0 ] || { echo again; exit; }
     [ $RANK = 0 ] || exec sleep 1000.'$id'
     cp installed new; mv new installed; exit 5' >out 2>err
 code=$?
@@ -120,7 +121,7 @@ ok "a job restarts after an upgrade has replaced plenumrun" all 'same $code 0' '
 again"'
 timeout -k 5 300 ./installed -n 1 --max-restarts 1 --loader none sh -c 'rm -f installed; exit 5' >out 2>err
 code=$?
-ok "... and if plenumrun was removed, it ends with one clear sentence" all 'same $code 125' \
+ok "if plenumrun was removed, the job ends with one clear sentence" all 'same $code 125' \
     'last_line_has err "error: plenumrun.s own file $T/installed has been removed .*: install it again$"'
 for ending in 126 127; do
     job -n 1 --max-restarts 3 sh -c "exit $ending"

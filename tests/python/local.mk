@@ -6,7 +6,7 @@ python_tests = %D%/test_advice.py %D%/test_classes.py %D%/test_collectives.py %D
 	%D%/test_start.py \
 	%D%/test_views.py %D%/test_wheel.py %D%/test_words.py %D%/test_world.py
 EXTRA_DIST += $(python_tests) %D%/amending.py %D%/made.py %D%/nested.py %D%/random_calls.py %D%/ranks.py %D%/tap.py \
-	%D%/torchrun.py %D%/walls.py %D%/world.py
+	%D%/ports.py %D%/torchrun.py %D%/walls.py %D%/world.py
 if PYTHON_FOUND
 TESTS += $(python_tests)
 endif

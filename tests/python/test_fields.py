@@ -5,7 +5,6 @@ archives and TFRecords. tests/e2e/test_columns.py tests fields of Parquet and MD
 import json
 import os
 import re
-import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 tap.require("numpy")
 
@@ -271,8 +271,7 @@ class FieldsTest(unittest.TestCase):
     def test_tcp(self):
         """over TCP, and from two loaders, the hash is the same"""
         data, fields = f"tar:{path_of('tars')}", FIELDS + MASKS
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         addresses = [f"unix:{T.name}/loader.sock", f"tcp:127.0.0.1:{port}"]
         loader = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
                                    addresses[0], "--listen", f"127.0.0.1:{port}", "--root", T.name, "--quiet"])
