@@ -179,7 +179,49 @@ void annotated_describe(const struct dataset *d, const struct index_sample *samp
 
 /* ---- files beside pictures ---- */
 
-enum { BESIDE_MAX = 16 << 20 }; /* bytes of a file of annotations of one picture */
+enum {
+    BESIDE_MAX = 16 << 20, /* bytes of a file of annotations of one picture */
+    TEXT_MAX = 256 << 20,  /* bytes of a list */
+};
+
+int annotated_read_text(const struct dataset *d, const char *path, char **ret, struct stamp *stamp,
+                        struct plenum_error *err)
+{
+    int fd = scope_open(&d->scope, path, 0), r = 0;
+    struct stat st;
+
+    if (fd < 0)
+        return scope_error(&d->scope, err, fd, path);
+    if (fstat(fd, &st) < 0)
+        r = -errno;
+    else if (!S_ISREG(st.st_mode))
+        r = -EINVAL;
+    else
+        r = st.st_size > TEXT_MAX ? -EFBIG : stamp_read(fd, &st, ret, stamp);
+    (void)close(fd);
+    return r < 0 ? scope_error(&d->scope, err, r == -ENODATA ? -ESTALE : r, path) : 0;
+}
+
+int annotated_stamp_folder(const struct dataset *d, const char *path, struct stamp *ret,
+                           struct plenum_error *err)
+{
+    struct dirent *entry;
+    struct stat st;
+    DIR *dir;
+    int r = scope_open_folder(&d->scope, path, &dir);
+
+    *ret = stamp_absent();
+    if (r < 0)
+        return r == -ENOENT ? 0 : scope_error(&d->scope, err, r, path);
+    if (fstat(dirfd(dir), &st) == 0) {
+        *ret = stamp_of(dirfd(dir), &st);
+        while (errno = 0, entry = readdir(dir))
+            ret->content += stamp_hash_entry(dirfd(dir), entry);
+    }
+    r = errno ? scope_error(&d->scope, err, -errno, path) : 0;
+    (void)closedir(dir);
+    return r;
+}
 
 int annotated_stat(const struct dataset *d, const char *path, struct annotated_beside *ret,
                    struct plenum_error *err)

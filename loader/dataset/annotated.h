@@ -66,6 +66,15 @@ char *annotated_folder_of(const char *path);
 /** Returns a sample's note. Borrowed from the index. */
 const char *annotated_note(const struct dataset *d, const struct index_sample *sample);
 
+/** Read a list or a similar file whole (malloc, NUL-terminated), and set its stamp. Returns 0, or
+ * -errno with `err` set. */
+int annotated_read_text(const struct dataset *d, const char *path, char **ret, struct stamp *stamp,
+                        struct plenum_error *err);
+
+/** Get the stamp of a folder, which need not exist. Returns 0, or -errno with `err` set. */
+int annotated_stamp_folder(const struct dataset *d, const char *path, struct stamp *ret,
+                           struct plenum_error *err);
+
 /** A file beside a picture, as it was when the data set was indexed. */
 struct annotated_beside {
     bool exists;

@@ -160,7 +160,7 @@ struct format {
 };
 
 extern const struct format format_coco, format_folder, format_generated, format_list, format_mds,
-    format_parquet, format_tar, format_tfrecord, format_yolo;
+    format_parquet, format_tar, format_tfrecord, format_voc, format_yolo;
 
 /** Make room for `len` bytes and the padding after them, which is zeroed. Returns 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);

@@ -74,6 +74,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tfrecord.c \
 	%D%/thrift.c %D%/thrift.h \
 	%D%/unpack.c %D%/unpack.h \
+	%D%/voc.c %D%/voc_xml.c %D%/voc_xml.h \
 	%D%/yolo.c %D%/yolo_label.c %D%/yolo_label.h %D%/yolo_yaml.c %D%/yolo_yaml.h \
 	loader/image/exif.c loader/image/exif.h
 %C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)

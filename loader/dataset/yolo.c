@@ -25,7 +25,7 @@
 #include "loader/dataset/yolo_yaml.h"
 #include "loader/image/exif.h"
 
-enum { DEPTH_MAX = 32, TEXT_MAX = 256 << 20 };
+enum { DEPTH_MAX = 32 };
 
 /* The type of dataset->state. */
 struct yolo_place {
@@ -48,25 +48,6 @@ static void yolo_release(struct dataset *d)
     free(place->classes);
     free(place->file);
     free(place);
-}
-
-/* Read a text file whole, and set its stamp. */
-static int read_text(const struct dataset *d, const char *path, char **ret, struct stamp *stamp,
-                     struct plenum_error *err)
-{
-    int fd = scope_open(&d->scope, path, 0), r = 0;
-    struct stat st;
-
-    if (fd < 0)
-        return scope_error(&d->scope, err, fd, path);
-    if (fstat(fd, &st) < 0)
-        r = -errno;
-    else if (!S_ISREG(st.st_mode))
-        r = -EINVAL;
-    else
-        r = st.st_size > TEXT_MAX ? -EFBIG : stamp_read(fd, &st, ret, stamp);
-    (void)close(fd);
-    return r < 0 ? scope_error(&d->scope, err, r == -ENODATA ? -ESTALE : r, path) : 0;
 }
 
 /* ---- data.yaml ---- */
@@ -106,7 +87,7 @@ static int read_yaml(const struct dataset *d, struct yolo_place *place, struct p
 {
     struct annotated_categories categories;
     char *text;
-    int r = read_text(d, place->file, &text, &place->stamp, err);
+    int r = annotated_read_text(d, place->file, &text, &place->stamp, err);
 
     if (r < 0)
         return r;
@@ -282,7 +263,7 @@ static int add_list(struct yolo_scan *s, const char *path, struct plenum_error *
     int prefix = slash ? (int)(slash - path) + 1 : 0;
     struct stamp stamp;
     char *text, *rest;
-    int r = read_text(s->dataset, path, &text, &stamp, err);
+    int r = annotated_read_text(s->dataset, path, &text, &stamp, err);
 
     if (r < 0)
         return r;
@@ -380,28 +361,6 @@ static void folder_path(const char *path, char *ret, size_t size)
     (void)snprintf(ret, size, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
 }
 
-/* Get the stamp of a folder of label files, which need not exist. */
-static int stamp_folder(const struct scope *scope, const char *path, struct stamp *ret,
-                        struct plenum_error *err)
-{
-    struct dirent *entry;
-    struct stat st;
-    DIR *dir;
-    int r = scope_open_folder(scope, path, &dir);
-
-    *ret = stamp_absent();
-    if (r < 0)
-        return r == -ENOENT ? 0 : scope_error(scope, err, r, path);
-    if (fstat(dirfd(dir), &st) == 0) {
-        *ret = stamp_of(dirfd(dir), &st);
-        while (errno = 0, entry = readdir(dir))
-            ret->content += stamp_hash_entry(dirfd(dir), entry);
-    }
-    r = errno ? scope_error(scope, err, -errno, path) : 0;
-    (void)closedir(dir);
-    return r;
-}
-
 /* Record the folders of label files, so that new ones are noticed. Pictures are in the order of
  * their paths, so those of one folder usually follow one another. */
 static int add_label_folders(struct yolo_scan *s, struct plenum_error *err)
@@ -417,7 +376,7 @@ static int add_label_folders(struct yolo_scan *s, struct plenum_error *err)
         if (strcmp(folder, last) == 0)
             continue;
         memcpy(last, folder, sizeof(last));
-        r = stamp_folder(&s->dataset->scope, folder, &stamp, err);
+        r = annotated_stamp_folder(s->dataset, folder, &stamp, err);
         if (r == 0 && index_builder_add_container(s->builder, folder, &stamp) < 0)
             r = error_set(err, -ENOMEM, "out of memory");
     }

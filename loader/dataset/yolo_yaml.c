@@ -235,9 +235,7 @@ static enum yaml_member member_of(struct yaml_span key)
 static int add_item(const struct yaml_reader *y, enum yaml_member member,
                     const struct yaml_span *key, struct yaml_span value, struct plenum_error *err)
 {
-    struct yolo_texts *to = member == NAMES    ? &y->ret->names
-                            : member == POINTS ? &y->ret->points
-                                               : &y->ret->splits[member];
+    struct yolo_texts *to = &y->ret->names;
     char *text;
     int r;
 
@@ -245,6 +243,8 @@ static int add_item(const struct yaml_reader *y, enum yaml_member member,
         return fail(y, "this must be a single value", err);
     if (key && member != NAMES)
         return fail(y, "this must not be a mapping", err);
+    if (member != NAMES)
+        to = member == POINTS ? &y->ret->points : &y->ret->splits[member];
     r = take_scalar(y, value, &text, err);
     if (r == 0 && !text)
         return fail(y, "an element is empty", err);

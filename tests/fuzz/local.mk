@@ -5,7 +5,7 @@
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
 #                                                                                     badlist, comm_header, store, shelf, coco,
-#                                                                                     yolo)
+#                                                                                     voc, yolo)
 #     tests/fuzz/column_seeds.py SEEDS       && tests/fuzz/fuzz_columns CORPUS SEEDS (Parquet, MDS)
 # In other builds a small driver runs them on files; `make check` includes that.
 if FUZZ
@@ -18,7 +18,7 @@ EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh %D%/column_seeds.py
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
 check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_coco %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_picture_size %D%/fuzz_png %D%/fuzz_settings %D%/fuzz_shelf \
-	%D%/fuzz_store %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/fuzz_yolo %D%/seeds
+	%D%/fuzz_store %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_voc %D%/fuzz_wire %D%/fuzz_yolo %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_badlist_LDADD = loader/dataset/libdataset.la common/libcommon.la
@@ -84,6 +84,9 @@ check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_coco %D%/fuzz_columns %D%/fuzz_comm_
 %C%_fuzz_text_SOURCES = %D%/fuzz_text.c $(fuzz_driver)
 %C%_fuzz_text_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_text_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_voc_SOURCES = %D%/fuzz_voc.c $(fuzz_driver)
+%C%_fuzz_voc_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_voc_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_wire_SOURCES = %D%/fuzz_wire.c $(fuzz_driver)
 %C%_fuzz_wire_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_wire_LDADD = common/libcommon.la

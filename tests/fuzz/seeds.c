@@ -355,6 +355,24 @@ static void yolo_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
+/* Write XML files of annotations. */
+static void voc_seeds(void)
+{
+    static const char *const texts[] = {
+        "<?xml version=\"1.0\"?>\n<annotation verified='yes'>\n<!-- a -->\n"
+        "<folder>VOC</folder><size/>"
+        "<object>\n<name>a&amp;b&#x41;</name><difficult>1</difficult><bndbox>"
+        "<xmin>1</xmin><ymin>2.5</ymin><xmax> 30 </xmax><ymax>4e1</ymax></bndbox>"
+        "<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part></object>\n</annotation>\n",
+        "\xef\xbb\xbf<annotation><object><name><![CDATA[x<y]]></name><truncated>1</truncated>"
+        "<bndbox>"
+        "<xmax>1</xmax><ymax>1</ymax><xmin>1</xmin><ymin>1</ymin></bndbox></object></annotation>",
+        "<annotation/>"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
 /* Write archives. A byte after each selects where labels are (% 8) and which fields are
  * requested. */
 static void tar_seeds(void)
@@ -550,6 +568,8 @@ int main(int argc, char **argv)
         coco_seeds();
     else if (strcmp(argv[1], "yolo") == 0)
         yolo_seeds();
+    else if (strcmp(argv[1], "voc") == 0)
+        voc_seeds();
     else if (strcmp(argv[1], "json") == 0)
         json_seeds();
     else if (strcmp(argv[1], "npy") == 0)

@@ -30,7 +30,7 @@ fuzz picture_size 2000
 mkdir "$T/pack"
 ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
 fuzz pack 100
-for target in badlist coco comm_header hint_cache index json launcher list npy settings store text tfrecord wire \
+for target in badlist coco comm_header hint_cache index json launcher list npy settings store text tfrecord voc wire \
     yolo; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000

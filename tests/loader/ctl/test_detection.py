@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Detection data sets as people have them (coco:, yolo:). The same pictures and boxes have the same hash as in a list
-with JSON, and plenumctl verify names each fault. This does not load libplenum into Python, so it also runs with
+"""Detection data sets as people have them (coco:, yolo:, voc:). The same pictures and boxes have the same hash as in a
+list with JSON, and plenumctl verify names each fault. This does not load libplenum into Python, so it also runs with
 sanitizers."""
 
 import csv
@@ -77,6 +77,18 @@ def write_yolo(made, folder):
             write(os.path.join(folder, "labels/train", made.names[n].replace(".png", ".txt")), "".join(lines))
     write(os.path.join(folder, "data.yaml"), "path: .  # the root\ntrain: images/train\nval: images/train\n\nnames:\n" +
           "".join(f"  {at}: {name}\n" for at, name in enumerate(NAMES)))
+
+
+def write_voc(made, folder):
+    """Write a data set in Pascal VOC's form, in which crowds are difficult objects."""
+    made.pictures(os.path.join(folder, "JPEGImages"))
+    for n, boxes in enumerate(made.boxes):
+        objects = "".join(f"<object>\n<name>{NAMES[c]}</name><difficult>{int(crowd)}</difficult><bndbox><xmin>{x + 1}"
+                          f"</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax></bndbox></object>\n"
+                          for c, x, y, w, h, crowd in boxes)
+        write(os.path.join(folder, "Annotations", made.names[n].replace(".png", ".xml")),
+              f"<annotation><filename>{made.names[n]}</filename>{objects}</annotation>\n")
+    write(os.path.join(folder, "ImageSets/Main/train.txt"), "".join(f"{name[:-4]}\n" for name in made.names))
 
 
 class DetectionTest(unittest.TestCase):
@@ -215,6 +227,42 @@ class DetectionTest(unittest.TestCase):
             found = self.problems(f"yolo:{folder}")
             self.assertIn(reason, found.pop(("field", name)))
             self.assertEqual(found, stray)
+
+    def test_voc(self):
+        """XML files have the same hash as a list with the same boxes, and verify names each fault"""
+        folder = self.path("VOC2012")
+        write_voc(self.made, folder)
+        classes = sorted(NAMES)
+
+        def objects(n):
+            return [{"bbox": [x, y, w, h], "category_id": classes.index(NAMES[c]), "id": at}
+                    for at, (c, x, y, w, h, _) in enumerate(self.made.boxes[n], 1)]
+
+        def easy(n):
+            return [o for o, box in zip(objects(n), self.made.boxes[n]) if not box[5]]
+        fields = "objects:objects:boxes:0.3"
+        self.assertEqual(self.hash(f"voc:{folder}", fields),
+                         self.hash(self.list_of("voc.csv", "VOC2012/JPEGImages", objects), fields))
+        self.assertEqual(self.hash(f"voc,difficult=drop:{folder}", fields),
+                         self.hash(self.list_of("easy.csv", "VOC2012/JPEGImages", easy), fields))
+        self.assertEqual(self.problems(f"voc:{folder}"), {})
+
+        name = self.made.names[1]
+        xml = os.path.join(folder, "Annotations", name.replace(".png", ".xml"))
+        with open(xml, encoding="utf-8") as f:
+            good = f.read()
+        with open(os.path.join(folder, "ImageSets/Main/train.txt"), "a", encoding="utf-8") as f:
+            f.write(f"{self.made.names[2][:-4]}\n")
+        twice = {("annotations", self.made.names[2]): "ImageSets/Main/train.txt lists it twice, as samples 2 and 12"}
+        for text, reason in (
+                (good.replace("<xmax>", "<xmax>9"), "the box with the id 1, from "),
+                (good.replace("</name>", "</nam>"), "Annotations/0007.xml: line 2: </nam> ends an element that is not "
+                 "open"),
+                (good.replace("<ymax>", "<ymax>-"), "box 0 ends before it begins: it is xmin, ymin, xmax and ymax")):
+            write(xml, text)
+            found = self.problems(f"voc:{folder}")
+            self.assertIn(reason, found.pop(("field", name)))
+            self.assertEqual(found, twice)
 
 
 if __name__ == "__main__":
