@@ -4,7 +4,7 @@
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *     mpirun -n 2 bench/comm --serve      (for bench/peers/collectives)
  *
- * With --serve, plenum uses shared memory, as it does without mpirun. Instance 0 reads lines from
+ * With --serve, plenum uses shared memory, as it does under plenumrun. Instance 0 reads lines from
  * standard input: a command, the size of each instance's buffer in bytes, and the number of
  * repetitions. It prints the seconds that one repetition took in the slowest instance. While the
  * instances wait for a line, they sleep. The commands are
@@ -202,7 +202,7 @@ static void set_number(const char *name, int value)
     (void)setenv(name, text, 1);
 }
 
-/* Make this world a job that plenumrun has started without mpirun. */
+/* Make this world a job that plenumrun has started on one host. */
 static void use_memory(int size)
 {
     char address[MEETING_ADDRESS_MAX] = "", name[32];

@@ -176,7 +176,7 @@ int main(int argc, char **argv)
         if (strcmp(normalise_loops[i]->name, a.loops) == 0 && normalise_loops[i]->usable())
             loops = normalise_loops[i];
     if (a.loops && !loops)
-        bench_die(&program, "there are no such loops for this processor");
+        bench_die(&program, "--loops: there is no such set of loops for this processor");
     all = (size_t)a.images * a.side * a.side;
     b.pixels = room(4 * all);
     for (size_t i = 0; i < 4 * all; i++)

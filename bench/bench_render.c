@@ -52,8 +52,9 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "bench/render",
     .usage = "--images DIR [options]",
-    .summary = "Training images per second of one core, in CPU time: Plenum compared with other "
-               "ways.",
+    .summary =
+        "Measure training images per second of one core, in CPU time: Plenum compared with other "
+        "ways.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };

@@ -30,7 +30,7 @@ static double measure(struct plenum_job *job, uint64_t *step, uint64_t calls)
 
     for (uint64_t i = 0; i < calls; i++) {
         if (plenum_job_should_stop(job, (*step)++, NULL) != 0) {
-            fprintf(stderr, "stop: a step may not begin\n");
+            fprintf(stderr, "stop: plenum_job_should_stop() failed, or asked for a stop\n");
             exit(1);
         }
     }

@@ -24,7 +24,7 @@ struct ffcv_way;
 int ffcv_way_create(struct ffcv_way **ret);
 void ffcv_way_destroy(struct ffcv_way *way);
 
-/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0 or -EBADMSG. */
+/** Render a JPEG to `dst`, [side][side][3] RGB. Returns 0, or -EBADMSG if it cannot be decoded. */
 int ffcv_way_render(struct ffcv_way *way, const uint8_t *bytes, size_t len, const struct rect *box,
                     uint32_t side, uint8_t *dst);
 
@@ -33,8 +33,8 @@ struct ffcv_raw {
     uint32_t width, height;
 };
 
-/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". Flips the
- * image if `mirror` is set. */
+/** Render raw pixels by FFCV's method for a data set written with write_mode="raw". `mirror`: also
+ * flip the image. */
 void ffcv_way_render_raw(const struct ffcv_raw *raw, const struct rect *box, bool mirror,
                          uint32_t side, uint8_t *dst);
 

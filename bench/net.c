@@ -44,7 +44,7 @@ struct bench_net_arguments {
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0,
-     "photographs: compare two loaders of a part of a core with one", NULL},
+     "photographs: compare two loaders, each on a part of a core, with one", NULL},
     {"part", 0, "PERCENT", OPTION_U32, AT(part), 1, 100, "size of that part of a core (default 40)",
      NULL},
     {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX, "rounds of each (default 5)", NULL},

@@ -19,8 +19,7 @@ struct bench_operations;
 int bench_operations_create(struct bench_operations **ret, uint32_t side, const char *kernels);
 void bench_operations_destroy(struct bench_operations *o);
 
-/**
- * Runs operation k on a copy of planes[3][side][side], and stores the result to dst.
+/** Run operation k on a copy of planes[3][side][side], and store the result in `dst`.
  *
  * Returns its CPU time in ns, or 0 if this build does not support it or memory ran out.
  */

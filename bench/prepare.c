@@ -134,8 +134,9 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "bench/prepare",
     .usage = "--images DIR [options]",
-    .summary = "What preparing a data set gains and costs: bytes, training images per second of "
-               "one core, and quality.",
+    .summary =
+        "Measure what preparing a data set gains and costs: bytes, training images per second of "
+        "one core, and quality.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -372,7 +373,7 @@ static int judge_all(struct prepare_context *c, size_t count, int pipeline, uint
     return 0;
 }
 
-/* Returns dB; infinite if there is no difference. */
+/* Returns the peak signal-to-noise ratio in dB; infinite if there is no difference. */
 static double psnr(const struct quality *q)
 {
     return 10 * log10(255.0 * 255.0 * (double)q->values / q->squares);

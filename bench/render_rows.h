@@ -71,12 +71,12 @@ extern struct render_row render_rows[];
 bool render_rows_shown(const struct render_row *row);
 
 /**
- * Parses the rows' recipes, creates their decoders, and selects the rows in a comma-separated list
+ * Parse the rows' recipes, create their decoders, and select the rows in a comma-separated list
  * (NULL: all). `kernels` adds rows for the other sets of loops.
  *
  * @param ret_room bytes of the pixels of the largest recipe
  *
- * Returns 0, or -EINVAL or -ENOMEM with a message.
+ * Returns 0; or, with a message, -EINVAL if the list names no row, or -ENOMEM.
  */
 int render_rows_init(const char *list, bool kernels, size_t *ret_room, struct plenum_error *err);
 void render_rows_fini(void);

@@ -354,15 +354,15 @@ static const struct {
 } lines[] = {
     {"read", "run", READ, READ},
     {"header and setup", "run", HEADER, HEADER},
-    {"entropy", "entropy run less header", ENTROPY, HEADER},
-    {"IDCT, upsampling, colour", "decode run less entropy run", DECODE, ENTROPY},
-    {"libjpeg: header", "the same of libjpeg-turbo", LIBRARY_HEADER, LIBRARY_HEADER},
-    {"libjpeg: entropy", "the same of libjpeg-turbo", LIBRARY_ENTROPY, LIBRARY_HEADER},
-    {"libjpeg: IDCT and so on", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_ENTROPY},
-    {"libjpeg: decode", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_DECODE},
-    {"resize within render", "render run less decode run", RENDER, DECODE},
+    {"entropy", "entropy run minus header", ENTROPY, HEADER},
+    {"IDCT, upsampling, colour", "decode run minus entropy run", DECODE, ENTROPY},
+    {"libjpeg: header", "the same with libjpeg-turbo", LIBRARY_HEADER, LIBRARY_HEADER},
+    {"libjpeg: entropy", "the same with libjpeg-turbo", LIBRARY_ENTROPY, LIBRARY_HEADER},
+    {"libjpeg: IDCT and so on", "the same with libjpeg-turbo", LIBRARY_DECODE, LIBRARY_ENTROPY},
+    {"libjpeg: decode", "the same with libjpeg-turbo", LIBRARY_DECODE, LIBRARY_DECODE},
+    {"resize within render", "render run minus decode run", RENDER, DECODE},
     {"resize alone", "run, with its tables, rows in memory", RESIZE, RESIZE},
-    {"store", "resize into cold slots less into a warm one", STORE, RESIZE},
+    {"store", "resize into cold slots minus resize into a warm one", STORE, RESIZE},
     {"decode", "run", DECODE, DECODE},
     {"render", "run: all but read", RENDER, RENDER},
 };
@@ -385,7 +385,7 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "bench/stages",
     .usage = "--images DIR [options]",
-    .summary = "Where the time of an image goes, in microseconds of one core.",
+    .summary = "Measure where the time for an image goes, in microseconds of one core.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };

@@ -276,7 +276,8 @@ static void step(struct trainer *t, const struct arguments *a)
                (double)(t->sums[weights + 1] / t->sums[weights + 2]));
 }
 
-/* Brings the state up to date. This is a collective. */
+/* Adds the hashes of all instances' new batches to the state, and stores the stream's cursor. This
+ * is a collective. */
 static void settle(struct trainer *t)
 {
     struct plenum_error err;

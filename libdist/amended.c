@@ -24,7 +24,8 @@ int amended_refuse_changed(const struct plenum_stream *s, struct plenum_error *e
                      s->open.dataset);
 }
 
-/* Reject new weights that would begin before the stream's position. */
+/* Write the message for an amended plan that would change what has been shown: name the new weights
+ * that would begin before the stream's position; if there are none, a data set has changed. */
 static int refuse_early(const struct plenum_stream *s, const struct wire_opened *m,
                         struct plenum_error *err)
 {

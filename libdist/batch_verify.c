@@ -62,7 +62,8 @@ static bool has_same_geometry(const struct verify_stream *stream, const struct p
            is_same_at(p, stream->layout->flips_at, images);
 }
 
-/* Returns whether the i-th sample is equal in both batches. */
+/* Returns whether the i-th sample is equal in both batches. Its geometry counts only if both
+ * loaders have reported it. */
 static bool is_same(const struct verify_stream *stream, const struct plenum_lease *one,
                     const struct plenum_lease *two, uint64_t i)
 {

@@ -297,7 +297,8 @@ fail:
     return r;
 }
 
-/* End the thread, because the last stream is gone. Needs io.life. */
+/* End the thread and the loaders that this process keeps, because the last stream is gone. Needs
+ * io.life. */
 static void stop(void)
 {
     assert(lock_is_held(&io.life));

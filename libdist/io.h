@@ -41,10 +41,10 @@ void io_poke(void);
 /** Returns whether the program has closed the thread's descriptors; it may have opened others with
  * the same numbers. The caller holds the lock of a stream being served. */
 bool io_is_closed(void);
-/** The error message for that case. */
+/** The message of streams after the program has closed the thread's descriptors. */
 extern const char io_closed_sentence[];
-/** Have ready() called with `tag` when `fd` is readable or, if `write`,
- *  writable. The caller holds the stream's lock. Returns 0 or -errno. */
+/** Have ready() called with `tag` when `fd` is readable or, if `write`, writable. The caller
+ *  holds the stream's lock. Returns 0 or -errno. */
 int io_watch(int fd, void *tag, bool write);
 /** Stop watching a descriptor that stays open, which would otherwise be reported for ever. */
 void io_unwatch(int fd);

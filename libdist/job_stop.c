@@ -119,8 +119,9 @@ static int prepare(const struct plenum_job *job, uint64_t step, struct plenum_er
     return 0;
 }
 
-/* Obey a signal that this process itself received, from a batch system that signals all
- * processes. */
+/* Obey a signal that this process itself received, from a batch system that signals all processes.
+ * A process that is alone stops at once (1). Otherwise, report the signal to the shim, and return
+ * whether this is the step at which all stop. */
 static int obey(uint64_t step)
 {
     if (!asker.page)

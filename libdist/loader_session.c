@@ -169,7 +169,8 @@ void session_leave(struct loader_session *se)
     io_close(&se->conn.fd);
 }
 
-/* End a lost connection. `text` is the reason. The connection was of no use from `since_ns` on. */
+/* End a lost connection, report that to the session's owner, and schedule the next attempt. `text`
+ * is the reason. The connection was of no use from `since_ns` on. */
 static void lose_since(struct loader_session *se, uint64_t since_ns, const char *text)
 {
     bool ran = se->state == SESSION_OPEN;

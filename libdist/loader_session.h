@@ -36,15 +36,15 @@ struct session_events {
                    struct plenum_error *err);
     /** The loader's keeper reports that the loader is still starting, and its progress. */
     void (*starting)(struct loader *l, const char *text);
-    /** This process lacks memory or descriptors, and no other loader can help. Returns true if that
-     * may pass; otherwise the stream has failed. */
+    /** This process lacks memory or descriptors, and no other loader can help. Returns true if the
+     * lack is temporary; otherwise the stream has failed. */
     bool (*out_of)(struct loader *l, int code, const char *text);
     /** The loader has described the data set. Returns 0, or an error if the description is not
      * acceptable. */
     int (*described)(struct loader *l, const struct wire_opened *m, struct plenum_error *err);
     /** The session is open: assign work to it. */
     void (*opened)(struct loader *l, const struct wire_opened *m);
-    /** The loader rejects the stream. Returns true if that may pass. */
+    /** The loader rejects the stream. Returns true if the reason is temporary. */
     bool (*refused)(struct loader *l, int code, const char *text);
     /** The loader is alive. */
     void (*alive)(struct loader *l, uint64_t now_ns);

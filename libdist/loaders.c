@@ -137,7 +137,8 @@ static uint64_t tell_waiting(struct plenum_stream *s, uint64_t now)
     return UINT64_MAX;
 }
 
-/* Fail the stream, or reject its amended plan, if every loader has rejected it. */
+/* If every loader has rejected the stream, fail it, or reject its amended plan. Loaders that always
+ * died while opening it (-ECONNRESET) count as missing. */
 static void maybe_give_up(struct plenum_stream *s, uint64_t now)
 {
     const struct loader *first = NULL;
@@ -259,7 +260,8 @@ static void opened(struct loader *l, const struct wire_opened *m)
     stream_changed(s);
 }
 
-/* Choose the slots that the loader fills. */
+/* Get the slots that the loader fills: a ring of its own on this host; over TCP, one that all
+ * remote sessions share, with slots for hedges and verification. */
 static int take_slots(struct loader *l, const struct wire_open *open, struct slot_set **ret,
                       struct plenum_error *err)
 {

@@ -217,7 +217,7 @@ static int count_bytes(const struct plenum_images *from, enum plenum_float type,
         __builtin_mul_overflow(all, 3 * normalise_float_bytes(type), floats) ||
         *pixels > PTRDIFF_MAX || *floats > PTRDIFF_MAX)
         return error_set(err, -EOVERFLOW,
-                         "%llu images of %ux%u pixels are larger than an address space",
+                         "%llu images of %ux%u pixels do not fit into the address space",
                          (unsigned long long)from->count, from->height, from->width);
     return 0;
 }

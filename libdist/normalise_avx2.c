@@ -139,7 +139,7 @@ AVX2_INLINE __m256i bfloat16s(__m256 v)
     return _mm256_srli_epi32(bits, 16);
 }
 
-/* Store sixteen floats. */
+/* Convert sixteen floats to `type`, and store them. `past`: write float32 past the cache. */
 AVX2_INLINE void store(enum plenum_float type, bool past, uint8_t *to, __m256 v, __m256 w)
 {
     float *floats = (float *)(void *)to;

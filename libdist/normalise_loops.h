@@ -48,8 +48,8 @@ extern const struct normalise_loops normalise_portable;
 extern const struct normalise_loops normalise_avx2;
 #endif
 
-/** Convert pixels `begin` to `end` of a run through the table. The loops leave these at both
- * ends. */
+/** Convert pixels `begin` to `end` of a run through the table: those at its ends, which the loops
+ * do not convert. */
 void normalise_by_table(struct normalise_values *values, const struct normalise_run *run,
                         size_t begin, size_t end);
 

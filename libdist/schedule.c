@@ -300,7 +300,7 @@ static void lose(struct entry *e, const struct plenum_lease *slot)
         move(e, ENTRY_UNASKED);
 }
 
-/* Mark an entry whose slot is filled as ready, so that the batch can be returned. */
+/* An entry's slot is filled: mark the entry as ready, so that the batch can be returned. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {
@@ -658,8 +658,8 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* If one loader has rendered the batch but the verifying one is late, stop waiting for the
- * latter. */
+/* If one loader has rendered the batch but the verifying one is late, stop waiting for the latter.
+ * Returns false if no loader has rendered it, so that it is treated like any late batch. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;

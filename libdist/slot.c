@@ -52,7 +52,8 @@ static bool is_locked(const void *slot)
 static const struct state_machine slot_machine = {
     .name = "slot", .states = slot_states, .count = ARRAY_LEN(slot_states), .is_locked = is_locked};
 
-/* Change a slot's state. No other function writes it. */
+/* Change a slot's state, and hold a reference to the ring in the states of slot_holds. No other
+ * function writes the state. */
 static void move(struct plenum_lease *slot, enum slot_state to)
 {
     enum slot_state from = slot->state;

@@ -84,7 +84,7 @@ int stream_set_job(struct plenum_stream *s, const struct plenum_job_info *info,
     return 0;
 }
 
-/* Read PLENUM_LOADER_KEY: the file with the key for loaders over TCP. */
+/* If a loader is used over TCP, read its key from the file that PLENUM_LOADER_KEY names. */
 static int set_key(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     const char *path = getenv("PLENUM_LOADER_KEY");
@@ -174,8 +174,8 @@ static int set_plan(struct plenum_stream *s, const struct wanted *w, const char 
     return 0;
 }
 
-/* Set the data set's name. Loaders have their own working directory, so make the path absolute:
- * "folder:x" -> "folder:/here/x". */
+/* Set the data set's name, or its plan. Loaders have their own working directory, so make the path
+ * absolute: "folder:x" -> "folder:/here/x". */
 static int set_dataset(struct plenum_stream *s, const struct wanted *w, struct plenum_error *err)
 {
     char here[WIRE_DATASET_MAX] = "", *name;

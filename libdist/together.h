@@ -25,7 +25,7 @@ struct together {
     uint8_t fields[16]; /* hash of all fields of all samples */
 };
 
-/** What all instances use if each has one part of the data set. */
+/** The values that all instances use with split = file, when each has one part of the data set. */
 struct together_result {
     uint64_t steps; /* steps per epoch */
     uint32_t classes;

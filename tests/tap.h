@@ -11,7 +11,7 @@
 
 static int tap_count, tap_failed;
 
-/** Print one result; `why` is a sentence that must be true. */
+/** Print one result in TAP; `why` states what must be true. */
 __attribute__((format(printf, 2, 3), unused)) static void tap_ok(bool ok, const char *why, ...)
 {
     va_list args;

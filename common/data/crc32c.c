@@ -54,8 +54,8 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t len)
     return crc32c_portable(crc, bytes, len);
 }
 #elif defined(__aarch64__)
-/* CRC is optional in Armv8.0 and mandatory from 8.1 on. Assembler, because compilers differ in how
- * a function enables it. */
+/* Compute the checksum with Arm's CRC instructions, which are optional in Armv8.0 and mandatory
+ * from 8.1 on. Written in assembler, because compilers differ in how a function enables them. */
 static uint32_t crc32c_arm(uint32_t crc, const void *bytes, size_t len)
 {
     const uint8_t *p = bytes;

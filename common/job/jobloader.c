@@ -479,7 +479,7 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Watch for clients that wait for a loader. */
+/* While there is no loader, watch for connections: the first one starts a loader. */
 static void watch_sockets(struct jobloader *l)
 {
     (void)watch(l, l->listen_fd);

@@ -96,7 +96,8 @@ void jobloader_forget(struct jobloader *loader);
  * Find plenumd: $PLENUM_PLENUMD, next to libplenum, next to this program, in the configured folder,
  * in $PATH.
  *
- * Returns 0, -ENAMETOOLONG or -ENOENT.
+ * Returns 0; -ENAMETOOLONG if the path does not fit; -ENOENT; or -ENOEXEC if PLENUM_PLENUMD names a
+ * script that cannot be run.
  */
 int jobloader_find_program(char *ret, size_t size, struct plenum_error *err);
 

@@ -44,6 +44,12 @@ void meeting_destroy(struct meeting *meeting)
     free(meeting);
 }
 
+void meeting_leave(struct meeting *meeting)
+{
+    atomic_store(&meeting->shared->slots[meeting->index].present, 0);
+    meeting_wake(meeting->shared, meeting->instances);
+}
+
 MESSAGE static int refuse(struct plenum_error *err, const char *address, const char *why)
 {
     return error_set(err, -ENOTSUP, "collectives: PLENUM_COLLECTIVES=%s: %s", address, why);

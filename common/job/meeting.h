@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <plenum/error.h>
 
@@ -56,6 +57,16 @@ void meeting_server_dispatch(struct meeting_server *server);
  * `server` is NULL. */
 void meeting_server_note_end(struct meeting_server *server, uint32_t instance);
 
+/**
+ * Returns when the process that had joined for this instance was seen to have ended
+ * (CLOCK_MONOTONIC). Ends are seen in their order. 0: it is running, was never seen, or `server` is
+ * NULL.
+ *
+ * @param ret_pid  receives the process; 0 if the result is 0
+ */
+uint64_t meeting_server_get_end(const struct meeting_server *server, uint32_t instance,
+                                pid_t *ret_pid);
+
 void meeting_server_destroy(struct meeting_server *server);
 
 /* ---- a program ---- */
@@ -79,6 +90,9 @@ struct meeting_member {
  */
 int meeting_join(const struct meeting_member *self, uint64_t deadline_ns, struct meeting **ret,
                  struct plenum_error *err);
+
+/** Let the others know that this process enters no more rounds, as if it had ended. */
+void meeting_leave(struct meeting *meeting);
 
 /** Free the membership. The process can join again. */
 void meeting_destroy(struct meeting *meeting);

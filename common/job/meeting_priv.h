@@ -24,7 +24,7 @@ struct meeting_said {
 };
 
 /* An instance's part, in its own cache lines. Others write nothing to it but `sleepers`; the
- * launcher writes `ended` and `present`. */
+ * launcher writes `ended` and `present`; the instance clears `present` if it leaves early. */
 struct meeting_slot {
     _Alignas(MEETING_LINE) _Atomic uint64_t came; /* number of rounds entered; a futex */
     _Atomic uint32_t sleepers;                    /* instances that sleep until `came` changes */

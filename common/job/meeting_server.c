@@ -44,7 +44,9 @@ enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instanc
 struct watched {
     pid_t pid; /* 0: none */
     int pidfd;
-    bool ended; /* the instance has ended */
+    bool ended;        /* the instance has ended */
+    uint64_t ended_ns; /* when the last process was seen to have ended; 0: not, or there is one */
+    pid_t before;      /* that process */
 };
 
 struct meeting_server {
@@ -123,9 +125,14 @@ int meeting_server_get_fd(const struct meeting_server *server)
 
 static void unwatch(struct meeting_server *server, uint32_t instance)
 {
+    struct watched *w = &server->watched[instance];
+
     assert(instance < server->instances);
-    io_close(&server->watched[instance].pidfd);
-    server->watched[instance].pid = 0;
+    /* Closing it is not enough: a child that is about to call exec still has a copy. */
+    if (w->pidfd >= 0)
+        (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, w->pidfd, NULL);
+    io_close(&w->pidfd);
+    w->pid = 0;
 }
 
 void meeting_server_destroy(struct meeting_server *server)
@@ -152,6 +159,14 @@ void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
         return;
     atomic_store(&server->shared->slots[instance].ended, 1);
     meeting_wake(server->shared, server->instances);
+}
+
+uint64_t meeting_server_get_end(const struct meeting_server *server, uint32_t instance,
+                                pid_t *ret_pid)
+{
+    assert(!server || instance < server->instances);
+    *ret_pid = server ? server->watched[instance].before : 0;
+    return server ? server->watched[instance].ended_ns : 0;
 }
 
 /* Set the memory's size. RLIMIT_FSIZE applies to memfds, too: raise the soft limit, and respect the
@@ -231,12 +246,16 @@ static bool has_ended(int pidfd)
 }
 
 /* Check whether the process that is watched for an instance has ended. An event may belong to an
- * earlier process. */
+ * earlier process. The others may end because of it, so record the time before they notice. */
 static void look_at(struct meeting_server *server, uint32_t instance)
 {
+    struct watched *w = &server->watched[instance];
+
     assert(instance < server->instances);
-    if (server->watched[instance].pid == 0 || !has_ended(server->watched[instance].pidfd))
+    if (w->pid == 0 || !has_ended(w->pidfd))
         return;
+    w->ended_ns = time_now_ns();
+    w->before = w->pid;
     unwatch(server, instance);
     atomic_store(&server->shared->slots[instance].present, 0);
     meeting_wake(server->shared, server->instances);
@@ -256,6 +275,8 @@ static int admit(struct meeting_server *server, uint32_t instance, pid_t pid)
             io_close(&w->pidfd);
         if (w->pidfd >= 0)
             w->pid = pid;
+        w->ended_ns = 0;
+        w->before = 0;
     }
     atomic_store(&server->shared->slots[instance].present, 1);
     return 0;

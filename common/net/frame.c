@@ -270,8 +270,9 @@ void frame_conn_fini(struct frame_conn *conn)
     conn->bulk_left = 0;
 }
 
-/* The protocol sends at most one descriptor, which is kept if one is expected. All others are
- * closed: a copy of the other side's own end, for example, would keep the connection open. */
+/* Take the descriptors that came with a message. The protocol sends at most one, which is kept if
+ * one is expected. All others are closed: a copy of the other side's own end, for example, would
+ * keep the connection open. */
 static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -291,9 +292,9 @@ static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
     }
 }
 
-/* If a descriptor is read without room for it, the kernel closes it before the call returns, and
- * the other side decides how long that takes. So peek at the bytes first, and read only up to such
- * a descriptor. */
+/* Read bytes, but no descriptors. If a descriptor is read without room for it, the kernel closes it
+ * before the call returns, and the other side decides how long that takes. So peek at the bytes
+ * first, and read only up to such a descriptor. */
 static ssize_t receive_bytes(int fd, struct iovec *iov)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};

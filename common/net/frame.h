@@ -68,8 +68,8 @@ void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
 /** Read the number of one of `count` choices, or return 0 and set `bad`. */
 uint32_t frame_get_choice(struct frame_reader *r, uint32_t count);
-/** Check that everything read so far was present and could be copied. Returns 0, -EPROTO or
- * -ENOMEM. */
+/** Check that everything read so far was present and could be copied. Returns 0, -EPROTO (something
+ * was missing or malformed) or -ENOMEM (memory was short). */
 static inline int frame_got(const struct frame_reader *r)
 {
     return r->short_of_memory ? -ENOMEM : r->bad ? -EPROTO : 0;
@@ -87,8 +87,8 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
                     struct frame_header *header, struct frame_reader *payload);
 
 /**
- * Carries the bytes of a connection instead of the socket itself: TLS. The first read or write
- * starts its handshake.
+ * A layer through which a connection reads and writes instead of using its socket directly, such as
+ * TLS. The first read or write starts its handshake.
  */
 struct frame_carrier {
     /** Returns bytes > 0, -EAGAIN, -ECONNRESET at the end, or another -errno. */

@@ -71,7 +71,8 @@ static struct hostlist_host *find(struct hostlist *list, const struct hostlist_h
     return NULL;
 }
 
-/* Add one complete name; the strings are copied. */
+/* Add one complete name, or add its slots to those of the host if that is in the list. The strings
+ * are copied. */
 static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
                     struct plenum_error *err)
 {

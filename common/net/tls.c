@@ -31,8 +31,8 @@ struct tls {
     void *context;
 };
 
-/* A kept key's name contains the keeper's process id, to distinguish it from others: in another PID
- * namespace, /proc/1234/fd/5 does not exist, or belongs to another process. */
+/* Format the name of a key that process `pid` keeps. The name distinguishes it from other keys: in
+ * another PID namespace, /proc/1234/fd/5 does not exist, or belongs to another process. */
 static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
     (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);

@@ -51,8 +51,8 @@ struct carrier {
     unsigned written; /* records since our side's last key update */
 };
 
-/* OpenSSL's own socket BIO writes without MSG_NOSIGNAL, so a lost peer would raise SIGPIPE and end
- * the training program. */
+/* Send bytes for OpenSSL. Its own socket BIO writes without MSG_NOSIGNAL, so a lost peer would
+ * raise SIGPIPE and end the training program. */
 static int socket_write(BIO *bio, const char *bytes, size_t len, size_t *done)
 {
     ssize_t n = send((int)(intptr_t)BIO_get_data(bio), bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);

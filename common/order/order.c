@@ -525,20 +525,33 @@ bool order_has_steps(const struct order_steps *steps)
            order_place_settle(steps, (struct order_place){0}).epoch < UINT32_MAX;
 }
 
-struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
-                                    uint64_t count)
+uint64_t order_step_of(const struct order_steps *steps, struct order_place place, uint64_t *begin)
 {
-    uint64_t whole, left;
+    struct order_place at = {.epoch = place.epoch};
+    uint64_t step = 0, run;
+    bool at_gap;
 
-    if (steps->num_gaps > 0) { /* steps differ in length: take them one by one */
-        place = order_place_settle(steps, place);
-        for (; count > 0; count--)
-            place = order_place_settle(steps, order_place_after(steps, place));
-        return place;
+    for (;; at.position += run) { /* run by run, between the gaps */
+        if (steps->num_gaps > 0)
+            at = leave_gap(steps, at);
+        assert(at.epoch == place.epoch && at.position <= place.position);
+        run = run_of(steps, at, &at_gap);
+        if (!at_gap || place.position - at.position < run)
+            break;
+        step += (run + steps->per_step - 1) / steps->per_step;
     }
-    whole = order_steps_whole(steps);
+    *begin = place.position - (place.position - at.position) % steps->per_step;
+    return step + (place.position - at.position) / steps->per_step;
+}
+
+/* Skip `count` steps after the last gap, where all epochs have the same steps. */
+static struct order_place skip_regular(const struct order_steps *steps, struct order_place place,
+                                       uint64_t count)
+{
+    uint64_t whole = order_steps_whole(steps);
     /* skip the rest of an epoch if it is smaller than a step */
-    left = max_u64(order_steps_left(steps, place), 1);
+    uint64_t left = max_u64(order_steps_left(steps, place), 1);
+
     assert(whole > 0);
     if (count == 0)
         return order_place_settle(steps, place);
@@ -548,4 +561,41 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
     count -= left;
     return (struct order_place){.epoch = place.epoch + 1 + count / whole,
                                 .position = count % whole * steps->per_step};
+}
+
+/* Skip at most `*count` steps up to the next gap or the end of the epoch, or whole epochs before
+ * the next gap. `place` is settled and has a step. */
+static struct order_place skip_run(const struct order_steps *steps, struct order_place place,
+                                   uint64_t *count)
+{
+    uint64_t whole = order_steps_whole(steps), run, k;
+    uint64_t epochs = epochs_to_gap(steps, place.epoch, *count / whole);
+    bool at_gap;
+
+    if (place.position == 0 && epochs > 0) {
+        *count -= epochs * whole;
+        return (struct order_place){.epoch = place.epoch + epochs};
+    }
+    run = run_of(steps, place, &at_gap);
+    k = at_gap ? (run + steps->per_step - 1) / steps->per_step : steps_in(steps, run);
+    assert(k > 0);
+    if (*count < k)
+        place.position += *count * steps->per_step;
+    else if (at_gap)
+        place.position += run;
+    else
+        place = (struct order_place){.epoch = place.epoch + 1};
+    *count -= min_u64(*count, k);
+    return place;
+}
+
+struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
+                                    uint64_t count)
+{
+    if (steps->num_gaps == 0)
+        return skip_regular(steps, place, count);
+    place = order_place_settle(steps, place);
+    while (count > 0 && gap_after(steps, global_of(steps, place)))
+        place = order_place_settle(steps, skip_run(steps, place, &count));
+    return skip_regular(steps, place, count);
 }

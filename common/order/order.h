@@ -197,10 +197,15 @@ static inline bool order_step_counts(const struct order_steps *steps, struct ord
 /** Returns the position right after the step at `place`; not settled (order_place_settle()). */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
-/** Returns the position of the step that is `count` steps after the one at `place`, settled. Takes
- *  constant time if there are no gaps. Epochs must have steps. */
+/** Returns the position of the step that is `count` steps after the one at `place`, settled.
+ *  Takes constant time between gaps, however large `count` is. Epochs must have steps. */
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
+
+/** Returns the number, within its epoch, of the step that shows the position `place`, which must
+ *  not be in a gap. `*begin` receives the first position of that step. Takes constant time between
+ *  gaps. Positions that last=drop leaves out belong to the step that would follow the last one. */
+uint64_t order_step_of(const struct order_steps *steps, struct order_place place, uint64_t *begin);
 
 /** Returns the number of steps left in the epoch, starting at `place`. */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);

@@ -222,8 +222,8 @@ static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *per
     return -ENOENT;
 }
 
-/* Read a group's CPU quota. cgroup v1 keeps quota and period in separate files; in v2, cpu.max
- * holds both. */
+/* Read a group's CPU quota, and keep the lowest one so far, in thousandths of a core. cgroup v1
+ * keeps quota and period in separate files; in v2, cpu.max holds both. */
 static void look_at_quota(const struct cgroup *group, void *arg)
 {
     uint64_t quota, period;

@@ -20,7 +20,7 @@
  *         state_moved(&door_machine, door, door->number, from, to);
  *     }
  *
- * A move that is not in the table is a bug of ours, so the checks are assertions. A move that
+ * A move that is not in the table is a bug in Plenum, so the checks are assertions. A move that
  * another process or a user can request has to be rejected before it gets here. */
 #ifndef COMMON_STATE_H
 #define COMMON_STATE_H

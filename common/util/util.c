@@ -489,7 +489,7 @@ struct named_unit {
     uint64_t factor;
 };
 
-/* The first has no name; the others have ascending factors. */
+/* In ascending order of factors; the first unit has no name. */
 static const struct named_unit byte_units[] = {
     {"", 1},
     {"K", UINT64_C(1) << 10},

@@ -207,7 +207,7 @@ static inline const char *str_after(const char *text, const char *beginning)
 
 /**
  * Parse an integer in base 10, with nothing before or after it, at most `max`. Returns 0, -EINVAL
- * (not a number), or -ERANGE.
+ * (not a number), or -ERANGE (more than `max`).
  */
 int parse_u64(const char *text, uint64_t max, uint64_t *ret);
 /** Like parse_u64(), for the digits at `*text`, which is then advanced past them. */
@@ -224,12 +224,12 @@ int parse_percent(const char *text, double *ret_share);
 /** Parse exactly 2 * `bytes` hexadecimal digits. Returns 0 or -EINVAL. */
 int parse_hex(const char *text, unsigned char *ret, size_t bytes);
 
-/** Parse a number of bytes with an optional K, M, G or T (powers of 1024). Returns 0, -EINVAL or
- * -ERANGE. */
+/** Parse a number of bytes with an optional K, M, G or T (powers of 1024). Returns 0, -EINVAL
+ * (malformed) or -ERANGE (2^64 or more). */
 int parse_bytes(const char *text, uint64_t *ret);
 
 /** Parse a length of time, "90", "90s", "500ms", "5m", "2h" or "7d" (seconds by default), into ns.
- * Returns 0, -EINVAL or -ERANGE. */
+ * Returns 0, -EINVAL (malformed) or -ERANGE (2^64 ns or more). */
 int parse_duration(const char *text, uint64_t *ret);
 
 /** Write a number of bytes for parse_bytes(), in the largest unit that divides it: "64M", "1000".

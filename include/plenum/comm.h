@@ -6,12 +6,13 @@
  * -EIO, no buffer has changed, and the next call is compared again.
  *
  * Collectives read and write the caller's memory directly, whatever its size. In a job of one
- * instance they return success at once. In a single-host job that plenumrun started without mpirun,
- * they use memory shared by the instances; PLENUM_COLLECTIVES in the environment names the socket
- * that hands it out. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
- * call. A program that uses MPI itself must initialise it before that (with MPI_THREAD_SERIALIZED,
- * or MPI_THREAD_FUNNELED and calls from its main thread), and finalises it itself. Otherwise plenum
- * initialises MPI at the first collective and finalises it when the process exits.
+ * instance they return success at once. In a single-host job that plenumrun started, unless with
+ * --starter mpirun, they use memory shared by the instances; PLENUM_COLLECTIVES in the environment
+ * names the socket that hands it out. Otherwise they use MPI through libplenum-mpi.so, which is
+ * loaded at the first call. A program that uses MPI itself must initialise it before that (with
+ * MPI_THREAD_SERIALIZED, or MPI_THREAD_FUNNELED and calls from its main thread), and finalises it
+ * itself. Otherwise plenum initialises MPI at the first collective and finalises it when the
+ * process exits.
  *
  * An instance that waits for the others sleeps, which leaves its cores to the loader. In shared
  * memory it first spins for at most 50 microseconds if each instance has its own core;

@@ -84,7 +84,7 @@ struct plenum_images {
  *   -EINVAL     a pointer is NULL; a size, type or layout is invalid; mean or std is not finite;
  *               std is not above 0; a float32 `value` would be infinite; or `to` is misaligned or
  *               overlaps the pixels;
- *   -EOVERFLOW  images and floats do not fit in the address space.
+ *   -EOVERFLOW  images or floats do not fit into the address space.
  * Threads: any, even concurrently: it is a pure function. It runs only in the calling thread, never
  *          blocks, allocates nothing, and may be called in a forked child.
  */

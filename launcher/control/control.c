@@ -204,7 +204,8 @@ static char *dup_text(struct frame_reader *r)
     return text;
 }
 
-/* Read the number of items that follow; sets `bad` if the payload is too short for them. */
+/* Read the number of items that follow, of at least `least` bytes each. Sets `bad` and returns 0 if
+ * the payload is too short for them. */
 static uint32_t get_count(struct frame_reader *r, size_t least)
 {
     uint32_t count = frame_get_u32(r);

@@ -391,7 +391,8 @@ static void tell_of(const struct address *address, int r, dial_tell *tell, void 
         tell(arg, text, r);
 }
 
-/* Report finished attempts. Returns whether another one is still worth waiting for. */
+/* Report finished attempts, and set `connected` if one has connected. Returns whether to wait for
+ * others: once one has connected, only for those to near addresses. */
 static bool hear_all(struct tries *t, const struct network *own, bool *connected, dial_tell *tell,
                      void *arg)
 {

@@ -125,7 +125,8 @@ int environ_adopt(const struct environ_list *list)
     return 0;
 }
 
-/* Returns whether mpirun, an MPI program after MPI_Init(), or srun --mpi=pmix started us. */
+/* Returns whether mpirun, an MPI program after MPI_Init(), or srun with --mpi=pmix or pmi2 started
+ * us. */
 static bool is_in_outer(void)
 {
     static const char *const marks[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",

@@ -22,11 +22,17 @@
 enum {
     NOT_FOUND = 127,
     WAIT_MS = 20,   /* between checks of a process that prints nothing */
+    SWEEP_MS = 1,   /* between checks of processes that were killed */
     KILLED_MS = 200 /* time for a killed process to end; one that hangs in the kernel does not */
 };
 
-/* In the new process: start a session, reset signals, redirect output, and close all but the
- * standard descriptors, so that pipes whose end other processes wait for are not kept open. */
+/* Signals to a guard. Batch systems and users, who signal whole process trees, do not use them. */
+#define PARENT_SIGNAL SIGRTMIN /* its parent has ended, or only the parent's thread that forked */
+#define END_SIGNAL (SIGRTMIN + 1)
+
+/* In the new process: start a session, reset signals, read from /dev/null, write to `out`, and
+ * close all but the standard descriptors, so that pipes whose end other processes wait for are not
+ * kept open. */
 static void settle(int out)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -39,15 +45,41 @@ static void settle(int out)
     closefrom(STDERR_FILENO + 1);
 }
 
-static pid_t guarded_for;
-
-/* If the process for which this guard runs has ended, kill the group: the guard, and everything
- * that the command has started. */
-static void on_parent_end(int signal)
+static void block_signals(sigset_t *ret)
 {
-    (void)signal;
-    if (getppid() != guarded_for)
-        (void)kill(0, SIGKILL);
+    (void)sigemptyset(ret);
+    (void)sigaddset(ret, SIGCHLD);
+    (void)sigaddset(ret, PARENT_SIGNAL);
+    (void)sigaddset(ret, END_SIGNAL);
+    (void)sigprocmask(SIG_BLOCK, ret, NULL);
+}
+
+/* Wait until the child or `parent` ends, or END_SIGNAL arrives. Returns the child's status if it
+ * has ended, otherwise that of a killed process. */
+static int wait_for_end(pid_t child, pid_t parent, const sigset_t *signals)
+{
+    int status, signal = 0;
+    pid_t pid;
+
+    while (signal != END_SIGNAL && getppid() == parent) {
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) /* or an orphan's that it has adopted */
+            if (pid == child)
+                return status;
+        signal = sigwaitinfo(signals, NULL);
+    }
+    return SIGKILL;
+}
+
+/* Kill the remaining processes of the command, in whatever session: orphans are our children. */
+static void sweep(void)
+{
+    struct proctree_end end = {0};
+
+    while (!proctree_end(&end, 0, time_now_ns())) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        (void)usleep(SWEEP_MS * 1000);
+    }
 }
 
 /* End as the command has ended: with its status, or by its signal. */
@@ -63,16 +95,17 @@ static void end_like(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in a child, and kill that and its descendants if `parent`
- * ends. */
+/* In the new process: call the function in a child, and end as the child ends. When that or
+ * `parent` ends, kill all of its descendants. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
     pid_t self = getpid(), child;
-    int status = 0;
+    sigset_t signals;
+    int status;
 
-    guarded_for = parent;
-    (void)sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_parent_end}, NULL);
-    if (proctree_follow(parent, SIGTERM) < 0)
+    signals_ignore_strays();
+    block_signals(&signals);
+    if (proctree_adopt() < 0 || proctree_follow(parent, PARENT_SIGNAL) < 0)
         _exit(NOT_FOUND);
     child = fork();
     if (child < 0)
@@ -81,8 +114,8 @@ static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
         signals_reset(0);
         _exit(proctree_follow(self, SIGKILL) < 0 ? NOT_FOUND : call(arg));
     }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    status = wait_for_end(child, parent, &signals);
+    sweep();
     end_like(status);
 }
 
@@ -162,17 +195,13 @@ static bool reap(struct capture *c)
     return true;
 }
 
-static void kill_all(const struct capture *c)
-{
-    (void)kill(-c->pid, SIGKILL);
-    (void)kill(c->pid, SIGKILL);
-}
-
+/* Let the guard kill the command. If that takes long, the guard continues without us. */
 static void give_up(struct capture *c)
 {
     uint64_t end = time_now_ns() + KILLED_MS * NS_PER_MS;
 
-    kill_all(c);
+    (void)kill(c->pid, END_SIGNAL);
+    (void)kill(c->pid, SIGCONT);
     while (!reap(c) && time_now_ns() < end)
         (void)usleep(1000);
 }
@@ -183,7 +212,7 @@ bool capture_poll(struct capture *c, uint64_t now)
         return true;
     take_text(c);
     if (reap(c)) {
-        (void)kill(-c->pid, SIGKILL); /* processes that it has left running */
+        (void)kill(-c->pid, SIGKILL); /* the rest, if the guard was killed */
     } else if (now < c->until_ns) {
         return false;
     } else {

@@ -68,7 +68,8 @@ static int check_memory(void)
     return 1;
 }
 
-/* Check that a folder is not full. One that does not exist or is read-only counts as not full. */
+/* Check that a folder has free space and inodes. If not, print that and return 1. A folder that
+ * does not exist or is read-only passes. */
 static int check_space(const char *folder)
 {
     char available[32];
@@ -104,7 +105,8 @@ static int check_cache(void)
     return r;
 }
 
-/* Check that a device can be opened. One that is in use, or that we may not use, is not broken. */
+/* Open a device. If it fails as broken or absent hardware does, print that and return 1. A device
+ * that is in use, or that we may not use, passes. */
 static int check_device(const char *path)
 {
     int fd, r;
@@ -146,6 +148,8 @@ static int check_devices(const struct health *h)
     const char *root = h->request.root;
     int r = 0;
 
+    if (h->request.no_devices)
+        return 0;
     if (!h->begun[NVIDIA])
         r = for_devices(root, nvidia_devices, check_device);
     if (r == 0)
@@ -185,12 +189,13 @@ static int begin(struct health *h, int check, const char *const *words)
     return r;
 }
 
-/* Start a vendor's tool if it is installed and there are devices for it. */
+/* Start a vendor's tool if it is installed and there are devices for it that matter. */
 static int begin_tool(struct health *h, int check, size_t devices, const char *const *words)
 {
     char path[4096];
 
-    if (devices == 0 || host_find_program(words[0], path, sizeof(path)) < 0)
+    if (h->request.no_devices || devices == 0 ||
+        host_find_program(words[0], path, sizeof(path)) < 0)
         return 0;
     return begin(h, check, words);
 }
@@ -279,7 +284,8 @@ static size_t count_lines(const char *text)
     return count;
 }
 
-/* nvidia-smi prints a line for each accelerator that answers. */
+/* Report an accelerator that does not answer: nvidia-smi fails, or prints fewer lines than there
+ * are accelerators. */
 static void judge_nvidia(struct health *h, struct health_report *ret)
 {
     struct capture *c = &h->checks[NVIDIA];

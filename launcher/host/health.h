@@ -3,6 +3,7 @@
 #ifndef LAUNCHER_HEALTH_H
 #define LAUNCHER_HEALTH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { HEALTH_WHY_MAX = 400, HEALTH_LIMIT_MS = 20000 };
@@ -25,6 +26,7 @@ struct health_report {
 struct health_request {
     const char *command; /* the user's, for sh(1); NULL or "": none */
     const char *root;    /* precedes the names of devices and of /dev/shm, for tests; "": none */
+    bool no_devices;     /* leave accelerators alone, because the job uses none */
     uint64_t limit_ns;   /* for each check */
     int (*interrupted)(void); /* not 0: stop waiting; called often; NULL: never */
 };

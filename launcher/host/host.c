@@ -118,7 +118,8 @@ struct lookup {
     unsigned users;
 };
 
-/* Give up this thread's use. The caller holds the lock, which is released. */
+/* End this thread's use of the look-up; the last one frees it. The caller holds the lock, which is
+ * released. */
 static void leave_lookup(struct lookup *l)
 {
     bool last;
@@ -296,14 +297,25 @@ int host_find_program_in(const char *path, const char *name, char *ret, size_t s
 
 int host_get_self(char *ret, size_t size, struct plenum_error *err)
 {
+    static const char deleted[] = " (deleted)"; /* the kernel appends this */
     ssize_t n = readlink("/proc/self/exe", ret, size);
+    char *end;
 
     if (n < 0 || (size_t)n >= size)
         return error_set(err, -ENOENT,
                          "cannot find plenumrun's own file (is /proc mounted?), which is needed to "
                          "start it beside each instance");
     ret[n] = '\0';
-    return 0;
+    end = (size_t)n > strlen(deleted) ? ret + n - strlen(deleted) : ret;
+    if (strcmp(end, deleted) != 0 || access(ret, F_OK) == 0)
+        return 0;
+    *end = '\0'; /* an upgrade may have replaced the file */
+    return access(ret, X_OK) == 0
+               ? 0
+               : error_set(err, -ENOENT,
+                           "plenumrun's own file %s has been removed since plenumrun was started, "
+                           "but it is needed to start the instances: install it again",
+                           ret);
 }
 
 int host_check_proc(struct plenum_error *err)

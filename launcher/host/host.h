@@ -38,15 +38,16 @@ int host_find_program(const char *name, char *ret, size_t size);
  * PATH. */
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size);
 
-/** Get this program's own file. Returns 0, or -ENOENT with a message. */
+/** Get this program's own file, or the one that has replaced it. Returns 0, or -ENOENT with a
+ * message. */
 int host_get_self(char *ret, size_t size, struct plenum_error *err);
 
 /** Returns a TCP port that is unused at the moment, or 0. */
 uint16_t host_find_free_port(void);
 
 /** Check that /proc belongs to this process's PID namespace, because processes are found and killed
- * by number; and that a process can adopt orphans. Returns 0, or -ESRCH or -ENOSYS with a
- * message. */
+ * by number (otherwise -ESRCH), and that a process can adopt orphans (otherwise -ENOSYS). Returns
+ * 0, or such an error with a message. */
 int host_check_proc(struct plenum_error *err);
 
 /** Get the working directory, under the name that the user entered (symbolic links kept). */

@@ -58,7 +58,7 @@ static bool has_variable(int proc, const char *pid, const char *variable, char *
     return false;
 }
 
-/* Kill all processes with this variable once. Returns the number found, or -errno. */
+/* Send SIGKILL once to every other process with this variable. Returns their number, or -errno. */
 static int kill_all(const char *variable, char *bytes)
 {
     DIR *dir = opendir("/proc");

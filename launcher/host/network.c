@@ -160,7 +160,8 @@ const struct network_address *network_find(const struct network *network,
     return NULL;
 }
 
-/* Returns whether the host has an address on exactly this network. */
+/* Returns whether the host has an address on exactly this network, not on a virtual one; with
+ * `reached`, one by which other hosts reach it. */
 static bool is_on(const struct network *host, const struct subnet *subnet, bool reached)
 {
     for (size_t i = 0; i < host->count; i++) {
@@ -173,7 +174,8 @@ static bool is_on(const struct network *host, const struct subnet *subnet, bool 
     return false;
 }
 
-/* Find a network of the first host that all other hosts are on, too. */
+/* Find a network of this family that all hosts are on (is_on()), in the order of the first host's
+ * addresses. */
 static bool find_common(const struct network *const *hosts, size_t count, int family, bool reached,
                         struct subnet *ret)
 {

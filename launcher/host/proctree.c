@@ -116,7 +116,8 @@ static int by_parent(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Add the children of a process, from a list of all processes sorted by parent. */
+/* Add the children of a process, except `root` and `spare`, from a list of all processes sorted by
+ * parent. */
 static int add_children(struct tree *tree, const struct tree *all, pid_t parent, pid_t root,
                         pid_t spare)
 {
@@ -213,7 +214,8 @@ static int read_threads(struct tree *tree, int proc, pid_t pid, pid_t spare)
     return r;
 }
 
-/* Add all descendants, generation by generation: the list is its own queue. */
+/* Add all descendants, generation by generation: the list is its own queue. Returns 0; -ESRCH if
+ * `root` is gone or the kernel has no lists of children; or another -errno. */
 static int read_descendants(struct tree *tree, pid_t root, pid_t spare)
 {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
@@ -243,7 +245,7 @@ static int read_tree(struct tree *tree, pid_t root, pid_t spare)
     return r == -ESRCH ? pick_descendants(tree, root, spare) : r;
 }
 
-/* Stop all processes of the tree; returns their number. */
+/* Send SIGSTOP to all processes of the tree that have not ended; returns their number. */
 static int stop_all(const struct tree *tree)
 {
     int count = 0;

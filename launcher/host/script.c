@@ -84,7 +84,8 @@ static int check_binary(int fd, const char *file, struct plenum_error *err)
 
 /* ---- files without "#!" ---- */
 
-/* Check a file without "#!", which execvp() would run with a shell. */
+/* Check a file without "#!", which execvp() would run with a shell: reject it if it is marked as
+ * UTF-8 or UTF-16, or is a Python program. */
 static int check_unmarked(const char *file, const char *bytes, struct plenum_error *err)
 {
     if (strncmp(bytes, "\xef\xbb\xbf#!", 5) == 0)

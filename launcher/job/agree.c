@@ -31,8 +31,8 @@ uint64_t agree_get_latest(const struct agreement *a)
     return latest;
 }
 
-/* A finished instance has answered all further proposals, because it begins no more steps, and the
- * step exceeds those that it has begun. */
+/* Propose a step that is `margin` beyond those that instances are known to have begun. A finished
+ * instance needs no further question: it begins no more steps, and has begun none that late. */
 static enum agree_action propose(struct agreement *a)
 {
     a->waiting = a->refused = 0;
@@ -53,7 +53,8 @@ enum agree_action agree_begin(struct agreement *a)
     return propose(a);
 }
 
-/* Returns the next action, if all have answered. */
+/* Once all have answered: if all have promised, decide; otherwise, double the margin and propose a
+ * later step. */
 static enum agree_action conclude(struct agreement *a)
 {
     if (a->waiting > 0)

@@ -319,7 +319,7 @@ static void read_again(struct elastic *e)
 
 /* ---- the check ---- */
 
-/* Note that a host has failed its check. */
+/* Record that a host has failed its check, and report it if that excludes the host. */
 MESSAGE static void note_failure(const struct roster *roster, struct roster_host *host,
                                  bool blameless, const char *why)
 {
@@ -329,7 +329,8 @@ MESSAGE static void note_failure(const struct roster *roster, struct roster_host
         tell_left_out(host);
 }
 
-/* Check this host, which needs no login. */
+/* Check this host, which needs no login: it fails if processes of the earlier start `earlier` (may
+ * be NULL) cannot be ended. */
 static void check_here(const struct roster *roster, struct roster_host *host, const char *earlier)
 {
     int left = earlier ? leftover_kill(earlier, EARLIER_MS * NS_PER_MS) : 0;
@@ -339,7 +340,7 @@ static void check_here(const struct roster *roster, struct roster_host *host, co
         note_failure(roster, host, false, "processes of the job's earlier start cannot be ended");
 }
 
-/* Take over the check of this host's health. */
+/* Apply the result of this host's health check: unless it is good, this host has failed. */
 static void note_health(const struct roster *roster, const struct health_report *health)
 {
     char why[sizeof(health->why) + 16];
@@ -357,7 +358,8 @@ static bool is_worth_a_try(const struct roster_host *host, bool spared, uint64_t
     return host->dead_ns <= now && (!host->failed || !host->blamed || !spared);
 }
 
-/* Without checks, choose the hosts that are ready by what happened in earlier starts. */
+/* If hosts are not checked, decide from earlier starts which of them count as ready: first those
+ * that were not blamed for a failure; if these are too few, also those that were. */
 static void assume_some_ready(const struct roster *roster)
 {
     uint64_t now = time_now_ns();
@@ -371,7 +373,8 @@ static void assume_some_ready(const struct roster *roster)
     }
 }
 
-/* Add queries for the hosts of a roster that may be used. */
+/* Check this host, and add queries for the other hosts of a roster that may be used. Without
+ * queries, assume which are ready. */
 static void add_probes(const struct roster *roster, const struct ready_request *request,
                        bool loaders, struct ready_survey *survey)
 {

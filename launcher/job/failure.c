@@ -27,14 +27,109 @@ enum {
     /* if exceptions are this far apart, their order is known even on busy hosts */
     ORDER_MS = 200,
     TAILS_MOST = 3, /* instances, besides the cause, whose last lines are shown */
+    /* for the shim of a program that ended before one that failed, and for a script to end after
+     * the program that it has run */
+    REPORT_MS = 1000,
 };
+
+/* ---- the order of ends ---- */
+
+/* Returns when the instance's program was seen to have ended before that was reported; 0: it was
+ * not. If the process was not the program itself (a script has run it, for example), its end only
+ * counts if the program's followed. */
+static uint64_t seen_ns(const struct supervisor *s, const struct instance *inst)
+{
+    pid_t pid;
+    uint64_t end = meeting_server_get_end(s->place, instance_index(s, inst), &pid);
+
+    if (inst->has_exited && (pid_t)inst->pid != pid &&
+        end + REPORT_MS * NS_PER_MS < inst->exited_ns)
+        return 0;
+    return end;
+}
+
+static bool has_failed_by_itself(const struct instance *inst)
+{
+    return inst->has_exited && inst->exited.status != 0 &&
+           inst->exited.cause == CONTROL_CAUSE_ITSELF;
+}
+
+/* Returns the first to end of this instance and those that have failed by themselves. Reports may
+ * arrive in another order: in shared memory, others notice an end before its shim reports it. */
+static const struct instance *find_first(const struct supervisor *s, const struct instance *inst)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (has_failed_by_itself(&s->instances[i]) && s->instances[i].ended_ns < inst->ended_ns)
+            inst = &s->instances[i];
+    return inst;
+}
+
+static struct report report_exit(const struct supervisor *s, const struct instance *inst)
+{
+    return (struct report){
+        .kind = REPORT_EXITED, .instance = instance_index(s, inst), .exited = inst->exited};
+}
+
+/* Returns whether a program ended before the one that has failed, and its report is missing. */
+static bool is_awaiting(const struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct instance *inst = &s->instances[i];
+        uint64_t end = inst->state == INSTANCE_ALIVE ? seen_ns(s, inst) : 0;
+
+        if (end > 0 && end < s->suspect->ended_ns)
+            return true;
+    }
+    return false;
+}
+
+void failure_do_what_is_due(struct supervisor *s, uint64_t now)
+{
+    struct report report;
+
+    if (!s->suspect || (now < s->suspect_at && is_awaiting(s)))
+        return;
+    report = report_exit(s, find_first(s, s->suspect));
+    supervise_fail(s, &report);
+}
+
+void failure_note_end(struct supervisor *s, struct instance *inst)
+{
+    uint64_t end = seen_ns(s, inst);
+
+    assert(inst->has_exited);
+    if (end > 0)
+        inst->ended_ns = min_u64(inst->ended_ns, end);
+    if (inst->exited.status != 0 && !s->suspect && s->phase < JOB_ENDING) {
+        s->suspect = inst;
+        s->suspect_at = inst->exited_ns + REPORT_MS * NS_PER_MS;
+    }
+    failure_do_what_is_due(s, inst->exited_ns);
+}
+
+struct report failure_choose(struct supervisor *s, const struct report *report)
+{
+    const struct instance *suspect = s->suspect;
+    uint64_t end = 0;
+
+    s->suspect = NULL;
+    s->suspect_at = SUPERVISE_NEVER;
+    if (suspect && report->kind == REPORT_LOST)
+        end = seen_ns(s, &s->instances[report->instance]);
+    if (!suspect || report->kind == REPORT_EXITED || (end > 0 && end < suspect->ended_ns))
+        return *report;
+    return report_exit(s, find_first(s, suspect));
+}
+
+static bool has_traceback(const struct instance *inst)
+{
+    return inst->exited.traceback_ns <= inst->exited.elapsed_ns;
+}
 
 /* Returns when the instance failed, as far as is known. A program may take long to end. */
 static uint64_t failed_ns(const struct instance *inst)
 {
-    bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
-
-    return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
+    return has_traceback(inst) ? inst->exited_ns - inst->exited.traceback_ns : inst->ended_ns;
 }
 
 /* Returns whether the instance failed by itself, or was already failing when it was asked to end. A
@@ -45,10 +140,10 @@ static bool has_failed_too(const struct supervisor *s, const struct instance *in
     const struct instance *first = &s->instances[r->by_traceback ? r->ended : r->instance];
 
     assert(r->kind == REPORT_EXITED && r->instance < s->plan->num_instances);
-    return inst->has_exited && inst->exited.status != 0 &&
-           (inst->exited.cause == CONTROL_CAUSE_ITSELF ||
-            (failed_ns(inst) < inst->exited_ns &&
-             failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
+    return has_failed_by_itself(inst) ||
+           (inst->has_exited && inst->exited.status != 0 && has_traceback(inst) &&
+            failed_ns(inst) < inst->exited_ns &&
+            failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns);
 }
 
 /* Blame an instance that has left if Open MPI ended the job because of it. Both versions of Open
@@ -84,7 +179,7 @@ static void blame_daemon(struct supervisor *s)
 
 void failure_find_cause(struct supervisor *s)
 {
-    uint32_t first = s->report.instance, best = first;
+    uint32_t first, best;
     uint64_t before;
 
     if (s->report.kind == REPORT_MPIRUN)
@@ -93,7 +188,9 @@ void failure_find_cause(struct supervisor *s)
         blame_daemon(s);
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
-    assert(first < s->plan->num_instances);
+    assert(s->report.instance < s->plan->num_instances);
+    s->report = report_exit(s, find_first(s, &s->instances[s->report.instance]));
+    first = best = s->report.instance;
     before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         const struct instance *inst = &s->instances[i];
@@ -136,7 +233,7 @@ static void put_lines(const struct supervisor *s, const char *text)
     }
 }
 
-/* Report the instances that were ended because of the failure. */
+/* Report that the other instances have ended or, if some were not seen to end, name these. */
 static void report_others(const struct supervisor *s)
 {
     uint32_t ended = 0, lost = 0, others = 0;
@@ -215,8 +312,8 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
     put_lines(s, tail);
 }
 
-/* Print the last lines of the instances that failed by themselves, the cause last. Identical lines
- * are printed once. */
+/* Print the last lines of up to TAILS_MOST instances that also failed by themselves, and then those
+ * of the cause. Identical lines are printed once. */
 static void put_tails(const struct supervisor *s)
 {
     const char *cause = s->instances[s->report.instance].tail, *shown[TAILS_MOST];

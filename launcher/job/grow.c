@@ -22,8 +22,8 @@ enum { CHECK_MS = 10000 }; /* for the check, in addition to the answers of hosts
 
 static const char found[] = "found ", none[] = "none ";
 
-/* The separate process. The lock of the log's present sink may be held by another thread, which
- * does not exist there. */
+/* In the separate process: look for more hosts, and print the result. The log's present sink is not
+ * used, because another thread, which does not exist here, may have held its lock. */
 static int look(const void *arg)
 {
     const struct supervise_job *job = arg;

@@ -56,7 +56,8 @@ static const struct state_machine instance_machine = {.name = "instance",
                                                       .holds = instance_holds,
                                                       .trace = state_log};
 
-/* The only place that writes an instance's state. */
+/* Change an instance's state, and the number of instances in each state. No other function writes
+ * the state. */
 void instance_move(struct supervisor *s, struct instance *inst, enum instance_state to)
 {
     enum instance_state from = inst->state;
@@ -208,6 +209,26 @@ static void note_loader(struct supervisor *s, const char *host, const struct con
                   several ? " of each host, on that host" : "", hello->page);
 }
 
+/* A shim has connected that this job does not expect. It would try again until its time is over,
+ * and mpirun would then end the job without a reason. Returns -EPROTO. */
+static int refuse_shim(struct supervisor *s, const struct control_hello *hello)
+{
+    if (hello->instance >= s->plan->num_instances)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "%s has started instance %u on host %s, but the job has %u instance%s: "
+                            "remove options that change their number (--mpi-global-args, "
+                            "--mpi-local-args)",
+                            starter_name(s), hello->instance, hello->host, s->plan->num_instances,
+                            s->plan->num_instances == 1 ? "" : "s");
+    else
+        supervise_fail_with(s, REPORT_LOST, &s->instances[hello->instance],
+                            "it has connected a second time, from host %s: was its first "
+                            "connection interrupted, or has %s started it twice?",
+                            hello->host, starter_name(s));
+    log_debug("instance %u on host %s was refused", hello->instance, hello->host);
+    return -EPROTO;
+}
+
 static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct frame_reader *payload)
 {
     struct control_hello hello;
@@ -223,7 +244,7 @@ static int handle_hello(struct supervisor *s, struct shim_peer *peer, struct fra
         return r;
     if (hello.instance >= s->plan->num_instances ||
         s->instances[hello.instance].state != INSTANCE_ABSENT)
-        return -EPROTO;
+        return refuse_shim(s, &hello);
     assert(!peer->instance && !s->instances[hello.instance].peer);
     inst = &s->instances[hello.instance];
     peers_discount(s, peer);
@@ -299,11 +320,11 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
 }
 
 /* Notify the other instances that this one has ended, because they may be waiting for it in a
- * collective. Without mpirun, they see that in the shared memory. */
+ * collective: in the shared memory on one host, or through MPI. */
 static void note_departed(struct supervisor *s, const struct instance *inst)
 {
     meeting_server_note_end(s->place, instance_index(s, inst));
-    if (s->job->mpirun)
+    if (!s->place && s->job->mpirun)
         departures_note(&s->departures, instance_index(s, inst), inst->exited.reached,
                         time_now_ns());
 }
@@ -323,14 +344,13 @@ void instances_tell_departed(struct supervisor *s, uint64_t now)
 
 static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    struct report report = {.kind = REPORT_EXITED, .instance = instance_index(s, inst)};
     char status[128];
 
     if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
     inst->has_exited = true;
     instance_move(s, inst, INSTANCE_EXITED);
-    inst->exited_ns = time_now_ns();
+    inst->exited_ns = inst->ended_ns = time_now_ns();
     note_departed(s, inst);
     stop_note_exit(s, inst);
     status_describe(inst->exited.status, status, sizeof(status));
@@ -339,7 +359,6 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
              (double)inst->exited.elapsed_ns / 1e9,
              (double)(inst->exited.user_ns + inst->exited.system_ns) / 1e9,
              (double)inst->exited.max_rss_bytes / (1 << 20));
-    report.exited = inst->exited;
     switch (inst->exited.cause) {
     case CONTROL_CAUSE_SHIM:
         supervise_fail_with(s, REPORT_LOST, inst,
@@ -350,8 +369,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
                             starter_name(s), instance_host(s, inst)->name);
         break;
     default:
-        if (inst->exited.status != 0)
-            supervise_fail(s, &report);
+        failure_note_end(s, inst);
         break;
     }
     return 0;
@@ -545,7 +563,8 @@ void instances_send_credit(struct supervisor *s)
         log_warn("cannot write to %s: %s; the rest of the output is lost", stream, strerror(-r));
 }
 
-/* A background job must not read from the terminal, because that would stop it. */
+/* Returns whether instance 0 can take more input. A background job must not read from the terminal,
+ * because that would stop it. */
 bool instances_want_input(const struct supervisor *s)
 {
     return !s->input_ended && instance_wants_input(s, 0) && s->phase == JOB_RUNNING &&
@@ -634,7 +653,8 @@ static void send_leave(struct supervisor *s, uint64_t now)
     }
 }
 
-/* The messages to a shim are few, so only one that does not read lets them pile up. */
+/* Drop a shim that does not read, and count its instance as lost. Messages to shims are few, so
+ * they pile up only then. */
 static void lose_deaf(struct supervisor *s, struct shim_peer *peer)
 {
     struct instance *inst = peer->instance;

@@ -62,6 +62,11 @@ struct job_socket *interlude_get_socket(void)
     return &here.s.socket;
 }
 
+struct stop_command *interlude_get_stop_command(void)
+{
+    return &here.s.stop.command;
+}
+
 void interlude_set_notices(enum interlude_notices notices)
 {
     here.notices = notices;
@@ -72,32 +77,34 @@ const char *interlude_get_reason(void)
     return here.reason;
 }
 
-MESSAGE static void end_job(int signal, const char *reason)
+void interlude_end(int signal, const char *reason)
 {
     if (here.signal)
         return;
     here.signal = signal;
-    (void)snprintf(here.reason, sizeof(here.reason), "%s", reason);
+    if (reason)
+        (void)snprintf(here.reason, sizeof(here.reason), "%s", reason);
+    else
+        (void)snprintf(here.reason, sizeof(here.reason), "SIG%s", sigabbrev_np(signal));
 }
 
 static void take_signals(void)
 {
     struct signalfd_siginfo info;
-    char name[16];
 
     while (read(here.signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         int signal = (int)info.ssi_signo;
 
-        (void)snprintf(name, sizeof(name), "SIG%s", sigabbrev_np(signal));
         if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT ||
             (signal == SIGUSR1 && here.notices == INTERLUDE_OBEYS))
-            end_job(signal, name);
+            interlude_end(signal, NULL);
         else if (signal == SIGTSTP)
             (void)raise(SIGSTOP);
     }
 }
 
-/* The next start may have more instances than the last one. */
+/* Make room for the instances of the next start, which may be more than those of the last one.
+ * Returns 0 or -ENOMEM. */
 static int make_room(void)
 {
     uint32_t count = here.s.plan->num_instances;
@@ -113,7 +120,7 @@ static int make_room(void)
     return here.instances ? 0 : -ENOMEM;
 }
 
-/* Handle what arrives within this time. */
+/* Wait at most this long for a signal or a client, and handle what has arrived. */
 static void turn(uint64_t wait_ns)
 {
     struct pollfd fds[FDS];
@@ -128,7 +135,7 @@ static void turn(uint64_t wait_ns)
     if (answers)
         job_socket_dispatch(&here.s, &fds[FD_SOCKET]);
     if (here.s.stop.noticed)
-        end_job(SIGTERM, "plenumctl job stop");
+        interlude_end(SIGTERM, "plenumctl job stop");
 }
 
 int interlude_look(void)
@@ -145,10 +152,9 @@ int interlude_wait(uint64_t end_ns)
 
     while (interlude_look() == 0 && (now = time_now_ns()) < end_ns) {
         if (stop_command_poll(command, now))
-            end_job(SIGTERM, "--stop-command");
+            interlude_end(SIGTERM, "--stop-command");
         else
             turn(min_u64(end_ns, stop_command_due(command)) - now + NS_PER_MS);
     }
-    stop_command_end(command);
     return here.signal;
 }

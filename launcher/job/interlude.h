@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "common/util/message.h"
 #include "launcher/job/supervise.h"
 
 /** Begin. From here on, signals are blocked, and are read here or by supervise_run(), so that none
@@ -18,6 +19,10 @@ void interlude_close(void);
 /** Returns the socket on which the job listens for plenumctl job, which an attempt takes over
  * (job_socket_take()). */
 struct job_socket *interlude_get_socket(void);
+
+/** Returns --stop-command, which an attempt takes over, too, because it may take longer than the
+ * time between two attempts. */
+struct stop_command *interlude_get_stop_command(void);
 
 /** Take SIGUSR1 as a request to end the job, as before the first attempt, or ignore it, because the
  * job's programs do not call plenum_job_should_stop(). */
@@ -32,6 +37,9 @@ int interlude_wait(uint64_t end_ns);
  * second while something takes long. */
 int interlude_look(void);
 
+/** End the job before its next start, as if interlude_wait() had noticed this. Only the first call,
+ * or request, counts. `reason` NULL: the signal. */
+MESSAGE void interlude_end(int signal, const char *reason);
 /** Returns what has ended the job, such as "SIGTERM" or "plenumctl job stop"; "" if nothing has. */
 const char *interlude_get_reason(void);
 

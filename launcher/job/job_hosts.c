@@ -24,7 +24,8 @@ const char *job_hosts_get_loader(const struct cmdline *options)
     return named && *named ? named : "auto";
 }
 
-/* Remove the hosts that run no instance. */
+/* Remove the hosts of --exclude and, from a batch system's list, those of --loader-host. Some must
+ * remain. */
 static int remove_others(const struct cmdline *options, bool allocated, struct hostlist *list,
                          struct plenum_error *err)
 {

@@ -2,11 +2,13 @@
 /* job_socket.c - answers plenumctl job, through the job's own socket (common/job/jobctl.h).
  *
  * The job does not depend on the socket, and also runs without it. The number of clients is
- * limited, each of them has a few seconds, and none can make plenumrun wait. */
+ * limited, each of them has a few seconds, and none can make plenumrun wait. If there are too many,
+ * the one that has been silent for longest is dropped. */
 #include "config.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/dial.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/supervise_priv.h"
 
 enum { CLIENT_MS = 5000 };
@@ -145,7 +148,7 @@ static int answer_stop(struct supervisor *s, struct frame_buffer *b)
         s->stop.growing = false; /* and do not continue */
     } else if (s->phase != JOB_RUNNING || s->stop.noticed || s->interrupts > 0) {
         effect = JOBCTL_ALREADY;
-        s->stop.ordered = true; /* if it was only ending, it must not start again */
+        interlude_end(SIGTERM, "plenumctl job stop"); /* it must not start again */
     } else {
         stop_request(s, "plenumctl job stop");
         if (!s->stop.noticed)
@@ -211,15 +214,35 @@ static bool serve(struct supervisor *s, struct job_client *client)
     return frame_conn_flush(&client->conn) == -EAGAIN || client->growing;
 }
 
+/* Drop the client that has been silent for longest. Returns false if all have sent a request. */
+static bool drop_silent(struct supervisor *s)
+{
+    size_t oldest = s->socket.count;
+
+    for (size_t i = 0; i < s->socket.count; i++)
+        if (!s->socket.clients[i].answered &&
+            (oldest == s->socket.count ||
+             s->socket.clients[i].until < s->socket.clients[oldest].until))
+            oldest = i;
+    if (oldest == s->socket.count)
+        return false;
+    drop(s, oldest);
+    return true;
+}
+
+/* plenumctl sends its request at once, so silent clients must not keep it out. */
 static void accept_client(struct supervisor *s)
 {
     struct job_client *client;
     struct dial_peer from;
     int fd = dial_accept(s->socket.listener, &from);
 
+    /* The client stays in the queue, so poll() would report it again at once. */
+    if (fd < 0 && fd != -EAGAIN && fd != -EPERM)
+        s->socket.deaf_until = time_now_ns() + SUPERVISE_DEAF_MS * NS_PER_MS;
     if (fd < 0)
         return;
-    if (s->socket.count == JOB_CLIENTS_MAX) {
+    if (s->socket.count == JOB_CLIENTS_MAX && !drop_silent(s)) {
         (void)close(fd);
         return;
     }
@@ -230,7 +253,9 @@ static void accept_client(struct supervisor *s)
 
 void job_socket_fill(const struct supervisor *s, struct pollfd *fds)
 {
-    fds[0] = (struct pollfd){.fd = s->socket.listener, .events = POLLIN};
+    bool deaf = time_now_ns() < s->socket.deaf_until;
+
+    fds[0] = (struct pollfd){.fd = deaf ? -1 : s->socket.listener, .events = POLLIN};
     for (size_t i = 0; i < JOB_CLIENTS_MAX; i++) {
         const struct job_client *client = &s->socket.clients[i];
         bool used = i < s->socket.count;

@@ -248,11 +248,12 @@ static int rest(const struct supervise_job *job, uint64_t ms)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
+    int signal = interlude_look();
 
     left = left > now ? (left - now) / NS_PER_MS + MS_PER_S : 0;
     ms = min_u64(ms, left);
-    if (ms == 0)
-        return 0;
+    if (signal || ms == 0)
+        return signal;
     log_warn("not yet: trying again in %u s", (unsigned)((ms + MS_PER_S / 2) / MS_PER_S));
     return interlude_wait(now + ms * NS_PER_MS);
 }
@@ -349,10 +350,12 @@ static int choose_again(struct attempts *all, struct plenum_error *err)
 
     job->may_replace = options->mpi.starter == STARTER_AUTO && plan_is_local(job->plan) &&
                        !find_mpirun_option(options);
+    job->through_mpi = options->mpi.starter == STARTER_MPIRUN;
     return choose_starter(options, job->plan, &all->mpirun, &job->mpirun, err);
 }
 
-/* Choose what starts the instances. */
+/* Choose what starts the instances of the first attempt, log it, and print the warnings that depend
+ * on it. */
 static int choose(struct attempts *all, struct plenum_error *err)
 {
     const struct cmdline *options = all->options;
@@ -390,6 +393,7 @@ static int prepare(struct attempts *all, struct plenum_error *err)
     if (r == 0 && (r = interlude_open(&all->job)) < 0)
         return error_set(err, r, "cannot take signals: %s", strerror(-r));
     all->job.socket = interlude_get_socket();
+    all->job.stop_command = interlude_get_stop_command();
     return r;
 }
 
@@ -583,10 +587,12 @@ static int run_job(const struct cmdline *options, struct elastic *elastic, struc
     attempts_init(&all, options, elastic, plan);
     if (prepare(&all, &err) < 0) {
         log_error("%s", err.text);
-        return STATUS_LAUNCH;
+        status = STATUS_LAUNCH;
+    } else {
+        status = run_attempts(&all);
+        interlude_close();
     }
-    status = run_attempts(&all);
-    interlude_close();
+    advance_end(&all.advance);
     return status;
 }
 

@@ -141,7 +141,7 @@ int local_main(const char *count)
 
     log_init("plenumrun", LOG_LEVEL_WARN);
     if (!getenv(SHIM_ENV_TOKEN) || parse_u64(count, UINT32_MAX, &number) < 0) {
-        log_error("%s is for plenumrun's own use", LOCAL_ARGUMENT);
+        log_error("%s is for plenumrun's own use: leave it out", LOCAL_ARGUMENT);
         return 2;
     }
     s.count = (uint32_t)number;

@@ -295,7 +295,7 @@ static bool is_named(char *const *environment, const char *name)
     return false;
 }
 
-/* Add a setting unless the user has set it. */
+/* Add a setting unless the user has set it or `value` is empty. */
 static void add_setting(struct starter_words *w, char *const *environment, const char *name,
                         const char *value)
 {

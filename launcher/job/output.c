@@ -203,7 +203,8 @@ static void fail_file(struct output *o, const char *path, int error)
     lock_release(&o->lock);
 }
 
-/* Open an instance's file. Never blocks: a FIFO may have no reader, or a slow one. */
+/* Open an instance's file, which must be a regular one (otherwise -EINVAL): a FIFO may have no
+ * reader, or a slow one. Never blocks. */
 static int open_file(const char *path, int flags, int *ret)
 {
     struct stat st;

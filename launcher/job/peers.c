@@ -28,7 +28,6 @@ enum {
     ACCEPTS = 64,        /* at most, per turn, so that earlier connections are read, too */
     READS = 256,         /* at most, per turn */
     REFUSED_TOLD = 100,  /* other users' processes refused before we report it */
-    DEAF_MS = 500,       /* pause after accept() has run out of descriptors */
 };
 
 int peers_open(struct supervisor *s)
@@ -41,7 +40,7 @@ int peers_open(struct supervisor *s)
     return s->peers_fd < 0 ? -errno : 0;
 }
 
-/* A frame for this peer is complete. */
+/* A frame for this peer is complete: list the peer as one to which something must be sent. */
 static void note_unsent(void *arg)
 {
     struct shim_peer *peer = arg;
@@ -251,7 +250,7 @@ void instances_accept(struct supervisor *s)
         return;
     if (s->deaf_until == 0)
         log_warn("no instance can connect at the moment: %s", strerror(-fd));
-    s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
+    s->deaf_until = time_now_ns() + SUPERVISE_DEAF_MS * NS_PER_MS;
 }
 
 /* ---- reading and writing ---- */

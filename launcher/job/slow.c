@@ -12,34 +12,34 @@
 #include "launcher/job/slow_cause.h"
 
 enum {
-    PENDING = 32,      /* steps of an instance that others have not reported yet */
-    ENOUGH = 16,       /* steps of a history that can be judged by */
-    NEW_NORMAL = 1024, /* slow steps of the whole run, after which they are its usual ones */
-    WINDOW_S = 10,     /* of the log */
-    LOG_AGAIN_S = 600, /* between two lines about the same host and cause */
+    PENDING = 32,      /* most steps kept of an instance while others have not reported them */
+    ENOUGH = 16,       /* steps needed before a history is used */
+    NEW_NORMAL = 1024, /* slow steps of the run in a row, after which its history begins again */
+    WINDOW_S = 10,     /* decisions about the log are made at this interval */
+    LOG_AGAIN_S = 600, /* least time between two lines about the same host and cause */
     LINE_NONE = 0,
     LINE_BEGINS,
     LINE_ENDS,
 };
 
 static const double z_most = 6, ratio_most = 1.1;
-static const double sigma = 1.4826;            /* standard deviations in a MAD, if it is normal */
-static const double least = 0.01;              /* deviation, in terms of the median */
-static const double guess = 0.03;              /* the same, before there is a history */
-static const double median_noise = 1.2533 / 8; /* of the median of 64, in standard deviations */
+static const double sigma = 1.4826; /* standard deviation / MAD of a normal distribution */
+static const double least = 0.01;   /* least deviation, as a fraction of the median */
+static const double guess = 0.03;   /* assumed deviation before there is a history */
+static const double median_noise = 1.2533 / 8; /* deviation of a median of 64 / of one value */
 static const double period_least = 0.0025, period_ratio = 1.03, period_ratio_few = 1.05;
 
 /* The last SLOW_PERIOD values. */
 struct slow_past {
     double value[SLOW_PERIOD];
-    uint64_t count; /* of all so far */
+    uint64_t count; /* of all values so far */
 };
 
 /* One instance. */
 struct slow_member {
     uint32_t unit;
     bool part;           /* it has reported steps, and has not ended */
-    bool stopped, meets; /* as reported last */
+    bool stopped, meets; /* in the last report */
     uint64_t last;       /* the last step reported */
     struct slow_step pending[PENDING];
     uint32_t first, len;
@@ -51,24 +51,24 @@ struct slow_unit {
     bool part; /* one of its instances has reported steps, and has not ended */
     /* The step that is being judged. */
     bool present;
-    uint32_t instance; /* the one that takes longest */
+    uint32_t instance; /* its slowest instance */
     struct slow_need is, usual;
     bool marked;
     /* The rule of three steps. */
-    unsigned row, clean; /* marked steps in a row; others */
+    unsigned row, clean; /* consecutive marked steps; consecutive unmarked ones */
     uint64_t row_since;
     struct slow_need row_is, row_usual; /* moving means over the marked steps */
     bool named;
     /* The slower rule. */
-    struct slow_past past;        /* x in terms of the usual; of the run: x */
-    struct slow_need sum, others; /* over the period: of this host, of the others */
-    unsigned periods;             /* flagged ones in a row */
+    struct slow_past past;        /* of a host: x / usual x; of the run: x */
+    struct slow_need sum, others; /* means over the period: of this host, of the others */
+    unsigned periods;             /* consecutive periods in which it was slow */
     uint64_t drags_since;
     bool drags;
 
     bool stopped;
     uint64_t window_ns;
-    uint64_t seen, bad; /* steps since then */
+    uint64_t seen, bad; /* since window_ns: all steps, and those in which it was slow */
     int line;
     bool in_log;
     struct slow_verdict verdict, logged;
@@ -81,15 +81,16 @@ struct slow {
     struct slow_unit *units;     /* [count + 1]: the last one is the run */
     double *scratch;             /* [count] */
     struct slow_past run_wait;
-    struct slow_facts run_facts; /* moving mean of the usual steps */
+    struct slow_facts run_facts; /* moving mean over the steps that were not slow */
     uint64_t judged, period, step;
-    unsigned run_slow;  /* slow steps of the run, in a row */
-    bool facts_current; /* those of the run are those of the last reports */
+    unsigned run_slow;  /* consecutive slow steps of the run */
+    bool facts_current; /* the run's facts have been computed from the last reports */
 };
 
 /* ---- statistics ---- */
 
-/* Move the k smallest values to the front, and the next one behind them (Hoare). */
+/* Reorder the values so that values[k] is the one that sorting would put there, and no value before
+ * it is larger (Hoare's quickselect). */
 static void select_smallest(double *values, size_t n, size_t k)
 {
     size_t low = 0, high = n - 1;
@@ -118,7 +119,7 @@ static void select_smallest(double *values, size_t n, size_t k)
     }
 }
 
-/* Reorders the values. */
+/* Returns the median, or 0 if there are no values. Reorders the values. */
 static double median(double *values, size_t n)
 {
     double below;
@@ -222,7 +223,8 @@ static bool next_step(struct slow *s, uint64_t *step)
     return false;
 }
 
-/* Take the step of all instances. A host's is that of its slowest instance. */
+/* Take this step's times from all instances that have it. A unit gets those of its slowest
+ * instance. Returns the number of units with this step. */
 static size_t gather(struct slow *s, uint64_t step, bool *meets)
 {
     size_t n = 0;
@@ -264,7 +266,7 @@ static double value_of(const struct slow_need *need, unsigned value)
                                  : need->facts.of[value - VALUE_FACTS];
 }
 
-/* Collect a value of all hosts except for `but`, in the scratch memory. */
+/* Collect this value of all hosts except `but` in s->scratch. Returns the number of hosts. */
 static size_t collect(struct slow *s, unsigned value, const struct slow_unit *but)
 {
     size_t n = 0;
@@ -289,7 +291,7 @@ static struct slow_facts facts_of_others(struct slow *s, const struct slow_unit 
     return ret;
 }
 
-/* The usual times of this step, and their deviation. */
+/* The usual times for a step, and their deviations. */
 struct slow_norm {
     double x_s, wait_s, x_deviation, wait_deviation;
 };
@@ -316,7 +318,7 @@ static struct slow_norm norm_of_few(struct slow *s, const struct slow_unit *u)
 
     if (u->past.count >= ENOUGH) {
         center = past_median(&u->past, &noise);
-        noise /= center; /* a host that is slow all the time has as much more noise */
+        noise /= center; /* relative to the host's own usual x */
     }
     norm.x_deviation = norm.wait_deviation = max_of(noise, least) * norm.x_s;
     return norm;
@@ -338,7 +340,8 @@ static void mark_unit(struct slow_unit *u, const struct slow_norm *norm, bool me
         past_add(&u->past, u->is.x_s / norm->x_s);
     if (u->marked || meets || !exceeds(u->is.wait_s, norm->wait_s, norm->wait_deviation, margin))
         return;
-    /* The others wait for it in their own time, which is longer by that. */
+    /* While this host waits for batches, the others wait for it, and count that as their own time.
+     * So subtract the extra wait from its x to get the usual value. */
     u->marked = true;
     u->usual.x_s = u->is.x_s - (u->is.wait_s - norm->wait_s);
 }
@@ -378,7 +381,7 @@ static void learn(struct slow *s, const struct slow_need *is)
     past_add(&s->run_wait, is->wait_s);
 }
 
-/* Compare the run with its own past. */
+/* Compare the run with its own past, unless a host is marked (`others`). */
 static void mark_run(struct slow *s, bool others)
 {
     struct slow_unit *run = &s->units[s->count];
@@ -453,7 +456,7 @@ static void move_mean(struct slow_need *mean, const struct slow_need *need, unsi
     mean->facts = need->facts;
 }
 
-/* Apply the rule of three steps. */
+/* Apply the rule of three steps to a host or the run, and count the step for the log. */
 static void name_unit(struct slow *s, struct slow_unit *u)
 {
     bool before = u->named;
@@ -474,7 +477,7 @@ static void name_unit(struct slow *s, struct slow_unit *u)
     if (!u->named)
         return;
     if (!before && !u->drags && !u->stopped)
-        u->seen = u->bad = u->row; /* steps before these were not slow */
+        u->seen = u->bad = u->row; /* the log's window begins with the first of these steps */
     if (u != &s->units[s->count])
         u->row_usual.facts = facts_of_others(s, u);
     set_verdict(u, u->row_since, &u->row_is, &u->row_usual);
@@ -587,7 +590,7 @@ static void look_at_stops(struct slow *s)
         if (u->verdict.cause != SLOW_STOPPED)
             u->verdict = (struct slow_verdict){
                 .cause = SLOW_STOPPED, .since = s->step + (s->judged > 0), .instance = u->instance};
-        u->seen++; /* it takes no steps, which the log counts otherwise */
+        u->seen++; /* a stopped program takes no steps: count this call as one */
         u->bad++;
     }
 }

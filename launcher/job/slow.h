@@ -11,13 +11,16 @@
  *   Fewer than SLOW_FEW hosts have no useful deviation. Each of them is compared with the median of
  *   the others, in units of the deviation of its own last steps.
  *   If no host is marked, the median of all hosts is compared with that of the last steps. If that
- *   marks the step, all hosts are slow, and the run is named.
+ *   marks the step, all hosts are slow; three such steps in a row name the run.
  *   If collectives are not Plenum's, the hosts wait for each other in their own time, and all have
  *   the same x. Then the waits are compared, and what the kernel reports about a host.
- *   The slower rule: a host is also named if the median of 64 steps is above that of the other
- *   hosts, in two such periods in a row. It finds a few percent, because medians have little noise.
+ *   The slower rule: a host is also named if the median of its last 64 steps exceeds that of the
+ *   other hosts by more than 3 % (5 % with fewer than SLOW_FEW hosts) and by more than the noise,
+ *   in two such periods in a row. It finds a few percent, because medians have little noise.
  *
- * A host is logged if 90 % of the steps of ten seconds were marked. */
+ * A host is logged if, in at least ten seconds, at least 90 % of its steps were slow by one of
+ * these rules, but at most once in ten minutes for the same cause. Its end is logged once at most
+ * 10 % are. */
 #ifndef LAUNCHER_SLOW_H
 #define LAUNCHER_SLOW_H
 
@@ -85,9 +88,9 @@ struct slow_report {
 struct slow_verdict {
     enum slow_cause cause;
     uint64_t since;       /* the first marked step */
-    double x_s, usual_s;  /* own time + wait, of this host and of the others (or before) */
+    double x_s, usual_s;  /* own time + wait: of this host; of the others (of the run: earlier) */
     double wait_s;        /* part of x_s */
-    struct slow_facts is; /* of this host, for the instance that takes longest */
+    struct slow_facts is; /* of this host's slowest instance */
     uint32_t instance;    /* that instance */
 };
 

@@ -21,7 +21,8 @@ static bool explains(const struct slow_need *is, const struct slow_need *usual, 
     return more > 0 && more >= slow_half_share(is, usual);
 }
 
-/* The stage of a batch that has become slowest. */
+/* Returns the cause for the stage of a batch whose time has grown most, or SLOW_DATA if none has
+ * grown. */
 static enum slow_cause find_stage(const struct slow_facts *is, const struct slow_facts *usual)
 {
     static const enum slow_cause causes[] = {[SLOW_READ] = SLOW_STORAGE,

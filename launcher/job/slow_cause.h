@@ -15,7 +15,7 @@ struct slow_need {
 /** Returns the cause for `is`, compared with `usual`. */
 enum slow_cause slow_find_cause(const struct slow_need *is, const struct slow_need *usual);
 
-/** Returns the share of time, in percent, that half of what exceeds `usual` would take. */
+/** Returns half of the time by which `is` exceeds `usual`, in percent of the time of `is`. */
 double slow_half_share(const struct slow_need *is, const struct slow_need *usual);
 
 #endif

@@ -18,6 +18,7 @@
 #include "common/util/log.h"
 #include "common/util/util.h"
 #include "launcher/control/exit_status.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/supervise_priv.h"
 
 int stop_init(struct supervisor *s)
@@ -30,11 +31,15 @@ int stop_init(struct supervisor *s)
         .by = SUPERVISE_NEVER,
         .command = {.text = settings->command, .poll_ns = settings->poll_ns},
     };
+    if (s->job->stop_command)
+        s->stop.command = stop_command_take(s->job->stop_command);
     return s->stop.agreement.ranks ? 0 : -ENOMEM;
 }
 
 void stop_fini(struct supervisor *s)
 {
+    if (s->job->stop_command && s->stop.command.text)
+        *s->job->stop_command = stop_command_take(&s->stop.command);
     stop_command_end(&s->stop.command);
     free(s->stop.agreement.ranks);
 }
@@ -102,6 +107,14 @@ static bool begin(struct supervisor *s)
     return true;
 }
 
+bool stop_was_too_early(const struct supervisor *s)
+{
+    if (s->stop.held || s->stop.pending)
+        return true;
+    return s->stop.early && (agree_is_possible(&s->stop.agreement) ||
+                             report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1);
+}
+
 bool stop_take_signal(struct supervisor *s, int signal)
 {
     bool before = s->stop.noticed;
@@ -115,6 +128,8 @@ bool stop_take_signal(struct supervisor *s, int signal)
     if ((signal != SIGTERM && signal != SIGUSR1) || (signal == SIGTERM && s->stop.terminated) ||
         s->interrupts > 0 || !begin(s)) {
         s->stop.early |= signal == SIGUSR1;
+        if (s->phase >= JOB_ENDING && stop_was_too_early(s))
+            interlude_end(SIGUSR1, NULL); /* it does not start again */
         return false;
     }
     s->stop.terminated |= signal == SIGTERM;
@@ -145,14 +160,6 @@ void stop_request(struct supervisor *s, const char *why)
     log_warn("%s: sending the programs SIGTERM, because none has called plenum_job_should_stop()",
              why);
     supervise_interrupt(s, SIGTERM);
-}
-
-bool stop_was_too_early(const struct supervisor *s)
-{
-    if (s->stop.held || s->stop.pending)
-        return true;
-    return s->stop.early && (agree_is_possible(&s->stop.agreement) ||
-                             report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1);
 }
 
 /* ---- messages from shims ---- */

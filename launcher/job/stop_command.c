@@ -112,6 +112,14 @@ uint64_t stop_command_due(const struct stop_command *command)
     return command->text && command->pid == 0 ? command->next_at : UINT64_MAX;
 }
 
+struct stop_command stop_command_take(struct stop_command *command)
+{
+    struct stop_command taken = *command;
+
+    command->pid = 0;
+    return taken;
+}
+
 void stop_command_end(struct stop_command *command)
 {
     if (command->pid <= 0)

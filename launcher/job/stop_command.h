@@ -22,6 +22,8 @@ struct stop_command {
 bool stop_command_poll(struct stop_command *command, uint64_t now);
 /** Returns when to call stop_command_poll() even if no child has ended; UINT64_MAX: never. */
 uint64_t stop_command_due(const struct stop_command *command);
+/** Take over a command, which may be running. The previous owner keeps its settings. */
+struct stop_command stop_command_take(struct stop_command *command);
 /** If the command is running, kill it and all that it has started, and wait for their end. */
 void stop_command_end(struct stop_command *command);
 

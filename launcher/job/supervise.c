@@ -39,6 +39,7 @@
 #include "common/util/text.h"
 #include "common/util/util.h"
 #include "launcher/job/input.h"
+#include "launcher/job/interlude.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/remote/answer.h"
 #include "launcher/host/signals.h"
@@ -81,7 +82,7 @@ static const struct state_machine job_machine = {.name = "attempt",
                                                  .holds = job_holds,
                                                  .trace = state_log};
 
-/* The only place that writes the job's phase. */
+/* Change the job's phase. No other function writes it. */
 static void enter(struct supervisor *s, enum phase to)
 {
     enum phase from = s->phase;
@@ -107,7 +108,7 @@ void supervise_fail(struct supervisor *s, const struct report *report)
     assert(report->instance < s->plan->num_instances || report->instance == UINT32_MAX);
     if (s->phase >= JOB_ENDING)
         return;
-    s->report = *report;
+    s->report = failure_choose(s, report);
     s->report.signal = signal;
     enter(s, JOB_ENDING);
     s->start_at = s->timeout_at = s->reason_at = s->stop.by = SUPERVISE_NEVER;
@@ -136,7 +137,7 @@ static void begin_close(struct supervisor *s)
 {
     bool complete = true;
 
-    assert(s->phase == JOB_RUNNING || s->phase == JOB_ENDING);
+    assert((s->phase == JOB_RUNNING || s->phase == JOB_ENDING) && !s->suspect);
     enter(s, JOB_CLOSING);
     s->stop.by = SUPERVISE_NEVER;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
@@ -174,7 +175,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at,       &s->kill_at,    &s->reason_at, &s->close_at,
-                               &s->end_starter_at, &s->abandon_at, &s->stop.by};
+                               &s->end_starter_at, &s->abandon_at, &s->stop.by,   &s->suspect_at};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), SUPERVISE_BEAT_MS * NS_PER_MS);
 
     if (gap == 0)
@@ -207,23 +208,31 @@ static void show_state(struct supervisor *s)
     free(table);
 }
 
+/* End the job, but let the programs end by themselves within the grace period. */
+static void end_gently(struct supervisor *s, int signal)
+{
+    if (s->phase < JOB_ENDING)
+        s->report.signal = signal;
+    if (signal == SIGINT)
+        show_state(s);
+    log_warn("SIG%s: ending the job; send the signal again to kill it", sigabbrev_np(signal));
+    if (s->phase == JOB_STARTING) {
+        supervise_fail_with(s, REPORT_OTHER, NULL, "the job was interrupted while it was starting");
+    } else if (s->phase == JOB_RUNNING) { /* in JOB_ENDING, they were sent SIGTERM */
+        instances_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
+        s->kill_at = time_now_ns() + s->job->limits->grace_ns;
+    }
+}
+
 /* The user wants the job to end. The first time, the programs get the same signal as we did. */
 void supervise_interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
     s->stop.growing = false;
-    if (s->interrupts == 1 && s->phase < JOB_ENDING) {
-        s->report.signal = signal;
-        if (signal == SIGINT)
-            show_state(s);
-        log_warn("SIG%s: ending the job; send the signal again to kill it", sigabbrev_np(signal));
-        if (s->phase == JOB_STARTING) {
-            supervise_fail_with(s, REPORT_OTHER, NULL,
-                                "the job was interrupted while it was starting");
-        } else {
-            instances_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
-            s->kill_at = time_now_ns() + s->job->limits->grace_ns;
-        }
+    if (s->phase >= JOB_ENDING)
+        interlude_end(signal, NULL); /* it does not start again */
+    if (s->interrupts == 1 && s->phase < JOB_CLOSING) {
+        end_gently(s, signal);
         return;
     }
     if (s->phase < JOB_CLOSING) {
@@ -266,8 +275,8 @@ static void handle_signals(struct supervisor *s)
     }
 }
 
-/* Reap children that we inherited: a shell's, if it has become this process by exec, and orphans,
- * if we are process 1 of a container. */
+/* Reap children that we inherited, but not those that other parts of plenumrun wait for: a shell's,
+ * if it has become this process by exec, and orphans, if we are process 1 of a container. */
 static void reap_strangers(const struct supervisor *s)
 {
     siginfo_t info = {.si_pid = 0};
@@ -282,8 +291,8 @@ static void reap_strangers(const struct supervisor *s)
 
 /* ---- the starter ---- */
 
-/* The starter's output matters when it fails, and to users who passed arguments to it
- * (--report-bindings). */
+/* Handle a line that the starter has printed: keep it for the report of a failure, and show it to
+ * users who passed arguments to mpirun (--report-bindings). */
 static void handle_line(void *arg, const char *line, size_t len)
 {
     struct supervisor *s = arg;
@@ -325,16 +334,17 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Returns whether mpirun ended because its daemon on another host is gone. Open MPI 5's then ends
- * at once, and its end may be noticed before the orphan's. Not if mpirun itself was killed, or if
- * the orphan is on mpirun's own host, which has no daemon. */
+/* Returns whether the orphan was left by its host's daemon, and not by mpirun. mpirun of Open MPI 5
+ * ends at once when a daemon is gone, so its end may be noticed first. But if mpirun was killed, or
+ * the orphan is on mpirun's own host, which has no daemon, mpirun left it. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
            (!WIFSIGNALED(s->starter_status) && !instance_host(s, s->orphan)->local);
 }
 
-/* open-mpi/ompi#13303, seen in 5.0.7. */
+/* Returns whether Open MPI 5 has crashed because it was given several applications
+ * (open-mpi/ompi#13303, seen in 5.0.7). */
 static bool has_crashed_at_arguments(const struct supervisor *s)
 {
     return s->phase == JOB_STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
@@ -342,7 +352,8 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
            mpirun_has_several(s->plan, s->job->mpi);
 }
 
-/* The starter has ended or wants to end, and no instance has reported a better reason. */
+/* End the job because the starter has ended or wants to end, and no instance has reported a better
+ * reason. */
 static void blame_starter(struct supervisor *s)
 {
     char status[128], strangers[160];
@@ -447,6 +458,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         be_late(s);
     if (now >= s->timeout_at)
         time_out(s);
+    failure_do_what_is_due(s, now);
     stop_do_what_is_due(s, now);
     hung_do_what_is_due(s, now);
     instances_tell_departed(s, now);
@@ -477,7 +489,7 @@ static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
-                              s->reason_at, s->end_starter_at, s->abandon_at};
+                              s->reason_at, s->end_starter_at, s->abandon_at, s->suspect_at};
     uint64_t next = min_u64(stop_next_due(s), s->departures.due_ns);
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
@@ -517,7 +529,8 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     return true;
 }
 
-/* A host that cannot run its loader is a failure before the job runs, but not later. */
+/* While the job starts, end it if a host of --loader-host cannot run its loader. A later failure
+ * does not end it. */
 static void look_at_loaders(struct supervisor *s)
 {
     char why[400];
@@ -603,6 +616,8 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
+    if (fds[FD_PLACE].revents) /* before the reports of ends that followed those it has seen */
+        meeting_server_dispatch(s->place);
     if (fds[FD_PEERS].revents)
         peers_read(s);
     if (fds[FD_LISTENER].revents)
@@ -614,8 +629,6 @@ static int turn(struct supervisor *s)
     job_socket_dispatch(s, &fds[FD_SOCKET]);
     read_input(s, &fds[FD_INPUT]);
     remote_loaders_dispatch(s->loaders);
-    if (fds[FD_PLACE].revents)
-        meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
         s->starter_gone = true;
         s->starter_gone_ns = time_now_ns();
@@ -629,27 +642,33 @@ static int turn(struct supervisor *s)
     return 0;
 }
 
-/* Wait for a slow reader, unless the user is in a hurry. */
+/* Wait until all output is written, however slow its reader is, or until a signal shows that the
+ * user is in a hurry. */
 static void finish_output(struct supervisor *s)
 {
     while (!s->hurry && output_flush(s->output, 50) < 0) {
         struct signalfd_siginfo info;
 
-        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-            s->hurry |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
-                        info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
+        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            if (info.ssi_signo != SIGINT && info.ssi_signo != SIGTERM && info.ssi_signo != SIGHUP &&
+                info.ssi_signo != SIGQUIT)
+                continue;
+            s->hurry = true;
+            s->stop.growing = false;
+            interlude_end((int)info.ssi_signo, NULL);
+        }
     }
 }
 
 /* Returns whether the job may be restarted. Yes if an instance or its host failed, which may not
  * happen again. No if it cannot be started or the user ended it; but a job that has run before
- * waits for its hosts to return. */
+ * waits for its hosts to return. If the user ended it after the failure, interlude.c knows that. */
 static bool may_start_again(const struct supervisor *s)
 {
     enum report_kind kind = s->report.kind;
 
-    if (s->interrupts > 0 || s->hurry || s->stop.ordered || (s->stop.noticed && !s->stop.growing) ||
-        stop_was_too_early(s))
+    if (s->report.signal || (s->stop.noticed && !s->stop.growing) ||
+        (stop_was_too_early(s) && report_exit_status(&s->report) == STATUS_SIGNAL + SIGUSR1))
         return false;
     /* With these statuses, a shell reports that a program was not found or could not be
      * executed. */
@@ -743,8 +762,8 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
-/* Lost output is a failure, even if the programs succeed. But a job that has stopped continues
- * later. */
+/* Returns plenumrun's exit status. Lost output is a failure, even if the programs succeed, except
+ * in a job that has stopped at a step and continues later. */
 static int exit_status(struct supervisor *s)
 {
     const char *stream;
@@ -797,6 +816,7 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
         .hung_at = SUPERVISE_NEVER,
+        .suspect_at = SUPERVISE_NEVER,
     };
     struct plenum_error err;
     int status;
@@ -834,7 +854,10 @@ int supervise_run(const struct supervise_job *job, struct supervise_result *ret)
         goto out;
     }
     supervise_log_last_words();
-    s.stop.growing &= !stop_was_too_early(&s);
+    if (stop_was_too_early(&s)) {
+        s.stop.growing = false;
+        interlude_end(SIGUSR1, NULL);
+    }
     failure_find_cause(&s);
     failure_print(&s);
     tell_stopped(&s);

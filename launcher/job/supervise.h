@@ -16,6 +16,7 @@
 
 struct elastic;
 struct job_socket;
+struct stop_command;
 
 enum { SUPERVISE_REASON_MAX = 240 };
 
@@ -51,7 +52,9 @@ struct supervise_job {
     uint64_t descriptors;      /* the soft limit that plenumrun was started with; 0: not known */
     mode_t umask;              /* the umask that plenumrun was started with */
     struct job_socket *socket; /* for plenumctl job, with its clients; NULL: none */
-    bool may_replace;          /* may plenumrun's own starter replace mpirun? */
+    struct stop_command *stop_command; /* in the same way; NULL: none */
+    bool may_replace;                  /* may plenumrun's own starter replace mpirun? */
+    bool through_mpi; /* the user has chosen mpirun: collectives use MPI on any host */
 };
 
 struct supervise_result {

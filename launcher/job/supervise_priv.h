@@ -41,6 +41,7 @@
 enum {
     SUPERVISE_INPUT_BYTES = 64 * 1024, /* standard input on its way to instance 0 */
     SUPERVISE_BEAT_MS = 1000,
+    SUPERVISE_DEAF_MS = 500, /* pause after accept() has run out of descriptors */
 };
 
 /* The allowed transitions are a table in supervise.c. JOB_RESTING is not in it, because no attempt
@@ -76,6 +77,7 @@ struct instance {
     bool has_exited;
     bool left;          /* its outer shim was sent LEAVE */
     uint64_t exited_ns; /* when its end was reported */
+    uint64_t ended_ns;  /* when its program was seen to have ended: then, or before */
     uint64_t halted;    /* 1 + the step that it must not begin; 0: none */
     bool paced;         /* its steps are known: own time, and wait for batches, of the last one */
     uint64_t own_ns, wait_ns;
@@ -124,7 +126,6 @@ struct stop {
     bool held;        /* plenumrun was sent SIGUSR1 before all have started */
     bool early;       /* plenumrun was sent SIGUSR1, and the programs could not be asked to stop */
     bool growing;     /* only to continue on more hosts */
-    bool ordered;     /* plenumctl job stop has been called while the job was ending already */
     bool terminated;  /* SIGTERM was such a request: the next one ends the job */
     uint64_t by;      /* when all programs must have ended or know that they stop, or NEVER */
     struct stop_command command;
@@ -134,7 +135,8 @@ enum { JOB_CLIENTS_MAX = 8 };
 
 /* plenumctl job, connected (job_socket.c). */
 struct job_socket {
-    int listener; /* -1: none */
+    int listener;        /* -1: none */
+    uint64_t deaf_until; /* accept no client until then, because we are out of descriptors */
     struct job_client {
         struct frame_conn conn;
         uint64_t until; /* when it is dropped */
@@ -194,6 +196,7 @@ struct supervisor {
     struct capture growth; /* looks for more hosts (grow.c) */
     struct slow *slow;     /* which hosts are slow (slow_watch.c) */
     struct job_socket socket;
+    struct instance *suspect; /* has failed, perhaps because of another end (failure.c); or NULL */
     struct report report;
     int status;     /* plenumrun's exit status, at the end */
     int interrupts; /* how often the user has interrupted the job */
@@ -202,7 +205,7 @@ struct supervisor {
     uint64_t turn_ns; /* when the loop last ran */
     /* Deadlines; NEVER: not set. */
     uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at,
-        abandon_at, hung_at;
+        abandon_at, hung_at, suspect_at;
 };
 
 /* Returns the starter's name, as users know it. */
@@ -405,6 +408,13 @@ void grow_continue(struct supervisor *s);
 
 /* ---- failure.c ---- */
 
+/** Note that an instance's program has ended. If it failed, that ends the job; but if another
+ * program had ended before, its shim first gets a limited time to report how. */
+void failure_note_end(struct supervisor *s, struct instance *inst);
+/** End the job if a failure was noted and no earlier end is awaited any more. */
+void failure_do_what_is_due(struct supervisor *s, uint64_t now);
+/** Returns the cause of the end: this failure, or one that was noted before it. */
+struct report failure_choose(struct supervisor *s, const struct report *report);
 /** Find the program that failed first: of several that failed in a row, the one with the earliest
  * traceback, which is not always the first to end. If mpirun ended the job, look for its reason
  * instead. Call this when all have ended. */

@@ -34,7 +34,8 @@ static void log_to_output(const char *line, size_t len)
         (void)io_write_all(STDERR_FILENO, line, len);
 }
 
-/* Few lines follow the end of the job, and they matter: bypass the message limit. */
+/* Log a line at the end of the job, without the limit on messages: these lines are few, and they
+ * matter. */
 static void log_last_words(const char *line, size_t len)
 {
     if (output_put_own(log_output, CONTROL_STDERR, line, len) < 0)
@@ -66,11 +67,18 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* Each instance needs a connection, a descriptor for its process if it is watched
- * (meeting_server.c), and files for its output. */
+/* On one host the programs meet in shared memory that we provide, whatever starts them. It is
+ * faster than MPI, and does not need it. */
+static bool has_place(const struct supervisor *s)
+{
+    return plan_is_local(s->plan) && !s->job->through_mpi && s->plan->num_instances > 1;
+}
+
+/* Raise the limit on descriptors: each instance needs a connection, a descriptor for its process if
+ * it is watched (meeting_server.c), and files for its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
-    uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t each = (s->job->output->folder ? 4U : 1U) + (has_place(s) ? 1U : 0U);
     uint64_t all = s->plan->num_instances * each;
     uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
 
@@ -137,8 +145,8 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
-/* Traffic between hosts contains the environment, output and keys. A job may run without TLS on
- * trusted networks where it is not installed; the user gets a warning. */
+/* Encrypt the traffic between hosts, which contains the environment, output and keys. A job may run
+ * without TLS on trusted networks where it is not installed; the user gets a warning. */
 static void secure_control(struct supervisor *s)
 {
     struct plenum_error err;
@@ -150,11 +158,10 @@ static void secure_control(struct supervisor *s)
              err.text);
 }
 
-/* Without mpirun there is no MPI, so the programs meet in shared memory that we provide. */
 static int make_place(struct supervisor *s, struct plenum_error *err)
 {
     assert(!s->place);
-    if (s->job->mpirun || s->plan->num_instances == 1)
+    if (!has_place(s))
         return 0;
     return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
                                  s->place_address, err);

@@ -786,7 +786,8 @@ static int check_texts(const struct cmdline *c, struct plenum_error *err)
                  : 0;
 }
 
-/* Check combinations of options. */
+/* Check combinations of options, and that there is a program if one is to run. --topology implies
+ * --dry-run. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
     bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;

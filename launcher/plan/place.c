@@ -335,7 +335,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
     return (uint32_t)((uint64_t)total * part / parts);
 }
 
-/* Give an instance the nth core of a group. */
+/* Give an instance the nth core of a group, and that core's NUMA node. */
 static void give_core(const struct placement *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
@@ -458,8 +458,8 @@ static hwloc_obj_t find_device(hwloc_topology_t topology, uint32_t wanted)
     return NULL;
 }
 
-/* Set used[g] for the groups next to an accelerator. Returns false if its location gives no choice:
- * it does not exist, or is next to all of several groups. */
+/* Set used[g] for the groups next to an accelerator. Returns false if its location does not help to
+ * choose: it does not exist, is next to no group, or is next to all of several groups. */
 static bool find_near_groups(const struct placement *s, uint32_t device, bool *used)
 {
     hwloc_obj_t obj = find_device(s->topology, device);

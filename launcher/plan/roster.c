@@ -142,7 +142,8 @@ bool roster_lose(struct roster *roster, const bool *lost, const char *why)
     return !shared;
 }
 
-/* Returns the rank by which hosts are chosen; lower is better. */
+/* Returns the rank by which hosts are chosen; lower is better. Hosts in use come first, then the
+ * others by their number of failures, and last those that failed during the last start. */
 static uint64_t rank_of(const struct roster_host *host)
 {
     if (host->used && !host->blamed)

@@ -157,7 +157,7 @@ const char *agent_arguments(const struct agent_settings *settings, char ret[AGEN
     return ret;
 }
 
-/* Returns whether the host needs a placeholder name. */
+/* Returns whether mpirun must get a placeholder instead of the host's name. */
 static bool is_nameless(const struct plan *plan, uint32_t host)
 {
     const struct plan_host *h = &plan->hosts[host];

@@ -29,7 +29,7 @@ static void drop_front(struct answer *a, size_t count)
     memmove(a->text, a->text + count, a->len + 1);
 }
 
-/* Look for the mark, which may begin before `from`. */
+/* Look for the mark, which may begin before `from`, and drop the text before it. */
 static void find_mark(struct answer *a, size_t from)
 {
     size_t len = strlen(a->mark);

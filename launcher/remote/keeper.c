@@ -157,8 +157,7 @@ static int read_input(struct remote_keeper *keeper, struct plenum_error *err)
             return r;
         drop_input(keeper, (size_t)len);
     }
-    return len < 0 ? error_set(err, (int)len,
-                               "%s is for plenumrun's own use: it is started on a --loader-host",
+    return len < 0 ? error_set(err, (int)len, "%s is for plenumrun's own use: leave it out",
                                KEEPER_ARGUMENT)
                    : 0;
 }

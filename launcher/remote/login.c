@@ -65,8 +65,9 @@ static void signal_awake(pid_t pid, int signal)
     (void)kill(pid, SIGCONT); /* a stopped process cannot end */
 }
 
-/* Wait for the other processes of the shell's group after the shell has ended: they are now our
- * children, and have received SIGTERM. (The daemon's children have their own groups.) */
+/* After the shell has ended, wait for the other processes of its group, and kill them if they take
+ * too long: they are now our children, and have received SIGTERM. (The daemon's children have their
+ * own groups.) */
 static void end_group(pid_t group, const char *command)
 {
     int left_ms = KILL_MS;

@@ -66,6 +66,9 @@ enum {
     EARLIER_MS = 3000, /* time for processes of an earlier start to end */
 };
 
+/* The last argument, if accelerators do not matter. */
+#define NO_DEVICES "no-devices"
+
 static const char first_line[] = "plenumrun-probe\n";
 
 /* A query in progress. */
@@ -125,7 +128,8 @@ static char *make_script(const struct probe_question *q, bool loader)
                                  limit,
                                  q->job ? q->job : "",
                                  health,
-                                 q->health ? q->health : ""};
+                                 q->health ? q->health : "",
+                                 loader || q->no_devices ? NO_DEVICES : ""};
 
     (void)snprintf(health, sizeof(health), "%u",
                    q->healthy ? (unsigned)probe_get_health_ms(q->limit_ms) : 0);
@@ -421,7 +425,8 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-/* Run all queries. Returns for how long we were stopped (Ctrl-Z, or a suspended job). */
+/* Run the queries until all hosts have answered, the time is over, or the user interrupts. Returns
+ * for how long we were stopped (Ctrl-Z, or a suspended job). */
 static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
                              struct inquiry *list, uint32_t count, char *const scripts[2])
 {
@@ -582,9 +587,10 @@ static void answer_addresses(void)
 
 /* Begin this host's health checks. Returns NULL if none were requested, or after printing why they
  * cannot be started. */
-static struct health *begin_health(const char *limit, const char *command)
+static struct health *begin_health(const char *limit, const char *command, const char *devices)
 {
-    struct health_request request = {.command = command, .root = ""};
+    struct health_request request = {
+        .command = command, .root = "", .no_devices = strcmp(devices, NO_DEVICES) == 0};
     struct health *health = NULL;
     uint64_t ms;
     int r;
@@ -621,7 +627,7 @@ int probe_answer(int argc, char **argv)
     int r;
 
     if (argc < 6) {
-        fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
+        fprintf(stderr, "plenumrun: %s is for plenumrun's own use: leave it out\n", PROBE_ARGUMENT);
         return 2;
     }
     printf("%sversion %s\ntime %llu\n", first_line, PACKAGE_VERSION,
@@ -645,7 +651,7 @@ int probe_answer(int argc, char **argv)
         answer_earlier(argv[8]); /* before the health checks: these processes use accelerators */
     (void)fflush(stdout);
     if (argc > 10)
-        health = begin_health(argv[9], argv[10]);
+        health = begin_health(argv[9], argv[10], argc > 11 ? argv[11] : "");
     if (argc > 7 && *argv[6] && parse_u64(argv[7], BACK_MS, &limit_ms) == 0)
         dial_try_all(argv[6], (int)limit_ms, BACK_MORE_MS, answer_back, NULL);
     if (health)

@@ -26,6 +26,7 @@ struct probe_question {
     const char *job;       /* kill the remaining processes of this job; NULL: of no job */
     const char *health;    /* the user's command that checks a host; NULL: none */
     bool healthy;          /* check the health of hosts */
+    bool no_devices;       /* ... but not of their accelerators */
     const char *back; /* plenumrun's address (dial_listen()); NULL: hosts do not try to connect */
     int listener;     /* probe_hosts() closes its incoming connections; -1: they stay queued */
     int (*interrupted)(void); /* called often: not 0 ends the waiting; NULL: never */

@@ -40,7 +40,8 @@ static bool root_is_allowed(bool allow_root)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
-/* Check this host. Returns 0, or an exit status after a message. */
+/* Check that root may start jobs, if we are root, and that the program can be executed, if this
+ * host has instances. Returns 0, or an exit status after a message. */
 static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     struct plenum_error err;
@@ -74,7 +75,8 @@ void ready_survey_fini(struct ready_survey *h)
     *h = (struct ready_survey){0};
 }
 
-/* Warn about conditions that are not failures but may explain trouble later. */
+/* Log the host's answer, and warn about conditions that are not failures but may explain trouble
+ * later. */
 static void warn_of(const struct probe *p)
 {
     char available[32], all[32];
@@ -180,6 +182,7 @@ static int query(const struct ready_request *request, bool connect, struct ready
                                       .job = request->earlier,
                                       .health = request->health,
                                       .healthy = true,
+                                      .no_devices = request->devices == READY_DEVICES_UNUSED,
                                       .interrupted = request->interrupted,
                                       .listener = -1,
                                       .limit_ms = get_limit_ms(request)};
@@ -213,6 +216,7 @@ int ready_ask(const struct ready_request *request, bool connect, struct ready_su
 {
     const struct health_request own = {.command = request->health,
                                        .root = "",
+                                       .no_devices = request->devices == READY_DEVICES_UNUSED,
                                        .interrupted = request->interrupted,
                                        .limit_ns =
                                            probe_get_health_ms(get_limit_ms(request)) * NS_PER_MS};

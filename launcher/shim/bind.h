@@ -29,7 +29,8 @@ struct bind_result {
     struct bind_sets sets;
 };
 
-/** Parse the plan's texts into a request. Returns 0, or -EINVAL or -ERANGE with a message. */
+/** Parse the plan's texts into a request. Returns 0; or, with a message, -EINVAL (a list is
+ * malformed) or -ERANGE (a number is too large). */
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
                        struct bind_request *ret, struct plenum_error *err);
 

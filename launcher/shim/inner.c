@@ -126,11 +126,20 @@ static void link_move(struct inner *in, enum link_state to)
 
 /* ---- the end of the program ---- */
 
+/* Returns whether the program has ended, although reap() has not seen it yet. */
+static bool has_ended(const struct inner *in)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)in->child.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
 static void end_program(struct inner *in, uint64_t grace_ns, enum control_cause cause)
 {
     uint64_t now = time_now_ns();
 
-    if (!inner_is_running(in))
+    if (!inner_is_running(in) || has_ended(in))
         return;
     if (in->cause == CONTROL_CAUSE_ITSELF)
         in->cause = cause;

@@ -225,8 +225,7 @@ int shim_main(void)
 
     log_init("plenumrun", LOG_LEVEL_WARN);
     if (!claim_task(&task)) {
-        log_error("%s is for plenumrun's own use: it is started beside each instance",
-                  SHIM_ARGUMENT);
+        log_error("%s is for plenumrun's own use: leave it out", SHIM_ARGUMENT);
         return 2;
     }
     const uint64_t patience = task.grace_ns + 5 * NS_PER_SEC;

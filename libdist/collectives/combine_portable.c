@@ -20,8 +20,8 @@ LOOP_INLINE half_bits pick(half_bits mask, half_bits yes, half_bits no)
     return (mask & yes) | (~mask & no);
 }
 
-/* A float's exponent has a bias of 127 instead of 15: the product with 2^112 adds the difference,
- * also for subnormal numbers. */
+/* Convert float16 to float32. A float32's exponent has a bias of 127 instead of 15: the product
+ * with 2^112 adds the difference, also for subnormal numbers. */
 LOOP_INLINE half_floats half_widen(half_words v)
 {
     half_bits x = __builtin_convertvector(v, half_bits), number = x & 0x7fff;
@@ -31,8 +31,8 @@ LOOP_INLINE half_floats half_widen(half_words v)
     return (half_floats)(sign | pick((half_bits)(number >= 0x7c00), shifted | 0x7f800000, finite));
 }
 
-/* Round to nearest, ties to even. In the sum of 0.5 and a number that is subnormal as float16, the
- * last bit is that of float16, so the addition rounds it. */
+/* Convert float32 to float16, rounding to nearest, ties to even. In the sum of 0.5 and a number
+ * that is subnormal as float16, the last bit is that of float16, so the addition rounds it. */
 LOOP_INLINE half_words half_narrow(half_floats v)
 {
     half_bits x = (half_bits)v, number = x & 0x7fffffff, result;

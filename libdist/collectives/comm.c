@@ -9,8 +9,8 @@
  *
  * libplenum itself does not link MPI, because a single process, or a program under torchrun, must
  * run where MPI is not installed. The MPI carrier is in libplenum-mpi.so, beside libplenum.so, and
- * is loaded at the first collective that needs it. If the environment shows that plenumrun started
- * the job without mpirun, libplenum uses its own carrier (comm_local.c). */
+ * is loaded at the first collective that needs it. If the environment names memory that plenumrun
+ * shares with a job on one host, libplenum uses its own carrier (comm_local.c). */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -43,8 +43,6 @@ static _Thread_local struct {
     char name[COMM_NAME_MAX], what[COMM_WHAT_MAX];
 } described;
 
-static const char backend_file[] = "libplenum-mpi.so";
-
 /* One world per process, however often its job is opened: MPI can be started only once. */
 static struct {
     /* Held during a collective. */
@@ -64,7 +62,8 @@ static struct {
     size_t num_blocks;
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Another thread of the parent may have been in a collective. */
+/* In a forked child: renew the mutex, because another thread of the parent may have held it, in a
+ * collective. */
 static void in_child(void)
 {
     world.mu = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -107,7 +106,7 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
 
     if (job->info.launcher == PLENUM_LAUNCHER_PLENUM && getenv(MEETING_VARIABLE))
         return &comm_local;
-    backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
+    backend = module_load(COMM_BACKEND_FILE, COMM_BACKEND_SYMBOL, &why);
     if (!backend) {
         (void)error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
                         job->info.num_instances, why.text);
@@ -115,7 +114,7 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
     }
     if (backend->version != COMM_BACKEND_VERSION) {
         (void)error_set(err, -ENOTSUP, "%s belongs to a different version of libplenum",
-                        backend_file);
+                        COMM_BACKEND_FILE);
         return NULL;
     }
     return backend;
@@ -272,7 +271,8 @@ static int make_blocks(size_t count, struct plenum_error *err)
     return 0;
 }
 
-/* Parts for several instances begin at lines of the cache. */
+/* Returns the bytes for which the carrier must prepare. Parts for several instances begin at cache
+ * lines. */
 static size_t prepared_bytes(const struct call *c)
 {
     enum { LINE = 64 };
@@ -592,7 +592,8 @@ static bool is_broken(void)
     return broken;
 }
 
-/* Our own data is at the end of the result, too, after that of all instances. */
+/* Gather `bytes` bytes from each instance. This instance's own data is also at the end of the
+ * result, from where it is sent. */
 void *comm_gather(struct plenum_job *job, const char *name, const void *mine, size_t bytes,
                   int *code, struct plenum_error *err)
 {

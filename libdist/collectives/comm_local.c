@@ -32,12 +32,14 @@
 #include "config.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/job/meeting.h"
 #include "common/util/error_set.h"
+#include "common/util/module.h"
 #include "common/util/util.h"
 #include "libdist/collectives/combine.h"
 #include "libdist/collectives/comm_priv.h"
@@ -49,6 +51,7 @@ static struct {
     struct meeting *meeting;
     uint32_t instances, index;
     const void **inputs; /* [instances], of combine() */
+    bool left;           /* the program has called MPI_Finalize() */
 } world;
 
 /* A collective in progress. */
@@ -79,7 +82,7 @@ static int not_in_time(const struct local_call *c)
     return r;
 }
 
-/* Describe the result of a wait. */
+/* Turn the result of a wait into 0, or an error with a message. */
 static int explain(const struct local_call *c, int r, uint32_t who)
 {
     switch (r) {
@@ -116,6 +119,27 @@ static int await_all(const struct local_call *c, uint64_t round)
     return 0;
 }
 
+/* MPI_Finalize() waits for the other instances. They must not wait for this one meanwhile. */
+static void leave(void)
+{
+    world.left = true;
+    meeting_leave(world.meeting);
+}
+
+/* If the program uses MPI itself, notice that it finalises it. It has initialised it by now. */
+static int watch_mpi(struct plenum_error *err)
+{
+    void *mpi = dlopen("libmpi.so.40", RTLD_NOLOAD | RTLD_NOW); /* of Open MPI 4 and 5 */
+    const struct comm_backend *module;
+
+    if (!mpi)
+        return 0;
+    (void)dlclose(mpi); /* it stays loaded for the program */
+    module = module_load(COMM_BACKEND_FILE, COMM_BACKEND_SYMBOL, NULL);
+    return module && module->version == COMM_BACKEND_VERSION ? module->watch_finalize(leave, err)
+                                                             : 0;
+}
+
 static const char first_collective[] = "the first collective";
 
 static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
@@ -144,7 +168,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
         meeting_destroy(world.meeting);
         world.meeting = NULL;
     }
-    return r;
+    return r < 0 ? r : watch_mpi(err);
 }
 
 /* Leave the world. Nothing has to be announced, because no instance waits for one that has ended,
@@ -175,7 +199,13 @@ static int backend_meet(const char *what, const void *mine, size_t bytes, void *
 {
     const struct local_call c = begin(what, timeout_ns, err);
     uint32_t who = 0;
-    int r = meeting_meet(world.meeting, mine, bytes, all, c.deadline_ns, &who);
+    int r;
+
+    if (world.left)
+        return error_set(
+            err, -ENOTSUP,
+            "the program has already finalised MPI: collectives are no longer possible");
+    r = meeting_meet(world.meeting, mine, bytes, all, c.deadline_ns, &who);
 
     return r < 0 ? explain(&c, r, who) : 0;
 }
@@ -213,7 +243,8 @@ static unsigned char *sum_of(uint32_t instance, uint64_t k)
     return meeting_room(world.meeting, instance, (unsigned)(DEEP + k % DEEP));
 }
 
-/* The instance that is `ahead` of this one, in a circle: all begin with different ones. */
+/* Returns the instance `ahead` places after this one, in a circle, so that instances begin with
+ * different ones. */
 static uint32_t next(uint32_t ahead)
 {
     return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
@@ -288,7 +319,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
     return 0;
 }
 
-/* Copy what each other instance wants to my room: the same piece of each part. */
+/* Copy to this instance's room what the other instances get from it: piece k of each part. */
 static void fill_parts(const unsigned char *send, size_t step, const struct local_pieces *p,
                        uint64_t k)
 {
@@ -382,7 +413,7 @@ static struct local_slice slice_of(size_t bytes, uint32_t instance)
     return (struct local_slice){from, (instance + 1 == world.instances ? bytes : to) - from};
 }
 
-/* Copy the others' slices of piece k to my room. */
+/* Copy the slices of piece k that other instances combine to this instance's room. */
 static void fill_slices(const struct local_reduction *d, uint64_t k)
 {
     const unsigned char *from = d->x->send + begin_of(&d->p, k);

@@ -364,22 +364,36 @@ static uint32_t find_ended(void)
     return find_departed(world_size, number);
 }
 
-/* End our part when a program that started MPI itself calls MPI_Finalize(): MPI deletes the
- * attributes of MPI_COMM_SELF first. */
+/* What a carrier does when a program that started MPI itself calls MPI_Finalize(). */
+static void (*leave_world)(void);
+
+/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF first. */
 static int on_finalize(MPI_Comm comm, int key, void *value, void *state)
 {
     (void)comm;
     (void)key;
     (void)value;
     (void)state;
-    if (notices != MPI_COMM_NULL)
-        send_last_word(false);
+    leave_world();
     return MPI_SUCCESS;
 }
 
-static int watch_finalize(struct plenum_error *err)
+static void leave(void)
 {
-    int key, r = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, NULL);
+    if (notices != MPI_COMM_NULL)
+        send_last_word(false);
+}
+
+static int backend_watch_finalize(void (*call)(void), struct plenum_error *err)
+{
+    int key, initialised, finalised, r;
+
+    (void)MPI_Initialized(&initialised);
+    (void)MPI_Finalized(&finalised);
+    if (!initialised || finalised)
+        return 0;
+    leave_world = call;
+    r = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, NULL);
 
     if (r == MPI_SUCCESS)
         r = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
@@ -429,7 +443,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     (void)MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
     world_size = instances;
     world_rank = index;
-    return ours ? 0 : watch_finalize(err);
+    return ours ? 0 : backend_watch_finalize(leave, err);
 }
 
 /* A wait in progress. */
@@ -443,7 +457,8 @@ struct wait {
     bool told;
 };
 
-/* Tell the others where we wait, and read their notices. */
+/* In a wait with a time limit, once it has lasted notice_after_ns: notify the others in which
+ * collective we wait, and read their notices. */
 static void exchange_notices(struct wait *w, uint64_t now)
 {
     if (w->deadline_ns == 0 || now <= w->notice_ns)
@@ -686,4 +701,5 @@ PLENUM_API const struct comm_backend plenum_mpi_backend = {
     .meet = backend_meet,
     .carrier = {.broadcast = backend_broadcast, .allgather = backend_allgather},
     .exchange = backend_exchange,
+    .watch_finalize = backend_watch_finalize,
 };

@@ -13,7 +13,7 @@
 #include "common/util/util.h"
 
 /** Version of this table. A library of another version is rejected. */
-enum { COMM_BACKEND_VERSION = 6 };
+enum { COMM_BACKEND_VERSION = 7 };
 
 /** A transfer in which each instance has bytes for each: `bytes` at `send + i * send_step` go to
  * instance i, and those of instance i arrive at `recv + i * recv_step`. */
@@ -64,6 +64,9 @@ struct comm_backend {
     /** Reductions, in place or not; NULL: comm_moved.c makes them from the functions above. */
     int (*allreduce)(const struct comm_reduction *x, struct plenum_error *err);
     int (*reduce_scatter)(const struct comm_reduction *x, struct plenum_error *err);
+    /** Call leave() when the program calls MPI_Finalize(). No effect unless the program has
+     * initialised MPI. NULL: this is not MPI. */
+    int (*watch_finalize)(void (*leave)(void), struct plenum_error *err);
 };
 
 /**
@@ -91,7 +94,8 @@ static inline uint64_t comm_time_left(uint64_t deadline_ns)
  * MEETING_VARIABLE is set. */
 extern const struct comm_backend comm_local;
 
-/** The only symbol that libplenum-mpi.so exports. */
+/** The module of the MPI carrier, and the only symbol that it exports. */
+#define COMM_BACKEND_FILE "libplenum-mpi.so"
 #define COMM_BACKEND_SYMBOL "plenum_mpi_backend"
 
 #endif

@@ -14,7 +14,8 @@ enum {
     SETTLED_MS = 1000, /* shortest time that a rate is computed from */
     /* A stream has stopped if it sends no request for a quarter of the measured time. */
     STOPPED_PART = 4,
-    /* How many positions of a repeated sample are examined; the next one is assumed to be used. */
+    /* For a repeated sample, at most this many positions are examined to find one that the stream
+     * uses; otherwise, the next one is assumed to be used. */
     LOOKS_MAX = 64,
 };
 

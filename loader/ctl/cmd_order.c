@@ -90,34 +90,13 @@ static uint32_t replica_of(const struct order_steps *steps, const struct order_a
     return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
 }
 
-/* Returns the step of an epoch that a position belongs to. `*begin` receives the step's first
- * position. */
-static uint64_t step_of(const struct order_steps *steps, uint64_t epoch, uint64_t position,
-                        uint64_t *begin)
-{
-    struct order_place place = order_place_settle(steps, (struct order_place){.epoch = epoch}),
-                       next;
-    uint64_t step = 0;
-
-    *begin = position - position % steps->per_step;
-    if (steps->num_gaps == 0)
-        return position / steps->per_step;
-    for (;; place = next, step++) {
-        next = order_place_settle(steps, order_place_after(steps, place));
-        *begin = place.position;
-        assert(*begin <= position);
-        if (next.epoch != epoch || next.position > position)
-            return step;
-    }
-}
-
 /* ---- positions ---- */
 
 static void print_position(struct json *j, const struct ctl_stream *s, uint64_t epoch,
                            uint64_t position, const struct order_arguments *a)
 {
     uint32_t sample = render_sample_at(&s->spec, epoch, position);
-    uint64_t begin, step = step_of(&s->steps, epoch, position, &begin);
+    uint64_t begin, step = order_step_of(&s->steps, (struct order_place){epoch, position}, &begin);
     uint32_t replica = replica_of(&s->steps, a, position - begin);
     int64_t label = dataset_get_label(s->dataset, sample);
     char name[4096];
@@ -451,6 +430,7 @@ static void print_json(const struct run *run, const uint64_t *padded)
 
 static void print_text(const struct run *run, const uint64_t *padded)
 {
+    uint64_t shown = 0; /* by all sets: less than an epoch if the plan skips positions */
     char bytes[32];
 
     printf("positions   %llu an epoch, of %llu samples\n", (unsigned long long)run->positions,
@@ -462,12 +442,14 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)*padded);
     if (run->left_out)
         printf("left out    %llu positions\n", (unsigned long long)run->left_out);
+    for (uint32_t i = 0; i < run->num_sets; i++)
+        shown += run->sets[i].shown;
     for (uint32_t i = 0; i < run->num_sets; i++) {
         const struct set_share *set = &run->sets[i];
 
         printf("set %s shows %llu positions per epoch (%.2f %%): %.3f passes of %u positions\n",
                set->name, (unsigned long long)set->shown,
-               100 * (double)set->shown / (double)max_u64(run->positions, 1),
+               100 * (double)set->shown / (double)max_u64(shown, 1),
                (double)set->shown / set->positions, set->positions);
     }
     for (uint32_t h = 0; h < run->args->hosts; h++)

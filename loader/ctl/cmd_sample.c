@@ -120,7 +120,7 @@ static int run(int argc, char **argv)
         uint64_t number;
 
         if (parse_u64(argv[i], UINT32_MAX, &number) < 0 || number >= dataset_get_samples(dataset))
-            r = error_set(&err, -1, "'%s' is not a sample of %s, which has %u", argv[i],
+            r = error_set(&err, -1, "'%s' is not a sample of %s, which has %u samples", argv[i],
                           dataset_get_name(dataset), dataset_get_samples(dataset));
         else
             r = show(dataset, (uint32_t)number, a.json, &err);

@@ -75,7 +75,7 @@ bool hint_cache_get(struct hint_cache *hints, uint32_t sample, struct dataset_bu
  * from, 0 without one. If another thread has since written a hint that is at least as long, that
  * one is kept, so that hints only grow.
  *
- * Errors: those of hint_cache_state(); -ENOMEM.
+ * Errors: those of hint_cache_state(); -ENOSPC no room is left for its record; -ENOMEM.
  */
 int hint_cache_put(struct hint_cache *hints, uint32_t sample, const void *bytes, size_t len,
                    size_t max, size_t had);

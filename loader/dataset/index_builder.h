@@ -97,10 +97,11 @@ int64_t index_builder_add_label(struct index_builder *b, enum label_source sourc
                                 size_t len, struct plenum_error *err);
 
 /** Name the classes 0 ... count - 1 when labels are numbers; further classes have no name, which
- * the warning says. Returns 0, -ENOMEM or -EOVERFLOW. */
+ * the warning says. Returns 0, -ENOMEM, or -EOVERFLOW (too many classes for an index). */
 int index_builder_name_classes(struct index_builder *b, const char *const *names, uint32_t count);
 
-/** Append everything in `part` to `b`. Returns 0, -ENOMEM or -EOVERFLOW. */
+/** Append everything in `part` to `b`. Returns 0, -ENOMEM, or -EOVERFLOW (too many samples for an
+ * index). */
 int index_builder_append(struct index_builder *b, const struct index_builder *part);
 
 /**

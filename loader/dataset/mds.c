@@ -245,7 +245,7 @@ static int64_t add_label(struct shard_scan *s, uint32_t sample)
     return r < 0 ? out_of_memory(err) : r;
 }
 
-/* Copy the sample's name, if it has one, up to the first NUL. */
+/* Copy the sample's name, which is "" if it has none. Rejects names with zero bytes. */
 static int copy_name(struct shard_scan *s, uint32_t sample, char ret[256])
 {
     int64_t len = s->name < 0 ? 0 : copy_text(s, sample, s->name, ret, 256);
@@ -509,7 +509,7 @@ static int add_index(struct dataset *d, const char *path, struct pattern_list *f
     set->files[set->num_files++] = file;
     if (r < 0)
         return r;
-    r = mds_index_parse(&set->index, text, strlen(text), err);
+    r = mds_index_parse(&set->index, text, (size_t)file.stamp.size, err);
     free(text);
     if (r < 0)
         return error_prefix(err, r, "%s", file.path);

@@ -125,7 +125,8 @@ static void read_header(struct thrift *t, struct parquet_page *p, struct header_
             thrift_skip(t, f.type);
 }
 
-/* Check that a compressed page can be decompressed. */
+/* Check that a page's compressed data can have the length that its header gives, and that this
+ * length is supported. */
 static int check_packed(const struct parquet_source *s, const struct parquet_page *p,
                         struct plenum_error *err)
 {

@@ -125,8 +125,8 @@ void parquet_cursor_fini(struct parquet_cursor *c);
 int parquet_check_rows(const struct parquet_file *file, struct source archive,
                        struct plenum_error *err);
 
-/** Check that a row group's pages of this column can be read. Returns 0, -EBADMSG or
- * -EOPNOTSUPP. */
+/** Check that a row group's pages of this column can be read. Returns 0; -EBADMSG if they are
+ * encrypted, or do not have one value per row; or -EOPNOTSUPP if this build lacks their codec. */
 int parquet_check_chunk(const struct parquet_file *file, const struct parquet_group *group,
                         size_t column, struct plenum_error *err);
 

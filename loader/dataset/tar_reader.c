@@ -48,7 +48,8 @@ struct tar_reader {
     uint8_t window[];
 };
 
-/* Returns how much to read at once. */
+/* Returns how much to read at once: WINDOW bytes, but as much as fits when an object is read
+ * without long skips, because each read of an object is a request. */
 static size_t window_of(const struct tar_reader *t)
 {
     bool is_far = !t->source.object || t->skipped >= SMALL || t->at == t->begin;
@@ -90,7 +91,7 @@ static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
     return (la_int64_t)n;
 }
 
-/* Convert an error of libarchive. */
+/* Describe an error of libarchive or of reading from the archive. */
 static int failed(const struct tar_reader *t, struct plenum_error *err)
 {
     const char *text = archive_error_string(t->archive);

@@ -276,7 +276,8 @@ static int64_t add_label(struct archive *a, const Example__Feature *feature, uin
     return r;
 }
 
-/* Copy the sample's name, up to the first NUL; it may be missing. */
+/* Copy as much of the sample's name as fits; it may be missing (NULL). Rejects names with zero
+ * bytes. */
 static int copy_name(struct archive *a, const ProtobufCBinaryData *name, const char *key,
                      uint64_t offset, char *ret, size_t size)
 {

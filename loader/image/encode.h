@@ -30,10 +30,12 @@ struct encode_options {
     unsigned restart; /* MCU rows between restart markers; 0: none */
 };
 
-/** Encode a JPEG into memory that the caller frees. Returns 0, -ENOMEM or -EINVAL. */
+/** Encode a JPEG into memory that the caller frees. Returns 0, -ENOMEM, or -EINVAL if the library
+ * rejects the options. */
 int encode_jpeg(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
 
-/** Encode a PNG into memory that the caller frees. Returns 0, -ENOMEM or -EINVAL. */
+/** Encode a PNG into memory that the caller frees. Returns 0, -ENOMEM, or -EINVAL if the library
+ * rejects the options. */
 int encode_png(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
 
 #endif

@@ -34,7 +34,7 @@ enum {
     /* OBUs of an AVIF's items: a few per item, and up to 4096 per frame if AV1's tiles are
      * separate. */
     IMAGE_OBUS_MAX = 1 << 16,
-    /* OBUs for which dav1d logs a line. */
+    /* OBUs of unknown types in an AVIF's items: dav1d logs a line for each. */
     IMAGE_UNKNOWN_OBUS_MAX = 16,
     /* Extents of an AVIF's items beyond the first of each. An empty extent takes no bytes in the
      * file, but 16 in memory. Layered images have as many extents as layers. */
@@ -45,7 +45,7 @@ enum {
      * block (512 MiB) until the last scan is read; our own decoder does so only for blocks of the
      * region, and stores 10 bytes for every block. */
     IMAGE_BLOCKS_MAX = 1 << 22,
-    /* Blocks times scans of such a JPEG: a few seconds of work. */
+    /* Blocks times scans of a JPEG with several scans: a few seconds of work. */
     IMAGE_BLOCK_VISITS_MAX = 1 << 28,
 };
 

@@ -284,11 +284,11 @@ static int send_signals(timer_t *ret)
     return 0;
 }
 
-/* When a unix socket is closed, the kernel closes the descriptors in its queue, and those in their
- * queues. For each socket among them it waits as long as SO_LINGER requires, or until a signal
- * arrives. We do not receive these descriptors first: closing a received file makes the kernel
- * notify its file system and wait for an answer, but closing a file that was never received does
- * not. */
+/* Close a descriptor, which may take long. When a unix socket is closed, the kernel closes the
+ * descriptors in its queue, and those in their queues. For each socket among them it waits as long
+ * as SO_LINGER requires, or until a signal arrives. We do not receive these descriptors first:
+ * closing a received file makes the kernel notify its file system and wait for an answer, but
+ * closing a file that was never received does not. */
 static void close_work(struct blocking_job *job)
 {
     struct closing *closing = container_of(job, struct closing, job);

@@ -92,7 +92,8 @@ void leash_init(int lifeline_fd, int start_fd)
     (void)thread_start(NULL, leash_main, NULL);
 }
 
-/* After startup, phases are neither logged nor reported. */
+/* Set the phase of the startup, and report it. After the startup, phases are neither logged nor
+ * reported. */
 void leash_phase(enum jobloader_phase phase)
 {
     if (!serves())

@@ -109,7 +109,8 @@ static void pause_listening(struct listening *l)
     (void)uv_timer_start(&l->pause, on_pause, PAUSE_MS, 0);
 }
 
-/* Close a client for which there is no descriptor, in a thread, because closing may take long. */
+/* Reject a client for which there is no descriptor: log and count it, and close it in a thread,
+ * because closing may take long. `fd` < 0: it could not even be accepted. */
 static void close_excess(struct listening *l, int fd)
 {
     uint32_t untold;

@@ -22,7 +22,7 @@ static void put_one(FILE *f, const char *name, const char *type, const char *hel
     (void)fprintf(f, "%s %.17g\n", name, value);
 }
 
-/* Write a label's value: quotes and backslashes are escaped, control characters are removed. */
+/* Write a label's value: quotes and backslashes are escaped, control characters become '?'. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
     char plain[WIRE_DATASET_MAX]; /* room for the longest string */

@@ -123,8 +123,8 @@ static void tell(struct opening *o, const char *text, uint64_t done, uint64_t to
     lock_release(&o->mu);
 }
 
-/* Called in the opening's thread. Clients receive progress often; it is logged every ten
- * seconds. */
+/* Pass on the progress of indexing: to clients each time, to the log every ten seconds. Runs in the
+ * opening's thread. */
 static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct opening *o = arg;
@@ -144,7 +144,8 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
     tell(o, text, done, total);
 }
 
-/* Called in the opening's thread. */
+/* Open the data set, within the limits of the loader and of the client. Runs in the opening's
+ * thread. */
 static void work(struct blocking_job *job)
 {
     struct opening *o = container_of(job, struct opening, job);

@@ -111,7 +111,8 @@ static void item_move(struct item *item, enum item_state to)
     state_moved(&item_machine, item, 0, from, to);
 }
 
-/* Move a request from its stream's list to the finished requests. */
+/* Complete a request's times, count it unless it was cancelled, and move it from its stream's list
+ * to the finished requests. */
 static void finish(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
@@ -796,7 +797,8 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
     return has;
 }
 
-/* Returns true if the request is finished immediately. */
+/* Cancel a request, and drop its samples that no thread has begun. Returns true if none were begun,
+ * so that the request is finished now. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));

@@ -83,8 +83,8 @@ static uint32_t begin_part(struct queue_stream *s, struct queue_request *r, stru
 }
 
 /* Returns how many parts an item of this stream should have: one, unless samples are so cheap that
- * handing each one from thread to thread would cost more than rendering it. If reading is slow,
- * also one, so that more threads read at once. */
+ * handing each one from thread to thread would cost more than rendering it. Also one if reading is
+ * slow, so that more threads read at once, and until a sample has been read. */
 static uint32_t wanted_parts(const struct queue_stream *s)
 {
     uint64_t each = max_u64(max_u64(s->cost_ns, s->read_ns), 1);

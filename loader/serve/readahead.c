@@ -23,7 +23,8 @@ enum {
     AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced */
     AHEAD_READ_NS = 200000, /* announce if the mean time of a read is longer */
     AHEAD_MEAN = 16,        /* samples in that mean */
-    /* Announce at least this many samples, although announced ones are read fast. */
+    /* Once reading is slow, announce at least this many samples: announced samples are read fast,
+     * so fast reads do not show that announcing can end. */
     AHEAD_HOLD = 4096,
 };
 

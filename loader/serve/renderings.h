@@ -118,7 +118,7 @@ void renderings_publish(struct rendering *r);
 /** Record that the caller, which got RENDERINGS_FILL, could not render it. No stream finds it any
  * more. It stays pinned. */
 void renderings_abandon(struct rendering *r);
-/** Count a copy. */
+/** Add 1 to the number of copies. */
 void renderings_count_copy(struct rendering *r);
 void renderings_unpin(struct rendering *r);
 

@@ -359,7 +359,7 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
     return listening_check(&both, err);
 }
 
-/* Called in the blocking job's thread. */
+/* Read the settings again and check them. Runs in the blocking job's thread. */
 static void read_settings(struct blocking_job *job)
 {
     struct main_loop *m = container_of(job, struct main_loop, reload.job);

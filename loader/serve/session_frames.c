@@ -99,7 +99,8 @@ static int change_share(struct session *s, const struct wire_render *m, struct p
         return r;
     steps.per_step = m->per_step;
     if (!order_has_steps(&steps))
-        return error_set(err, -EINVAL, "an epoch has no step of %u samples", m->per_step);
+        return error_set(err, -EINVAL, "an epoch is shorter than one step of %u samples",
+                         m->per_step);
     s->steps = steps;
     s->open.per_step = m->per_step;
     s->open.offset = m->offset;

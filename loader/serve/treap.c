@@ -19,7 +19,7 @@ static bool is_above(const struct treap_node *a, const struct treap_node *b)
     return hash(a->key) > hash(b->key);
 }
 
-/* Cut a tree into the nodes with smaller keys, and the others. */
+/* Split a tree: nodes whose keys are less than `key` go to `less`, the others to `more`. */
 static void split(struct treap_node *tree, uint64_t key, struct treap_node **less,
                   struct treap_node **more)
 {

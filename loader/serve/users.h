@@ -9,8 +9,8 @@
 
 #include <plenum/error.h>
 
-/** Find the ID of a user or group, given as "alice" or "1004". Returns 0, or -EINVAL or -ENOENT
- * with a message. */
+/** Find the ID of a user or group, given as "alice" or "1004". Returns 0; or, with a message,
+ * -EINVAL (the number is too large) or -ENOENT (there is no such name). */
 int users_find_id(const char *name, bool group, uint32_t *ret, struct plenum_error *err);
 
 struct user {
@@ -22,8 +22,9 @@ struct user {
 };
 
 /**
- * Find a user by name or number. Returns 0, or -EINVAL or -ENOENT with a message. A number without
- * an account has the group of the same number, and no home.
+ * Find a user by name or number. Returns 0; or, with a message, -EINVAL (the number is too large)
+ * or -ENOENT (there is no such name). A number without an account has the group of the same number,
+ * and no home.
  */
 int users_find(const char *name, struct user *ret, struct plenum_error *err);
 

@@ -17,7 +17,8 @@ struct store_object;
  * Find an object. Returns 0, with the store's facts about it in `*ret`.
  *
  * Errors: those of fetch_run(), such as -ENOENT; -EACCES the policy does not allow it; -EINVAL the
- * name is malformed, or its endpoint is not known; -ENOTSUP the module is not installed.
+ * name is malformed, or its endpoint is not known; -ENOTSUP the module is not installed;
+ * -EOPNOTSUPP the server does not report the object's size.
  */
 int store_stat(const char *name, const struct store_policy *policy, struct object_facts *ret,
                struct plenum_error *err);

@@ -39,7 +39,7 @@ def tables():
             found[name] = []
         elif not cells[0].startswith("---"):
             code = code_of(cells[1])
-            assert len(code) <= 1, f"one piece of code a row: {line}"
+            assert len(code) <= 1, f"more than one piece of code in a row: {line}"
             found[name].append((cells[0], code[0] if code else None))
     return found
 

@@ -251,7 +251,7 @@ class Stage:
 
 
     def with_fields(self):
-        """Create data sets with fields, and the options to stream them."""
+        """Return pairs of a data set with fields and the options to stream it."""
         return ((self.fields, [*STREAM, "--samples", SAMPLES, *FIELDS]),
                 (f"tfrecord,image=none:{self.folder}/a.tfrecord", RECORDS))
 
@@ -328,7 +328,7 @@ def own_loader(place):
 
 
 def check_descriptors(place, kind, pid):
-    """Check the descriptors of a loader whose clients have gone, which may take a while to notice."""
+    """Check that a loader whose clients have gone keeps no descriptors of theirs. It may take a while to notice."""
     limit = place.stage.descriptors.get(kind)
     end = time.monotonic() + (1 if place.counting else LIMIT)
     while time.monotonic() < end:

@@ -92,7 +92,7 @@ class Attacker:
         return b""
 
     def opening(self):
-        """Return OPEN of an allowed data set, of a forbidden one, or with random numbers."""
+        """Return an OPEN frame of an allowed data set or of one of tricks(), in which one number may be random."""
         r = self.r
         name = r.choice([self.o.open, self.o.open, "generated:100", *self.tricks()])
         if r.random() < 0.3:

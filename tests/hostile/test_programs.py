@@ -8,7 +8,6 @@ import os
 import pwd
 import random
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -19,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "loader", "serve"))
 from rawclient import STATS, Raw, frame  # noqa: E402
 from service import CTL, FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 SECONDS = float(os.environ.get("HOSTILE_SECONDS") or 6)
 SEED = os.environ.get("HOSTILE_SEED") or str(random.randrange(10**6))
@@ -73,6 +73,11 @@ class HostileProgramsTest(ServiceCase):
             numbers = struct.unpack("<7Q", c.wait_for(STATS))
         return numbers[1] - 1, numbers[4], numbers[5], len(os.listdir(f"/proc/{self.loader.pid}/fd"))
 
+    def open_files(self):
+        """Describe the loader's open files, for messages."""
+        folder = f"/proc/{self.loader.pid}/fd"
+        return sorted(os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
+
     def beside(self, address, *arguments):
         """Run honest feeds, one after another, during the attack of hostile clients."""
         before = self.at_rest()
@@ -91,7 +96,11 @@ class HostileProgramsTest(ServiceCase):
         self.assertGreater(fed, 0)
         result = self.reported(p)
         self.assertGreaterEqual(result["tried"], result["of"] / 2)
-        wait_for(f"all to be as before {before}", lambda: all(now <= then for now, then in zip(self.at_rest(), before)))
+        try:
+            wait_for(f"all to be as before {before}",
+                     lambda: all(now <= then for now, then in zip(self.at_rest(), before)))
+        except AssertionError as e:
+            self.fail(f"seed {SEED}: {e}: {self.at_rest()}; open: {self.open_files()}; {self.said()[-2000:]}")
         self.loader.send_signal(signal.SIGTERM)
         self.assertEqual(self.loader.wait(2 * LIMIT), 0, f"seed {SEED}: {self.said()[-4000:]}")
 
@@ -153,11 +162,6 @@ class HostileProgramsTest(ServiceCase):
         for p in players:
             self.reported(p)
         self.assertGreater(ends[1], 0)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 if __name__ == "__main__":

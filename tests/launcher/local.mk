@@ -10,14 +10,14 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
 TESTS += %D%/test_run.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh
-EXTRA_DIST += %D%/test_run.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py %D%/ddp.py \
+EXTRA_DIST += %D%/test_run.sh %D%/test_grow.sh %D%/test_health_check.sh %D%/test_agent.sh %D%/test_local.sh %D%/test_files.sh %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_first_end.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py %D%/ddp.py \
 	%D%/environment.h
 if PYTHON_FOUND
-TESTS += %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py
+TESTS += %D%/test_gate.py %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_first_end.py %D%/test_hung.py %D%/test_job.py %D%/test_slow_job.py %D%/test_lenders.py %D%/test_page.py %D%/test_stop.py %D%/test_terminal.py
 endif
 
 if CRITERION
-launcher_tests = %D%/test_advance %D%/test_agree %D%/test_allocation %D%/test_answer %D%/test_control %D%/test_daemons %D%/test_departures %D%/test_dial %D%/test_environ %D%/test_proctree %D%/test_slow %D%/test_pace_report %D%/test_strain %D%/test_health %D%/test_host %D%/test_input \
+launcher_tests = %D%/test_advance %D%/test_agree %D%/test_allocation %D%/test_answer %D%/test_control %D%/test_daemons %D%/test_departures %D%/test_dial %D%/test_environ %D%/test_failure %D%/test_proctree %D%/test_slow %D%/test_pace_report %D%/test_strain %D%/test_health %D%/test_host %D%/test_input \
 	%D%/test_leftover %D%/test_lines %D%/test_instances %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
 	%D%/test_interlude %D%/test_pause %D%/test_ranges %D%/test_report %D%/test_roster %D%/test_script %D%/test_variables
 check_PROGRAMS += $(launcher_tests)
@@ -53,6 +53,9 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_environ_CFLAGS = $(launcher_test_cflags)
 %C%_test_environ_LDADD = $(launcher_test_ldadd)
+
+%C%_test_failure_CFLAGS = $(launcher_test_cflags)
+%C%_test_failure_LDADD = $(launcher_test_ldadd)
 
 %C%_test_proctree_CFLAGS = $(launcher_test_cflags)
 %C%_test_proctree_LDADD = $(launcher_test_ldadd)

@@ -9,6 +9,7 @@
  *     slow=1         the steps of instance 1 take much longer
  *     end=1:5        instance 1 has only 5 steps
  *     die=1:5        instance 1 exits with status 3 in step 5
+ *     say=1:5        instance 1 prints a line when it begins step 5
  *     hang=1:5       instance 1 stays in step 5 for ever
  *     wait=1:5       instance 1 waits in step 5 until its standard input ends
  *     never=1        instance 1 does not call plenum_job_should_stop()
@@ -65,6 +66,10 @@ static void in_step(uint64_t step)
 {
     struct plenum_error err;
 
+    if (is_told("say", step)) {
+        printf("step %llu\n", (unsigned long long)step);
+        (void)fflush(stdout);
+    }
     if (is_told("work", step))
         (void)usleep(5000);
     if (is_told("slow", step))

@@ -113,7 +113,7 @@ code=$?
 ok "a job that stops while hosts are checked says so at once" all 'same $code 1' \
     'has grown "nothing was stopped: the job is stopping already"'
 ends
-ok "... and stops as usual" same $code 75
+ok "a job that stops while hosts are checked stops as usual" same $code 75
 printf '#!/bin/sh\ntrap "" HUP\nexec "$@"\n' >deaf
 chmod +x deaf
 stopping() { # OPTION... - start a job, which stops in order to grow as soon as its standard input ends
@@ -124,20 +124,20 @@ stopping() { # OPTION... - start a job, which stops in order to grow as soon as 
 stopping
 kill -USR1 "$(sed -n 's/^instance 0 is process \([0-9]*\) .*/\1/p' out)"
 ends
-ok "a program that is sent SIGUSR1 then ends the job" all 'same $code 75' 'has err "as requested"' \
+ok "SIGUSR1 to a program ends a job that stops in order to grow" all 'same $code 75' 'has err "as requested"' \
     'has err "a program was sent SIGUSR1: the programs are stopping already, and the job does not continue"' \
     'has_not err "2 hosts"'
 stopping
 kill -HUP $job
 wait_for has err "SIGHUP: ending the job"
 ends
-ok "... and so does SIGHUP, even if the programs ignore it" all 'same $code 75' 'has err "as requested"' \
+ok "SIGHUP ends such a job, even if its programs ignore the signal" all 'same $code 75' 'has err "as requested"' \
     'has_not err "2 hosts"'
 stopping --stop-command 'test -e notice' --stop-poll 100ms
 : >notice
 wait_for has err "--stop-command has ended"
 ends
-ok "... and --stop-command" all 'same $code 75' 'has err "as requested"' 'has_not err "2 hosts"' \
+ok "--stop-command ends such a job" all 'same $code 75' 'has err "as requested"' 'has_not err "2 hosts"' \
     'has err "status 0: the programs are stopping already, and the job does not continue"'
 
 # ---- hosts that cannot be checked ----

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "common/util/util.h"
 #include "launcher/host/health.h"
+#include "launcher/host/proctree.h"
 
 enum { SECONDS = 60 };
 
@@ -36,15 +38,21 @@ static void teardown(void)
 
 TestSuite(health, .init = setup, .fini = teardown);
 
-static struct health_report check_for(const char *command, uint64_t limit_ns)
+static struct health_report check_with(const struct health_request *request)
 {
-    struct health_request request = {.command = command, .root = ".", .limit_ns = limit_ns};
     struct health_report report;
     struct health *health;
 
-    cr_assert(eq(int, health_begin(&request, &health), 0));
+    cr_assert(eq(int, health_begin(request, &health), 0));
     health_finish(health, &report);
     return report;
+}
+
+static struct health_report check_for(const char *command, uint64_t limit_ns)
+{
+    const struct health_request request = {.command = command, .root = ".", .limit_ns = limit_ns};
+
+    return check_with(&request);
 }
 
 static void check(const char *command, enum health_state state, const char *why)
@@ -118,10 +126,61 @@ Test(health, a_command_does_not_end_later_than_allowed)
     cr_expect(eq(str, report.why, (char *)"--health-check did not end in time"));
 }
 
+/* Wait until the process of the file "pid" has ended. Returns whether it did so as a descendant of
+ * the check. We adopt orphans, so one that is not killed becomes our child. */
+static bool is_ended(void)
+{
+    FILE *file = fopen("pid", "r");
+    int pid = 0, parent = 0;
+    char path[64];
+
+    cr_assert(ne(ptr, file, NULL));
+    cr_assert(eq(int, fscanf(file, "%d", &pid), 1));
+    (void)fclose(file);
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    while (parent != getpid()) {
+        file = fopen(path, "r");
+        if (!file)
+            return true;
+        (void)!fscanf(file, "%*d (%*[^)]) %*c %d", &parent);
+        (void)fclose(file);
+    }
+    (void)kill(pid, SIGKILL);
+    return false;
+}
+
 Test(health, what_a_command_leaves_running_is_ended)
 {
-    check("sleep 1000 & echo $! >pid; exit 1", HEALTH_BAD, "--health-check exited with code 1");
-    cr_expect(eq(int, system("while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done"), 0));
+    static const char *const starts[] = {"", "setsid "};
+    char command[200];
+
+    cr_assert(eq(int, proctree_adopt(), 0));
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        (void)snprintf(command, sizeof(command),
+                       "rm -f pid; %ssh -c 'echo $$ >pid; exec sleep 1000' & "
+                       "until test -s pid; do sleep 0.01; done; exit 1",
+                       starts[i]);
+        check(command, HEALTH_BAD, "--health-check exited with code 1");
+        cr_expect(is_ended(), "%s", command);
+    }
+}
+
+static int is_begun(void)
+{
+    return access("begun", F_OK) == 0;
+}
+
+Test(health, a_command_that_is_interrupted_leaves_nothing_running)
+{
+    struct health_request request = {
+        .command = "trap '' TERM; setsid sh -c 'echo $$ >pid; : >begun; exec sleep 1000' & wait",
+        .root = ".",
+        .interrupted = is_begun,
+        .limit_ns = SECONDS * NS_PER_SEC};
+
+    cr_assert(eq(int, proctree_adopt(), 0));
+    (void)check_with(&request);
+    cr_expect(is_ended());
 }
 
 Test(health, accelerators_are_opened_without_a_tool)
@@ -153,6 +212,26 @@ Test(health, nvidia_smi_knows_which_accelerators_answer)
     add_program("bin/nvidia-smi", "echo 0; echo GPU is lost; exit 15");
     check_device(NULL, HEALTH_GOOD,
                  "an accelerator does not answer: nvidia-smi exited with code 15: GPU is lost");
+}
+
+Test(health, accelerators_that_the_job_does_not_use_are_left_alone)
+{
+    static const char *const tools[] = {"bin/nvidia-smi", "bin/rocm-smi"};
+    struct health_request request = {
+        .root = ".", .no_devices = true, .limit_ns = SECONDS * NS_PER_SEC};
+    struct health_report report;
+
+    add_device("dev/nvidia0", true);
+    add_device("dev/kfd", false);
+    for (size_t i = 0; i < ARRAY_LEN(tools); i++)
+        add_program(tools[i], ": >called");
+    report = check_with(&request);
+    cr_expect(eq(int, report.state, HEALTH_GOOD), "%s", report.why);
+    cr_expect(eq(str, report.device, (char *)""));
+    cr_expect(ne(int, access("called", F_OK), 0), "a tool was called");
+    request.no_devices = false;
+    (void)check_with(&request);
+    cr_expect(eq(int, access("called", F_OK), 0), "the test's tools are not found");
 }
 
 Test(health, the_kernel_driver_of_rocm_is_opened)

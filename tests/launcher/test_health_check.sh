@@ -76,7 +76,7 @@ checking --host localhost,h1 --num-hosts 1
 "$ctl" job list --json >"jobs"
 kill -TERM $job
 ends
-ok "... also if the job chooses among hosts; meanwhile, plenumctl job shows it" all 'same $code 143' \
+ok "SIGTERM also ends a job that chooses among hosts, which plenumctl job lists as waiting" all 'same $code 143' \
     'has "error: the job was ended by SIGTERM before it started$"' 'has_not "not ready"' \
     'grep -q "\"pid\": $job, .*\"state\": \"waiting\"" jobs' 'wait_for gone "$(cat left)"'
 job --health-check 'exit 1' --no-host-check echo started

@@ -16,6 +16,7 @@
 
 #include "common/net/address.h"
 #include "common/util/util.h"
+#include "launcher/host/host.h"
 #include "launcher/job/supervise_priv.h"
 
 static int put(struct frame_buffer *b, enum control_type type)
@@ -222,6 +223,7 @@ static void begin_hello(struct knocker *k, uint32_t instance)
 
     control_hello_init(&hello);
     snprintf(hello.token, sizeof(hello.token), "secret");
+    host_get_name(hello.host, sizeof(hello.host));
     hello.instance = instance;
     *k = (struct knocker){.fd = -1};
     cr_assert(eq(int, control_put_hello(&k->hello, &hello), 0));
@@ -334,6 +336,55 @@ Test(instances, the_host_with_most_connections_loses_them)
     for (int i = 0; i < 20; i++)
         close(few[i]);
     close_port(&p);
+}
+
+/* The shims of these instances connect, and the last one is refused with this report. */
+static void check_refused(const uint32_t *instances, size_t count, enum report_kind kind,
+                          const char *why)
+{
+    char text[DIAL_TEXT_MAX];
+    struct knocker shims[4];
+    struct port p;
+    char c;
+
+    open_port(&p, false, text, sizeof(text));
+    for (size_t i = 0; i < count; i++) {
+        cr_expect(eq(int, p.s.phase, JOB_STARTING));
+        begin_hello(&shims[i], instances[i]);
+        shims[i].fd = knock(&p, 0);
+        while (shims[i].said < shims[i].hello.len)
+            say_more(&shims[i]);
+        do
+            turn(&p.s);
+        while (i + 1 < count ? p.instances[instances[i]].state != INSTANCE_PRESENT
+                             : recv(shims[i].fd, &c, 1, MSG_DONTWAIT) != 0);
+    }
+    cr_expect(eq(int, p.s.phase, JOB_ENDING));
+    cr_expect(eq(int, p.s.report.kind, kind));
+    cr_expect(eq(str, p.s.report.text, (char *)why));
+    for (size_t i = 0; i < count; i++) {
+        io_close(&shims[i].fd);
+        frame_buffer_fini(&shims[i].hello);
+    }
+    close_port(&p);
+}
+
+Test(instances, a_process_too_many_ends_the_job_with_its_reason)
+{
+    char why[CONTROL_TEXT_MAX], host[HOST_NAME_MAX_BYTES];
+    const uint32_t twice[] = {1, 0, 1}, beyond[] = {0, SHIMS};
+
+    host_get_name(host, sizeof(host));
+    snprintf(why, sizeof(why),
+             "it has connected a second time, from host %s: was its first connection interrupted, "
+             "or has the starter started it twice?",
+             host);
+    check_refused(twice, ARRAY_LEN(twice), REPORT_LOST, why);
+    snprintf(why, sizeof(why),
+             "the starter has started instance %u on host %s, but the job has %u instances: remove "
+             "options that change their number (--mpi-global-args, --mpi-local-args)",
+             SHIMS, host, SHIMS);
+    check_refused(beyond, ARRAY_LEN(beyond), REPORT_OTHER, why);
 }
 
 /* The cost of a turn depends only on the connections that have data to read or send. Idle

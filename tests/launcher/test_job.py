@@ -182,6 +182,29 @@ class Jobs(unittest.TestCase):
             errors.seek(0)
             self.assertIn("the job was ended by --stop-command before it started again", errors.read())
 
+    def test_slow_stop_command(self):
+        """a --stop-command that takes longer than a start is not begun again with the next one"""
+        with tempfile.TemporaryDirectory(prefix="plenum-test-") as folder:
+            program = ('if [ -e again ]; then exec "$0" ' + FOREVER + '; fi; : >again; '
+                       "until [ -s begun ]; do sleep 0.02; done; exit 3")
+            process = subprocess.Popen(
+                [os.path.abspath(PLENUMRUN), "--starter", "own", "--allow-run-as-root", "-n", "1", "--loader", "none",
+                 "--max-restarts", "1", "--stop-poll", "100ms", "--stop-command",
+                 "echo begun >>begun; until [ -e go ]; do sleep 0.02; done", "sh", "-c", program,
+                 os.path.abspath(STOPPER)], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True)
+            for cleanup in (process.stderr.close, process.stdout.close, process.wait, process.kill):
+                self.addCleanup(cleanup)
+            while not process.stdout.readline().startswith("instance 0 is in step 0"):
+                self.assertIsNone(process.poll())
+            with open(os.path.join(folder, "begun"), encoding="ascii") as file:
+                self.assertEqual(file.read(), "begun\n")
+            with open(os.path.join(folder, "go"), "w", encoding="ascii"):
+                pass
+            _, said = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 75, said)
+            self.assertIn("--stop-command has ended with status 0: stopping the programs", said)
+
     def test_top(self):
         """top refreshes a table until q is pressed"""
         job = self.start()
@@ -228,25 +251,103 @@ class Jobs(unittest.TestCase):
         for client in silent:
             client.close()
 
-    def test_stop_while_ending(self):
-        """a job that is stopped while the programs of a failed start end does not start again"""
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        ready, leave = os.path.join(folder.name, "ready"), os.path.join(folder.name, "leave")
-        program = (f"echo start; if [ $RANK = 0 ]; then until [ -e {ready} ]; do sleep 0.1; done; exit 3; fi; "
-                   f"trap : TERM; : >{ready}; until [ -e {leave} ]; do sleep 0.1; done")
-        process = subprocess.Popen(
-            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none", "--max-restarts", "1",
-             "--grace", "1000", "sh", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    def test_silent_clients(self):
+        """clients that send nothing do not keep others out: the first of them is dropped"""
+        job = self.start()
+        silent = []
+        for _ in range(8):  # JOB_CLIENTS_MAX
+            silent.append(socket.socket(socket.AF_UNIX))
+            self.addCleanup(silent[-1].close)
+            silent[-1].connect(f"\0plenumrun-job-{os.geteuid()}-{job.id}")
+        status, text, said = ctl("status", job.id, "--json")
+        self.assertEqual((status, said), (0, ""))
+        self.assertEqual(json.loads(text)["state"], "running")
+        self.assertEqual(silent[0].recv(1), b"")
+        self.assertEqual(ctl("stop", job.id)[0], 0)
+        self.assertEqual(job.end(), 75)
+
+    def wait_until_ending(self, process):
+        """Returns the job's id."""
         job = None
         while job is None or job["state"] != "ending":
             self.assertIsNone(process.poll())
             job = next((j for j in json.loads(ctl("list", "--json")[1]) if j["pid"] == process.pid), None)
-        self.assertEqual(ctl("stop", job["id"])[:2], (0, "the job is stopping already\n"))
-        with open(leave, "w"):
+        return job["id"]
+
+    def start_ending(self, restarts):
+        """A job that is ending, because instance 0 has failed. Instance 1 ignores SIGTERM, and ends when the file
+        "leave" exists; then it creates the file "left". Returns its process, id, standard error and folder."""
+        folder, errors = tempfile.TemporaryDirectory(prefix="plenum-test-"), tempfile.TemporaryFile("w+")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(errors.close)
+        program = ("echo start; if [ $RANK = 0 ]; then until [ -e ready ]; do sleep 0.1; done; exit 3; fi; "
+                   "trap : TERM; : >ready; until [ -e leave ]; do sleep 0.1; done; : >left")
+        process = subprocess.Popen(
+            [os.path.abspath(PLENUMRUN), "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none",
+             "--max-restarts", str(restarts), "--grace", "1000", "sh", "-c", program], cwd=folder.name,
+            stdout=subprocess.PIPE, stderr=errors, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, self.wait_until_ending(process), errors, folder.name
+
+    def leave(self, process, errors, folder):
+        """Let instance 1 end. Returns the exit status and what plenumrun has said."""
+        with open(os.path.join(folder, "leave"), "w", encoding="ascii"):
             pass
         out, _ = process.communicate(timeout=LIMIT_S)
-        self.assertEqual((process.returncode, out), (3, 2 * "start\n"))
+        self.assertEqual(out, 2 * "start\n")
+        self.assertTrue(os.path.exists(os.path.join(folder, "left")), "the program was killed")
+        errors.seek(0)
+        return process.returncode, errors.read()
+
+    def test_stop_while_ending(self):
+        """a job that is stopped while the programs of a failed start end does not start again"""
+        process, job, errors, folder = self.start_ending(1)
+        self.assertEqual(ctl("stop", job)[:2], (0, "the job is stopping already\n"))
+        status, said = self.leave(process, errors, folder)
+        self.assertEqual(status, 128 + signal.SIGTERM)
+        self.assertIn("the job was ended by plenumctl job stop before it started again", said)
+
+    def test_signal_while_ending(self):
+        """the first signal while the programs of a failed start end does not kill them; the job does not start again"""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signum=signum):
+                process, _, errors, folder = self.start_ending(1)
+                process.send_signal(signum)
+                self.wait_until(process, errors, lambda said: ": ending the job; send the signal again" in said)
+                status, said = self.leave(process, errors, folder)
+                self.assertEqual(status, 128 + signum)
+                self.assertIn(f"the job was ended by {signum.name} before it started again", said)
+                self.assertIn("exited with code 3", said)
+
+    def test_sigusr1_while_ending(self):
+        """SIGUSR1 while the programs of a failed start end is not lost: the job does not start again"""
+        errors = tempfile.TemporaryFile("w+")
+        self.addCleanup(errors.close)
+        process = subprocess.Popen(
+            [PLENUMRUN, "--starter", "own", "--allow-run-as-root", "-n", "2", "--loader", "none", "--max-restarts", "1",
+             "--grace", "1000", STOPPER, FOREVER, "own", "together", "hang=1:1", "die=0:1"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=errors)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_until_ending(process)
+        process.send_signal(signal.SIGUSR1)
+        for _ in range(2):  # it is read after SIGUSR1; the second kills
+            process.send_signal(signal.SIGTERM)
+            self.wait_until(process, errors, lambda said: "ending the job; send" in said)
+        self.assertEqual(process.wait(LIMIT_S), 128 + signal.SIGUSR1)
+        errors.seek(0)
+        self.assertIn("the job was ended by SIGUSR1 before it started again", errors.read())
+
+    def test_signal_without_restart(self):
+        """a signal while the programs of the last start end does not change the exit status"""
+        process, _, errors, folder = self.start_ending(0)
+        process.send_signal(signal.SIGTERM)
+        self.wait_until(process, errors, lambda said: ": ending the job; send the signal again" in said)
+        status, said = self.leave(process, errors, folder)
+        self.assertEqual(status, 3)
+        self.assertNotIn("started again", said)
 
     def test_imposters(self):
         """a socket that answers nonsense, another question or nothing is an error, and not a job"""

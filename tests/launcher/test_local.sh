@@ -111,6 +111,18 @@ job -n 2 --max-restarts 3 \
     sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT != 1 ] || exit 0
            until [ "$(grep -c " $PLENUM_RESTART_COUNT$" restarts)" = 2 ]; do sleep 0.02; done; exit 5'
 ok "a failed job is restarted" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
+cp "$run" installed
+timeout -k 5 300 ./installed -n 2 --max-restarts 1 --loader none sh -c '
+    [ $PLENUM_RESTART_COUNT = 0 ] || { echo again; exit; }
+    [ $RANK = 0 ] || exec sleep 1000.'$id'
+    cp installed new; mv new installed; exit 5' >out 2>err
+code=$?
+ok "a job restarts after an upgrade has replaced plenumrun" all 'same $code 0' 'same "$(cat out)" "again
+again"'
+timeout -k 5 300 ./installed -n 1 --max-restarts 1 --loader none sh -c 'rm -f installed; exit 5' >out 2>err
+code=$?
+ok "if plenumrun was removed, the job ends with one clear sentence" all 'same $code 125' \
+    'last_line_has err "error: plenumrun.s own file $T/installed has been removed .*: install it again$"'
 for ending in 126 127; do
     job -n 1 --max-restarts 3 sh -c "exit $ending"
     ok "a job that ended with $ending is not restarted" all 'same $code $ending' 'has_not err "starts again"'

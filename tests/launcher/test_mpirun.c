@@ -157,7 +157,8 @@ Test(mpirun, the_agent_carries_the_secret)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
     starter_words_fini(&w);
     cr_assert(eq(int, arguments_for(&local, &options, "/p", &w), 0));
-    cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of our settings");
+    cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL,
+              "for one host, the user's agent is passed on unchanged");
     starter_words_fini(&w);
     cmdline_fini(&options);
 }

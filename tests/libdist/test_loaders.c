@@ -366,7 +366,8 @@ Test(loaders, batches_of_one_that_dies_are_rendered_by_others)
     }
 }
 
-/* The requests must move long before the silence timeout, which would take longer than any test. */
+/* The requests must move to other loaders long before the silence timeout, which is longer than any
+ * test runs. */
 Test(loaders, batches_of_one_that_is_stopped_are_requested_from_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {

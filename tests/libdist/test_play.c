@@ -157,8 +157,8 @@ static void put_clients(struct frame_buffer *b)
     }
 }
 
-/* Writes a frame that a loader may accept, with unintended values: requests, samples, positions and
- * times. */
+/* Writes a frame that a loader may accept, with a random request number, sample, position or
+ * time. */
 static void put_strange(struct frame_buffer *b, uint32_t *renders)
 {
     size_t begin = b->len;

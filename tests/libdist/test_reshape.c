@@ -256,7 +256,7 @@ Test(reshape, an_impossible_share_is_refused_and_changes_nothing)
          -EINVAL,
          "has slots for 1 replicas of this instance and cannot continue with 2"},
         {{0, 1, UINT32_MAX}, 0, -EINVAL, "is too large"},
-        {{0, 1, 13}, 0, -EINVAL, "an epoch of 37 samples has no step of 39"},
+        {{0, 1, 13}, 0, -EINVAL, "an epoch of 37 samples is shorter than one step of 39"},
         {{0, 1, 2}, SAMPLES, -EINVAL, "the cursor is at position 37 of epoch 0"},
     };
     pid_t loader = daemon_start(socket_a, "2", NULL, NULL);

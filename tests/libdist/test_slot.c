@@ -78,7 +78,7 @@ Test(slot, outlives_its_session_while_it_is_leased)
     slot_free(slot);
 }
 
-/* These are bugs of the library, which abort the program in builds with assertions. */
+/* These are bugs in the library, which abort the program in builds with assertions. */
 
 Test(slot, is_not_requested_twice, .signal = SIGABRT)
 {

@@ -11,12 +11,9 @@ import sys
 import tempfile
 import unittest
 
+import tap
+
 SOURCE = os.environ["top_srcdir"]
-sys.path.append(os.path.join(SOURCE, "tests", "e2e"))
-
-import jobs  # noqa: E402
-import tap  # noqa: E402
-
 BUILD = os.environ["top_builddir"]
 tap.require("numpy")
 
@@ -45,14 +42,15 @@ def tearDownModule():
 class CollectivesTest(unittest.TestCase):
     logs = {}  # by carrier and number of instances
 
-    def run_programs(self, carrier, env=None):
+    def run_programs(self, carrier, starter):
         each = -(-PROGRAMS // len(SIZES))
         differ = 0
         for size in SIZES:
             folder = tempfile.mkdtemp(dir=T)
-            done = subprocess.run([os.path.join(BUILD, "plenumrun"), "--loader", "none", "-n", str(size),
-                                   sys.executable, os.path.join(SOURCE, "tests", "python", "random_calls.py"), folder,
-                                   str(SEED), str(each)], capture_output=True, text=True, env=env, check=False)
+            done = subprocess.run([os.path.join(BUILD, "plenumrun"), "--starter", starter, "--loader", "none", "-n",
+                                   str(size), sys.executable,
+                                   os.path.join(SOURCE, "tests", "python", "random_calls.py"), folder, str(SEED),
+                                   str(each)], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             logs = []
             for i in range(size):
@@ -69,12 +67,12 @@ class CollectivesTest(unittest.TestCase):
 
     def test_memory(self):
         """over shared memory: all instances get NumPy's result, or an error that names the calls"""
-        self.run_programs("memory", jobs.without_mpirun(T))
+        self.run_programs("memory", "own")
 
     @unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
     def test_mpi(self):
         """over MPI: results and errors equal those over shared memory, bit for bit"""
-        self.run_programs("MPI")
+        self.run_programs("MPI", "mpirun")
         for size in SIZES:
             if ("memory", size) in self.logs:
                 self.assertEqual(self.logs["MPI", size], self.logs["memory", size])

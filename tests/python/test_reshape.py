@@ -79,7 +79,7 @@ class Streams(unittest.TestCase):
             first = shown_by(stream.peek())
             for arguments, sentence in (((4, 4), "rank"), ((0, 0), "size, a number of ranks"), ((-1, 2), "rank"),
                                         ((0, 2, b"short"), "a cursor has 32 bytes, not 5"),
-                                        ((0, 17), "an epoch of 50 samples has no step of 51")):
+                                        ((0, 17), "an epoch of 50 samples is shorter than one step of 51")):
                 with self.subTest(arguments), self.assertRaisesRegex((ValueError, pyplenum.PlenumError), sentence):
                     stream.reshape(*arguments)
             self.assertEqual(shown_by(stream.next()), first)

@@ -43,7 +43,7 @@ PIDFD_OPEN, SCHED_GETAFFINITY = 434, 204  # of x86-64
 
 
 def refuse(number, code):
-    """Make this system call fail from now on, in this process and those that it starts."""
+    """Make this system call fail with the error `code` from now on, in this process and those that it starts."""
     instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | code), (0x06, 0, 0, 0x7fff0000)]
     text = b"".join(struct.pack("HBBI", *i) for i in instructions)
     bytes_ = ctypes.create_string_buffer(text, len(text))

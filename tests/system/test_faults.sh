@@ -43,7 +43,7 @@ await_end() {
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
-# program RANK - print the process of this instance, which runs on v2
+# program RANK - print the process id of this instance's program, which runs on v2
 program() {
     on v2 \
         sh -c 'for p in $(pgrep -f "^(sh -c|.*mpi_sum wait)"); do tr "\0" "\n" </proc/$p/environ | grep -qx "RANK='$1'" && echo $p && break; done'

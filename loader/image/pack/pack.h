@@ -121,7 +121,8 @@ const char *pack_outcome_name(enum pack_outcome outcome);
 /* Shared by pack.c and jpeg_pack.c. */
 
 /** Returns the restart interval, in MCUs, for an image of `mcus` MCUs per row, `rows` rows and
- * `bytes` of compressed data. It divides the row. */
+ * `bytes` of compressed data. It divides `mcus`; it is `mcus` itself if no shorter interval leaves
+ * enough bytes in each. */
 uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes);
 
 /** The result of jpeg_transcode(): a baseline JPEG with restart markers, and with the original's

@@ -20,7 +20,8 @@ void png_own_destroy(struct png_own *o);
  * Returns -ENOTSUP if the decoder gives up, like all of these functions. */
 int png_own_open(struct png_own *o, const uint8_t *bytes, size_t len, uint32_t mask,
                  struct image_header *ret);
-/** Choose the region to read. Returns 0, -ENOTSUP or -ENOMEM. */
+/** Choose the region to read, and check the compressed data. Returns 0, -ENOTSUP (libpng must
+ * decode this file, or report its damage) or -ENOMEM. */
 int png_own_seek(struct png_own *o, const struct rect *region);
 int png_own_read(struct png_own *o, struct image_rows *ret);
 void png_own_close(struct png_own *o);

@@ -37,7 +37,8 @@
 
 enum { TAPS_MAX = 64, GROUP = 8 };
 
-/* The table across: the data for each register of two outputs, in order. */
+/* Offsets and coefficients of the resize across, in the order in which registers of two outputs
+ * each use them. */
 struct avx2_table {
     uint32_t outputs;   /* a multiple of GROUP; those beyond the width are ignored */
     uint32_t tap_pairs; /* per output: 1, or an even number */

@@ -159,8 +159,8 @@ static void connect_by_hand(int client[2], int server[2], struct side *a, struct
     put(a, "hello");
 }
 
-/* Data waits for the peer's answer to the handshake, and no longer, whichever side completes the
- * handshake with a read. */
+/* Data is ready to be sent as soon as the peer has answered the handshake, whichever side completes
+ * the handshake with a read. */
 Test(tls, a_handshake_that_ends_in_a_read_wakes_writers)
 {
     struct side a, b;

@@ -588,6 +588,119 @@ Test(steps, gaps_end_steps)
     cr_expect(eq(u64, place.position, 3));
 }
 
+static struct order_place walk_steps(const struct order_steps *steps, struct order_place place,
+                                     uint64_t count)
+{
+    place = order_place_settle(steps, place);
+    for (; count > 0; count--)
+        place = order_place_settle(steps, order_place_after(steps, place));
+    return place;
+}
+
+static void expect_place(struct order_place got, struct order_place want, const char *what,
+                         uint64_t number)
+{
+    cr_assert(got.epoch == want.epoch && got.position == want.position,
+              "%s %llu: %llu.%llu instead of %llu.%llu", what, (unsigned long long)number,
+              (unsigned long long)got.epoch, (unsigned long long)got.position,
+              (unsigned long long)want.epoch, (unsigned long long)want.position);
+}
+
+/* Make the i-th random steps of the tests below, with up to four gaps in the first epochs. */
+static struct order_steps random_steps(uint32_t i, struct order_gap *ret)
+{
+    struct philox_block d = philox_draw(8, i, 0, DRAW_SAMPLE_SET, 0),
+                        e = philox_draw(8, i, 1, DRAW_SAMPLE_SET, 0);
+    uint32_t n = 1 + d.word[0] % 23, per_step = 1 + d.word[1] % (n + 4);
+    struct order_steps steps = {.n = n,
+                                .per_step = per_step,
+                                .last = per_step <= n && i % 2 ? ORDER_DROP : ORDER_PAD,
+                                .gaps = ret,
+                                .num_gaps = 1 + d.word[2] % 4};
+    uint64_t at = d.word[3] % (3 * n);
+
+    for (uint32_t k = 0; k < steps.num_gaps; k++) {
+        ret[k].begin = at;
+        ret[k].end = at + 1 + e.word[k] % (k % 2 ? 2 * n : 3);
+        at = ret[k].end + 1 + e.word[k] / 64 % (k % 2 ? n : 3 * n);
+    }
+    return steps;
+}
+
+Test(steps, skipping_over_gaps_equals_going_step_by_step)
+{
+    for (uint32_t i = 0; i < 500; i++) {
+        struct order_gap random[4];
+        struct order_steps steps = random_steps(i, random);
+        uint64_t end = random[steps.num_gaps - 1].end + 2 * steps.n;
+
+        for (uint64_t from = 0; from < end; from++) {
+            struct order_place first = {from / steps.n, from % steps.n}, place = first;
+
+            place = order_place_settle(&steps, place);
+            for (uint64_t k = 0; place.epoch <= end / steps.n; k++) {
+                expect_place(order_place_skip(&steps, first, k), place, "step", k);
+                place = order_place_settle(&steps, order_place_after(&steps, place));
+            }
+        }
+    }
+}
+
+/* Checks that far steps follow from near ones: skipping a and then b equals skipping a + b, and
+ * whole epochs before a far gap are jumped over. Step by step, this would take centuries. */
+Test(steps, far_ones_are_found_at_once, .timeout = 60)
+{
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct philox_block d = philox_draw(9, i, 0, DRAW_SAMPLE_SET, 0);
+        struct order_gap random[4];
+        struct order_steps steps = random_steps(i, random);
+        uint64_t far = (UINT64_C(1) << 50) + d.word[0], whole, before, k;
+        struct order_place place;
+
+        random[steps.num_gaps - 1].begin += far * steps.n;
+        random[steps.num_gaps - 1].end += far * steps.n;
+        whole = order_steps_whole(&steps);
+        before = order_steps_total(&steps, far); /* steps of the epochs before the last gap */
+        for (k = before; k < before + 3 * whole; k++)
+            expect_place(order_place_skip(&steps, (struct order_place){0}, k),
+                         walk_steps(&steps, (struct order_place){.epoch = far}, k - before),
+                         "far step", k);
+        place = order_place_skip(&steps, (struct order_place){0}, d.word[1]);
+        expect_place(order_place_skip(&steps, place, k),
+                     order_place_skip(&steps, (struct order_place){0}, d.word[1] + k),
+                     "sum of steps", k);
+    }
+}
+
+/* Each position must belong to the step that shows it. */
+Test(steps, of_positions_agree_with_walking)
+{
+    for (uint32_t i = 0; i < 500; i++) {
+        struct order_gap random[4];
+        struct order_steps steps = random_steps(i, random);
+        struct order_place place = {0};
+        uint64_t epoch = 0, step = 0, begin;
+
+        if (i % 5 == 0)
+            steps.num_gaps = 0;
+        place = order_place_settle(&steps, place);
+        for (; place.epoch < 20; step++) {
+            if (place.epoch != epoch)
+                step = 0;
+            epoch = place.epoch;
+            for (uint32_t at = 0; at < steps.per_step; at++) {
+                struct order_place shown = {epoch, order_step_position(&steps, place, at)};
+
+                if (!order_step_counts(&steps, place, at))
+                    continue;
+                cr_assert(eq(u64, order_step_of(&steps, shown, &begin), step));
+                cr_assert(eq(u64, begin, place.position));
+            }
+            place = order_place_settle(&steps, order_place_after(&steps, place));
+        }
+    }
+}
+
 /* With gaps anywhere, the number of steps from the beginning must agree with counting. */
 Test(steps, their_total_agrees_with_counting)
 {

@@ -40,7 +40,7 @@ Test(lock, is_held_by_the_thread_that_has_acquired_it)
     cr_expect(not(lock_is_held(&lock)));
 }
 
-/* These are bugs of the program, which abort it in builds with assertions. */
+/* These are bugs in the program, which abort it in builds with assertions. */
 
 Test(lock, releasing_without_holding_it_fails, .signal = SIGABRT)
 {

@@ -89,7 +89,7 @@ Test(state, a_machine_without_functions_only_has_its_table)
     cr_expect(eq(str, traced, ""));
 }
 
-/* These are bugs of the program, which abort it in builds with assertions. */
+/* These are bugs in the program, which abort it in builds with assertions. */
 
 Test(state, a_move_that_the_table_lacks_aborts, .signal = SIGABRT)
 {

@@ -54,8 +54,8 @@ Test(util, an_array_that_cannot_grow_is_unchanged)
     cr_expect(eq(sz, cap, half));
 }
 
-/* A program may have set a locale with a decimal comma. (On systems without one, this equals
- * "C".) */
+/* A program may have set a locale with a decimal comma. (Locales that the system lacks are the same
+ * as "C".) */
 Test(util, numbers_have_points_in_any_locale)
 {
     static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};

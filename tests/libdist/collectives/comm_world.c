@@ -25,6 +25,7 @@
  *                           without MPI_Finalize() while the others wait
  *     comm_world differ     the last instance makes a different call: all get an error and continue
  *     comm_world nan        minimum and maximum where some values are NaN
+ *     comm_world carrier    print what carries the collectives: memory or MPI
  *     comm_world program N  call a collective N times: one of several programs that a script runs
  *
  * Builds without MPI (WITH_MPI is not defined) lack the modes for programs that use MPI. */
@@ -392,8 +393,9 @@ static void check_late(bool meet_first, size_t bytes)
 
     if (meet_first)
         CHECK(plenum_barrier(job, NULL) == 0);
-    /* After a second in the collective each reports to the others that it is waiting. On a busy
-     * machine one may enter long after another, so they enter together, and wait a few seconds. */
+    /* After a second in a collective, each instance reports to the others that it is waiting. On a
+     * busy machine, one may enter long after another, so all enter together, and wait a few
+     * seconds. */
     plenum_job_set_timeout(job, 6 * UINT64_C(1000000000));
     if (me->instance_index == me->num_instances - 1)
         goto out;
@@ -595,7 +597,8 @@ static void expect_ended(int r, const struct plenum_error *err)
     CHECK(plenum_barrier(job, NULL) == -ENOTRECOVERABLE);
 }
 
-/* Without a time limit, too, an immediate error names the missing instance. */
+/* If an instance has ended, the others get an error at once that names it, even without a time
+ * limit. */
 static void check_ended(bool meet_first, bool leave)
 {
     struct plenum_error err = {""};
@@ -673,6 +676,21 @@ static void check_program(unsigned long times)
         CHECK(plenum_allreduce(job, &sum, 1, PLENUM_INT64, PLENUM_SUM, NULL) == 0);
         CHECK(sum == me->num_instances * (me->num_instances - 1) / 2);
     }
+}
+
+/* Print what carries collectives. The shared memory is mapped from the first one on. */
+static void print_carrier(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    bool memory = false;
+    char line[4200];
+
+    CHECK(plenum_barrier(job, NULL) == 0);
+    while (maps && fgets(line, sizeof(line), maps))
+        memory |= strstr(line, "plenum-collectives") != NULL;
+    if (maps)
+        (void)fclose(maps);
+    puts(memory ? "memory" : "MPI");
 }
 
 #ifdef WITH_MPI
@@ -789,6 +807,8 @@ int main(int argc, char **argv)
         check_differ();
     } else if (strcmp(what, "program") == 0) {
         check_program(argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
+    } else if (strcmp(what, "carrier") == 0) {
+        print_carrier();
     } else if (check_mpi(what)) {
         /* done */
     } else if (plenum_barrier(job, &err) < 0) {

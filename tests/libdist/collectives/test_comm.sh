@@ -45,12 +45,23 @@ in_step() { # WAY HOW
     ok "NaN in any instance gives NaN in all instances $2" $1 -n 3 "$world" nan
 }
 there() {
+    timeout 300 "$top_builddir/plenumrun" --starter mpirun -x ASAN_OPTIONS --loader none --grace 1 "$@"
+}
+both() { # programs are started by mpirun, and have MPI, but their collectives use memory
     timeout 300 "$top_builddir/plenumrun" -x ASAN_OPTIONS --loader none --grace 1 "$@"
+}
+carriers() { # WAY - what carries the collectives of two instances
+    $1 -n 2 "$world" carrier | sort -u | tr '\n' ' '
 }
 if [ -n "$have_mpi" ]; then
     all_of mpi "by MPI"
     in_step there "by MPI"
     ok "an instance that ends in MPI_Finalize() is named at once" there -n 3 "$world" finalizes
+    ok "also if it waits for memory" both -n 3 "$world" finalizes
+    ok "collectives use memory on one host, even if mpirun starts the instances" \
+        [ "$(carriers both)" = "memory " ]
+    ok "collectives use MPI with --starter mpirun" [ "$(carriers there)" = "MPI " ]
+    in_step both "by memory, under mpirun"
     there -n 3 "$world" improper 2>"$T/err"
     is 125 "a job that uses only MPI is ended if an instance leaves without MPI_Finalize()" echo $?
     ok "the message names the instance" grep -q "instance 2 on host .* ended with status 0 while others were in MPI" \
@@ -59,7 +70,7 @@ if [ -n "$have_mpi" ]; then
     for level in single thread; do
         ok "an MPI thread level that is too low ($level) is rejected" mpi -n 2 "$world" $level
     done
-    ok "notices to a slow instance arrive" mpi -n 3 "$world" straggler
+    ok "an instance that enters a collective late receives the others' notices" mpi -n 3 "$world" straggler
     if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
         ok "an instance that has called no collective is named" timed_out mpi never
     else

@@ -33,13 +33,13 @@ for copy in 50ms 51ms; do
     "$ctl" plan --micro-batch 32 --micro-batch-time 50ms --copy-time $copy >"$copy"
 done
 ok "plan reports that copies bound the steps" grep -q '^copying to the device takes longer than computing' 51ms
-ok "... only if they do" sh -c '! grep copying 50ms'
+ok "plan does not mention copies that do not bound the steps" sh -c '! grep copying 50ms'
 mkdir -p kinds/a
 cp "$top_srcdir"/tests/loader/image/golden/{progressive,420}.jpg kinds/a/
 "$ctl" plan kinds --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s >out
 ok "plan advises to pack progressive JPEGs" grep -q '^50.0 % of the JPEGs that were measured are progressive: plenumctl pack' out
 "$ctl" plan kinds --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s --json >kinds.json
-ok "... and counts them in JSON" grep -q '"measured_progressive": 100,' kinds.json
+ok "plan counts progressive JPEGs in JSON" grep -q '"measured_progressive": 100,' kinds.json
 "$ctl" plan data >out 2>err
 ok "plan names missing options" says "--micro-batch and --micro-batch-time are needed"
 
@@ -49,10 +49,10 @@ hash_of() {
     PLENUM_SOURCE=$1 "$feed" data --pipeline 'rrc(32)' --epochs 2 --micro-batch 4 --json >out 2>err
     sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out
 }
-is "$alone" "PLENUM_SOURCE=real" hash_of real
+is "$alone" "PLENUM_SOURCE=real does not change the hash" hash_of real
 synthetic=$(hash_of synthetic)
 ok "PLENUM_SOURCE=synthetic: the same number of images" grep -q '"images": 42,' out
-ok "... and different pixels" test -n "$synthetic" -a "$synthetic" != "$alone"
+ok "PLENUM_SOURCE=synthetic: the pixels are different" test -n "$synthetic" -a "$synthetic" != "$alone"
 hash_of imaginary >/dev/null
 ok "an unknown source is rejected" says "PLENUM_SOURCE=imaginary: it must be real, generated or synthetic"
 
@@ -60,19 +60,19 @@ ok "an unknown source is rejected" says "PLENUM_SOURCE=imaginary: it must be rea
 "$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 4 --seconds 300ms --rounds 3 --sources real,synthetic \
     --json >bench.json 2>err
 ok "bench measures the chosen source" grep -q '"name": "real"' bench.json
-ok "... and no other" sh -c '! grep -q generated bench.json'
+ok "bench does not measure other sources" sh -c '! grep -q generated bench.json'
 if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
     ok "bench: min <= median <= max" json bench.json "all(0 < r['min'] <= r['median'] <= r['max'] for r in d['rows'])"
-    ok "bench: the loader's times and threads" json bench.json \
+    ok "bench reports the loader's times and threads" json bench.json \
         "d['render_us'] > 0 and d['threads'] >= 1 and d['io_threads'] >= 1"
 fi
 "$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 2 --seconds 900ms --rounds 1 --sources real \
     --step-time 200ms >out 2>err
-ok "bench: a verdict for the given step time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
+ok "bench gives a verdict for the given step time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
 "$ctl" bench stream data --subset 5:5 --seconds 100ms --rounds 1 >out 2>err
 ok "bench: an empty --subset is rejected" grep -q "holds no samples" err
 "$ctl" bench stream nowhere >out 2>err
-ok "bench: a data set that does not exist" says "$T/nowhere"
+ok "bench names a data set that does not exist" says "$T/nowhere"
 ok "bench: an unknown benchmark is rejected" status 2 "$ctl" bench nothing data
 
 # ---- trace ----

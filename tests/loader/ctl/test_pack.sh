@@ -20,7 +20,7 @@ hashes() {
     done
 }
 
-ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
+ok "make-sample creates a data set" "$plenumctl" make-sample data -n 12 --size 160
 # Add odd files, as in a real data set.
 cp data/bricks/bricks-00000.jpg data/bricks/a.b.jpg
 cp data/bricks/bricks-00001.jpg data/bricks/a_b.jpg # the same key as the one above
@@ -34,9 +34,9 @@ samples=$(find data -name '*.*g' | wc -l)
 "$plenumctl" pack data packed -n 10 --json >packed.json
 ok "pack" test -s packed.json
 is "$samples" "all samples are packed" field samples <packed.json
-is "$(((samples + 9) / 10))" "in archives of 10" sh -c 'ls packed/archive-*.tar | wc -l'
+is "$(((samples + 9) / 10))" "there is an archive for each 10 samples" sh -c 'ls packed/archive-*.tar | wc -l'
 is 3 "bad samples are kept and reported" field kept.bad <packed.json
-ok "... with the reason" grep -q 'cut.jpg.*is cut off' packed.json
+ok "pack prints the reason why a sample is bad" grep -q 'cut.jpg.*is cut off' packed.json
 ok "progressive JPEGs were converted" test "$(field converted <packed.json)" -gt 0
 ok "CMYK is kept" test "$(field kept.cmyk <packed.json)" -gt 0
 ok "PNG is kept" test "$(field kept.png <packed.json)" -gt 0
@@ -49,9 +49,9 @@ ok "the folder contains no other files" \
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
 is "$(cat want)" "the packed set renders the same stream" hashes packed
-is "$(cat want)" "... also when given by its archives' names" hashes \
+is "$(cat want)" "the packed set renders the same stream if its archives are named" hashes \
     "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
-is "$("$plenumctl" index data --json | field classes)" "the same classes" \
+is "$("$plenumctl" index data --json | field classes)" "the packed set has as many classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
 ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
 
@@ -70,7 +70,7 @@ is "$extensions" "members have their format's extension" \
 # Packing a packed data set changes nothing; packing archives gives the same as packing the folder.
 "$plenumctl" pack packed again -n 10 --json >again.json
 is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
-is "$("$plenumctl" verify packed --content | grep content)" "... byte for byte" \
+is "$("$plenumctl" verify packed --content | grep content)" "packing again does not change a byte of the contents" \
     sh -c '"$0" verify again --content | grep content' "$plenumctl"
 (cd data && find . -name '*.*g' | LC_ALL=C sort | tar -cf ../data.tar -T -)
 "$plenumctl" pack tar,label=folder:data.tar third -n 10 --json >third.json
@@ -120,7 +120,7 @@ for delay in 0.004 0.008 0.012 0.016 0.02 0.03 0.05 0.08 0.11 0.14 0.17 0.2 0.25
 done
 ok "some runs were killed" test $killed -ge 2
 ok "the next run continues" "$plenumctl" pack data torn -n 10
-is "$(cat want.archives)" "... and writes the same archives" archives torn
+is "$(cat want.archives)" "the run after killed ones leaves the same archives" archives torn
 
 # After a kill at any of these system calls, the next run completes the same archives.
 if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
@@ -148,7 +148,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
         grep -q "archive-000002.*No space left" why && grep -q "continues from there" why' "$plenumctl"
     ok "the incomplete archive is removed" sh -c '! ls torn | grep partial'
     ok "the next run continues when there is space" "$plenumctl" pack data torn -n 10
-    is "$(cat want.archives)" "... and writes the same archives" archives torn
+    is "$(cat want.archives)" "the run after a full disk leaves the same archives" archives torn
 else
     skip "runs killed at certain system calls" "strace cannot be used here"
 fi
@@ -156,7 +156,7 @@ fi
 # A missing archive is written again; one that was changed is not touched.
 rm torn/archive-000002.tar
 ok "an archive that was removed is written again" "$plenumctl" pack data torn -n 10
-is "$(cat want.archives)" "... with the same content" archives torn
+is "$(cat want.archives)" "the archive that is written again is the same" archives torn
 printf x >>torn/archive-000001.tar
 ok "an archive that was changed is reported" \
     sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar has changed since it was written" why' "$plenumctl"
@@ -197,13 +197,13 @@ no "a damaged plenum-pack.txt" "is damaged in line" data damaged -n 10
 
 # --- verify ---
 ok "verify finds the bad samples" status 1 "$plenumctl" verify data
-is "bad bad bad" "... all three" sh -c '"$0" verify data --json | "$1" -c "
+is "bad bad bad" "verify finds all three bad samples" sh -c '"$0" verify data --json | "$1" -c "
 import json, sys
 print(*(p[\"kind\"] for p in json.load(sys.stdin)[\"problems\"]))"' "$plenumctl" "$PYTHON"
 rm data/bricks/cut.jpg data/bricks/empty.jpg data/bricks/text.jpg
 "$plenumctl" pack data good -n 40 --json >good.json
 ok "verify reports no problem in a good data set" "$plenumctl" verify good
-is "$(field packed <good.json)" "... and checks all packed samples" \
+is "$(field packed <good.json)" "verify checks all packed samples" \
     sh -c '"$0" verify good --json | sed -n "s/.*\"packed\": \([0-9]*\).*/\1/p"' "$plenumctl"
 is "$("$plenumctl" verify good --content --threads 1 | grep content)" \
     "--content does not depend on the number of threads" \
@@ -223,7 +223,8 @@ open(name, "wb").write(data)
 PY
 "$plenumctl" verify good --json >verify.json
 ok "damage is found" test $? = 1
-is "2" "... in both samples" "$PYTHON" -c 'import json; print(len(json.load(open("verify.json"))["problems"]))'
+is "2" "damage is found in both samples" \
+    "$PYTHON" -c 'import json; print(len(json.load(open("verify.json"))["problems"]))'
 ok "one is reported as not-as-packed" grep -q '"kind": "not-as-packed".*checksum is wrong' verify.json
 ok "verify rejects a data set that does not exist" status 1 "$plenumctl" verify nowhere
 ok "verify rejects a missing argument" status 2 "$plenumctl" verify

@@ -24,7 +24,7 @@ hashes() {
 # FOLDER EXTENSION: print the number of members with this extension
 members() { cat "$1"/*.tar | tar -tif - | grep -c "\.$2\$"; }
 
-ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
+ok "make-sample creates a data set" "$plenumctl" make-sample data -n 12 --size 160
 cp data/bricks/bricks-00001.jpg data/bricks/renamed.png # a JPEG with the extension of a PNG
 { # its EXIF orientation is 6: it is stored sideways
     head -c 2 data/bricks/bricks-00002.jpg
@@ -50,21 +50,22 @@ is "$samples" "each member has a label" members raw cls
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
 is "$(cat want)" "raw pixels render a bit-identical stream" hashes raw
-ok "... with a different fingerprint" sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
+ok "the fingerprint of raw pixels differs" \
+    sh -c '[ "$("$0" index data --json | "$1" -c "$2")" != "$("$0" index raw --json |
     "$1" -c "$2")" ]' "$plenumctl" "$PYTHON" 'import json, sys; print(json.load(sys.stdin)["fingerprint"])'
 is "3 $((samples - 3)) 0 0" "verify decodes PPMs completely" sh -c '"$0" verify raw --no-list --json | "$1" -c "
 import json, sys
 j = json.load(sys.stdin)
 print(len(j[\"problems\"]), j[\"ppm\"], j[\"jpeg\"], j[\"png\"])"' "$plenumctl" "$PYTHON"
-ok "... and reports their number" sh -c \
+ok "verify reports the number of PPMs" sh -c \
     '"$0" verify raw --no-list | grep -q " 0 WebPs, 0 AVIFs and '$((samples - 3))' PPMs decode completely"' \
     "$plenumctl"
 ok "index --tiles accepts a data set without JPEGs" "$plenumctl" index raw --tiles
 ok "preview shows PPMs" sh -c '"$0" preview raw sheet.jpg && test -s sheet.jpg' "$plenumctl"
 "$feed" raw --pipeline 'exif rrc(96) flip(0.5)' --seed 5 --json >fed.json
 is "$("$plenumctl" hash data -p 'exif rrc(96) flip(0.5)' --seed 5 --json | field hash)" \
-    "a loader serves the stream of the original" field hash <fed.json
-ok "the summary counts" sh -c '"$0" pack data raw -n 10 --raw >said &&
+    "a loader renders the same stream from the raw copy" field hash <fed.json
+ok "the summary gives the number of raw samples" sh -c '"$0" pack data raw -n 10 --raw >said &&
     grep -q "^raw          '$((samples - 3))' are raw pixels" said' "$plenumctl"
 is "100 False" "DATASET.json has the options" "$PYTHON" -c '
 import json
@@ -73,13 +74,13 @@ print(o["raw_share"], "quality" in o)'
 
 # --- smaller images, and a share ---
 "$plenumctl" pack data small -n 10 --longest 100 --raw --json >small.json
-ok "pack --longest --raw" test "$(field resized <small.json)" -gt 40
+ok "pack --longest --raw shrinks images" test "$(field resized <small.json)" -gt 40
 is $((samples - 3)) "all are raw" field raw <small.json
 "$plenumctl" pack data half -n 10 --longest 100 --quality 80 --raw-share 50 --json >half.json
-ok "pack --raw-share" test -s half.json
-is "$(field resized <small.json)" "the same number is resized" field resized <half.json
+ok "pack --raw-share reports its result" test -s half.json
+is "$(field resized <small.json)" "--raw-share changes nothing about which images are resized" field resized <half.json
 is "$(members half ppm)" "raw members are named *.ppm" field raw <half.json
-ok "... and are half of the good samples" sh -c \
+ok "raw members are half of the good samples" sh -c \
     '[ "$0" -ge '$((samples / 2 - 3))' ] && [ "$0" -le '$((samples / 2 + 1))' ]' \
     "$(members half ppm)"
 is $((samples - 3)) "the others are JPEGs" echo $(($(members half ppm) + $(members half jpg) - 3))
@@ -94,7 +95,7 @@ is "$(cd raw && sha256sum -- *.tar)" "packing raw pixels with --raw gives the sa
     sh -c 'cd again && sha256sum -- *.tar'
 "$plenumctl" pack raw kept -n 10 --json >kept.json
 is "$(cd raw && sha256sum -- *.tar)" "packing raw pixels without --raw keeps them" sh -c 'cd kept && sha256sum -- *.tar'
-is $((samples - 3)) "... as files that are not JPEGs" field kept.png <kept.json
+is $((samples - 3)) "the summary counts raw pixels as files that are not JPEGs" field kept.png <kept.json
 
 # --- other programs can read them ---
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
@@ -144,7 +145,7 @@ for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
 done
 ok "some runs were killed" test $killed -ge 2
 ok "the next run continues" "$plenumctl" pack data torn -n 10 --raw
-is "$(cat archives)" "... and writes the same files" archives torn
+is "$(cat archives)" "the run after killed ones leaves the same files" archives torn
 
 # --- errors ---
 no() { # STATUS TITLE PATTERN ARGUMENT...: pack fails with this status and a message that matches PATTERN
@@ -169,7 +170,7 @@ no 1 "continuing without --raw" "was begun with --raw, not images as they are" d
 no 1 "continuing with a different share" "--raw-share 50, not --longest 100 --quality 80 --subsampling 420 --raw-share 51" \
     data half -n 10 --longest 100 --quality 80 --raw-share 51
 ok "rejected continuations change no file" sh -c '[ "$0" = "$1" ]' "$(cat archives)" "$(archives raw)"
-ok "a cursor of the original data set" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
-ok "... is rejected with the raw pixels" sh -c '! "$0" raw --micro-batch 4 --resume cursor \
+ok "a stream of the original data set stores a cursor" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
+ok "a stream of the raw pixels rejects the original's cursor" sh -c '! "$0" raw --micro-batch 4 --resume cursor \
     >why 2>&1 && grep -q "another data set\|other data" why || { cat why; false; }' "$feed"
 finish

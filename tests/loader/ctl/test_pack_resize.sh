@@ -45,7 +45,8 @@ ok "the summary counts" sh -c '"$0" pack data small -n 10 --longest 200 >said &&
 is "$samples" "the folder is a data set, without DATASET.json as a sample" sh -c \
     '"$0" index small --json | tee index.json |
     sed "s/.*\"samples\": \([0-9]*\).*/\1/"' "$plenumctl"
-is "$("$plenumctl" index data --json | field classes)" "... with the same number of classes" field classes <index.json
+is "$("$plenumctl" index data --json | field classes)" "the folder has the same number of classes" \
+    field classes <index.json
 is 3 "verify finds only the bad samples" sh -c '"$0" verify small --no-list --json | "$1" -c "
 import json, sys
 print(len(json.load(sys.stdin)[\"problems\"]))"' "$plenumctl" "$PYTHON"
@@ -55,17 +56,18 @@ ok "pack --shortest" test "$(field resized <shortest.json)" -gt 40
 # DATASET.json
 is "$("$plenumctl" index data --json | field fingerprint)" "DATASET.json has the source's fingerprint" \
     field source.fingerprint <small/DATASET.json
-is "folder:$PWD/data" "... its name" field source.name <small/DATASET.json
-is "200 None 90 420 10 archive" "... the options" "$PYTHON" -c '
+is "folder:$PWD/data" "DATASET.json has the source's name" field source.name <small/DATASET.json
+is "200 None 90 420 10 archive" "DATASET.json has the options" "$PYTHON" -c '
 import json
 o = json.load(open("small/DATASET.json"))["options"]
 print(o["longest"], o["shortest"], o["quality"], o["subsampling"], o["samples_per_archive"], o["prefix"])'
-is "$(field bytes_before <small.json) $(field bytes_after <small.json) $(field resized <small.json)" "... the numbers" \
+is "$(field bytes_before <small.json) $(field bytes_after <small.json) $(field resized <small.json)" \
+    "DATASET.json has the numbers of bytes and resized images" \
     "$PYTHON" -c '
 import json
 d = json.load(open("small/DATASET.json"))
 print(d["bytes_before"], d["bytes_after"], d["resized"])'
-is "$("$plenumctl" --version | sed 's/.* //')" "... and the version" field version <small/DATASET.json
+is "$("$plenumctl" --version | sed 's/.* //')" "DATASET.json has the version" field version <small/DATASET.json
 
 # --- each file ---
 if "$PYTHON" -c 'import PIL' 2>/dev/null; then
@@ -133,14 +135,14 @@ for delay in 0.01 0.02 0.03 0.05 0.08 0.12 0.16 0.2 0.3; do
 done
 ok "some runs were killed" test $killed -ge 2
 ok "the next run continues" "$plenumctl" pack data torn -n 10 --longest 200
-is "$(cat want)" "... and writes the same files" archives torn
+is "$(cat want)" "the run after killed ones leaves the same files" archives torn
 rm torn/DATASET.json
 ok "DATASET.json is written again if it is missing" "$plenumctl" pack data torn -n 10 --longest 200
-is "$(cat want)" "... with the same content" archives torn
+is "$(cat want)" "the DATASET.json that is written again is the same" archives torn
 "$plenumctl" pack data all -n 10 --longest 4000 --json >all.json
 "$plenumctl" pack data packed -n 10 >/dev/null
 is 0 "images that are not larger are not resized" field resized <all.json
-is "$(cd packed && sha256sum -- *.tar)" "... and the archives equal those of pack without a size" \
+is "$(cd packed && sha256sum -- *.tar)" "their archives equal those of pack without a size" \
     sh -c 'cd all && sha256sum -- *.tar'
 
 # --- errors ---
@@ -176,8 +178,8 @@ no 1 "continuing with a size where there was none" "was begun with images as the
 ok "rejected continuations change no file" sh -c '[ "$0" = "$1" ]' "$(cat want)" "$(archives small)"
 
 # A cursor of one data set is not valid for the other.
-ok "a cursor of the original data set" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
-ok "... works with the original" "$feed" data --micro-batch 4 --batches 1 --resume cursor
-ok "... and is rejected with the reduced images" sh -c '! "$0" small --micro-batch 4 --resume cursor \
+ok "a stream of the original data set stores a cursor" "$feed" data --micro-batch 4 --batches 2 --checkpoint cursor
+ok "the original data set accepts its cursor" "$feed" data --micro-batch 4 --batches 1 --resume cursor
+ok "the reduced data set rejects the original's cursor" sh -c '! "$0" small --micro-batch 4 --resume cursor \
     >why 2>&1 && grep -q "another data set\|other data" why || { cat why; false; }' "$feed"
 finish

@@ -28,9 +28,9 @@ shown() { # TITLE STATUS COMMAND...: the command ends with this status, and prin
 
 "$ctl" index other --cache-dir there >/dev/null || exit 99
 shown "index" 0 "$ctl" index "$odd"
-ok "... also in the warning about an empty class" grep -q "warning.*empty" shown.txt
+ok "index warns about the empty class" grep -q "warning.*empty" shown.txt
 shown "index --compare" 1 "$ctl" index "$odd" --compare "$(ls there/*.index)"
-ok "... which names a sample of each" grep -q "differ: sample .* here and .* there" shown.txt
+ok "index --compare names a sample of each data set" grep -q "differ: sample .* here and .* there" shown.txt
 shown "verify" 1 "$ctl" verify "$odd"
 shown "sample" 0 "$ctl" sample "$odd" 0 1 2 3 4
 shown "order" 0 "$ctl" order "$odd"

@@ -29,10 +29,10 @@ mkdir -p kinds/a
 cp "$top_srcdir"/tests/loader/image/golden/{progressive,420,grey,arithmetic}.jpg kinds/a/
 "$ctl" verify kinds --no-list --json >kinds.json
 is "4 1" "progressive JPEGs are counted" echo "$(json jpeg kinds.json) $(json progressive kinds.json)"
-ok "... with the advice to pack them" \
+ok "verify advises to pack progressive JPEGs" \
     sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
 "$ctl" pack kinds faster >/dev/null || exit 99
-ok "... and packing leaves none" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
+ok "packing leaves no progressive JPEG" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
 
 # --content depends on every byte, including those that the fingerprint does not cover.
 cp -r data flipped
@@ -44,8 +44,8 @@ printf 'x' | dd of="padded/${victim#flipped/}" bs=1 seek=$(($(stat -c %s "$victi
 "$ctl" verify padded --content --json >two.json
 is "$(json fingerprint one.json)" "the fingerprint does not cover a byte after the first 64 KiB" json fingerprint \
     two.json
-ok "... but --content does" test "$(json content one.json)" != "$(json content two.json)"
-ok "... with any number of threads" test \
+ok "--content covers a byte after the first 64 KiB" test "$(json content one.json)" != "$(json content two.json)"
+ok "--content does not depend on the number of threads" test \
     "$("$ctl" verify padded --content --json -t 5 | json content -)" = "$(json content two.json)"
 
 # ---- bad samples ----
@@ -70,7 +70,7 @@ ok "bad samples: status 1" status 1 "$ctl" verify bad --no-list --json
 "$ctl" verify bad --no-list --json >look.json
 is " 4 bad " "four samples are bad" kinds look.json
 is "null null" "--no-list writes no list" echo "$(json bad_list look.json)" "$(json fingerprint look.json)"
-is "$(json fingerprint before.json)" "... and the fingerprint is unchanged" \
+is "$(json fingerprint before.json)" "--no-list leaves the fingerprint unchanged" \
     sh -c '"$0" index bad --json | sed "s/.*\"fingerprint\": \"//;s/\".*//"' "$ctl"
 
 "$ctl" pack bad packed -n 10 >/dev/null
@@ -91,7 +91,8 @@ bad=$(sed -n 's/^bad \([0-9]*\) .*the file is empty$/\1/p' "$(json bad_list bad.
 ok "sample prints why a sample is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' \
     "$ctl" \
     "$bad"
-ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": \"the file is empty\"" &&
+ok "sample prints in JSON why a sample is bad" \
+    sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": \"the file is empty\"" &&
     "$0" sample bad 0 --json | grep -q "\"known_bad\": null"' "$ctl" "$bad"
 ok "the fingerprint differs from that without the list" test "$(json fingerprint before.json)" != \
     "$(json fingerprint after.json)"
@@ -105,19 +106,20 @@ ok "pack prints what loaders will do with bad samples" \
 ok "packing keeps bad files as they are, known or not" \
     sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
 "$ctl" verify packed --json >packed.json
-is " 4 bad " "... and verify finds them there" kinds packed.json
-is "$("$ctl" hash bad $stream)" "... and both data sets, verified, give the same stream" "$ctl" hash packed $stream
+is " 4 bad " "verify finds the bad files in a packed data set" kinds packed.json
+is "$("$ctl" hash bad $stream)" "the original and the packed data set, both verified, give the same stream" \
+    "$ctl" hash packed $stream
 
 # ---- streams ----
 job -n 2 "$feed" bad $stream --micro-batch 2 --json
 ok "a job uses the list" delivered "$("$ctl" hash bad $stream)"
-is 4 "... and counts substituted samples" field substituted
+is 4 "a job that uses the list counts substituted samples" field substituted
 job -n 1 "$feed" bad $stream --bad fail --shuffle none --micro-batch 1 # one file per batch: the first bad one is named
 ok "--bad fail names the file and the reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified
 ok "a cursor from before the list is rejected with the reason" says \
     "the cursor was made before samples of $here/bad became known to be bad (plenumctl verify)"
-ok "... and the job fails" test "$code" != 0
+ok "a job whose cursor is rejected fails" test "$code" != 0
 job -n 2 "$feed" bad $stream --micro-batch 2 --batches 2 --checkpoint verified --json
 job -n 1 --num-replicas 4 "$feed" bad $stream --micro-batch 1 --resume verified --json
 ok "a cursor made with the list works" test "$code $(field images)" = "0 20" # of 28
@@ -140,15 +142,15 @@ job -n 2 "$feed" bad $stream --micro-batch 2 --resume verified
 ok "without the list, cursors made with it are rejected" says \
     "or with another list of bad samples (plenumctl verify)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified --json
-ok "... and those from before it work" test "$code $(field images)" = "0 20"
+ok "without the list, cursors from before it work" test "$code $(field images)" = "0 20"
 
 # ---- a file that changed since it was indexed ----
 "$ctl" verify bad >/dev/null
 "$ctl" index bad >/dev/null
 truncate -s 500 "$(ls bad/*/*-00001.jpg | tail -n 1)"
 ok "a file that changed since the index: status 1" status 1 sh -c '"$0" verify bad --json >anew.json' "$ctl"
-is " 5 bad " "... is verified with its new content" kinds anew.json
-ok "... and there is a new list" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
+is " 5 bad " "verify judges the new content of a changed file" kinds anew.json
+ok "verify writes a new list for a changed file" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
 
 # ---- junk before the first scan ----
 mkdir -p junk/a clean/a
@@ -171,7 +173,7 @@ is "$("$ctl" hash clean $stream)" "with it, they render as without the junk" "$c
 "$ctl" verify junk --json >junk.json
 "$ctl" verify clean >/dev/null
 is " 1 bad 2 junk " "verify reports junk and bad samples separately" kinds junk.json
-ok "... and which word tolerates it" \
+ok "verify names the word that tolerates junk" \
     grep -q '"4 bytes before the first scan belong to no segment; a pipeline that begins with .* tolerates them"' \
     junk.json
 ok "the list marks samples with junk" grep -q "^bad 2 junk: 4 bytes before the first scan belong to no segment; " \
@@ -182,23 +184,23 @@ is "$("$ctl" hash clean $stream)" "with the word junk, these entries of the list
 service=$!
 wait_for test -S service2
 job -n 2 "$feed" junk "${word[@]}" --loader "unix:$here/service2" --micro-batch 1 --json
-ok "... nor in a stream" delivered "$("$ctl" hash clean $stream)"
+ok "with the word junk, these entries do not apply to a stream either" delivered "$("$ctl" hash clean $stream)"
 job -n 2 "$feed" junk $stream --loader "unix:$here/service2" --micro-batch 1 --json
 ok "a stream without the word from the same loader substitutes them" delivered "$("$ctl" hash junk $stream)"
-is 3 "... and counts them" field substituted
+is 3 "a stream without the word counts the substituted samples" field substituted
 kill $service
 wait $service
 "$ctl" verify junk --no-list --decoder both --json >both.json
 is " 1 bad 2 junk " "both decoders agree" kinds both.json
 "$ctl" pack junk junkpacked >junkpacked.txt
 is "$("$ctl" hash clean $stream)" "pack keeps samples with junk unchanged" "$ctl" hash junkpacked "${word[@]}"
-ok "... and gives the reason" \
+ok "pack gives the reason why it keeps samples with junk" \
     grep -q "2.*4 bytes before the first scan belong to no segment; .* with the word junk" junkpacked/plenum-pack.txt
 "$ctl" pack junk junkgone --junk >junkgone.txt
 "$ctl" verify junkgone --json >gone.json
 is " 1 bad " "pack --junk removes the junk" kinds gone.json
-is "$("$ctl" hash clean $stream)" "... and every pipeline renders them" "$ctl" hash junkgone $stream
-ok "... and can be continued only with --junk" sh -c '! "$0" pack junk junkgone 2>why &&
+is "$("$ctl" hash clean $stream)" "without the junk, every pipeline renders the samples" "$ctl" hash junkgone $stream
+ok "pack --junk can be continued only with --junk" sh -c '! "$0" pack junk junkgone 2>why &&
     grep -q "was begun with --junk, not images as they are" why' "$ctl"
 
 # ---- errors ----
@@ -213,5 +215,5 @@ ok "a damaged list is rejected by name" says \
     "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or rebuild it"
 ok "verify writes a new list" status 1 "$ctl" verify bad
 job -n 1 "$feed" bad $stream
-ok "... and streams work again" test "$code" = 0
+ok "with the new list, streams work again" test "$code" = 0
 finish

@@ -225,7 +225,7 @@ static void turn(rgb_t *v, uint32_t w, uint32_t h, bool vertical)
         }
 }
 
-/* A channel of a pixel in an erased rectangle. */
+/* A channel of the pixel at (y, x) of an erased rectangle of height x width. */
 struct erased {
     uint64_t height, width, y, x;
     int c;

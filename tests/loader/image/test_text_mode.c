@@ -170,8 +170,8 @@ Test(text_mode, missing_crs_show_if_there_are_many_lines)
     free(m.bytes);
 }
 
-/* If no table of such a JPEG has an LF, its header stays intact, and no decoder warns about its
- * data. */
+/* The header of a grey JPEG with optimised tables may contain no LF. Then it stays intact, and no
+ * decoder warns about the data. */
 Test(text_mode, shows_even_if_the_decoder_notices_nothing)
 {
     uint32_t unnoticed = 0;
@@ -196,7 +196,8 @@ Test(text_mode, shows_even_if_the_decoder_notices_nothing)
     cr_expect(gt(u32, unnoticed, 0));
 }
 
-/* No table of such a JPEG has a CR, so its decoder may notice nothing. */
+/* The header of a grey JPEG with optimised tables may contain no CR. Then it stays intact, and the
+ * decoder may notice nothing. */
 Test(text_mode, shows_if_every_cr_is_gone)
 {
     uint32_t judged = 0, unnoticed = 0;

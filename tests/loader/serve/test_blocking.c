@@ -116,7 +116,8 @@ static void descriptors_that_hang_are_bounded(void)
         (void)usleep(1000);
     }
     tap_ok(stuck && look(&files.most) <= 2,
-           "a user takes some threads, and is distinguished from others: %u", look(&files.most));
+           "a user whose jobs hang takes at most two threads, and counts as stuck: %u",
+           look(&files.most));
     other = blocking_is_stuck(blocking, 2);
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     blocking_close_fd(blocking, 2, fd);

@@ -164,7 +164,7 @@ class HostileTest(ServiceCase):
             ready()
 
         self.beside(attack)
-        wait_for("the end of all", lambda: self.stats() == (0, 0))
+        wait_for("the end of all sessions", lambda: self.stats() == (0, 0))
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_slow_to_close(self):

@@ -334,7 +334,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
     tap_ok(right, "every slot has the pixels of render_position()");
     queue_get_counters(q, &counters);
     tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
-           "each sample was rendered once");
+           "each sample was rendered once, and nothing is queued");
     client_fini(&a);
     client_fini(&b);
     queue_destroy(q);
@@ -763,7 +763,8 @@ static void a_slow_sample_is_not_waited_for_by_others(void)
            "samples that were read slowly are passed on at "
            "once (%u of %u kept)",
            slowed.kept, slowed.slow);
-    tap_ok(right && slowed.reads == STEP * STEPS * BATCHES, "each sample is read once");
+    tap_ok(right && slowed.reads == STEP * STEPS * BATCHES,
+           "each sample is read once, and its pixels are right");
 }
 
 /* Returns a data set in which the first image of every `period` is valid and the others are
@@ -816,7 +817,7 @@ static void substitutes_are_those_of_one_thread(uint32_t steps)
     tap_ok(right, "substitutes of bad samples are those that render_position() finds");
     tap_ok(substituted == all / 5 * 4 && counters.all.substituted == substituted &&
                counters.all.samples == all && counters.queued == 0,
-           "each substitute is counted once (%u)", substituted);
+           "each sample is counted once, and so is each substitute (%u)", substituted);
     client_fini(&c);
     queue_destroy(q);
     dataset_unref(damaged);

@@ -443,7 +443,8 @@ Test(session, an_empty_render_is_rejected)
     expect_served();
 }
 
-/* SIGTERM finishes earlier requests, skips later ones, reports why, and closes. */
+/* After SIGTERM, the loader answers the requests that it has, ignores new ones, reports why, and
+ * closes the connection. */
 Test(session, a_loader_that_is_asked_to_end_drains)
 {
     enum { UNDER_WAY = 6 };

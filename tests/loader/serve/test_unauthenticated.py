@@ -19,12 +19,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rawclient import Raw  # noqa: E402
 from service import CTL, ERROR, FEED, HELLO, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 ENDING = "no stream was opened within ten seconds"
 
 
 def client_hello():
-    """Return the first bytes from a program that uses TLS."""
+    """Return the first bytes that a program sends with TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -104,9 +105,7 @@ class UnauthenticatedTest(ServiceCase):
 
     def impostor(self, *arguments):
         """Start OpenSSL's server without the key; return its address, and a file of what it receives."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         told = os.path.join(self.folder, f"told-{port}")
         with open(told, "wb") as f:
             p = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet", *arguments],
@@ -302,7 +301,7 @@ class UnauthenticatedTest(ServiceCase):
         _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 3, most))
         many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
-        wait_for("all of them to be closed: the rest is for the files of the present client",
+        wait_for("all of them to be closed, because the last descriptors are kept for data sets' files",
                  lambda: all(map(self.is_closed, many)))
         self.once("no file descriptor is left for a new client")
         for s in many:

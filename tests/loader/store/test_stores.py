@@ -143,7 +143,7 @@ class Stores(unittest.TestCase):
                                                [k for k in store_server.Faults.KINDS if k != "stall"])
 
     def test_formats(self):
-        """Parquet files and TFRecords, with their fields, and labels of a file beside the archives"""
+        """Parquet files, TFRecords, fields, and archives with labels beside them give the hash of the files"""
         made = self.make(("columns.py", "columns"), ("bad_archives.py", "archives"))
         for name, options in (("parquet:columns/hf.parquet", ("--fields", "caption")),
                               ("parquet:columns/dict-snappy.parquet", ()), ("parquet:columns/flat-*.parquet", ()),
@@ -158,7 +158,7 @@ class Stores(unittest.TestCase):
                          r"^plenumctl hash: .*s3://data/columns/hf.parquet: [^:]*it ")
 
     def test_mds(self):
-        """MDS shards, compressed or not, with faults, without listings, and behind HTTP"""
+        """MDS shards, compressed or not, give the hash of the files: with faults, without listings, and behind HTTP"""
         made = self.make(("columns.py", "columns"))
         fields = ("--fields", "caption")
         want = self.ctl_hash(f"mds:{made}/columns/mds", os.environ, *fields)
@@ -204,7 +204,7 @@ class Stores(unittest.TestCase):
                 for n in sorted(os.listdir(os.path.join(self.images, c)))]
 
     def test_lists(self):
-        """lists of images: beside them, with names in a store, or on a disk; with fields and faults"""
+        """lists of images, beside them or on a disk, give the hash of the files, also with fields and faults"""
         self.store.put_folder("/data/lists", self.images)
         path, fields = self.write_list("train.csv", self.rows()), ("--fields", "note")
         self.write_list("dots.csv", self.rows("./"))
@@ -239,7 +239,7 @@ class Stores(unittest.TestCase):
                          fingerprint(f"list:{path}", dict(self.env, PLENUM_CACHE_DIR=self.cache + "/local")))
 
     def test_list_errors(self):
-        """rows that name no object, and images that change"""
+        """rows of a list that name no object, and images that change, give an error"""
         self.store.put_folder("/data/lists", self.images)
         rows = self.rows()
         for row, message in (("no.jpg,0,x", "s3://data/lists/no.jpg: there is no such object"),
@@ -261,7 +261,7 @@ class Stores(unittest.TestCase):
         self.assertEqual(self.hash(name), want)
 
     def test_http(self):
-        """archives behind HTTP"""
+        """archives behind HTTP give the hash of the files"""
         self.store.signed = False
         self.assertEqual(self.hash(f"tar:{self.store.url}/data/sets/train-{{000..002}}.tar"), self.local)
         self.assertIn("have no listings", self.hash(f"tar:{self.store.url}/data/sets/train-*.tar"))
@@ -383,7 +383,7 @@ class Stores(unittest.TestCase):
         self.assertEqual(self.store.count, 0)
 
     def test_profiles(self):
-        """credentials and the endpoint from a profile"""
+        """a profile gives credentials and the endpoint"""
         aws = os.path.join(self.cache, ".aws")
         os.mkdir(aws)
         with open(os.path.join(aws, "credentials"), "w", encoding="utf-8") as f:
@@ -399,7 +399,7 @@ class Stores(unittest.TestCase):
         self.assertIn("AWS_PROFILE is 'absent'", self.hash("tar:s3://data/sets"))
 
     def test_renewal(self):
-        """credentials of a container, of an instance and of web identity, which are renewed when they expire"""
+        """credentials come from a container, an instance or web identity, and are renewed when they expire"""
         state = {"asked": 0}
 
         def give(request, key="Token"):
@@ -646,7 +646,7 @@ class Stores(unittest.TestCase):
                 self.assertGreater(self.store.most_in_flight, 2, f"after {move} moves")  # more than reading threads
 
     def test_hub(self):
-        """files on the Hugging Face Hub, which redirects"""
+        """files on the Hugging Face Hub, which redirects, give the hash of the files"""
         self.store.signed = False
         self.env["HF_ENDPOINT"], self.env["HF_TOKEN"] = self.store.url + "/", "planted-token"
         for name in os.listdir(self.shards):

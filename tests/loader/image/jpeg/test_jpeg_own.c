@@ -499,7 +499,9 @@ static void check_many(const struct jpeg_huff *h, uint32_t i, uint32_t most)
     cr_assert(eq(u32, h->many[i], count ? at | steps << 8 | before << 16 : JPEG_RARE), "%u", i);
 }
 
-/* Check entry i of the table of one or two symbols, which also has the first value. */
+/* Check entry i of the table of one or two symbols: it must equal the result of looking up one
+ * symbol at a time, and contain the first symbol's value. `most` is the number of symbols that it
+ * may have. */
 static void check_two(const struct jpeg_huff *h, uint32_t i, uint32_t most)
 {
     jpeg_entry first = h->one[i], e = h->two[i], second;
