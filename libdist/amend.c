@@ -79,13 +79,14 @@ static int wait_for_loader(struct plenum_stream *s, struct plenum_error *err)
 static int read_lines(const struct plenum_stream *s, const char *lines, struct orderplan **ret,
                       struct plenum_error *err)
 {
-    uint64_t now = amended_position(s), from;
+    uint64_t now = amended_position(s), from = UINT64_MAX;
     char here[WIRE_DATASET_MAX];
     int r = orderplan_amend(s->plan, lines, getcwd(here, sizeof(here)), ret, &from, err);
 
-    if (r < 0 || from >= now)
+    if (from >= now)
         return r;
-    orderplan_free(*ret);
+    if (r == 0)
+        orderplan_free(*ret);
     return error_set(err, -EINVAL,
                      "amend: position %llu has been shown: the stream is at position %llu",
                      (unsigned long long)from, (unsigned long long)now);

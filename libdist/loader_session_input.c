@@ -29,6 +29,14 @@ static bool asks_for_new_fields(const struct wire_open *open)
     return fields_parse(open->fields, &fields, &err) == 0 && fields_are_new(&fields);
 }
 
+static bool asks_for_keypoints(const struct wire_open *open)
+{
+    struct fields fields;
+    struct plenum_error err;
+
+    return fields_parse(open->fields, &fields, &err) == 0 && fields_have_keypoints(&fields);
+}
+
 /* Returns whether masks or boxes follow operations that move pixels. */
 static bool moves_fields(const struct wire_open *open)
 {
@@ -68,6 +76,8 @@ static const char *lacks(uint16_t minor, const struct wire_open *open, enum plen
         return "fields";
     if (minor < WIRE_MINOR_BOXES && asks_for_new_fields(open))
         return "boxes and members of JSON";
+    if (minor < WIRE_MINOR_KEYPOINTS && asks_for_keypoints(open))
+        return "key points";
     return minor < WIRE_MINOR_MOVES && moves_fields(open)
                ? "masks and boxes with operations that move pixels"
                : NULL;

@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
 	%D%/amend.c %D%/amend.h %D%/amended.c %D%/amended.h %D%/batch.c %D%/batch.h \
 	%D%/batch_trace.c %D%/batch_trace.h %D%/batch_verify.c %D%/batch_verify.h \
-	%D%/claim.c %D%/claim.h %D%/io.c %D%/io.h %D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h %D%/job_stop.c \
+	%D%/claim.c %D%/claim.h %D%/cursor_check.c %D%/cursor_check.h %D%/io.c %D%/io.h %D%/job.c %D%/job_environ.c %D%/job_environ.h %D%/job_priv.h %D%/job_stop.c \
 	%D%/loader_session.c %D%/loader_session.h %D%/loader_session_core.h %D%/loader_session_input.c \
 	%D%/loader_table.c %D%/loader_table.h %D%/loaders.c %D%/loaders.h %D%/lookup.c %D%/lookup.h \
 	%D%/names.c %D%/names.h %D%/normalise.c %D%/normalise_loops.h %D%/normalise_avx2.c \

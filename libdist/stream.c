@@ -7,7 +7,8 @@
  * requested, is not visible here.
  *
  * Not here: options (stream_options.c), the contents of a batch (batch.c), changes of a plan
- * (amend.c), opening in all instances (together.c), and warnings (stream_core.c). */
+ * (amend.c), opening in all instances (together.c), which cursors are valid (cursor_check.c), and
+ * warnings (stream_core.c). */
 #include "config.h"
 
 #include "libdist/stream_open.h"
@@ -29,6 +30,7 @@
 #include "common/util/util.h"
 #include "libdist/amend.h"
 #include "libdist/batch.h"
+#include "libdist/cursor_check.h"
 #include "libdist/io.h"
 #include "libdist/job_priv.h"
 #include "libdist/loaders.h"
@@ -521,83 +523,6 @@ int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *r
     return 0;
 }
 
-/* Would the cursor be valid if no samples were known to be bad? */
-static bool is_from_before_bad(const struct plenum_stream *s, const struct plenum_cursor *cursor)
-{
-    uint8_t fingerprint[16], identity[16];
-    struct datasum sum = s->sum;
-
-    if (sum.bad == 0)
-        return false;
-    sum.bad = 0;
-    datasum_fingerprint(&sum, fingerprint);
-    identity_of(fingerprint, s->num_samples, &s->open, identity);
-    return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
-}
-
-/* Check that the stream of a plan shows the same samples before the cursor's position as the stream
- * that made the cursor. Returns 0 or -ESTALE. */
-static int check_plan(const struct plenum_stream *s, const struct plenum_cursor *cursor,
-                      struct plenum_error *err)
-{
-    unsigned long long g = cursor->epoch * s->steps.n + cursor->position;
-    uint8_t identity[16];
-
-    /* Without the sum, as older versions and loaders compute it. */
-    identity_of_plan(&(struct identity_plan){.plan = s->plan,
-                                             .sets = s->sets,
-                                             .reweighs = s->reweighs,
-                                             .positions = s->steps.n,
-                                             .open = &s->open},
-                     (struct order_place){cursor->epoch, cursor->position}, identity);
-    if (memcmp(cursor->identity, identity, IDENTITY_WEIGHTS_AT) != 0)
-        return error_set(err, -ESTALE,
-                         "this stream of %s cannot resume: the cursor was made with another "
-                         "pipeline, seed, block or epoch",
-                         s->open.dataset);
-    if (memcmp(cursor->identity + IDENTITY_WEIGHTS_AT, identity + IDENTITY_WEIGHTS_AT,
-               IDENTITY_SETS_AT - IDENTITY_WEIGHTS_AT) != 0)
-        return error_set(err, -ESTALE,
-                         "the weights from position %llu on are not those that the cursor at %llu "
-                         "was made with: write the new ones as a piece that begins there",
-                         orderplan_last_start(s->plan, g), g);
-    return memcmp(cursor->identity + IDENTITY_SETS_AT, identity + IDENTITY_SETS_AT,
-                  16 - IDENTITY_SETS_AT) != 0
-               ? error_set(
-                     err, -ESTALE,
-                     "this stream of %s cannot resume: before position %llu, the cursor's run "
-                     "showed a set with other samples, weights or classes, or with another list "
-                     "of bad samples (plenumctl verify); give each version of a weights file its "
-                     "own name",
-                     s->open.dataset, g)
-               : 0;
-}
-
-/* Check that the cursor is valid for the stream. Returns 0 or -ESTALE. */
-static int check_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
-                        struct plenum_error *err)
-{
-    uint8_t identity[16];
-
-    stream_identity(s, (struct order_place){cursor->epoch, cursor->position}, identity);
-    if (memcmp(cursor->identity, identity, sizeof(identity)) == 0)
-        return 0;
-    if (s->plan)
-        return check_plan(s, cursor, err);
-    if (is_from_before_bad(s, cursor))
-        return error_set(
-            err, -ESTALE,
-            "the cursor was made before samples of %s became known to be bad (plenumctl verify), "
-            "so the rest of its epoch would differ: restart the epoch, or remove the list of bad "
-            "samples (plenumctl index shows its path)",
-            s->open.dataset);
-    return error_set(err, -ESTALE,
-                     "this stream of %s cannot resume: the cursor was made with another data set, "
-                     "pipeline, seed or order, or with another list of bad samples (plenumctl "
-                     "verify)",
-                     s->open.dataset);
-}
-
 int plenum_stream_amend(struct plenum_stream *stream, const char *lines, struct plenum_error *err)
 {
     int r = enter(stream, err);
@@ -613,7 +538,7 @@ int plenum_stream_amend(struct plenum_stream *stream, const char *lines, struct 
 static int read_cursor(const struct plenum_stream *s, const struct plenum_cursor *cursor,
                        struct order_place *ret, struct plenum_error *err)
 {
-    int r = check_cursor(s, cursor, err);
+    int r = cursor_check(s, cursor, err);
 
     if (r < 0)
         return r;

@@ -11,8 +11,12 @@
 #include "common/util/error_set.h"
 #include "common/util/util.h"
 
-static const char *const as_names[FIELD_AS_COUNT] = {"text",    "bytes", "npy",  "int64",
-                                                     "float32", "mask",  "line", "boxes"};
+static const char *const as_names[FIELD_AS_COUNT] = {
+    "text", "bytes", "npy", "int64", "float32", "mask", "line", "boxes", "keypoints"};
+
+/* COCO's points: nose, then the left and right eye, ear, shoulder, elbow, wrist, hip, knee and
+ * ankle. */
+static const char coco_pairs[] = "1-2 3-4 5-6 7-8 9-10 11-12 13-14 15-16";
 
 /* Returns a word without surrounding spaces, up to `stop` or the end. */
 static const char *take_word(const char **at, const char *end, char stop, size_t *len)
@@ -56,7 +60,7 @@ static int parse_as(const char *word, size_t len, enum field_as *ret, struct ple
         }
     return error_set(err, -EINVAL,
                      "fields: '%.*s' is not a kind of field: use text, bytes, npy, int64, float32, "
-                     "mask, line or boxes",
+                     "mask, line, boxes or keypoints",
                      (int)min_u64(len, 200), word);
 }
 
@@ -87,7 +91,54 @@ static int parse_visible(const char *word, size_t len, uint32_t *ret, struct ple
                      (int)min_u64(len, 200), word);
 }
 
-/* Parse NAME[:SOURCE[:AS[:VISIBLE]]]. */
+/* Parse a number of at most 4 digits, up to `*at`. */
+static bool take_number(const char **at, const char *end, uint32_t *ret)
+{
+    const char *begin = *at;
+
+    *ret = 0;
+    while (*at < end && **at >= '0' && **at <= '9' && *at - begin < 4)
+        *ret = 10 * *ret + (uint32_t)(*(*at)++ - '0');
+    return *at > begin;
+}
+
+static bool is_paired(const struct field_spec *spec, uint32_t point)
+{
+    for (uint32_t i = 0; i < spec->pairs; i++)
+        if (spec->pair[i][0] == point || spec->pair[i][1] == point)
+            return true;
+    return false;
+}
+
+/* Parse "1-2 3-4", or "coco". */
+static int parse_pairs(const char *word, size_t len, struct field_spec *ret,
+                       struct plenum_error *err)
+{
+    bool coco = len == 4 && memcmp(word, "coco", 4) == 0;
+    const char *at = coco ? coco_pairs : word, *end = at + (coco ? strlen(coco_pairs) : len);
+
+    while (at < end) {
+        uint32_t left, right;
+
+        if (!take_number(&at, end, &left) || at == end || *at++ != '-' ||
+            !take_number(&at, end, &right) || (at < end && *at != ' ') || left == right ||
+            left >= FIELD_POINTS_MAX || right >= FIELD_POINTS_MAX || is_paired(ret, left) ||
+            is_paired(ret, right) || ret->pairs == FIELD_PAIRS_MAX)
+            break;
+        ret->pair[ret->pairs][0] = (uint16_t)left;
+        ret->pair[ret->pairs++][1] = (uint16_t)right;
+        while (at < end && *at == ' ')
+            at++;
+        if (at == end)
+            return 0;
+    }
+    return error_set(err, -EINVAL,
+                     "fields: '%.*s' are not pairs of left and right points: use \"coco\", or "
+                     "numbers from 0 to %d such as \"1-2 3-4\", each at most once",
+                     (int)min_u64(len, 200), word, FIELD_POINTS_MAX - 1);
+}
+
+/* Parse NAME[:SOURCE[:AS[:VISIBLE or PAIRS]]]. */
 static int parse_one(const char *text, size_t len, struct field_spec *ret, struct plenum_error *err)
 {
     const char *at = text, *end = text + len, *word;
@@ -95,7 +146,7 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     int r;
 
     ret->as = FIELD_AS_TEXT;
-    ret->visible = 0;
+    ret->visible = ret->pairs = 0;
     word = take_word(&at, end, ':', &n);
     r = set_text(word, n, "name", ret->name, sizeof(ret->name), err);
     if (r < 0)
@@ -115,6 +166,9 @@ static int parse_one(const char *text, size_t len, struct field_spec *ret, struc
     if (r == 0 && at && ret->as == FIELD_AS_BOXES) {
         word = take_word(&at, end, ':', &n);
         r = parse_visible(word, n, &ret->visible, err);
+    } else if (r == 0 && at && ret->as == FIELD_AS_KEYPOINTS) {
+        word = take_word(&at, end, ':', &n);
+        r = parse_pairs(word, n, ret, err);
     }
     if (r == 0 && at)
         r = error_set(err, -EINVAL, "fields: '%.*s' has more parts than NAME:SOURCE:KIND",
@@ -134,6 +188,9 @@ static size_t put_spec(struct fields *fields, size_t at, const struct field_spec
         at +=
             (size_t)snprintf(fields->text + at, size - at, ":%u.%04u",
                              spec->visible / FIELD_VISIBLE_ONE, spec->visible % FIELD_VISIBLE_ONE);
+    for (uint32_t i = 0; i < spec->pairs && at < size; i++)
+        at += (size_t)snprintf(fields->text + at, size - at, "%c%u-%u", i ? ' ' : ':',
+                               spec->pair[i][0], spec->pair[i][1]);
     return at;
 }
 
@@ -204,7 +261,16 @@ size_t field_extension_len(const struct field_spec *spec)
 bool fields_follow_pixels(const struct fields *fields)
 {
     for (uint32_t i = 0; i < fields->count; i++)
-        if (fields->spec[i].as == FIELD_AS_MASK || fields->spec[i].as == FIELD_AS_BOXES)
+        if (fields->spec[i].as == FIELD_AS_MASK || fields->spec[i].as == FIELD_AS_BOXES ||
+            fields->spec[i].as == FIELD_AS_KEYPOINTS)
+            return true;
+    return false;
+}
+
+bool fields_have_keypoints(const struct fields *fields)
+{
+    for (uint32_t i = 0; i < fields->count; i++)
+        if (fields->spec[i].as == FIELD_AS_KEYPOINTS)
             return true;
     return false;
 }
@@ -255,13 +321,36 @@ uint64_t field_sample_bytes(const struct field_shape *shape, uint32_t images, ui
 {
     if (shape->mask)
         return shape->room * pixels;
-    return shape->type == PLENUM_FIELD_BOXES ? (uint64_t)shape->room * images : shape->room;
+    return field_is_of_image(shape) ? (uint64_t)shape->room * images : shape->room;
+}
+
+void field_shape_grow(struct field_shape *shape, const struct field_shape *by)
+{
+    if (by->type != PLENUM_FIELD_KEYPOINTS) {
+        shape->room = by->room > shape->room ? by->room : shape->room;
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        shape->shape[i] = by->shape[i] > shape->shape[i] ? by->shape[i] : shape->shape[i];
+    shape->room = (uint32_t)field_poses_bytes(shape->shape[0], shape->shape[1]);
+}
+
+static bool keypoints_are_valid(const struct field_shape *shape)
+{
+    const size_t most = FIELD_BYTES_MAX / sizeof(struct plenum_pose);
+
+    return shape->mask == 0 && shape->dims == 2 && shape->shape[2] == 0 && shape->shape[3] == 0 &&
+           shape->shape[0] <= most && shape->shape[1] <= FIELD_POINTS_MAX &&
+           shape->room <= FIELD_BYTES_MAX + field_poses_bytes(0, 0) &&
+           shape->room == field_poses_bytes(shape->shape[0], shape->shape[1]);
 }
 
 bool field_shape_is_valid(const struct field_shape *shape)
 {
     uint64_t bytes = field_item_bytes(shape->type);
 
+    if (shape->type == PLENUM_FIELD_KEYPOINTS)
+        return keypoints_are_valid(shape);
     if (shape->type == PLENUM_FIELD_BOXES)
         return shape->mask == 0 && shape->dims == 0 && shape->shape[0] == 0 &&
                shape->room >= field_boxes_bytes(0) &&
@@ -304,6 +393,8 @@ bool field_shape_is_as(const struct field_shape *shape, enum field_as as)
         return shape->type == PLENUM_FIELD_FLOAT32;
     case FIELD_AS_BOXES:
         return shape->type == PLENUM_FIELD_BOXES;
+    case FIELD_AS_KEYPOINTS:
+        return shape->type == PLENUM_FIELD_KEYPOINTS;
     case FIELD_AS_MASK:
     case FIELD_AS_COUNT:
         break;

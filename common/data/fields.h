@@ -16,35 +16,41 @@ enum {
     FIELD_SOURCE_MAX = 128,    /* bytes of a source, with its NUL */
     FIELD_BYTES_MAX = 1 << 20, /* bytes of one field of one sample, except masks */
     FIELD_VISIBLE_ONE = 10000, /* field_spec.visible of a completely visible box */
+    FIELD_POINTS_MAX = 1024,   /* key points of an object */
+    FIELD_PAIRS_MAX = 128,     /* pairs of left and right key points */
 };
 
 /** How bytes of the data set become a field. */
 enum field_as {
-    FIELD_AS_TEXT,  /* UTF-8 */
-    FIELD_AS_BYTES, /* as they are */
-    FIELD_AS_NPY,   /* an array in NumPy's format */
-    FIELD_AS_INT64, /* integers, separated by whitespace, commas, semicolons or brackets */
-    FIELD_AS_FLOAT, /* numbers, separated in the same way */
-    FIELD_AS_MASK,  /* a PNG of the image's size, cropped and moved like each image */
-    FIELD_AS_LINE,  /* one line of UTF-8 text, drawn for each position */
-    FIELD_AS_BOXES, /* JSON: boxes of the image, cropped and moved like each image */
+    FIELD_AS_TEXT,      /* UTF-8 */
+    FIELD_AS_BYTES,     /* as they are */
+    FIELD_AS_NPY,       /* an array in NumPy's format */
+    FIELD_AS_INT64,     /* integers, separated by whitespace, commas, semicolons or brackets */
+    FIELD_AS_FLOAT,     /* numbers, separated in the same way */
+    FIELD_AS_MASK,      /* a PNG of the image's size, cropped and moved like each image */
+    FIELD_AS_LINE,      /* one line of UTF-8 text, drawn for each position */
+    FIELD_AS_BOXES,     /* JSON: boxes of the image, cropped and moved like each image */
+    FIELD_AS_KEYPOINTS, /* JSON: key points of objects, cropped and moved like each image */
     FIELD_AS_COUNT,
 };
 
-/** One requested field: NAME[:SOURCE[:AS[:VISIBLE]]]. */
+/** One requested field: NAME[:SOURCE[:AS[:VISIBLE or PAIRS]]]. */
 struct field_spec {
     char name[FIELD_NAME_MAX];
     char source[FIELD_SOURCE_MAX];
     enum field_as as;
     uint32_t visible; /* boxes: the smallest visible share that is kept, in 1/10000 */
+    uint32_t pairs;   /* key points: number of pairs */
+    uint16_t pair[FIELD_PAIRS_MAX][2]; /* left and right points, swapped in mirror images */
 };
 
 /** A field's properties, which all samples share. The structure has no padding, because its bytes
  * are stored, sent and compared. */
 struct field_shape {
-    uint32_t type; /* enum plenum_field_type */
-    uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX];
-    uint32_t room; /* bytes per sample; for a mask, per pixel; for boxes, per image */
+    uint32_t type;                               /* enum plenum_field_type */
+    uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX]; /* key points: most objects, and most points */
+    uint32_t
+        room; /* bytes per sample; for a mask, per pixel; for boxes and key points, per image */
     uint32_t mask; /* 1: an array of each image's height and width */
 };
 
@@ -57,8 +63,15 @@ struct fields {
     uint32_t stored[FIELDS_MAX]; /* most bytes that a loader stores per sample, once known */
 };
 
-/** Parse "NAME[:SOURCE[:AS[:VISIBLE]]], ..."; "" means no fields. Returns 0, or -EINVAL with a
- * message. */
+/** The key points of an object as a loader stores them: this, and then each struct
+ * plenum_keypoint. */
+struct field_pose {
+    int64_t class_id, id;
+    uint64_t points; /* number of points */
+};
+
+/** Parse "NAME[:SOURCE[:AS[:VISIBLE or PAIRS]]], ..."; "" means no fields. Returns 0, or -EINVAL
+ * with a message. */
 int fields_parse(const char *text, struct fields *ret, struct plenum_error *err);
 
 /** Returns the path "a.b" of a field's member in a JSON file ("json.a.b", "meta.json.a.b"); NULL if
@@ -73,19 +86,38 @@ bool field_names_member(const struct field_spec *spec);
  *  the field, or contains it. */
 size_t field_extension_len(const struct field_spec *spec);
 
-/** Returns whether any field follows the pixels, as masks and boxes do. views_check_followers()
- * checks whether a pipeline allows this. */
+/** Returns whether any field follows the pixels, as masks, boxes and key points do.
+ * views_check_followers() checks whether a pipeline allows this. */
 bool fields_follow_pixels(const struct fields *fields);
 
 /** Returns whether the fields include boxes or members of JSON, which loaders older than
  *  WIRE_MINOR_BOXES lack. */
 bool fields_are_new(const struct fields *fields);
 
+/** Returns whether the fields include key points, which loaders older than WIRE_MINOR_KEYPOINTS
+ *  lack. */
+bool fields_have_keypoints(const struct fields *fields);
+
 /** Does each sample have its own length (text and bytes)? */
 static inline bool field_varies(const struct field_shape *shape)
 {
     return shape->type <= PLENUM_FIELD_BYTES;
 }
+
+/** Does each image have its own value (boxes and key points; masks have one for each pixel)? */
+static inline bool field_is_of_image(const struct field_shape *shape)
+{
+    return shape->type == PLENUM_FIELD_BOXES || shape->type == PLENUM_FIELD_KEYPOINTS;
+}
+
+/** Returns whether the samples of a data set may need different room. */
+static inline bool field_grows(const struct field_shape *shape)
+{
+    return field_varies(shape) || field_is_of_image(shape);
+}
+
+/** Make room for the values of another shape of the same type. */
+void field_shape_grow(struct field_shape *shape, const struct field_shape *by);
 
 /** Returns the next non-blank line of text, without its line end: `*len` bytes, with `*at` advanced
  *  past it; NULL if there are no more. */
@@ -104,6 +136,19 @@ static inline size_t field_boxes_bytes(size_t count)
 static inline uint32_t field_boxes_most(uint32_t room)
 {
     return (uint32_t)((room - sizeof(struct plenum_boxes)) / sizeof(struct plenum_box));
+}
+
+/** Returns the bytes of an object with this many key points, and of one image's objects. */
+static inline uint32_t field_pose_bytes(uint32_t points)
+{
+    size_t bytes = sizeof(struct plenum_pose) + points * sizeof(struct plenum_keypoint);
+
+    return (uint32_t)((bytes + 7) / 8 * 8);
+}
+
+static inline size_t field_poses_bytes(size_t count, uint32_t points)
+{
+    return sizeof(struct plenum_poses) + count * field_pose_bytes(points);
 }
 
 /** Returns the bytes of one element of an array of this type; 0 if it is not an array, or not a

@@ -479,7 +479,7 @@ static int spawn(struct jobloader *l)
     return 0;
 }
 
-/* Watch the sockets on which a connection makes us start a loader, because there is none. */
+/* While there is no loader, watch for connections: the first one starts a loader. */
 static void watch_sockets(struct jobloader *l)
 {
     (void)watch(l, l->listen_fd);

@@ -45,7 +45,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 18,
+    WIRE_MINOR = 19,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096,            /* bytes of a string with its NUL */
     WIRE_PIPELINE_MAX = VIEWS_TEXT_MAX, /* 512 before 1.9 */
@@ -79,26 +79,27 @@ enum wire_type {
 /* Minor versions that introduced a feature. */
 enum {
     WIRE_MINOR_NAME = 1,
-    WIRE_MINOR_SUBSET = 2,   /* subset, repeat and span of OPEN; sum of OPENED */
-    WIRE_MINOR_STATUS = 3,   /* STATUS; waited_ns of RENDER */
-    WIRE_MINOR_JOB = 4,      /* job of HELLO */
-    WIRE_MINOR_DEAL = 5,     /* deal of OPEN */
-    WIRE_MINOR_TCP = 4,      /* over TCP, OPEN carries no ring, and a batch follows its DONE */
-    WIRE_MINOR_LOOPS = 7,    /* loops of STATUS */
-    WIRE_MINOR_MIX = 8,      /* mix of OPEN */
-    WIRE_MINOR_SHAPE = 8,    /* height of OPEN: images that are not square */
-    WIRE_MINOR_VIEWS = 9,    /* views and geometry of OPEN */
-    WIRE_MINOR_FIELDS = 10,  /* FIELDS; fields of OPEN */
-    WIRE_MINOR_BOXES = 11,   /* boxes and members of JSON as fields; streams without images */
-    WIRE_MINOR_JUNK = 12,    /* junk in pipelines */
-    WIRE_MINOR_PLAN = 13,    /* plan of OPEN and FIELDS; positions and sets of OPENED */
-    WIRE_MINOR_RESHAPE = 14, /* per_step and offset of RENDER */
-    WIRE_MINOR_CACHE = 14,   /* cache of STATUS */
-    WIRE_MINOR_REWEIGH = 15, /* reweighs of OPENED */
-    WIRE_MINOR_REST = 16,    /* rest_ns of DONE */
-    WIRE_MINOR_SHARED = 17,  /* shared of STATUS */
-    WIRE_MINOR_MOVES = 18,   /* masks and boxes in pipelines that move pixels */
-    WIRE_MINOR_CLASSES = 6,  /* class_names and warning of OPENED; names of classes */
+    WIRE_MINOR_SUBSET = 2,     /* subset, repeat and span of OPEN; sum of OPENED */
+    WIRE_MINOR_STATUS = 3,     /* STATUS; waited_ns of RENDER */
+    WIRE_MINOR_JOB = 4,        /* job of HELLO */
+    WIRE_MINOR_DEAL = 5,       /* deal of OPEN */
+    WIRE_MINOR_TCP = 4,        /* over TCP, OPEN carries no ring, and a batch follows its DONE */
+    WIRE_MINOR_LOOPS = 7,      /* loops of STATUS */
+    WIRE_MINOR_MIX = 8,        /* mix of OPEN */
+    WIRE_MINOR_SHAPE = 8,      /* height of OPEN: images that are not square */
+    WIRE_MINOR_VIEWS = 9,      /* views and geometry of OPEN */
+    WIRE_MINOR_FIELDS = 10,    /* FIELDS; fields of OPEN */
+    WIRE_MINOR_BOXES = 11,     /* boxes and members of JSON as fields; streams without images */
+    WIRE_MINOR_JUNK = 12,      /* junk in pipelines */
+    WIRE_MINOR_PLAN = 13,      /* plan of OPEN and FIELDS; positions and sets of OPENED */
+    WIRE_MINOR_RESHAPE = 14,   /* per_step and offset of RENDER */
+    WIRE_MINOR_CACHE = 14,     /* cache of STATUS */
+    WIRE_MINOR_REWEIGH = 15,   /* reweighs of OPENED */
+    WIRE_MINOR_REST = 16,      /* rest_ns of DONE */
+    WIRE_MINOR_SHARED = 17,    /* shared of STATUS */
+    WIRE_MINOR_MOVES = 18,     /* masks and boxes in pipelines that move pixels */
+    WIRE_MINOR_KEYPOINTS = 19, /* key points as fields */
+    WIRE_MINOR_CLASSES = 6,    /* class_names and warning of OPENED; names of classes */
 };
 
 struct wire_hello {

@@ -202,9 +202,9 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
                                     uint64_t count);
 
-/** Returns the number, within its epoch, of the step that shows position `place`, which must not be
- *  in a gap. `*begin` receives the first position of that step. Takes constant time between gaps.
- *  Positions that last=drop leaves out belong to the step that would follow the last one. */
+/** Returns the number, within its epoch, of the step that shows the position `place`, which must
+ *  not be in a gap. `*begin` receives the first position of that step. Takes constant time between
+ *  gaps. Positions that last=drop leaves out belong to the step that would follow the last one. */
 uint64_t order_step_of(const struct order_steps *steps, struct order_place place, uint64_t *begin);
 
 /** Returns the number of steps left in the epoch, starting at `place`. */

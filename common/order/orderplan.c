@@ -39,6 +39,10 @@ static int read_plan_file(const char *path, char **ret, struct plenum_error *err
     int64_t n = fd < 0 ? -errno : text ? io_pread_some(fd, text, ORDERPLAN_TEXT_MAX, 0) : -ENOMEM;
 
     io_close(&fd);
+    if (n >= 0 && memchr(text, 0, (size_t)n)) {
+        free(text);
+        return error_set(err, -EINVAL, "plan %s contains a zero byte: is it a text file?", path);
+    }
     if (n >= 0 && n < ORDERPLAN_TEXT_MAX - 1) {
         skip_mark(text, &n);
         if (n == 0 || text[n - 1] != '\n')

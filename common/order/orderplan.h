@@ -96,8 +96,8 @@ bool orderplan_is(const char *text);
 
 /**
  * Read the plan's text if `name` is "@FILE"; copy any other name. The caller frees it. Errors, each
- * with a message: -EINVAL: it is longer than a plan may be; -ENOMEM; or another -errno of the file
- * system.
+ * with a message: -EINVAL: it is longer than a plan may be, or contains a zero byte; -ENOMEM; or
+ * another -errno of the file system.
  */
 int orderplan_read(const char *name, char **ret, struct plenum_error *err);
 
@@ -114,8 +114,9 @@ void orderplan_free(struct orderplan *plan);
 /**
  * Change a plan by `lines` that begin with "at", "ramp" or "weights". Those of the first two kinds
  * replace all changes from the first of their positions on, and `ret_from` is that position, or
- * UINT64_MAX if there are no such lines. Those of the third kind replace the weights of their set's
- * samples from the first of its passes on. For `folder` and errors, see orderplan_parse().
+ * UINT64_MAX if there are no such lines; it is also set if the new plan is refused. Those of the
+ * third kind replace the weights of their set's samples from the first of its passes on. For
+ * `folder` and errors, see orderplan_parse().
  */
 int orderplan_amend(const struct orderplan *plan, const char *lines, const char *folder,
                     struct orderplan **ret, uint64_t *ret_from, struct plenum_error *err);

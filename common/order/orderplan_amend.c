@@ -98,6 +98,7 @@ int orderplan_amend(const struct orderplan *plan, const char *lines, const char 
 
     if (r < 0)
         return r;
+    *ret_from = changes.from;
     if (len > ORDERPLAN_TEXT_MAX)
         return error_set(err, -EINVAL, "the plan is longer than %d bytes", ORDERPLAN_TEXT_MAX - 2);
     text = malloc(sizeof(plan->text) + len + 2);
@@ -115,6 +116,5 @@ int orderplan_amend(const struct orderplan *plan, const char *lines, const char 
     memcpy(text + n, lines, len + 1);
     r = orderplan_parse(text, folder, ret, err);
     free(text);
-    *ret_from = changes.from;
     return r;
 }

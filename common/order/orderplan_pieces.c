@@ -42,8 +42,8 @@ int plan_parse_weight(struct plan_parser *p, const char *word, struct plan_fract
     if (!good || *at)
         return plan_fail(
             p,
-            "a weight must be a number such as 7, 0.25 or 1/3, with at most nine digits "
-            "after the point, not '%s'",
+            "a weight must be a number such as 7, 0.25 or 1/3, from 0 to 4294967295 and with at "
+            "most nine digits after the point, not '%s'",
             word);
     divisor = (uint64_t)divisor_of(f.up, f.down);
     *ret = (struct plan_fraction){f.up / divisor, f.down / divisor};
@@ -107,6 +107,8 @@ int plan_add_piece(struct plan_parser *p, uint64_t start, uint32_t **ret)
     if (at == MIXTURE_PIECES_MAX || (at + 1) * plan->num_sets > MIXTURE_WEIGHTS_MAX)
         return plan_fail(p, "there are too many pieces: at most %d, and %d weights in all",
                          MIXTURE_PIECES_MAX, MIXTURE_WEIGHTS_MAX);
+    if (at > 0 && start == 0)
+        return plan_fail(p, "weights at position 0 are in the lines 'set': a piece begins later");
     if (at > 0 && start <= plan->pieces[at - 1].start)
         return plan_fail(p, "pieces must be in order: one at position %llu comes after one at %llu",
                          (unsigned long long)start, (unsigned long long)plan->pieces[at - 1].start);
@@ -189,9 +191,17 @@ int plan_parse_ramp(struct plan_parser *p)
                              i ? "ends" : "begins", (unsigned long long)at, plan->block,
                              (unsigned long long)next + plan->block);
     }
-    if (steps == 0 || end <= begin || (end - begin) / steps < plan->block)
-        return plan_fail(p, "a ramp needs steps, each of at least block = %u positions",
-                         plan->block);
+    if (end <= begin)
+        return plan_fail(p, "a ramp from position %llu must end after it, not at %llu",
+                         (unsigned long long)begin, (unsigned long long)end);
+    if (steps == 0 || (end - begin) / steps < plan->block)
+        return plan_fail(
+            p,
+            "a ramp needs steps, each of at least block = %u positions: from %llu to "
+            "%llu at most %llu steps fit, not %llu; in Python, write (FROM, TO, STEPS)",
+            plan->block, (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)min_u64((end - begin) / plan->block, RAMP_STEPS_MAX),
+            (unsigned long long)steps);
     for (uint64_t k = 0; k < steps && r == 0; k++) {
         uint64_t at = begin + (uint64_t)((u128)(end - begin) * k / steps);
 

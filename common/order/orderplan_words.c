@@ -72,7 +72,7 @@ int plan_need_number(struct plan_parser *p, const char *what, uint64_t most, uin
     if (r < 0)
         return r;
     return parse_u64(word, most, ret) < 0
-               ? plan_fail(p, "%s must be a number of at most %llu, not '%s'", what,
+               ? plan_fail(p, "%s must be a whole number of at most %llu, not '%s'", what,
                            (unsigned long long)most, word)
                : 0;
 }

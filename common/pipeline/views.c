@@ -188,19 +188,19 @@ int views_check_followers(const struct views *views, struct plenum_error *err)
     if (!views_have_images(views))
         return error_set(
             err, -EINVAL,
-            "masks and boxes are cropped with the images: the pipeline cannot be none");
+            "masks, boxes and key points are cropped with the images: the pipeline cannot be none");
     if (views_mix(views))
         return error_set(
             err, -EINVAL,
-            "masks and boxes cannot be used if samples are mixed (mixup, cutmix, mix)");
+            "masks, boxes and key points cannot be used if samples are mixed (mixup, cutmix, mix)");
     for (uint32_t i = 0; i < views->count; i++) {
         const struct pipeline *p = &views->view[i].pipeline;
 
         for (uint32_t k = 0; k < p->ops_count; k++)
             if (p->ops[k].kind == PIPELINE_AUGMIX)
                 return error_set(err, -EINVAL,
-                                 "masks and boxes cannot be used with augmix, which blends copies "
-                                 "of an image that are moved differently");
+                                 "masks, boxes and key points cannot be used with augmix, which "
+                                 "blends copies of an image that are moved differently");
     }
     return 0;
 }

@@ -45,8 +45,9 @@ struct views {
  */
 int views_parse(const char *text, struct views *ret, struct plenum_error *err);
 
-/** Check that masks and boxes can follow the pixels. Returns 0, or -EINVAL with a message if there
- * are no images, if samples are mixed, or with augmix, which shows a picture at several places. */
+/** Check that masks, boxes and key points can follow the pixels. Returns 0, or -EINVAL with a
+ * message if there are no images, if samples are mixed, or with augmix, which shows a picture at
+ * several places. */
 int views_check_followers(const struct views *views, struct plenum_error *err);
 
 /** Returns whether any view has an operation that moves pixels other than by flips. */

@@ -497,8 +497,9 @@ enum plenum_field_type {
     PLENUM_FIELD_FLOAT16,
     PLENUM_FIELD_FLOAT32,
     PLENUM_FIELD_FLOAT64,
-    PLENUM_FIELD_BOXES, /**< struct plenum_boxes. */
-    PLENUM_FIELD_TYPES, /**< The number of types; not a type itself. */
+    PLENUM_FIELD_BOXES,     /**< struct plenum_boxes. */
+    PLENUM_FIELD_KEYPOINTS, /**< struct plenum_poses. */
+    PLENUM_FIELD_TYPES,     /**< The number of types; not a type itself. */
 };
 
 /** One box in an image: its edges in pixels from the image's left and top edge, from 0 to its width
@@ -515,12 +516,35 @@ struct plenum_boxes {
     uint64_t count; /**< Number of boxes. */
 };
 
+/** One key point in an image: pixels from the image's left and top edge, from 0 to its width or
+ *  height, after crop, resize, flips and other moves. */
+struct plenum_keypoint {
+    float x, y;
+    /** 0: not labelled, or not in the image (x and y are then 0); 1: labelled, but hidden in the
+     *  picture or by an erased rectangle; 2: visible. */
+    float visibility;
+};
+
+/** The key points of one object: this header, followed by plenum_field.shape[1] struct
+ *  plenum_keypoint, and zeros up to a multiple of 8 bytes. */
+struct plenum_pose {
+    int64_t class_id; /**< The object's class in the data set. */
+    int64_t id;       /**< The object's id, or its index in the data set's list. */
+};
+
+/** The key points of one image: this header, followed by plenum_field.shape[0] objects. All objects
+ *  after the first `count` are zeros. */
+struct plenum_poses {
+    uint64_t count; /**< Number of objects. */
+};
+
 /** One field of a batch. */
 struct plenum_field {
     const char *name; /**< From plenum_stream_options.fields. */
     enum plenum_field_type type;
     /** Arrays: dimensions of one sample's array; 0 is a single number. Boxes: 1, and shape[0] is
-     *  the number of boxes that an image has room for. */
+     *  the number of boxes that an image has room for. Key points: 2; shape[0] is the number of
+     *  objects that an image has room for, and shape[1] the number of points of each. */
     uint32_t dims;
     uint32_t shape[PLENUM_FIELD_DIMS_MAX]; /**< Size of each dimension. */
     /** 1: a mask of uint8 or uint16: [H][W]; [images][H][W] if views have several images of one
@@ -528,7 +552,9 @@ struct plenum_field {
     uint32_t mask;
     /** Bytes per sample. Text and bytes: the length of the longest in the data set. Boxes: one
      *  struct plenum_boxes for each image of all views, in the pipeline's order, each with room for
-     *  as many boxes as any sample has: 8 + 32 * shape[0] bytes. */
+     *  as many boxes as any sample has: 8 + 32 * shape[0] bytes. Key points: one struct
+     *  plenum_poses for each image in the same way; an object has 16 + 12 * shape[1] bytes, rounded
+     *  up to a multiple of 8. */
     uint64_t room;
     /** [S][R][M][room]: an array, or the first lengths[i] bytes followed by zeros. */
     void *values;
@@ -568,6 +594,13 @@ struct plenum_field {
  *               bottom]) and "labels". Cropped and moved like each of its images. Boxes that lie
  *               outside an image are dropped; boxes:VISIBLE (0 to 1) also drops those of which less
  *               than this fraction is visible. docs/datasets.md, section 4, has the rules
+ *     keypoints JSON: a list of objects with "keypoints" ([x1, y1, v1, x2, y2, v2, ...], as in
+ *               COCO), or an object with such a list as "annotations" or "objects"; one with
+ *               "keypoints" ([[x, y, v], ...] for each object) and optionally "labels"; or the
+ *               numbers of one object. Cropped and moved like each of its images. Objects are kept;
+ *               points outside an image become (0, 0, 0). keypoints:PAIRS names left and right
+ *               points that are swapped in mirror images: "1-2 3-4", numbers from 0, or "coco" for
+ *               COCO's 17 points
  *
  * A sample is bad (see plenum_bad) if it lacks a field, or if a field is damaged, longer than 1 MiB
  * (a mask's file: 4 MiB), or has a different shape than in the first sample. When fields are first

@@ -70,8 +70,7 @@ static int wait_for_end(pid_t child, pid_t parent, const sigset_t *signals)
     return SIGKILL;
 }
 
-/* Kill the processes that the command has left behind, in whatever session: orphans have become our
- * children. */
+/* Kill the remaining processes of the command, in whatever session: orphans are our children. */
 static void sweep(void)
 {
     struct proctree_end end = {0};
@@ -96,8 +95,8 @@ static void end_like(int status)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : NOT_FOUND);
 }
 
-/* In the new process: call the function in a child. When that or `parent` ends, kill all of its
- * descendants. */
+/* In the new process: call the function in a child, and end as the child ends. When that or
+ * `parent` ends, kill all of its descendants. */
 static void guard(pid_t parent, int (*call)(const void *arg), const void *arg)
 {
     pid_t self = getpid(), child;
@@ -213,7 +212,7 @@ bool capture_poll(struct capture *c, uint64_t now)
         return true;
     take_text(c);
     if (reap(c)) {
-        (void)kill(-c->pid, SIGKILL); /* the rest of the group, if the guard was killed */
+        (void)kill(-c->pid, SIGKILL); /* the rest, if the guard was killed */
     } else if (now < c->until_ns) {
         return false;
     } else {

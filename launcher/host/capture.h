@@ -23,8 +23,8 @@ struct capture {
 };
 
 /** Start a program, searched for in PATH. Returns 0 or -errno. When this process or the program
- * ends, the program and all processes that it has started are killed, in whatever session. If it
- * cannot be executed, its status is 127. */
+ * ends, the program and all that it has started are killed, in whatever session. If it cannot be
+ * executed, its status is 127. */
 int capture_command(struct capture *c, char *const *words, uint64_t limit_ns);
 /** Like capture_command(), but calls a function in the new process, which has no descriptors except
  * the standard ones. Its result is the exit status. */

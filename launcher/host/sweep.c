@@ -6,12 +6,16 @@
  *     5.0      /tmp/prterun.HOST.PID.UID  /tmp/prted.HOST.PID.UID  /dev/shm/sm_segment.HOST...
  *     5.0.11   /tmp/ompi.PID              /tmp/prted.PID           the same
  *
+ * Segments are removed by the shim of the program. If it was killed, too, they are removed after
+ * the daemon, or after mpirun.
+ *
  * Only this job's files are touched, because the names contain its numbers, and we must be the
  * owner. */
 #include "config.h"
 
 #include "launcher/host/sweep.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -153,70 +157,132 @@ static void remove_sessions(const char *last, bool daemon, pid_t pid)
     }
 }
 
-void sweep_after_mpirun(pid_t mpirun)
+/* Hash some text with Jenkins' "one at a time", mix in a number, and fold the result to 16 bits. So
+ * Open MPI 4.1 computes a job family of mpirun's host and process, and 5 of the job's name. */
+static uint32_t hash_family(const char *text, size_t len, uint32_t number)
 {
-    char last[32];
-
-    (void)snprintf(last, sizeof(last), "pid.%d", (int)mpirun);
-    remove_sessions(last, false, mpirun);
-}
-
-void sweep_after_daemon(pid_t daemon, const char *command)
-{
-    static const char name[] = "ess_base_jobid";
-    const char *number = strstr(command, name);
-    char last[32] = "";
-
-    /* The folder's name contains the job ID's upper half, the job family. */
-    if (number) {
-        number += strcspn(number, "0123456789");
-        (void)snprintf(last, sizeof(last), "jf.%lu", strtoul(number, NULL, 10) >> 16);
-    }
-    remove_sessions(last, true, daemon);
-}
-
-/* Compute a job's ID as Open MPI 5 derives it from the job's name, "prterun-HOST-PID@1": a hash of
- * the part before the @ (Jenkins' "one at a time"), folded to 16 bits, and the part after it. */
-static bool number_job(const char *name, uint64_t *ret)
-{
-    const char *at = strrchr(name, '@');
     uint32_t hash = 0;
-    uint64_t own = 0;
 
-    if (at && parse_u64(at + 1, UINT16_MAX, &own) < 0)
-        return false;
-    for (const char *p = name; *p && p != at; p++) {
-        hash += (unsigned char)*p;
+    for (size_t i = 0; i < len; i++) {
+        hash += (unsigned char)text[i];
         hash += hash << 10;
         hash ^= hash >> 6;
     }
     hash += hash << 3;
     hash ^= hash >> 11;
     hash += hash << 15;
-    *ret = (uint64_t)((hash >> 16 ^ hash) & 0xffff) << 16 | own;
+    hash ^= number;
+    return (hash >> 16 ^ hash) & 0xffff;
+}
+
+/* Compute a job's ID as Open MPI 5 derives it from the job's name, "prterun-HOST-PID@1": a hash of
+ * the part before the @, and the part after it. */
+static bool number_job(const char *name, uint64_t *ret)
+{
+    const char *at = strrchr(name, '@');
+    uint64_t own = 0;
+
+    if (at && parse_u64(at + 1, UINT16_MAX, &own) < 0)
+        return false;
+    *ret = (uint64_t)hash_family(name, at ? (size_t)(at - name) : strlen(name), 0) << 16 | own;
     return true;
+}
+
+/* Returns the folder in which Open MPI keeps shared memory. */
+static const char *find_memory(bool prrte)
+{
+    const char *folder = getenv("OMPI_MCA_btl_vader_backing_directory");
+
+    if (prrte && !folder)
+        folder = getenv("OMPI_MCA_btl_sm_backing_directory");
+    return folder ? folder : "/dev/shm";
+}
+
+/* Returns whether this is the file of a segment of one of our jobs in this family. The name ends
+ * with the job's ID, of which the family is the upper half, and the rank: ".4d20001.0". */
+static bool is_segment(const char *name, const char *kind, const char *host, uint32_t family)
+{
+    char *prefix = str_format("%s.%s.%u.", kind, host, (unsigned)geteuid());
+    const char *number = prefix ? str_after(name, prefix) : NULL;
+    char *end;
+
+    free(prefix);
+    return number && strtoul(number, &end, 16) >> 16 == family && end > number && *end == '.' &&
+           end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0';
+}
+
+/* Remove the shared memory segments that the family's programs have on this host. Their shims have
+ * done this, unless they were killed. */
+static void remove_segments(bool prrte, uint32_t family)
+{
+    const char *kind = prrte ? "sm_segment" : "vader_segment";
+    char names[2][HOST_NAME_MAX_BYTES];
+    size_t count = host_names(names);
+    DIR *dir = opendir(find_memory(prrte));
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)))
+        for (size_t i = 0; i < count; i++)
+            if (is_segment(entry->d_name, kind, names[i], family))
+                (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        (void)closedir(dir);
+}
+
+void sweep_after_mpirun(pid_t mpirun)
+{
+    char last[32];
+
+    char names[2][HOST_NAME_MAX_BYTES];
+    size_t count = host_names(names);
+
+    (void)snprintf(last, sizeof(last), "pid.%d", (int)mpirun);
+    remove_sessions(last, false, mpirun);
+    for (size_t i = 0; i < count; i++) {
+        char *job = str_format("prterun-%s-%d", names[i], (int)mpirun);
+
+        remove_segments(false, hash_family(names[i], strlen(names[i]), (uint32_t)mpirun));
+        if (job)
+            remove_segments(true, hash_family(job, strlen(job), 0));
+        free(job);
+    }
+}
+
+void sweep_after_daemon(pid_t daemon, const char *command)
+{
+    const char *number = strstr(command, "ess_base_jobid"), *job = strstr(command, "prterun-");
+    unsigned long family;
+    char last[32] = "";
+
+    /* The folder's name contains the job ID's upper half, the job family. */
+    if (number) {
+        number += strcspn(number, "0123456789");
+        family = strtoul(number, NULL, 10) >> 16;
+        (void)snprintf(last, sizeof(last), "jf.%lu", family);
+        remove_segments(false, (uint32_t)family);
+    }
+    if (job && strstr(command, "ess_base_nspace"))
+        remove_segments(true, hash_family(job, strcspn(job, "@ \"'"), 0));
+    remove_sessions(last, true, daemon);
 }
 
 /* Remove the program's shared memory segment, which MPI_Finalize() would have removed. */
 static void remove_segment(void)
 {
     const char *job = getenv("OMPI_MCA_ess_base_jobid"), *name = getenv("PMIX_NAMESPACE"),
-               *rank = getenv(job ? "OMPI_COMM_WORLD_LOCAL_RANK" : "OMPI_COMM_WORLD_NODE_RANK"),
-               *folder = getenv("OMPI_MCA_btl_vader_backing_directory");
+               *rank = getenv(job ? "OMPI_COMM_WORLD_LOCAL_RANK" : "OMPI_COMM_WORLD_NODE_RANK");
     char names[2][HOST_NAME_MAX_BYTES];
     uint64_t number, local;
     size_t count = host_names(names);
 
-    if (!job && !folder)
-        folder = getenv("OMPI_MCA_btl_sm_backing_directory");
     if (!rank || parse_u64(rank, UINT32_MAX, &local) < 0)
         return;
     if (job ? parse_u64(job, UINT32_MAX, &number) < 0 : !name || !number_job(name, &number))
         return;
     for (size_t i = 0; i < count; i++) {
-        char *path = str_format("%s/%s.%s.%u.%x.%u", folder ? folder : "/dev/shm",
-                                job ? "vader_segment" : "sm_segment", names[i], (unsigned)geteuid(),
-                                (unsigned)number, (unsigned)local);
+        char *path =
+            str_format("%s/%s.%s.%u.%x.%u", find_memory(!job), job ? "vader_segment" : "sm_segment",
+                       names[i], (unsigned)geteuid(), (unsigned)number, (unsigned)local);
 
         if (path)
             (void)unlink(path);

@@ -6,11 +6,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/** Remove the session folder of an mpirun that has ended on this host. */
+/** Remove the session folder of an mpirun that has ended on this host, and the shared memory that
+ * the job's programs there created for MPI. */
 void sweep_after_mpirun(pid_t mpirun);
 
 /**
- * Remove the session folder of an Open MPI daemon that has ended on this host. `command` is the
+ * Like sweep_after_mpirun(), for an Open MPI daemon that has ended on this host. `command` is the
  * command line that started it; with Open MPI 4.1, it contains the job ID.
  */
 void sweep_after_daemon(pid_t daemon, const char *command);

@@ -28,8 +28,7 @@
 enum { FIRST_MS = 1000, LAST_MS = 60000, SPREAD_PERCENT = 25 };
 enum { SETTLED_S = 3 }; /* file systems note times at least every two seconds */
 
-/* Files of up to BLOCKS blocks are compared whole. Of a larger file, BLOCKS blocks are compared,
- * spread evenly from its beginning to its end. */
+/* Larger files are compared at this number of blocks, including the first and the last. */
 enum { BLOCK_BYTES = 1 << 20, BLOCKS = 16 };
 
 /* Returns a number that changes when the file is written or replaced; 0 if the next change may

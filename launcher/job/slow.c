@@ -341,7 +341,7 @@ static void mark_unit(struct slow_unit *u, const struct slow_norm *norm, bool me
     if (u->marked || meets || !exceeds(u->is.wait_s, norm->wait_s, norm->wait_deviation, margin))
         return;
     /* While this host waits for batches, the others wait for it, and count that as their own time.
-     * So its usual x is its x without the extra wait. */
+     * So subtract the extra wait from its x to get the usual value. */
     u->marked = true;
     u->usual.x_s = u->is.x_s - (u->is.wait_s - norm->wait_s);
 }

@@ -529,8 +529,8 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     return true;
 }
 
-/* While the job starts, end it if a host of --loader-host cannot run its loader. Later, the job
- * continues without that loader. */
+/* While the job starts, end it if a host of --loader-host cannot run its loader. A later failure
+ * does not end it. */
 static void look_at_loaders(struct supervisor *s)
 {
     char why[400];

@@ -430,6 +430,7 @@ static void print_json(const struct run *run, const uint64_t *padded)
 
 static void print_text(const struct run *run, const uint64_t *padded)
 {
+    uint64_t shown = 0; /* by all sets: less than an epoch if the plan skips positions */
     char bytes[32];
 
     printf("positions   %llu an epoch, of %llu samples\n", (unsigned long long)run->positions,
@@ -441,12 +442,14 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)*padded);
     if (run->left_out)
         printf("left out    %llu positions\n", (unsigned long long)run->left_out);
+    for (uint32_t i = 0; i < run->num_sets; i++)
+        shown += run->sets[i].shown;
     for (uint32_t i = 0; i < run->num_sets; i++) {
         const struct set_share *set = &run->sets[i];
 
         printf("set %s shows %llu positions per epoch (%.2f %%): %.3f passes of %u positions\n",
                set->name, (unsigned long long)set->shown,
-               100 * (double)set->shown / (double)max_u64(run->positions, 1),
+               100 * (double)set->shown / (double)max_u64(shown, 1),
                (double)set->shown / set->positions, set->positions);
     }
     for (uint32_t h = 0; h < run->args->hosts; h++)

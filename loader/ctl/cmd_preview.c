@@ -54,7 +54,7 @@ static const struct option_def defs[] = {
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
      .help = "first position in the epoch (default 0)"},
     {"fields", 0, "FIELDS", OPTION_TEXT, AT(stream.fields),
-     .help = "draw masks and boxes on the images, and print other fields below them: "
+     .help = "draw masks, boxes and key points, and print other fields below: "
              "NAME:SOURCE:KIND, ..."},
 };
 
@@ -69,7 +69,7 @@ static const struct options_program program = {
 
 /* A rendered sample. */
 struct cell {
-    uint8_t *pixels; /* [render_bytes()], with masks and boxes drawn */
+    uint8_t *pixels; /* [render_bytes()], with masks, boxes and key points drawn */
     char *words;     /* lines below its label, each ended by a newline */
     struct render_result result;
     bool failed;
@@ -188,7 +188,7 @@ static void add_lines(const struct sheet *s, FILE *words, const char *text, cons
     }
 }
 
-/* Draw a field on each image of a sample. `value` has a mask or boxes for each image, in order. */
+/* Draw a field on each image of a sample. `value` has those of each image, in order. */
 static void draw_field(const struct sheet *s, const struct field_shape *shape, uint8_t *pixels,
                        const uint8_t *value)
 {
@@ -202,6 +202,8 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
         for (uint32_t k = 0; k < views->view[i].count; k++, image.pixels += count * 3) {
             if (shape->mask)
                 preview_mask(&image, value, shape->room);
+            else if (shape->type == PLENUM_FIELD_KEYPOINTS)
+                preview_keypoints(&image, shape, value);
             else
                 preview_boxes(&image, value);
             value += shape->mask ? count * shape->room : shape->room;
@@ -210,8 +212,8 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
     }
 }
 
-/* Draw masks and boxes, and add the other fields to the words. Masks are drawn first, so that boxes
- * and their classes stay legible. */
+/* Draw masks, boxes and key points, and add the other fields to the words. Masks are drawn first,
+ * so that boxes and their classes stay legible. */
 static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
                         const struct render_target *target, const uint32_t *lengths)
 {
@@ -224,7 +226,7 @@ static void show_fields(const struct sheet *s, struct cell *cell, FILE *words,
     for (uint32_t i = 0; i < fields->count; i++) {
         const struct field_shape *shape = &fields->shape[i];
 
-        if (shape->type == PLENUM_FIELD_BOXES)
+        if (field_is_of_image(shape))
             draw_field(s, shape, cell->pixels, target->field[i]);
         else if (!shape->mask)
             add_lines(s, words,

@@ -10,8 +10,10 @@
  * would differ the next time, so the old list stays.
  *
  * With --fields, the fields of each sample are read, too: masks are decoded whole and rendered like
- * those of a stream, and boxes are compared with their picture. Errors there are reported, but do
- * not put the sample on the list: streams with other fields, or without fields, can show it. */
+ * those of a stream, and boxes are compared with their picture. Without it, this is done with the
+ * objects of detection data sets, whose annotations are checked as well. Errors there are reported,
+ * but do not put the sample on the list: streams with other fields, or without fields, can show
+ * it. */
 #include "config.h"
 
 #include <assert.h>
@@ -87,6 +89,7 @@ static const struct options_program program = {
     .words = words,
 };
 
+/* Those before DIFFER put the sample on the list. */
 enum problem_kind {
     BAD,
     NOT_AS_PACKED,
@@ -94,6 +97,7 @@ enum problem_kind {
     UNREADABLE, /* the sample itself may be good */
     DIFFER,     /* our decoders differ: not the sample's fault */
     IN_FIELD,
+    IN_ANNOTATIONS, /* of a detection data set; it may belong to no sample */
 };
 
 static const char *const kinds[] = {
@@ -103,6 +107,7 @@ static const char *const kinds[] = {
     [UNREADABLE] = "unreadable",
     [DIFFER] = "decoders-differ",
     [IN_FIELD] = "field",
+    [IN_ANNOTATIONS] = "annotations",
 };
 
 /* A sample with a problem. */
@@ -254,6 +259,12 @@ static int check_boxes(const struct image_info *info, const uint8_t *bytes, size
                              "\"boxes\" have left, top, right and bottom",
                              (long long)b.id, (double)b.left, (double)b.top, (double)b.right,
                              (double)b.bottom, info->width, info->height);
+        if (b.right <= b.left || b.bottom <= b.top)
+            return error_set(err, -EBADMSG,
+                             "the box with the id %lld, from %g, %g to %g, %g, has no area, so no "
+                             "image shows it",
+                             (long long)b.id, (double)b.left, (double)b.top, (double)b.right,
+                             (double)b.bottom);
         if (b.right <= 1 && b.bottom <= 1)
             return error_set(err, -EBADMSG,
                              "the box with the id %lld lies in its picture's first pixel: boxes "
@@ -261,6 +272,62 @@ static int check_boxes(const struct image_info *info, const uint8_t *bytes, size
                              (long long)b.id);
     }
     return 0;
+}
+
+/* Record a fault of the annotations. */
+static int add_fault(void *arg, uint32_t sample, const char *sentence)
+{
+    struct plenum_error reason;
+
+    (void)snprintf(reason.text, sizeof(reason.text), "%s", sentence);
+    return add_problem(arg, sample, IN_ANNOTATIONS, NULL, &reason);
+}
+
+/* Check that the key points of an object lie within their picture, except for rounding. */
+static int check_pose(const struct image_info *info, const struct field_pose *pose,
+                      const uint8_t *points, struct plenum_error *err)
+{
+    bool turns = info->orientation > 4; /* if the pipeline contains "exif" */
+    float width = (float)info->width, height = (float)info->height, right = 0, bottom = 0;
+
+    if (turns)
+        width = height = width > height ? width : height;
+    for (uint64_t i = 0; i < pose->points; i++) {
+        struct plenum_keypoint p;
+
+        memcpy(&p, points + i * sizeof(p), sizeof(p));
+        if (p.x < -1 || p.y < -1 || p.x > width + 1 || p.y > height + 1)
+            return error_set(
+                err, -EBADMSG,
+                "key point %llu of the object with the id %lld, at %g, %g, lies outside "
+                "its picture of %u x %u",
+                (unsigned long long)i, (long long)pose->id, (double)p.x, (double)p.y, info->width,
+                info->height);
+        right = p.x > right ? p.x : right;
+        bottom = p.y > bottom ? p.y : bottom;
+    }
+    if (right <= 1 && bottom <= 1 && (right > 0 || bottom > 0))
+        return error_set(err, -EBADMSG,
+                         "the key points of the object with the id %lld lie in its picture's first "
+                         "pixel: they must be in pixels, not in fractions of the sides",
+                         (long long)pose->id);
+    return 0;
+}
+
+static int check_keypoints(const struct image_info *info, const uint8_t *bytes, size_t len,
+                           struct plenum_error *err)
+{
+    const uint8_t *end = bytes + len;
+    int r = 0;
+
+    while (bytes < end && r == 0) {
+        struct field_pose pose;
+
+        memcpy(&pose, bytes, sizeof(pose));
+        r = check_pose(info, &pose, bytes + sizeof(pose), err);
+        bytes += sizeof(pose) + pose.points * sizeof(struct plenum_keypoint);
+    }
+    return r;
 }
 
 /* Check the fields of a sample whose image is good; `info` is NULL if it has no image. */
@@ -290,6 +357,8 @@ static int check_fields(struct verify *v, uint32_t sample, unsigned thread,
                            &err);
         else if (shape->type == PLENUM_FIELD_BOXES)
             r = check_boxes(info, bytes, lengths[i], &err);
+        else if (shape->type == PLENUM_FIELD_KEYPOINTS)
+            r = check_keypoints(info, bytes, lengths[i], &err);
         if (r < 0)
             (void)error_prefix(&err, r, "field '%s' ('%s')", fields->spec[i].name,
                                fields->spec[i].source);
@@ -421,9 +490,12 @@ static void print_json(struct json *j, const struct verify *v)
         const struct problem *p = &v->problems[i];
 
         json_begin_object(j, NULL, JSON_FLAT);
-        json_number(j, "sample", p->sample);
+        if (p->sample != DATASET_NO_SAMPLE)
+            json_number(j, "sample", p->sample);
         json_text(j, "kind", kinds[p->kind]);
-        json_text(j, "name", dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
+        if (p->sample != DATASET_NO_SAMPLE)
+            json_text(j, "name",
+                      dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
         json_text(j, "reason", p->reason.text);
         json_end_object(j);
     }
@@ -449,6 +521,17 @@ static void print_list(const struct verify *v)
     printf("fingerprint  %s\n", datasum_hex(v->kept.fingerprint, hex));
 }
 
+static void print_problem(const struct verify *v, struct problem *p)
+{
+    char name[4096];
+
+    printf("             ");
+    if (p->sample != DATASET_NO_SAMPLE)
+        printf("sample %u, %s: ", p->sample,
+               text_make_plain(dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name))));
+    printf("%s\n", p->reason.text);
+}
+
 static void print_text(const struct verify *v, double seconds)
 {
     char name[4096], bytes[32], content[33];
@@ -472,10 +555,7 @@ static void print_text(const struct verify *v, double seconds)
                content[0] ? content : "unknown: some samples could not be read");
     printf("problems     %zu\n", v->num_problems);
     for (size_t i = 0; i < v->num_problems; i++)
-        printf("             sample %u, %s: %s\n", v->problems[i].sample,
-               text_make_plain(
-                   dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name))),
-               v->problems[i].reason.text);
+        print_problem(v, &v->problems[i]);
     if (v->listed)
         print_list(v);
     printf("time         %.1f s\n", seconds);
@@ -497,7 +577,7 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     if (!bad)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < v->num_problems; i++)
-        if (v->problems[i].kind != DIFFER && v->problems[i].kind != IN_FIELD)
+        if (v->problems[i].kind < DIFFER)
             bad[count++] = (struct dataset_bad){.sample = v->problems[i].sample,
                                                 .reason = v->problems[i].reason.text,
                                                 .junk = v->problems[i].kind == JUNK,
@@ -533,6 +613,9 @@ static int verify_all(struct verify *v, const struct verify_arguments *a, struct
     ctl_end_progress();
     if (r < 0)
         return error_set(err, r, "%s", r == -ENOMEM ? "out of memory" : strerror(-r));
+    r = dataset_check(v->dataset, add_fault, v, err);
+    if (r < 0)
+        return r;
     if (v->num_problems > 1)
         qsort(v->problems, v->num_problems, sizeof(*v->problems), by_sample);
     return 0;
@@ -559,6 +642,7 @@ static int open_verified(struct verify *v, const char *name, struct plenum_error
     struct dataset_options options = {.cache_dir = v->arguments->cache_dir,
                                       .threads = v->arguments->threads,
                                       .fields = v->arguments->fields,
+                                      .own_fields = true,
                                       .forget_bad = true,
                                       .rebuild = true};
     int r = ctl_files_open(name, &options, &v->dataset, err);

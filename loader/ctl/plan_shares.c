@@ -54,31 +54,41 @@ static void add_part(struct plan_shares *s, const char *name, const struct sampl
         (uint64_t)t->num_later * t->n * sizeof(*t->sums);
 }
 
-/* Count the positions of the epoch that show each set. */
-static void count_shown(const struct mixture *mixture, struct plan_shares *s)
+/* Add the positions [begin, end) that show each set, times `sign`. */
+static void add_shown(const struct mixture *mixture, struct plan_shares *s, uint64_t begin,
+                      uint64_t end, int sign)
 {
-    uint64_t before[MIXTURE_SETS_MAX], after[MIXTURE_SETS_MAX];
-    uint64_t begin = s->epoch * s->epoch_positions;
+    uint64_t before[MIXTURE_SETS_MAX], after[MIXTURE_SETS_MAX], count;
     uint32_t sets = mixture_count(mixture, begin, before);
 
-    (void)mixture_count(mixture, begin + s->epoch_positions, after);
-    for (uint32_t i = 0; i < s->num_parts; i++)
-        s->parts[i].shown = sets == 0 ? s->epoch_positions : after[i] - before[i];
-    for (uint32_t i = 0; i < s->num_parts; i++)
-        s->parts[i].first_pass = sets == 0 ? s->epoch : before[i] / s->parts[i].positions;
+    (void)mixture_count(mixture, end, after);
+    for (uint32_t i = 0; i < s->num_parts; i++) {
+        count = sets == 0 ? end - begin : after[i] - before[i];
+        s->parts[i].shown += sign > 0 ? count : -count;
+    }
 }
 
-static uint64_t count_skipped(const struct plan_shares *s)
+/* Count the positions of the epoch that show each set, and those that are skipped. */
+static void count_shown(const struct mixture *mixture, struct plan_shares *s)
 {
-    uint64_t begin = s->epoch * s->epoch_positions, end = begin + s->epoch_positions, sum = 0;
+    uint64_t begin = s->epoch * s->epoch_positions, end = begin + s->epoch_positions, first = begin;
+    uint64_t before[MIXTURE_SETS_MAX];
+    uint32_t sets;
 
+    add_shown(mixture, s, begin, end, 1);
     for (uint32_t i = 0; i < s->plan->num_skips; i++) {
         uint64_t from = max_u64(begin, s->plan->skips[i].begin);
         uint64_t to = min_u64(end, s->plan->skips[i].end);
 
-        sum += to > from ? to - from : 0;
+        if (from >= to)
+            continue;
+        add_shown(mixture, s, from, to, -1);
+        s->skipped += to - from;
+        first = from == begin ? to : first;
     }
-    return sum;
+    sets = mixture_count(mixture, first, before);
+    for (uint32_t i = 0; i < s->num_parts; i++)
+        s->parts[i].first_pass = sets == 0 ? s->epoch : before[i] / s->parts[i].positions;
 }
 
 int plan_shares_find(const struct dataset *dataset, uint64_t seed, uint64_t epoch,
@@ -108,7 +118,6 @@ int plan_shares_find(const struct dataset *dataset, uint64_t seed, uint64_t epoc
     for (uint32_t i = 0; i < ret->num_parts; i++)
         find_times(joined ? joined : sampler_table_at(sets[i].table, ret->parts[i].first_pass),
                    &ret->parts[i]);
-    ret->skipped = count_skipped(ret);
     return 0;
 }
 
@@ -169,7 +178,7 @@ static void print_part(const struct plan_shares *s, const struct plan_part *part
         (void)snprintf(times, sizeof(times), "%.3g to %.3g", part->least, part->most);
     printf("%-16s %10llu %10llu %10llu %7.2f%% %8.3f  %s\n", part->name,
            (unsigned long long)part->samples, (unsigned long long)part->selected,
-           (unsigned long long)part->shown, percent(part->shown, s->epoch_positions),
+           (unsigned long long)part->shown, percent(part->shown, s->epoch_positions - s->skipped),
            (double)part->shown / (double)part->positions, times);
 }
 

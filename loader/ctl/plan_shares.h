@@ -15,7 +15,7 @@ struct plan_part {
     uint64_t samples;     /* samples of the data set */
     uint64_t selected;    /* samples that the selection keeps */
     uint64_t positions;   /* positions of one pass */
-    uint64_t shown;       /* positions of the epoch */
+    uint64_t shown;       /* positions of the epoch, without those that the plan skips */
     uint64_t first_pass;  /* first pass of which the epoch shows a position */
     uint64_t table_bytes; /* memory of the set's tables in a loader */
     /* The minimum and the maximum expected number of times that the epoch shows a sample. */
@@ -25,7 +25,7 @@ struct plan_part {
 struct plan_shares {
     char name[400];
     uint64_t epoch, epoch_positions, block;
-    uint64_t skipped; /* positions of the epoch that the plan skips; the parts include them */
+    uint64_t skipped; /* positions of the epoch that the plan skips */
     struct plan_part parts[MIXTURE_SETS_MAX];
     uint32_t num_parts;
     const struct orderplan *plan; /* borrowed, like the next */

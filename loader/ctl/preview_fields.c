@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* preview_fields.c - draws masks, boxes and values of a sample.
+/* preview_fields.c - draws masks, boxes, key points and values of a sample.
  *
  * A mask that is shifted by a few pixels, or a box that was not flipped, is visible here at a
  * glance. */
@@ -99,6 +99,40 @@ void preview_boxes(const struct canvas *image, const uint8_t *boxes)
 
         memcpy(&box, boxes + sizeof(head) + i * sizeof(box), sizeof(box));
         draw_box(image, &box);
+    }
+}
+
+/* Draw a point as a square, with a dark edge so that it is seen on any picture. */
+static void draw_keypoint(const struct canvas *image, const struct plenum_keypoint *point,
+                          uint32_t colour)
+{
+    bool large = image->width >= THICK_FROM && image->height >= THICK_FROM;
+    uint32_t around = large ? 4 : 2, within = large ? 3 : 1;
+    uint32_t x = (uint32_t)floorf(point->x), y = (uint32_t)floorf(point->y);
+
+    canvas_fill(image, x > around ? x - around : 0, y > around ? y - around : 0, x + around + 1,
+                y + around + 1, point->visibility > 1 ? 0 : colour);
+    canvas_fill(image, x > within ? x - within : 0, y > within ? y - within : 0, x + within + 1,
+                y + within + 1, point->visibility > 1 ? colour : 0);
+}
+
+void preview_keypoints(const struct canvas *image, const struct field_shape *shape,
+                       const uint8_t *poses)
+{
+    struct plenum_poses head;
+
+    memcpy(&head, poses, sizeof(head));
+    assert(head.count <= shape->shape[0]);
+    for (uint64_t i = 0; i < head.count; i++) {
+        const uint8_t *pose = poses + sizeof(head) + i * field_pose_bytes(shape->shape[1]);
+
+        for (uint32_t k = 0; k < shape->shape[1]; k++) {
+            struct plenum_keypoint point;
+
+            memcpy(&point, pose + sizeof(struct plenum_pose) + k * sizeof(point), sizeof(point));
+            if (point.visibility > 0)
+                draw_keypoint(image, &point, colour_of(k + 1));
+        }
     }
 }
 

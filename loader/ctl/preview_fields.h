@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* preview_fields.h - draws fields on a contact sheet: masks and boxes on the images, others as
- * text. */
+/* preview_fields.h - draws fields on a contact sheet: masks, boxes and key points on the images,
+ * others as text. */
 #ifndef LOADER_CTL_PREVIEW_FIELDS_H
 #define LOADER_CTL_PREVIEW_FIELDS_H
 
@@ -18,7 +18,12 @@ void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item
  * left corner. */
 void preview_boxes(const struct canvas *image, const uint8_t *boxes);
 
-/** Format "NAME: value" into `ret`, for a field that is neither a mask nor boxes. Long arrays and
+/** Draw the key points of an unaligned struct plenum_poses of this shape. A visible point is a
+ * square with the colour of its number, from 1; a hidden one is dark with such an edge. */
+void preview_keypoints(const struct canvas *image, const struct field_shape *shape,
+                       const uint8_t *poses);
+
+/** Format "NAME: value" into `ret`, for a field that is not drawn. Long arrays and
  * bytes show their shape. The text is truncated to `size`. */
 char *preview_value(const char *name, const struct field_shape *shape, const uint8_t *value,
                     uint32_t len, char *ret, size_t size);

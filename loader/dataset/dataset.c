@@ -84,6 +84,16 @@ static void warn_of_deep(struct dataset *d)
     dataset_add_warning(d, text, "");
 }
 
+static int open_fields(struct dataset *d, const struct dataset_options *options,
+                       struct plenum_error *err)
+{
+    struct dataset_options own = *options;
+
+    if (!own.fields && own.own_fields)
+        own.fields = d->format->own_fields;
+    return own.fields && *own.fields ? fields_open(d, &own, err) : 0;
+}
+
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err)
 {
@@ -141,11 +151,9 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = known_bad_load(d, options, err);
     if (r < 0)
         goto fail;
-    if (options->fields && *options->fields) {
-        r = fields_open(d, options, err);
-        if (r < 0)
-            goto fail;
-    }
+    r = open_fields(d, options, err);
+    if (r < 0)
+        goto fail;
     class_list_destroy(d->classes); /* the index contains their names */
     d->labels.classes = d->classes = NULL;
     remote_end_opening(d);
@@ -214,6 +222,14 @@ void dataset_unref(struct dataset *dataset)
     free(dataset->bad_path);
     free(dataset->name);
     free(dataset);
+}
+
+int dataset_check(const struct dataset *dataset, dataset_fault *fault, void *arg,
+                  struct plenum_error *err)
+{
+    const struct format *format = dataset->format; /* NULL: a plan's */
+
+    return format && format->check ? format->check(dataset, fault, arg, err) : 0;
 }
 
 /* Returns a sample of the index. The data set must not be generated. */
@@ -517,10 +533,15 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err)
 {
+    int r;
+
     dataset = dataset_find_set(dataset, &sample);
     if (dataset_is_generated(dataset) || !dataset->format->fields)
         return 0;
-    return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
+    r = dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, NULL, err);
+    if (r == -ESTALE && dataset->index_path) /* as in dataset_try() */
+        index_remove(&dataset->index, dataset->index_path);
+    return r;
 }
 
 void dataset_announce(const struct dataset *dataset, uint32_t sample)

@@ -69,6 +69,7 @@ struct dataset_options {
     struct dataset_cache_limits limits;
     const char *user;   /* the user to whom cache files are charged; NULL: none */
     const char *fields; /* the fields to read, in the syntax of fields_parse(); NULL: none */
+    bool own_fields;    /* without `fields`, read the objects of a detection data set */
 };
 
 /**
@@ -228,6 +229,17 @@ uint64_t dataset_get_read_memory(const struct dataset *dataset, unsigned threads
  */
 int dataset_read_fields(const struct dataset *dataset, uint32_t sample,
                         struct dataset_buffer *buffer, struct plenum_error *err);
+
+enum { DATASET_NO_SAMPLE = UINT32_MAX };
+
+/** Receives a fault: a sentence about a sample, or about a file that belongs to none
+ * (DATASET_NO_SAMPLE). Returns 0 or -ENOMEM. */
+typedef int dataset_fault(void *arg, uint32_t sample, const char *sentence);
+
+/** Pass on each fault in the annotations of a detection data set that reading its samples does not
+ * detect, such as ids that are used twice. Returns 0, or -errno with `err` set. */
+int dataset_check(const struct dataset *dataset, dataset_fault *fault, void *arg,
+                  struct plenum_error *err);
 
 /** The `content` of a bad sample whose bytes could not be read, such as an empty file or one with a
  * wrong checksum. */

@@ -17,7 +17,6 @@
 #include <math.h>
 
 #include "common/util/error_set.h"
-#include "loader/dataset/json_find.h"
 #include "loader/dataset/number.h"
 
 /* ---- members ---- */
@@ -119,8 +118,7 @@ static int pick(const struct field_spec *spec, struct json_at value, struct data
     return r;
 }
 
-/* Find the requested value. */
-static int find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err)
+int field_find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err)
 {
     struct json_at root;
     int r = json_parse((const char *)s->bytes.bytes, s->bytes.len, &root, err);
@@ -136,7 +134,7 @@ static int find(const struct field_stored *s, struct json_at *ret, struct plenum
 int field_pick(const struct field_spec *spec, struct field_stored *s, struct plenum_error *err)
 {
     struct json_at value;
-    int r = find(s, &value, err);
+    int r = field_find(s, &value, err);
 
     if (r < 0)
         return r;
@@ -196,8 +194,7 @@ static int add_box(struct field_stored *s, size_t index, const struct outline *c
     return put(&s->numbers, &box, sizeof(box), err);
 }
 
-/* Returns whether the box marks a group of objects (iscrowd), not a single one. */
-static bool is_crowd(struct json_at object)
+bool field_is_crowd(struct json_at object)
 {
     struct json_at crowd;
     double number;
@@ -246,7 +243,7 @@ static int add_object(struct field_stored *s, size_t index, struct json_at objec
     struct outline c;
     int r;
 
-    if (is_crowd(object))
+    if (field_is_crowd(object))
         return 0;
     r = get_corners(object, index, &c, err);
     if (r < 0)
@@ -321,7 +318,7 @@ static int add_boxes(struct field_stored *s, struct json_at value, struct plenum
 int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct plenum_error *err)
 {
     struct json_at value;
-    int r = find(s, &value, err);
+    int r = field_find(s, &value, err);
 
     if (r < 0)
         return r;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* field_json.h - reads members and boxes from fields that are stored as JSON. */
+/* field_json.h - reads members, boxes and key points from fields that are stored as JSON. */
 #ifndef LOADER_DATASET_FIELD_JSON_H
 #define LOADER_DATASET_FIELD_JSON_H
 
 #include "loader/dataset/field_value.h"
+#include "loader/dataset/json_find.h"
 
 /**
  * Write the JSON's member s->member to s->picked. A string is written without quotes. For kinds
@@ -20,5 +21,19 @@ int field_pick(const struct field_spec *spec, struct field_stored *s, struct ple
  * Errors: -EBADMSG with `err` set: invalid JSON, no such member, or not boxes; -ENOMEM.
  */
 int field_make_boxes(struct field_stored *s, struct field_piece *ret, struct plenum_error *err);
+
+/**
+ * Write key points to s->numbers: for each object a struct field_pose and then its struct
+ * plenum_keypoint [points], in pixels of the upright image.
+ *
+ * Errors: like those of field_make_boxes().
+ */
+int field_make_keypoints(struct field_stored *s, struct field_piece *ret, struct plenum_error *err);
+
+/** Find the requested value in the JSON. Returns 0, or -EBADMSG with `err` set. */
+int field_find(const struct field_stored *s, struct json_at *ret, struct plenum_error *err);
+
+/** Returns whether an object of COCO marks a group of objects (iscrowd), not a single one. */
+bool field_is_crowd(struct json_at object);
 
 #endif

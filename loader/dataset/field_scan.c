@@ -29,11 +29,11 @@ enum {
 };
 
 struct turn {
-    uint32_t longest[FIELDS_MAX]; /* bytes of the longest value, as stored */
-    uint32_t room[FIELDS_MAX];    /* bytes of the longest value, as delivered */
-    uint32_t good[FIELDS_MAX];    /* number of samples that have the field */
-    uint32_t bad, first_bad;      /* number of samples that lack a field, and the first of them */
-    struct field_memory memory;   /* the memory that reading a sample takes */
+    uint32_t longest[FIELDS_MAX];         /* bytes of the longest value, as stored */
+    struct field_shape shape[FIELDS_MAX]; /* has room for all values, as delivered */
+    uint32_t good[FIELDS_MAX];            /* number of samples that have the field */
+    uint32_t bad, first_bad;    /* number of samples that lack a field, and the first of them */
+    struct field_memory memory; /* the memory that reading a sample takes */
     uint64_t hash;
 };
 
@@ -63,8 +63,8 @@ static int add_sample(const struct dataset *d, uint32_t sample, struct field_sto
             len = piece.len;
             turn->good[i]++;
             turn->longest[i] = len > turn->longest[i] ? len : turn->longest[i];
-            if (piece.shape.room > turn->room[i])
-                turn->room[i] = piece.shape.room;
+            turn->shape[i].type = piece.shape.type;
+            field_shape_grow(&turn->shape[i], &piece.shape);
         }
         (void)XXH3_64bits_update(hash, &len, sizeof(len));
         if (len != UINT32_MAX)
@@ -184,7 +184,8 @@ static void add_hint(const struct dataset *d, const struct field_spec *spec, enu
         (void)error_set(err, -EBADMSG, "%s: it has %s", why.text, names.text);
     else if (state == FIELD_MISSING && field_names_member(spec) && !field_member(spec))
         (void)error_set(err, -EBADMSG,
-                        "%s: members of JSON can be text, line, int64, float32 or boxes", why.text);
+                        "%s: members of JSON can be text, line, int64, float32, boxes or keypoints",
+                        why.text);
     else if (state == FIELD_THERE && spec->as == FIELD_AS_TEXT && !field_member(spec))
         (void)error_set(err, -EBADMSG, "%s: if it is not text, say what it is, as in %s:%s:npy",
                         why.text, spec->name, spec->source);
@@ -256,7 +257,33 @@ out:
     return r;
 }
 
-/* Merge the results of all turns. */
+/* Set the lengths of all fields, and the shapes of those whose samples need different room. */
+static int merge_shapes(struct dataset *d, const struct turn *turns, uint64_t count,
+                        struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < d->fields.count; i++) {
+        struct field_shape *shape = &d->fields.shape[i];
+        uint32_t *stored = &d->fields.stored[i];
+        int r;
+
+        *stored = 1;
+        for (uint64_t t = 0; t < count; t++)
+            *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
+        if (!field_grows(shape))
+            continue;
+        shape->room = 1;
+        for (uint64_t t = 0; t < count; t++)
+            if (turns[t].good[i] > 0)
+                field_shape_grow(shape, &turns[t].shape[i]);
+        r = field_check_room(shape, err);
+        if (r < 0)
+            return error_prefix(err, r, "field '%s' ('%s')", d->fields.spec[i].name,
+                                d->fields.spec[i].source);
+    }
+    return 0;
+}
+
+/* Merge the results of all turns, and write the table's header. */
 static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
 {
     struct table_header *h = d->field_table->header;
@@ -267,19 +294,6 @@ static void merge(struct dataset *d, const struct turn *turns, uint64_t count)
     XXH128_hash_t sum;
 
     (void)XXH3_128bits_reset(&hash);
-    for (uint32_t i = 0; i < d->fields.count; i++) {
-        uint32_t *stored = &d->fields.stored[i];
-
-        *stored = 1;
-        for (uint64_t t = 0; t < count; t++)
-            *stored = turns[t].longest[i] > *stored ? turns[t].longest[i] : *stored;
-        if (!field_varies(&d->fields.shape[i]) && d->fields.shape[i].type != PLENUM_FIELD_BOXES)
-            continue;
-        d->fields.shape[i].room = 1;
-        for (uint64_t t = 0; t < count; t++)
-            if (turns[t].room[i] > d->fields.shape[i].room)
-                d->fields.shape[i].room = turns[t].room[i];
-    }
     for (uint64_t t = 0; t < count; t++) {
         (void)XXH3_128bits_update(&hash, &turns[t].hash, sizeof(turns[t].hash));
         if (turns[t].bad > 0 && bad == 0)
@@ -326,6 +340,8 @@ int fields_scan(struct dataset *d, const struct dataset_options *options, struct
         (void)error_set(err, r, "%s",
                         atomic_load(&reading.failed) ? reading.err.text : strerror(-r));
     else
+        r = merge_shapes(d, reading.turns, loop.count, err);
+    if (r == 0)
         merge(d, reading.turns, loop.count);
     free(reading.turns);
     return r;

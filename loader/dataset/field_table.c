@@ -59,6 +59,11 @@ static bool holds(const struct field_shape *shape, uint32_t stored)
 {
     if (shape->type == PLENUM_FIELD_BOXES)
         return stored / sizeof(struct plenum_box) <= field_boxes_most(shape->room);
+    if (shape->type == PLENUM_FIELD_KEYPOINTS) {
+        size_t points = shape->shape[1] * sizeof(struct plenum_keypoint);
+
+        return stored <= 1 + shape->shape[0] * (sizeof(struct field_pose) + points);
+    }
     return shape->mask || stored >= shape->room;
 }
 

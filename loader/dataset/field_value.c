@@ -193,6 +193,8 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
         return error_set(err, -EBADMSG, "it has %u values, but only one is allowed", s->count);
     if (spec->as == FIELD_AS_BOXES)
         return field_make_boxes(s, ret, err);
+    if (spec->as == FIELD_AS_KEYPOINTS)
+        return field_make_keypoints(s, ret, err);
     r = picked ? field_pick(spec, s, err) : 0;
     if (r < 0)
         return r;
@@ -220,11 +222,21 @@ int field_make_piece(const struct field_spec *spec, struct field_stored *s, stru
     return 0;
 }
 
+int field_check_room(const struct field_shape *shape, struct plenum_error *err)
+{
+    if (shape->type != PLENUM_FIELD_KEYPOINTS || field_shape_is_valid(shape))
+        return 0;
+    return error_set(err, -EBADMSG,
+                     "%u objects with %u key points each, the most of any object, would take more "
+                     "than 1 MiB",
+                     shape->shape[0], shape->shape[1]);
+}
+
 char *field_name_shape(const struct field_shape *shape, char *ret, size_t size)
 {
     static const char *const types[PLENUM_FIELD_TYPES] = {
         "text",   "bytes", "bool",   "int8",    "uint8",   "int16",   "uint16", "int32",
-        "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes"};
+        "uint32", "int64", "uint64", "float16", "float32", "float64", "boxes",  "keypoints"};
     size_t at;
 
     assert(shape->type < PLENUM_FIELD_TYPES);

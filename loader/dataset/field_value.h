@@ -19,7 +19,7 @@ struct field_stored {
     const char *member; /* requested member of the JSON; NULL: all of it */
     struct dataset_buffer bytes;
     struct dataset_buffer picked;  /* the member in `bytes`, as text */
-    struct dataset_buffer numbers; /* numbers or boxes, parsed */
+    struct dataset_buffer numbers; /* numbers, boxes or key points, parsed */
 };
 
 /** A field as delivered. */
@@ -45,6 +45,10 @@ bool field_is_numbers(const struct field_spec *spec);
  * says why); or -ENOMEM. */
 int field_make_piece(const struct field_spec *spec, struct field_stored *s, struct field_piece *ret,
                      struct plenum_error *err);
+
+/** Check that each image has room for its key points. Returns 0, or -EBADMSG with `err` set. Other
+ * shapes are accepted. */
+int field_check_room(const struct field_shape *shape, struct plenum_error *err);
 
 /** Describe a shape in `ret`, such as "float32 [3][4]". Returns `ret`. */
 char *field_name_shape(const struct field_shape *shape, char *ret, size_t size);

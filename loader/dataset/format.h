@@ -149,12 +149,18 @@ struct format {
     int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
                   dataset_field *field, void *arg, struct field_memory *memory,
                   struct plenum_error *err);
+    /** The fields that plenumctl verify checks if no others are requested, or NULL. */
+    const char *own_fields;
+    /** Pass on each fault in the annotations that reading a single sample does not detect. NULL:
+     * there are none. */
+    int (*check)(const struct dataset *dataset, dataset_fault *fault, void *arg,
+                 struct plenum_error *err);
     /** Returns the most memory that decompressed blocks take. NULL: the format has no blocks. */
     uint64_t (*block_bytes)(const struct dataset *dataset);
 };
 
-extern const struct format format_folder, format_generated, format_list, format_mds, format_parquet,
-    format_tar, format_tfrecord;
+extern const struct format format_coco, format_folder, format_generated, format_list, format_mds,
+    format_parquet, format_tar, format_tfrecord, format_yolo;
 
 /** Make room for `len` bytes and the padding after them, which is zeroed. Returns 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);

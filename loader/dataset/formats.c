@@ -21,8 +21,8 @@
 #include "common/util/util.h"
 
 static const struct format *const formats[] = {
-    &format_folder, &format_tar,  &format_tfrecord,  &format_parquet,
-    &format_mds,    &format_list, &format_generated,
+    &format_folder, &format_tar,  &format_tfrecord, &format_parquet,   &format_mds,
+    &format_list,   &format_coco, &format_yolo,     &format_generated,
 };
 
 enum { HEAD_BYTES = 4096 }; /* bytes of a file that are read to detect its format */

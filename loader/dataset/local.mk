@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: MIT
 # loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c,
-# libzstd and zlib only in unpack.c.
+# libzstd and zlib only in unpack.c. exif.c is the only part of loader/image that it needs: labels of YOLO depend on the
+# orientation.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
+	%D%/annotated.c %D%/annotated.h \
 	%D%/archive.c %D%/archive.h \
 	%D%/badlist.c %D%/badlist.h \
 	%D%/block_cache.c %D%/block_cache.h \
 	%D%/cache.c %D%/cache.h %D%/cache_limit.c %D%/cache_limit.h \
+	%D%/coco.c \
+	%D%/coco_file.c %D%/coco_file.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
 	%D%/field_json.c %D%/field_json.h \
+	%D%/field_keypoints.c \
 	%D%/field_value.c %D%/field_value.h \
 	%D%/field_scan.c \
 	%D%/field_table.c %D%/field_table.h %D%/field_table_priv.h \
@@ -23,6 +28,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/index_warning.c \
 	%D%/indexing.c \
 	%D%/json_find.c %D%/json_find.h \
+	%D%/json_stream.c %D%/json_stream.h \
 	%D%/kept_table.c %D%/kept_table.h \
 	%D%/known_bad.c \
 	%D%/list.c \
@@ -67,7 +73,9 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c \
 	%D%/thrift.c %D%/thrift.h \
-	%D%/unpack.c %D%/unpack.h
+	%D%/unpack.c %D%/unpack.h \
+	%D%/yolo.c %D%/yolo_label.c %D%/yolo_label.h %D%/yolo_yaml.c %D%/yolo_yaml.h \
+	loader/image/exif.c loader/image/exif.h
 %C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
 %C%_libdataset_la_LIBADD = %D%/libexample.la loader/store/libstore.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS) -lm
 

@@ -509,7 +509,7 @@ static int add_index(struct dataset *d, const char *path, struct pattern_list *f
     set->files[set->num_files++] = file;
     if (r < 0)
         return r;
-    r = mds_index_parse(&set->index, text, strlen(text), err);
+    r = mds_index_parse(&set->index, text, (size_t)file.stamp.size, err);
     free(text);
     if (r < 0)
         return error_prefix(err, r, "%s", file.path);

@@ -21,6 +21,7 @@
 #include "common/util/error_set.h"
 #include "common/util/lock.h"
 #include "loader/dataset/dataset_priv.h"
+#include "loader/dataset/field_value.h"
 #include "loader/dataset/set_table.h"
 
 /* Upper bounds of the memory for making tables: per sample, per class, and per sample for each set
@@ -299,15 +300,19 @@ static int join_fields(struct dataset *d, uint32_t i, struct plenum_error *err)
     }
     for (uint32_t k = 0; k < all->count; k++) {
         struct field_shape *a = &all->shape[k], b = own->shape[k];
-        bool grows = field_varies(a) || a->type == PLENUM_FIELD_BOXES;
-        uint32_t room = a->room;
+        int r;
 
-        a->room = grows ? b.room : room;
+        if (a->type == b.type && field_grows(a)) {
+            field_shape_grow(a, &b);
+            b = *a;
+        }
+        r = field_check_room(a, err);
+        if (r < 0)
+            return error_prefix(err, r, "field '%s'", all->spec[k].name);
         if (memcmp(a, &b, sizeof(b)) != 0)
             return error_set(err, -EINVAL,
                              "field '%s' has another type or shape in set '%s' than in set '%s'",
                              all->spec[k].name, plan->sets[i].name, plan->sets[0].name);
-        a->room = room > b.room ? room : b.room;
         if (own->stored[k] > all->stored[k])
             all->stored[k] = own->stored[k];
     }

@@ -217,7 +217,7 @@ int fields_find_files(const struct dataset *d, uint32_t sample, struct field_sto
 static bool is_alike(const struct field_shape *a, const struct field_shape *b)
 {
     return a->type == b->type && a->mask == b->mask && a->dims == b->dims &&
-           memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
+           (a->type == PLENUM_FIELD_KEYPOINTS || memcmp(a->shape, b->shape, sizeof(a->shape)) == 0);
 }
 
 int fields_make_alike(const struct dataset *d, uint32_t field, struct field_stored *s,
@@ -265,10 +265,13 @@ static int put_field(const struct dataset *d, uint32_t field, struct field_store
                      uint32_t *len, struct plenum_error *err)
 {
     uint32_t most = d->fields.stored[field];
+    struct field_shape needed = d->fields.shape[field];
     struct field_piece piece;
     int r = fields_make_alike(d, field, s, &piece, err);
 
-    if (r == 0 && (piece.len > most || piece.shape.room > d->fields.shape[field].room))
+    if (r == 0)
+        field_shape_grow(&needed, &piece.shape);
+    if (r == 0 && (piece.len > most || needed.room > d->fields.shape[field].room))
         r = error_set(err, -EBADMSG,
                       "it has %u bytes; when the data set was indexed it had %u at "
                       "most",

@@ -173,7 +173,8 @@ static int weigh_lvis(const struct weighing *of, const char *rest, uint64_t *wei
     double t = parse_real(rest, &end);
 
     if (end == rest || (*end && end != colon) || !(t > 0 && t <= 1))
-        return error_set(err, -EINVAL, "weights=lvis:%s: a threshold of 0 to 1 is needed", rest);
+        return error_set(err, -EINVAL,
+                         "weights=lvis:%s: the threshold must be more than 0 and at most 1", rest);
     threshold[0] = (uint64_t)(t * 1e9 + 0.5);
     if (threshold[0] == 0)
         return error_set(err, -EINVAL, "weights=lvis:%s: the threshold is below 1e-9", rest);
@@ -262,7 +263,8 @@ static int scale(const struct numbers *numbers, bool repeats, uint64_t *weights,
 
         if (!(value >= 0 && value <= 1e30F))
             return error_set(
-                err, -EINVAL, "weight of sample %u (%s) is %g", sample_of(of, i),
+                err, -EINVAL, "weight of sample %u (%s) is %g: it must be from 0 to 1e30",
+                sample_of(of, i),
                 dataset_get_sample_name(of->dataset, sample_of(of, i), name, sizeof(name)),
                 (double)value);
         most = value > most ? value : most;
@@ -306,7 +308,7 @@ static int weigh_numbers(const struct weighing *of, const char *rule, bool repea
 static int weigh(const struct weighing *of, const char *rule, uint64_t *weights, bool *factors,
                  struct plenum_error *err)
 {
-    const char *rest = str_after(rule, "lvis:");
+    const char *rest = str_after(rule, "lvis:"), *number;
 
     *factors = rest != NULL;
     if (strcmp(rule, "class") == 0)
@@ -317,11 +319,12 @@ static int weigh(const struct weighing *of, const char *rule, uint64_t *weights,
         return weigh_lvis(of, rest, weights, err);
     rest = str_after(rule, "repeat:");
     *factors = rest != NULL;
-    if (rest || str_after(rule, "file:") || str_after(rule, "column:") || strchr(rule, '.'))
-        return weigh_numbers(of, rest ? rest : rule, rest != NULL, weights, err);
+    number = rest ? rest : rule;
+    if (str_after(number, "file:") || str_after(number, "column:") || strchr(number, '.'))
+        return weigh_numbers(of, number, rest != NULL, weights, err);
     return error_set(err, -EINVAL,
                      "weights=%s: one of class, class:1/2, lvis:T, file:W.npy, column:NAME and "
-                     "json.NAME is needed",
+                     "json.NAME is needed, or repeat: before one of the last three",
                      rule);
 }
 

@@ -89,7 +89,10 @@ static bool normalise(struct moves_step *step, double width, double height)
         positive += w > 0;
         negative += w < 0;
     }
+    /* An adjugate has a positive determinant. So the signs of w and of the factor decide whether it
+     * mirrors; invert() has applied the map's own flips. */
     step->crosses = positive > 0 && negative > 0;
+    step->mirrored = positive == 0;
     if (positive == 0)
         scale(m, -1);
     return positive + negative > 0;
@@ -110,18 +113,28 @@ static void add_step(struct moves *moves, const struct affine *map)
 {
     static const double same[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
     struct moves_step *step = &moves->step[moves->count];
+    bool first = moves->count == 0;
     double so_far[3][3];
 
-    memcpy(so_far, moves->count > 0 ? step[-1].to : same, sizeof(so_far));
+    memcpy(so_far, first ? same : step[-1].to, sizeof(so_far));
     invert(map, moves->width, moves->height, step->to);
     if (!normalise(step, moves->width, moves->height)) {
         moves->lost = true;
         return;
     }
+    step->mirrored ^= map->mirror ^ map->upside_down ^ (!first && step[-1].mirrored);
     multiply_before(so_far, (const double(*)[3])step->to);
     (void)scale_to_one(so_far);
     memcpy(step->to, so_far, sizeof(so_far));
     moves->count++;
+}
+
+static bool erases(const struct pipeline *pipeline)
+{
+    for (uint32_t i = 0; i < pipeline->ops_count; i++)
+        if (pipeline->ops[i].kind == PIPELINE_ERASE || pipeline->ops[i].kind == PIPELINE_CUTOUT)
+            return true;
+    return false;
 }
 
 void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct moves *ret)
@@ -129,16 +142,23 @@ void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, 
     struct crop_tables tables = {0};
     struct augment_plan plan;
 
-    ret->count = 0;
+    ret->count = ret->covers = 0;
     ret->lost = false;
     ret->width = pipeline->width;
     ret->height = pipeline->height;
-    if (!pipeline_moves(pipeline))
+    if (!pipeline_moves(pipeline) && !erases(pipeline))
         return;
     augment_draw(pipeline, draw, &tables, &plan);
-    for (uint32_t i = 0; i < plan.count && !ret->lost; i++)
-        if (plan.steps[i].kind == PIPELINE_AFFINE)
-            add_step(ret, &plan.steps[i].map);
+    for (uint32_t i = 0; i < plan.count && !ret->lost; i++) {
+        const struct augment_step *step = &plan.steps[i];
+
+        if (step->kind == PIPELINE_AFFINE)
+            add_step(ret, &step->map);
+        if (step->kind != PIPELINE_ERASE && step->kind != PIPELINE_CUTOUT)
+            continue;
+        assert(ret->covers < PIPELINE_OPS_MAX); /* an operation erases one rectangle */
+        ret->cover[ret->covers++] = (struct moves_cover){ret->count, step->erase.rect};
+    }
 }
 
 /* ---- points ---- */
@@ -149,18 +169,34 @@ static void apply(const double m[3][3], const double point[2], double ret[3])
         ret[i] = m[i][0] * point[0] + m[i][1] * point[1] + m[i][2];
 }
 
-bool moves_point(const struct moves *moves, const double point[2], double ret[2])
+/* Returns whether an operation that follows `steps` steps erases the pixel at a position. */
+static bool is_covered(const struct moves *moves, uint32_t steps, const double at[2])
 {
-    ret[0] = point[0];
-    ret[1] = point[1];
-    for (uint32_t i = 0; i < moves->count; i++) {
-        double at[3];
+    for (uint32_t i = 0; i < moves->covers; i++) {
+        const struct rect *rect = &moves->cover[i].rect;
 
-        apply(moves->step[i].to, point, at);
-        ret[0] = at[0] / at[2];
-        ret[1] = at[1] / at[2];
-        if (!(ret[0] >= 0 && ret[0] <= moves->width && ret[1] >= 0 && ret[1] <= moves->height))
+        if (moves->cover[i].after == steps && at[0] >= rect->left && at[1] >= rect->top &&
+            at[0] < (double)rect->left + rect->width && at[1] < (double)rect->top + rect->height)
+            return true;
+    }
+    return false;
+}
+
+bool moves_point(const struct moves *moves, const double point[2], struct moves_place *ret)
+{
+    *ret = (struct moves_place){.at = {point[0], point[1]}};
+    ret->covered = is_covered(moves, 0, point);
+    for (uint32_t i = 0; i < moves->count; i++) {
+        double to[3];
+
+        apply(moves->step[i].to, point, to);
+        ret->at[0] = to[0] / to[2];
+        ret->at[1] = to[1] / to[2];
+        if (!(ret->at[0] >= 0 && ret->at[0] <= moves->width && ret->at[1] >= 0 &&
+              ret->at[1] <= moves->height))
             return false;
+        ret->covered = ret->covered || is_covered(moves, i + 1, ret->at);
+        ret->mirrored = moves->step[i].mirrored ^ (to[2] < 0);
     }
     return !moves->lost;
 }

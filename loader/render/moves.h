@@ -12,6 +12,7 @@
 
 #include "common/pipeline/pipeline.h"
 #include "loader/image/image.h"
+#include "loader/image/rect.h"
 
 enum { MOVES_MAX = 15 * PIPELINE_OPS_MAX }; /* rand_augment(15), as often as possible */
 
@@ -22,18 +23,28 @@ struct moves_step {
     double to[3][3];
     /** w is positive in some parts of the window before the operation, and negative in others. */
     bool crosses;
+    /** Up to this result, where w is positive, the image has become its mirror image. */
+    bool mirrored;
 };
 
-/** All operations of an image that move pixels, in order. */
+/** A rectangle that an operation erased. */
+struct moves_cover {
+    uint32_t after; /* number of steps that precede the operation */
+    struct rect rect;
+};
+
+/** All operations of an image that move or erase pixels, in order. */
 struct moves {
     uint32_t count;
     bool lost; /* the map of an operation has no inverse */
     double width, height;
     struct moves_step step[MOVES_MAX];
+    uint32_t covers;
+    struct moves_cover cover[PIPELINE_OPS_MAX];
 };
 
-/** Draw the operations of an image that move pixels. They follow the flip from left to right, and
- * precede the one from top to bottom (image_shown). */
+/** Draw the operations of an image that move or erase pixels. They follow the flip from left to
+ * right, and precede the one from top to bottom (image_shown). */
 void moves_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct moves *ret);
 
 /** Edges in pixels of the window. */
@@ -50,8 +61,15 @@ struct moves_rect {
  */
 double moves_rect(const struct moves *moves, const struct moves_rect *rect, struct moves_rect *ret);
 
+/** Where a point of the window before the first operation ends up. */
+struct moves_place {
+    double at[2];
+    bool covered;  /* an operation erased the pixel there */
+    bool mirrored; /* the image around it has become its mirror image */
+};
+
 /** Move a point. Returns whether it stays within the window at each operation; otherwise `ret` is
  * undefined. */
-bool moves_point(const struct moves *moves, const double point[2], double ret[2]);
+bool moves_point(const struct moves *moves, const double point[2], struct moves_place *ret);
 
 #endif

@@ -26,6 +26,7 @@
 #include "loader/image/ops/augment.h"
 #include "loader/image/ops/mix.h"
 #include "loader/render/boxes.h"
+#include "loader/render/keypoints.h"
 #include "loader/render/slices.h"
 
 enum {
@@ -179,8 +180,8 @@ static void list_targets(const struct render_job *job, const struct image_view *
     }
 }
 
-/* Write the masks and boxes among the fields of a sample into each position's target, cropped and
- * moved like its images. */
+/* Write the masks, boxes and key points among the fields of a sample into each position's target,
+ * cropped and moved like its images. */
 static int put_followers(const struct render_job *job, const struct image_view *views,
                          uint32_t count, struct plenum_error *err)
 {
@@ -197,7 +198,7 @@ static int put_followers(const struct render_job *job, const struct image_view *
         const struct field_shape *shape = &fields->shape[i];
         int r;
 
-        if (!shape->mask && shape->type != PLENUM_FIELD_BOXES)
+        if (!shape->mask && !field_is_of_image(shape))
             continue;
         list_targets(job, views, count, i, to);
         for (uint32_t k = 0; k < count; k++) {
@@ -206,6 +207,8 @@ static int put_followers(const struct render_job *job, const struct image_view *
             if (shape->type == PLENUM_FIELD_BOXES)
                 boxes_show(bytes, lengths[i] / sizeof(struct plenum_box), &views[k],
                            fields->spec[i].visible, field_boxes_most(shape->room), to[k]);
+            else if (shape->type == PLENUM_FIELD_KEYPOINTS)
+                keypoints_show(bytes, lengths[i], &views[k], &fields->spec[i], shape, to[k]);
         }
         if (!shape->mask)
             continue;
@@ -221,8 +224,8 @@ static int put_followers(const struct render_job *job, const struct image_view *
     return 0;
 }
 
-/* Render a file's images, and crop and move their masks and boxes in the same way. Also keeps a
- * hint that the decoder found. */
+/* Render a file's images, and crop and move their masks, boxes and key points in the same way.
+ * Also keeps a hint that the decoder found. */
 static int decode(const struct render_job *job, struct image_view *views, uint32_t count,
                   struct plenum_error *err)
 {
@@ -445,7 +448,7 @@ static void put_fields(const struct render_job *job)
                          dst->length[i]);
                 continue;
             }
-            if (!fields->shape[i].mask && fields->shape[i].type != PLENUM_FIELD_BOXES)
+            if (!fields->shape[i].mask && !field_is_of_image(&fields->shape[i]))
                 memcpy(dst->field[i], bytes, room);
             if (dst->length[i])
                 *dst->length[i] = lengths[i];

@@ -23,7 +23,7 @@ struct hold {
 };
 
 /* A sample that needs a substitute because its bytes were bad, a part that its item left to other
- * threads, or a sample that waits for another stream's rendering. It has no buffer until it is in
+ * threads, or a sample that waits for another stream's rendering. It holds no buffer until it is in
  * an item again. */
 struct retry {
     struct list link;
@@ -79,7 +79,7 @@ void queue_item_add_part(struct item *item, uint32_t index, uint32_t count,
  * to `left`. */
 void queue_item_read(struct item *item, struct list *left);
 /** Render an item's samples into their slot. `ret` starts with code 0 and empty lists. `scratch`
- * may be NULL if all samples are copied. */
+ * may be NULL if all of them are copied. */
 void queue_item_render(struct render_scratch *scratch, struct item *item, struct outcome *ret);
 /** Copy a sample whose rendering is ready to its slot. Returns 0 or a negative code with `err`. */
 int queue_item_copy(struct retry *retry, struct render_result *ret, struct plenum_error *err);

@@ -164,11 +164,14 @@ static char *next_line(char *text, int size, void *arg)
 
     if (f->line > 0 && !f->understood)
         fault(f, "this is not 'key = value': correct it, or begin a comment with #");
+    memset(text, '\n', (size_t)size); /* the last NUL is then the one that fgets() writes */
     if (!fgets(text, size, f->file)) {
         f->understood = true;
         return NULL;
     }
     f->line++;
+    if (memrchr(text, 0, (size_t)size) != text + strlen(text))
+        fault(f, "the line contains a zero byte: is this a text file?");
     if (strlen(text) == (size_t)size - 1 && text[size - 2] != '\n') {
         int c;
 

@@ -18,8 +18,8 @@ void sharing_close(struct queue_stream *s);
 struct hold sharing_begin(struct queue_stream *s, const struct queue_request *r, uint32_t in_step,
                           uint64_t position);
 
-/** Park a sample that another stream renders now. When that ends, sharing_end() resumes the sample.
- * Returns false when out of memory; the hold is then ended. */
+/** Park a sample that another stream renders now. When that ends, sharing_end() takes it. Returns
+ * false when out of memory; the hold is then ended. */
 bool sharing_park(struct queue_request *r, const struct render_try *try, const struct hold *hold);
 
 /** Remove a request's parked samples. Returns their number. */

@@ -29,9 +29,13 @@ class Mix:
 
     def __init__(self, sets: Optional[Mapping[str, Tuple[Any, ...]]] = None, **more: Tuple[Any, ...]) -> None:
         self.sets: Dict[str, Tuple[Any, Any, Dict[str, Any]]] = {}
+        if sets is not None and not isinstance(sets, Mapping):
+            raise TypeError(f"a Mix is a mapping of names, as in Mix({{'photos': (7, '/data/photos')}}), not {sets!r}")
         for name, value in {**(sets or {}), **more}.items():
             if not isinstance(value, tuple) or not 2 <= len(value) <= 3:
                 raise TypeError(f"set {name!r} must be (weight, dataset) or (weight, dataset, options), not {value!r}")
+            if len(value) == 3 and not isinstance(value[2], Mapping):
+                raise TypeError(f"set {name!r}: options must be a mapping, as in {{'repeat': 2}}, not {value[2]!r}")
             options = dict(value[2]) if len(value) == 3 else {}
             for option in options:
                 if option not in _SET_OPTIONS:
@@ -74,15 +78,24 @@ def _word(value: Any, what: str) -> str:
     return text
 
 
+def _rule(weights: Any) -> Any:
+    """Return a rule of weights, which is text."""
+    if isinstance(weights, (str, bytes, os.PathLike)):
+        return weights
+    kind = type(weights).__name__
+    raise TypeError(f"weights= needs a rule such as 'class', not a value of type {kind}: save numbers for each sample "
+                    "with numpy.save('w.npy', w.astype('f4')), and write 'file:w.npy'")
+
+
 def _rules(weights: Any) -> Dict[int, Any]:
     """Return {pass: the rule of weights from that pass on}."""
     if not isinstance(weights, Mapping):
-        return {0: weights}
+        return {} if weights is None else {0: _rule(weights)}
     for at in weights:
         if isinstance(at, bool) or not isinstance(at, int) or at < 0:
             raise TypeError(f"weights={weights!r}: the rules of weights need the numbers of passes, from 0 on, "
                             f"not {at!r}")
-    return {at: rule for at, rule in sorted(weights.items()) if rule is not None}
+    return {at: _rule(rule) for at, rule in sorted(weights.items()) if rule is not None}
 
 
 def _set_line(name: str, weight: Any, dataset: str, options: Mapping[str, Any]) -> str:
@@ -125,6 +138,17 @@ def _piece_lines(at: Mapping[Any, Mapping[str, Any]]) -> Iterable[str]:
             yield _weights_line(f"at {where}", weights)
 
 
+def _skip_lines(skip: Any) -> Iterable[str]:
+    """Return the lines that skip positions, given as pairs (from, to)."""
+    pairs = []
+    try:
+        for begin, end in skip:
+            pairs.append((whole(begin, "a position", 0, 2**63 - 1), whole(end, "a position", 0, 2**63 - 1)))
+    except (TypeError, ValueError):
+        raise TypeError(f"skip= needs pairs of positions, as in [(640, 1280)], not {skip!r}") from None
+    return [f"skip {begin} {end}" for begin, end in sorted(pairs)]
+
+
 def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Optional[int] = None,
             epoch: Union[int, str, None] = None, labels: Optional[str] = None, stratify: Optional[str] = None,
             balance: Optional[str] = None, classes: Optional[int] = None, each: Optional[int] = None,
@@ -132,6 +156,10 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
             skip: Optional[Iterable[Tuple[int, int]]] = None) -> str:
     """Return the text of a plan."""
     lines = [_set_line(name, *rest) for name, rest in sets.items()]
+    if isinstance(block, bool):
+        raise TypeError(f"block must be a whole number, not {block!r}")
+    if block is not None:
+        block = whole(block, "block", 1, 2**28)
     for word, value in (("block", block), ("epoch", epoch), ("labels", labels), ("stratify", stratify)):
         if value is not None:
             lines.append(f"{word} {_word(value, word)}")
@@ -143,7 +171,7 @@ def plan_of(sets: Mapping[str, Tuple[Any, str, Mapping[str, Any]]], *, block: Op
     lines.extend(_piece_lines(at or {}))
     for name, (_, _, options) in sets.items():
         lines.extend(_rule_lines(name, options.get("weights")))
-    lines.extend(f"skip {begin} {end}" for begin, end in sorted(skip or ()))
+    lines.extend(() if skip is None else _skip_lines(skip))
     return "".join(line + "\n" for line in lines)
 
 

@@ -22,7 +22,7 @@ from ._lib import (CBatch, CCursor, CError, CField, CGeometry, CInfo, CJobInfo, 
 from .job import Job, in_worker, info_as, job as this_job
 from .mix import Mix, amend_text, labels_plan, plan_of
 
-__all__ = ["Batch", "Boxes", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
+__all__ = ["Batch", "Boxes", "Keypoints", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
 _MOST = 2**32 - 1
 
@@ -89,6 +89,20 @@ class Boxes(NamedTuple):
     """
 
     boxes: Any  # float32 [..., K, 4]: left, top, right, bottom in pixels of the image, after crop, resize and flips
+    classes: Any  # int64 [..., K]: as in the data set
+    ids: Any  # int64 [..., K]: the objects' ids, or their indices in the data set's list
+    counts: Any  # int64 [...]
+
+
+class Keypoints(NamedTuple):
+    """The key points of objects in each image: arrays [S, R, M], with views [S, R, M, COUNT]; from a Loader, tensors
+    [N].
+
+    K is the largest number of objects in any sample, and P the largest number of points of any object. Entries after
+    the first ``counts`` are zeros.
+    """
+
+    keypoints: Any  # float32 [..., K, P, 3]: x and y in pixels of the image, and visibility; (0, 0, 0) if not shown
     classes: Any  # int64 [..., K]: as in the data set
     ids: Any  # int64 [..., K]: the objects' ids, or their indices in the data set's list
     counts: Any  # int64 [...]
@@ -394,8 +408,8 @@ class Batch:
         b = lease.batch
         shape = (b.steps, b.replicas, b.micro_batch)
         kind = FIELD_TYPES[field.type]
-        if kind == "boxes":
-            return self._boxes(field)
+        if kind in ("boxes", "keypoints"):
+            return self._objects(field, kind)
         if not field.lengths:
             array = np.asarray(_View(lease, field.values, shape + tuple(field.shape[:field.dims]), kind))
             return self._mask(array) if field.mask else array
@@ -404,18 +418,25 @@ class Batch:
                  for i, length in enumerate(lengths)]
         return [each.decode("utf-8", "replace") for each in found] if kind == "text" else found
 
-    def _boxes(self, field: CField) -> "Union[Boxes, Dict[str, Boxes]]":
+    def _objects(self, field: CField, kind: str) -> Any:
+        """Return Boxes or Keypoints, or a dict of these by the names of views."""
         lease = self._held()
         b = lease.batch
-        most = field.shape[0]
-        row = np.dtype([("count", "<i8"),
-                        ("box", [("edges", "<f4", (4,)), ("class_id", "<i8"), ("id", "<i8")], (most,))])
+        most, points = field.shape[:2]
+        if kind == "boxes":
+            made: Any = Boxes
+            each = np.dtype([("edges", "<f4", (4,)), ("class_id", "<i8"), ("id", "<i8")])
+        else:
+            made = Keypoints
+            each = np.dtype({"names": ["class_id", "id", "points"], "offsets": [0, 8, 16], "formats": [
+                "<i8", "<i8", ("<f4", (points, 3))], "itemsize": (16 + 12 * points + 7) // 8 * 8})
+        row = np.dtype([("count", "<i8"), ("each", each, (most,))])
         images = np.asarray(_View(lease, field.values, (b.steps, b.replicas, b.micro_batch, field.room), "|u1"))
         images = images.view(row)
 
-        def cut(rows: "npt.NDArray[Any]") -> Boxes:
-            box = rows["box"]
-            return Boxes(box["edges"], box["class_id"], box["id"], rows["count"])
+        def cut(rows: "npt.NDArray[Any]") -> Any:
+            found = rows["each"]
+            return made(found["edges" if kind == "boxes" else "points"], found["class_id"], found["id"], rows["count"])
 
         views = (CView * VIEWS_MAX)()
         found = list(views[:lib.plenum_batch_get_views(byref(lease.batch), views)])
@@ -693,7 +714,11 @@ class Stream:
           the fill of an operation;
         - "boxes": object boxes as JSON in COCO ("bbox", "category_id"), Pascal VOC ("bndbox") or torchvision ("boxes",
           "labels") format. They are cropped and moved with each image of the sample (:class:`Boxes`). "boxes:0.3"
-          drops boxes if the image shows less than 0.3 of their area.
+          drops boxes if the image shows less than 0.3 of their area;
+        - "keypoints": key points of objects as JSON, in COCO's format ("keypoints": x, y and visibility of each point)
+          or torchvision's. They are cropped and moved with each image of the sample (:class:`Keypoints`); points that
+          leave the image become (0, 0, 0). "keypoints:coco" or "keypoints:1-2 3-4" names pairs of left and right
+          points, from 0, which are swapped in mirror images.
 
         A sample that lacks a field, or has a damaged field, is bad. docs/datasets.md, section 4, has the rules.
     classes

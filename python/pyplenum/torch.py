@@ -22,7 +22,7 @@ from ._lib import PlenumError, caller, dtype_name, whole
 from ._torch_device import Copier, Copies, FloatsOnDevice, To, open_copies, pinned_for_cuda
 from .job import Job, job as this_job
 from .normalise import IMAGENET_MEAN, IMAGENET_STD, normalise
-from .stream import Batch, Boxes, Place, SlotsHeldError, Stats, Stream, _Coming, shuffle_of, taking
+from .stream import Batch, Boxes, Keypoints, Place, SlotsHeldError, Stats, Stream, _Coming, shuffle_of, taking
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors",
            "view_list"]
@@ -131,8 +131,8 @@ def _copied(made: Any) -> Any:
     """Return a copy with the same structure."""
     if isinstance(made, torch.Tensor):
         return made.clone()
-    if isinstance(made, Boxes):
-        return Boxes(*map(_copied, made))
+    if isinstance(made, (Boxes, Keypoints)):
+        return type(made)(*map(_copied, made))
     return type(made)(map(_copied, made)) if isinstance(made, (list, tuple)) else made
 
 
@@ -214,8 +214,9 @@ class Loader:
           of ``plenumctl hash``.
         - Names with a colon, such as "caption:txt" or "mask:seg.png:mask": further data of each sample, as in the
           ``fields`` of a :class:`Stream`. Text is a list of str, bytes a list of bytes; numbers and arrays are tensors
-          [N, ...], masks [N, H, W], and boxes :class:`pyplenum.Boxes` of tensors. With views, masks and boxes are lists
-          of these, like "views". Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
+          [N, ...], masks [N, H, W], boxes :class:`pyplenum.Boxes` of tensors, and key points
+          :class:`pyplenum.Keypoints` of tensors. With views, masks, boxes and key points are lists of these, like
+          "views". Unsigned integers become signed tensors: uint16 becomes int32, others keep their bits.
     dtype
         "uint8" or "int8", as in a Stream; or "float32", "float16" or "bfloat16"; or the corresponding type of torch or
         NumPy. With floats, images and views are copies with three channels, and their values are
@@ -600,11 +601,12 @@ class Loader:
         value = batch[field]
         if isinstance(value, list):
             return value if valid is None else [each for each, counts in zip(value, valid) if counts]
-        if isinstance(value, Boxes):
-            return Boxes(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field) for array in value))
-        if isinstance(value, dict) and isinstance(next(iter(value.values())), Boxes):
-            return [Boxes(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field) for array in boxes))
-                    for boxes in value.values() for i in range(boxes.counts.shape[3])]
+        if isinstance(value, (Boxes, Keypoints)):
+            return type(value)(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])), field) for array in value))
+        if isinstance(value, dict) and isinstance(next(iter(value.values())), (Boxes, Keypoints)):
+            return [type(each)(*(finish(_of_numpy(array.reshape((-1,) + array.shape[3:])[:, i]), field)
+                                 for array in each))
+                    for each in value.values() for i in range(each.counts.shape[3])]
         if isinstance(value, dict):  # a mask for each view
             rows = [array.reshape((-1,) + array.shape[3:])[:, i] for array in value.values()
                     for i in range(array.shape[3])]

@@ -409,6 +409,11 @@ class MdsTest(Columns):
             f.seek(8)
             f.write(b"\xff\xff\xff\x7f")
         self.refuses(f"mds:{at('damage')}", "shard.00001.mds: it is damaged: sample 0 is not where the offset at byte")
+        with open(at("damage", "index.json"), "ab") as f:
+            f.write(b"\0{}")
+        self.refuses(f"mds:{at('damage')}", at("damage", "index.json"))
+        with open(at("damage", "index.json"), "rb+") as f:
+            f.truncate(os.path.getsize(at("damage", "index.json")) - 3)
         os.unlink(at("damage", "shard.00001.mds"))
         self.refuses(f"mds:{at('damage')}", "shard.00001.mds: No such file")
 

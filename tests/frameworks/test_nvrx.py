@@ -5,7 +5,6 @@ that led to the weights have shown each sample exactly once."""
 import datetime
 import logging
 import os
-import socket
 import sys
 
 import frameworks
@@ -18,6 +17,7 @@ import torch  # noqa: E402
 import elastic  # noqa: E402
 import tap  # noqa: E402
 from frameworks import FrameworkCase  # noqa: E402
+from ports import free_port  # noqa: E402
 
 import nvrx_photos as example  # noqa: E402
 
@@ -78,8 +78,7 @@ def member(photos, checkpoint, port, number):
 
 class NvrxTest(FrameworkCase):
     def setUp(self):
-        with socket.create_server(("", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port("")
         self.job = elastic.Run(self.path("log"))
         self.addCleanup(lambda: self.job.kill(*self.job.ranks))
         for number in range(3):

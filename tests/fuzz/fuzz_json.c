@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_json.c - tries any bytes as a JSON text, as a field, as boxes, and as a number and a label:
- * the result is a value or an error message. */
+/* fuzz_json.c - tries any bytes as a JSON text, as a field, as boxes or key points, and as a number
+ * and a label: the result is a value or an error message. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,6 +14,28 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Returns whether the objects have the number of points, and the length, that the shape states. */
+static bool are_poses(const struct field_piece *piece)
+{
+    const uint8_t *at = piece->bytes, *end = at + piece->len;
+    uint32_t count = 0, most = 0;
+
+    for (; at < end; count++) {
+        struct field_pose pose;
+
+        if ((size_t)(end - at) < sizeof(pose))
+            return false;
+        memcpy(&pose, at, sizeof(pose));
+        at += sizeof(pose);
+        if (pose.points > (size_t)(end - at) / sizeof(struct plenum_keypoint))
+            return false;
+        at += pose.points * sizeof(struct plenum_keypoint);
+        most = pose.points > most ? (uint32_t)pose.points : most;
+    }
+    return field_shape_is_valid(&piece->shape) && count == piece->shape.shape[0] &&
+           most == piece->shape.shape[1];
+}
+
 static void make(enum field_as as, const char *member, const uint8_t *data, size_t size)
 {
     struct field_stored s = {.state = FIELD_THERE, .member = member, .json = as == FIELD_AS_FLOAT};
@@ -25,7 +47,7 @@ static void make(enum field_as as, const char *member, const uint8_t *data, size
     if (r == 0)
         r = field_make_piece(&spec, &s, &piece, &err);
     if (r < 0 ? r != -EBADMSG || !err.text[0]
-              : piece.len > FIELD_BYTES_MAX ||
+              : piece.len > FIELD_BYTES_MAX || (as == FIELD_AS_KEYPOINTS && !are_poses(&piece)) ||
                     (as == FIELD_AS_BOXES &&
                      field_boxes_bytes(piece.len / sizeof(struct plenum_box)) != piece.shape.room))
         abort();
@@ -68,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make(FIELD_AS_FLOAT, NULL, data, size);
     make(FIELD_AS_INT64, NULL, data, size);
     make(FIELD_AS_BOXES, "a.b", data, size);
+    make(FIELD_AS_KEYPOINTS, NULL, data, size);
+    make(FIELD_AS_KEYPOINTS, "a.b", data, size);
     make(FIELD_AS_TEXT, "label", data, size);
     make(FIELD_AS_LINE, "label", data, size);
     make(FIELD_AS_FLOAT, "label", data, size);

@@ -4,7 +4,8 @@
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
 #                                                                                     launcher, settings, json, npy, tar,
-#                                                                                     badlist, comm_header, store, shelf)
+#                                                                                     badlist, comm_header, store, shelf, coco,
+#                                                                                     yolo)
 #     tests/fuzz/column_seeds.py SEEDS       && tests/fuzz/fuzz_columns CORPUS SEEDS (Parquet, MDS)
 # In other builds a small driver runs them on files; `make check` includes that.
 if FUZZ
@@ -16,11 +17,14 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh %D%/column_seeds.py
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_picture_size %D%/fuzz_png %D%/fuzz_settings %D%/fuzz_shelf \
-	%D%/fuzz_store %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_coco %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_npy %D%/fuzz_pack %D%/fuzz_picture_size %D%/fuzz_png %D%/fuzz_settings %D%/fuzz_shelf \
+	%D%/fuzz_store %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/fuzz_yolo %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_badlist_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_coco_SOURCES = %D%/fuzz_coco.c $(fuzz_driver)
+%C%_fuzz_coco_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_coco_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_columns_SOURCES = %D%/fuzz_columns.c $(fuzz_driver)
 %C%_fuzz_columns_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_columns_LDADD = loader/dataset/libdataset.la common/libcommon.la
@@ -83,6 +87,9 @@ check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_columns %D%/fuzz_comm_header %D%/fuz
 %C%_fuzz_wire_SOURCES = %D%/fuzz_wire.c $(fuzz_driver)
 %C%_fuzz_wire_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_wire_LDADD = common/libcommon.la
+%C%_fuzz_yolo_SOURCES = %D%/fuzz_yolo.c $(fuzz_driver)
+%C%_fuzz_yolo_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_yolo_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_seeds_SOURCES = %D%/seeds.c
 %C%_seeds_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 %C%_seeds_LDADD = tests/libtree.la loader/dataset/libdataset.la launcher/liblauncher.la common/libcommon.la

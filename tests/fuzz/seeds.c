@@ -129,6 +129,7 @@ static void text_seeds(void)
     static const char *const texts[] = {
         "caption:txt, vector:clip.npy:npy,ids : json.ids:int64",
         "a:json:boxes:0.25,b:json.c:boxes",
+        "k:json:keypoints:coco,l:json.c:keypoints:1-2 3-4",
         "train",
         "eval",
         "none",
@@ -297,6 +298,9 @@ static void json_seeds(void)
         "{\"objects\": [{\"bndbox\": {\"xmin\": 1, \"ymin\": 2, \"xmax\": 3, \"ymax\": 4}, "
         "\"category_id\": 5}]}",
         "{\"boxes\": [[1, 2, 3, 4]], \"labels\": [5]}",
+        "{\"annotations\": [{\"keypoints\": [1, 2.5, 2, 3, 4, 1], \"category_id\": 5}, {}]}",
+        "{\"keypoints\": [[[1, 2, 2], [0, 0, 0]], [1, 2, 1]], \"labels\": [5, 6]}",
+        "[1, 2, 2, 3.5, 4.5, 1]",
         "\xef\xbb\xbf{\"x\": [NaN, Infinity, -Infinity, 1e999], \"label\": 1.0}",
         "{\"x\": \"\\ud800\", \"label\": \"10\"}",
         "{\"x\": \"a\\u0000b\", \"label\": \"a\\u0000b\"}",
@@ -304,6 +308,43 @@ static void json_seeds(void)
         "-12.50e+2",
         "+1,000.5",
         "0x1f"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
+/* Write files of annotations. The first byte selects in which pieces they arrive. */
+static void coco_seeds(void)
+{
+    static const char *const texts[] = {
+        "\3{\"info\": {\"year\": 2017}, \"licenses\": [{\"id\": 1}], \"images\": [{\"id\": 7, "
+        "\"file_name\": \"7.jpg\"}, {\"id\": 12, \"file_name\": \"\\u00fc.jpg\"}], "
+        "\"annotations\": [{\"id\": 1, \"image_id\": 7, \"category_id\": 90, \"bbox\": [1, 2.5, 3, "
+        "4e0], \"iscrowd\": 1, \"segmentation\": [[1, 2, 3]]}, {\"id\": 2, \"image_id\": 12, "
+        "\"category_id\": 1, \"bbox\": [0, 0, 1, 1], \"keypoints\": [1, 2, 2]}], \"categories\": "
+        "[{\"id\": 90, \"name\": \"toothbrush\"}, {\"id\": 1, \"name\": \"person\"}]}",
+        "\1{\"images\":[],\"annotations\":[],\"categories\":[]}",
+        "\2\xef\xbb\xbf{\"images\":[{\"file_name\":\"a\",\"id\":1}],\"categories\":[]}",
+        "\100{\"a\":\"}\\\"]\",\"b\":[[{}],1,\"\",null]}"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
+/* Write data.yaml files and label files. */
+static void yolo_seeds(void)
+{
+    static const char *const texts[] = {
+        "path: ../coco8 # root\ntrain: images/train\nval: [images/val, 'a b.txt']\ntest: # none\n"
+        "\nnames:\n"
+        "  0: person\n  1: \"traffic light\"\ndownload: |\n  import x\n  y = {1: 2}\n",
+        "---\ntrain:\n- ../train/images\n- ./b\nnc: 2\nnames: ['a', 'it''s',\n]\n"
+        "roboflow:\n  license: x\n",
+        "train: x\nnames: {0: a, 1: b}\nkpt_shape: [2, 3]\nflip_idx: [1, 0]\n",
+        "0 0.5 0.5 0.25 1\r\n2 1e-1 .5 0.1 0.1\n\n",
+        "1 0.1 0.1 0.9 0.1 0.5 0.75\n",
+        "0 0.5 0.5 0.2 0.2 0.1 0.1 2 0.3 0.4 0\n",
+        "0 0.5 0.5 0.2 0.2 0.1 0.1\n"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));
@@ -500,6 +541,10 @@ int main(int argc, char **argv)
         tfrecord_seeds();
     else if (strcmp(argv[1], "launcher") == 0)
         launcher_seeds();
+    else if (strcmp(argv[1], "coco") == 0)
+        coco_seeds();
+    else if (strcmp(argv[1], "yolo") == 0)
+        yolo_seeds();
     else if (strcmp(argv[1], "json") == 0)
         json_seeds();
     else if (strcmp(argv[1], "npy") == 0)

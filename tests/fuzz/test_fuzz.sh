@@ -30,7 +30,8 @@ fuzz picture_size 2000
 mkdir "$T/pack"
 ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
 fuzz pack 100
-for target in wire text index list tfrecord launcher settings json npy badlist comm_header hint_cache store; do
+for target in badlist coco comm_header hint_cache index json launcher list npy settings store text tfrecord wire \
+    yolo; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000
 done

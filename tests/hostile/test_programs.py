@@ -8,7 +8,6 @@ import os
 import pwd
 import random
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -19,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "loader", "serve"))
 from rawclient import STATS, Raw, frame  # noqa: E402
 from service import CTL, FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 SECONDS = float(os.environ.get("HOSTILE_SECONDS") or 6)
 SEED = os.environ.get("HOSTILE_SEED") or str(random.randrange(10**6))
@@ -162,11 +162,6 @@ class HostileProgramsTest(ServiceCase):
         for p in players:
             self.reported(p)
         self.assertGreater(ends[1], 0)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ Test(advance, notices_changes_of_the_checkpoint)
     }
 }
 
-/* Write one byte into a file without changing its size. If `ago` is not 0, set its time to that
- * many seconds ago, so that an unchanged file is not read again. */
+/* Write one byte into a file without changing its size. If `ago` is not 0, it seems to have been
+ * written that number of seconds ago, so that an unchanged file is not read again. */
 static void poke(const char *path, off_t at, char byte, time_t ago)
 {
     const struct timespec times[] = {{time(NULL) - ago, 0}, {time(NULL) - ago, 0}};

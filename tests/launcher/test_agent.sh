@@ -108,6 +108,23 @@ TMPDIR=$sessions lose_login sh "mkdir -p \"$sessions/${mine%/*}\"; : -mca ess_ba
 ok "the folder above the daemon's session files is removed if these are gone" wait_for eval '[ -z "$(ls "$sessions")" ]'
 daemon_ended || kill -KILL "$(cat daemon)"
 
+# Shared memory of programs whose shims were killed, too: of this job in Open MPI 4.1 (1234 is 4d2 in base 16) and of
+# one that its program started, and of this job in 5 (whose hash is 1d4a); and files of others.
+vader=vader_segment.$(hostname).$(id -u) sm=sm_segment.$(hostname).$(id -u)
+others="$vader.4d30001.0 $vader.4d20001.0.new $vader.1d4a0001.0 ${vader}0.4d20001.0 $sm.4d20001.0"
+mkdir memory
+(cd memory && touch "$vader.4d20001.0" "$vader.4d20001.17" "$vader.4d20002.0" "$sm.1d4a0001.0" $others)
+export OMPI_MCA_btl_vader_backing_directory=$T/memory
+lose_login sh "echo \$\$ >$T/daemon; : -mca ess_base_jobid 80871424; exec sleep 600"
+ok "the shared memory of the daemon's programs is removed" wait_for \
+    eval '[ "$(cd memory && echo *)" = "$(printf "%s\n" $others $sm.1d4a0001.0 | sort | tr "\n" " " | sed "s/ $//")" ]'
+daemon_ended || kill -KILL "$(cat daemon)"
+lose_login sh "echo \$\$ >$T/daemon; : --prtemca ess_base_nspace \"prterun-head-77@0\"; exec sleep 600"
+ok "... and so is that of Open MPI 5" wait_for \
+    eval '[ "$(cd memory && echo *)" = "$(printf "%s\n" $others | sort | tr "\n" " " | sed "s/ $//")" ]'
+daemon_ended || kill -KILL "$(cat daemon)"
+unset OMPI_MCA_btl_vader_backing_directory
+
 # ---- output ----
 for bytes in 100 16000 16380 20000 1000000; do
     job "head -c $bytes /dev/zero | tr '\0' x; echo" --host h1 true

@@ -20,6 +20,7 @@ BUILD = os.environ["top_builddir"]
 sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "python"))
 
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 RUN = [os.path.join(BUILD, "plenumrun"), "--allow-run-as-root", "--starter", "own"]
 PLENUMD = os.path.join(BUILD, "plenumd")
@@ -129,9 +130,7 @@ class Page(JobCase):
 
     def test_program_fetches(self):
         """a program can read its own job's page, on the requested port"""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         done = subprocess.run([*RUN, "-n", "2", "--status-port", str(port), sys.executable, "-c",
                                "import sys, urllib.request as u; "
                                "print(u.urlopen(sys.argv[1]).read().decode(), end='')",

@@ -849,11 +849,25 @@ if [ -x "$mpi_sum" ]; then
     ok "an MPI program has a world of all instances" same "$(sort out)" "rank 0 sum 3
 rank 1 sum 3
 rank 2 sum 3"
+    # Stopped processes do not notice each other's ends, so none of the killed ones cleans up.
+    mkdir memory
+    OMPI_MCA_btl_vader_backing_directory=$T/memory OMPI_MCA_btl_sm_backing_directory=$T/memory \
+        "$run" -n 2 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum" wait >out 2>err &
+    job=$!
+    wait_for eval '[ "$(ls memory | wc -l)" = 2 ]'
+    find_parts
+    shims=$(for outer in $(pgrep -P $mpirun); do echo $outer; pgrep -P $outer; done)
+    kill -STOP $mpirun $shims
+    kill -KILL $mpirun $shims
+    wait $job
+    ok "if mpirun and the shims are killed, the programs' shared memory is removed" all '[ -z "$(ls memory)" ]' \
+        'wait_for dead $tree'
     job -n 3 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum" abort
     ok "MPI_Abort() ends the job with its code" all 'same $code 9' \
         'last_line_has err "instance 1 on host $host exited with code 9"'
 else
     skip "an MPI program has a world of all instances" "built without MPI"
+    skip "if mpirun and the shims are killed, the programs' shared memory is removed" "built without MPI"
     skip "MPI_Abort() ends the job with its code" "built without MPI"
 fi
 

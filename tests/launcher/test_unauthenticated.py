@@ -75,8 +75,7 @@ class Strangers(unittest.TestCase):
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
 
     def test_pause(self):
-        """without descriptors, plenumrun reports that once and waits, without a busy loop, also if plenumctl
-        connects"""
+        """if descriptors run out, plenumrun says so once and does not spin, even if plenumctl connects to it"""
         errors = os.path.join(self.folder, "errors")
         # poll() accepts no more descriptors than the limit
         others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]

@@ -3,8 +3,8 @@ check_LTLIBRARIES += tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset/test_cache_limit %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_picture_size %D%/dataset/test_scope %D%/dataset/test_stamp \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_queue_sharing %D%/serve/test_log_limit \
+loader_tests = %D%/dataset/test_badlist %D%/dataset/test_block_cache %D%/dataset/test_cache_limit %D%/dataset/test_coco %D%/dataset/test_folder %D%/dataset/test_fresh %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_label %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_mapping %D%/dataset/test_number %D%/dataset/test_pattern %D%/dataset/test_picture_size %D%/dataset/test_scope %D%/dataset/test_stamp \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/dataset/test_yolo %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_queue_sharing %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue %D%/serve/test_renderings %D%/serve/test_bound
 check_PROGRAMS += %D%/store/reader %D%/store/signer
 %C%_store_signer_LDADD = loader/store/libstore.la common/libcommon.la
@@ -126,6 +126,12 @@ endif
 %C%_serve_test_fair_queue_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_list_CFLAGS = $(test_cflags)
 %C%_dataset_test_list_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_coco_SOURCES = %D%/dataset/test_coco.c %D%/dataset/detection.h %D%/dataset/opened.h
+%C%_dataset_test_coco_CFLAGS = $(test_cflags)
+%C%_dataset_test_coco_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_yolo_SOURCES = %D%/dataset/test_yolo.c %D%/dataset/detection.h %D%/dataset/opened.h
+%C%_dataset_test_yolo_CFLAGS = $(test_cflags)
+%C%_dataset_test_yolo_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_picture_size_CFLAGS = $(test_cflags)
 %C%_dataset_test_picture_size_LDADD = tests/loader/image/libimagetest.la loader/dataset/libdataset.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_block_cache_CFLAGS = $(test_cflags)

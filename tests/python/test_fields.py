@@ -5,7 +5,6 @@ archives and TFRecords. tests/e2e/test_columns.py tests fields of Parquet and MD
 import json
 import os
 import re
-import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 tap.require("numpy")
 
@@ -271,8 +271,7 @@ class FieldsTest(unittest.TestCase):
     def test_tcp(self):
         """over TCP, and from two loaders, the hash is the same"""
         data, fields = f"tar:{path_of('tars')}", FIELDS + MASKS
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         addresses = [f"unix:{T.name}/loader.sock", f"tcp:127.0.0.1:{port}"]
         loader = subprocess.Popen([os.environ.get("PLENUM_PLENUMD") or os.path.join(BUILD, "plenumd"), "--socket",
                                    addresses[0], "--listen", f"127.0.0.1:{port}", "--root", T.name, "--quiet"])
@@ -358,8 +357,8 @@ class FieldsTest(unittest.TestCase):
                 (tar, ["json.a:int64"], "eval",
                  "'json.a' is not a valid field name: .* write a field as NAME:SOURCE:KIND"),
                 (f"tfrecord:{path_of('a.tfrecord')}", ["a:ids"], "eval", "it has 3 values, but only one is allowed"),
-                (tar, MASKS, "rrc(16) augmix", "masks and boxes cannot be used with augmix"),
-                (tar, MASKS, "rrc(16) one_of(affine(30) | augmix)", "boxes cannot be used with augmix"),
+                (tar, MASKS, "rrc(16) augmix", "masks, boxes and key points cannot be used with augmix"),
+                (tar, MASKS, "rrc(16) one_of(affine(30) | augmix)", "key points cannot be used with augmix"),
                 (tar, MASKS, "rrc(16) cutmix(1)", "if samples are mixed")):
             with self.subTest(why=why), self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, fields, pipeline)
@@ -904,7 +903,7 @@ class BoxesTest(unittest.TestCase):
         for text, why in (("o:json:boxes:0.5:1", "more parts"), ("o:json:text:0.5", "more parts")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, [text])
-        for pipeline, why in (("rrc(16) augmix", "boxes cannot be used with augmix"),
+        for pipeline, why in (("rrc(16) augmix", "key points cannot be used with augmix"),
                               ("rrc(16) mixup(1)", "if samples are mixed")):
             with self.assertRaisesRegex(pyplenum.PlenumError, why):
                 stream(data, ["o:json:boxes"], pipeline)
@@ -1049,7 +1048,7 @@ class FieldsAloneTest(unittest.TestCase):
         write_tar(path_of("empty.tar"), [])
         for data, fields, pipeline, why in (
                 (alone, ["text:txt"], "eval", "its samples have only fields .image=none., and no images"),
-                (images, MASKS, "none", "masks and boxes are cropped with the images"),
+                (images, MASKS, "none", "masks, boxes and key points are cropped with the images"),
                 (images, None, "none flip(0.5)",
                  "'none' produces no images, and must be the only word of the pipeline"),
                 (images, None, "view(a, 1, none)", "a view has images"),

@@ -246,7 +246,17 @@ class PlanTest(unittest.TestCase):
         (x,) = json.loads(ctl("plan", "set x 1 generated,classes=7:30\nbalance label\nblock 14\n", "--json"))["sets"]
         self.assertAlmostEqual(x["times_most"], 30 / 7 / 4, 4)
         skips = json.loads(ctl("plan", "set x 1 generated:30\nskip 20 35\n", "--json", "--epoch", "1"))
-        self.assertEqual(skips["skipped"], 5)
+        self.assertEqual((skips["skipped"], skips["sets"][0]["shown"]), (5, 25))
+        for epoch in range(3):  # within an epoch, from its beginning, and all of it
+            skipping = plan + "skip 1 20\nskip 37 101\nskip 155 200\nskip 320 480\n"
+            rows = json.loads(ctl("plan", skipping, "--json", "--epoch", str(epoch), "--seed", "9"))
+            shown = [sample for _, sample, _ in order_of(skipping, 9, epoch)]
+            self.assertEqual([s["shown"] for s in rows["sets"]],
+                             [sum(first[i] <= s < first[i + 1] for s in shown) for i in range(3)])
+            self.assertEqual(rows["positions"] - rows["skipped"], len(shown))
+            for s in rows["sets"]:
+                self.assertAlmostEqual(s["times_most"], s["shown"] / s["selected"], 5)
+        self.assertRegex(ctl("plan", plan + "skip 0 20\n"), r"of which 20 are skipped\n(?s:.*)\na .* 96 +68\.57% ")
         both = ctl("plan", one, "--micro-batch", "4", "--micro-batch-time", "4ms", "--image-time", "1ms")
         self.assertIn("times each sample is shown", both)
         self.assertIn("loader cores", both)
@@ -265,7 +275,12 @@ class PlanTest(unittest.TestCase):
         for select in ("not name '0* and label 0", "name women's"):
             self.assertIn("select: the closing ' is missing",
                           refusal("order", f"set x 1 select=\"{select}\" generated:90\n"))
-        self.assertIn("weights=some: one of class", refusal("order", "set x 1 weights=some generated:90\n"))
+        for rule in ("some", "class:2", "repeat:class", "repeat:some"):
+            self.assertRegex(refusal("order", f"set x 1 weights={rule} generated:90\n"),
+                             f"weights={rule}: one of class.* or repeat: before one of the last three")
+        for threshold in ("0", "1.5", "nan"):
+            self.assertIn(f"weights=lvis:{threshold}: the threshold must be more than 0 and at most 1",
+                          refusal("order", f"set x 1 weights=lvis:{threshold} generated:90\n"))
         self.assertIn("a plan has its own shuffle",
                       refusal("order", "set x 1 generated:90\n", "--shuffle", "none"))
         self.assertIn("select: a term begins with", refusal("order", "set x 1 select=\"all\" generated:90\n"))
@@ -501,12 +516,44 @@ class StreamTest(unittest.TestCase):
                     "ones as a piece that begins there"),
                    (dict(dataset=self.mix(), at={64: {"red": 1}}), "the weights from position 64 on"),
                    (dict(dataset=self.mix(repeat=2)), "showed a set with other samples, weights or classes"),
-                   (dict(dataset=self.mix(), epoch=320), "another pipeline, seed, block or epoch")]
+                   (dict(dataset=self.mix(), epoch=320), "with epochs of another length"),
+                   (dict(dataset=self.mix(), block=4), "the cursor was made with block 8;"),
+                   (dict(dataset=self.mix(), last="drop"), "the cursor was made with last=pad;"),
+                   (dict(dataset=self.mix(), labels="stack"), "the cursor was made with labels names;"),
+                   (dict(dataset=self.pyplenum.Mix({"blu": (1, self.data["blu"]), "red": (3, self.data["red"])})),
+                    "the cursor was made with the sets in another order: red, blu"),
+                   (dict(dataset=self.pyplenum.Mix({"red": (3, self.data["red"]), "new": (1, self.data["blu"])})),
+                    "showed sets with other names or samples, in another order or with other weights")]
         for change, sentence in refused:
             with self.open(**{"epoch": 160, "block": 8, "micro_batch": 8, **change}) as stream:
                 with self.assertRaises(OSError) as caught:
                     stream.seek(cursor)
                 self.assertIn(sentence, str(caught.exception))
+
+    def test_resume_names_the_difference(self):
+        """a refused cursor of one data set names what differs: select, weights, stratify, balance"""
+        made = "generated,classes=10:1000"
+        strata, balanced = dict(stratify="label", block=20), dict(balance="label", block=20)
+        runs = [(dict(dataset=made), [(dict(weights="class"), "made without weights;"),
+                                      (dict(select="label 0..4", weights="class"), "made without select, weights;"),
+                                      (strata, "labels, stratify or balance, or"),
+                                      (balanced, "labels, stratify or balance, or"),
+                                      (dict(shuffle="none"), "another data set, pipeline, seed or order")]),
+                (dict(dataset=made, weights="class"), [({}, "made with select, relabel or weights, which"),
+                                                       (dict(weights="class:1/2"), "with other samples, weights"),
+                                                       (dict(weights="class", epoch=500), "epochs of another length")]),
+                (dict(dataset=made, **strata), [({}, "made with stratify label, which"),
+                                                (balanced, "made with stratify label;"),
+                                                ({**strata, "block": 40}, "made with block 20;")]),
+                (dict(dataset=made, select="label 0..4"), [({}, "pipeline, seed or order .*select, weights, balance")])]
+        for run, changes in runs:
+            with self.open(micro_batch=64, **run) as stream:
+                next(stream)
+                cursor = stream.cursor
+            for change, sentence in changes:
+                with self.subTest(run=run, change=change), self.open(**{"dataset": made, **change}) as stream:
+                    with self.assertRaisesRegex(OSError, sentence):
+                        stream.seek(cursor)
 
     def test_later_sets_may_go(self):
         """a set that begins after the cursor may be left out again"""
@@ -569,7 +616,11 @@ class StreamTest(unittest.TestCase):
         with self.open(self.mix(), block=8, micro_batch=8, epoch=160, at={320: {"blu": 1}}) as stream:
             before = [next(stream).samples.reshape(-1).tolist() for _ in range(5)]
             for at, sentence in (({32: {"blu": 1}}, "position 32 has been shown: the stream is at position 40"),
-                                 ({44: {"blu": 1}}, "not a multiple of block = 8"), ({}, "no new weights"),
+                                 ({0: {"blu": 1}}, "position 0 has been shown: the stream is at position 40"),
+                                 ({(0, 16): {"blu": 1}}, "position 0 has been shown"),
+                                 ({44: {"blu": 1}}, "not a multiple of block = 8"),
+                                 ({(48, 112): {"blu": 1}}, "at most 8 steps fit, not 64; in Python, write"),
+                                 ({}, "no new weights"),
                                  ({48: {"green": 1}}, "there is no set named 'green'")):
                 with self.assertRaisesRegex(OSError, sentence):
                     stream.amend(at)
@@ -1232,7 +1283,9 @@ class StreamTest(unittest.TestCase):
         with self.open(self.data["red"], weights=f"repeat:file:{path}", micro_batch=1, epochs=1) as stream:
             self.assertEqual(sorted(int(b.samples[0, 0, 0]) for b in stream), [3, 5, 5])
         for bad, sentence in ((weights[:10], f"weights of {n} samples are needed, {path} has 10"),
-                              (-weights, "weight of sample 3 ("), (weights * 0, "all weights are 0"),
+                              (-weights, "weight of sample 3 ("),
+                              (weights * np.float32(1.5e38), "is 1.5e+38: it must be from 0 to 1e30"),
+                              (weights * 0, "all weights are 0"),
                               (weights.astype(np.float64), "an array of float32 in one dimension is needed")):
             np.save(path, bad)
             with self.assertRaises(OSError) as caught:
@@ -1267,6 +1320,26 @@ class StreamTest(unittest.TestCase):
             with self.assertRaises(OSError) as caught:
                 self.open(**more)
             self.assertIn(sentence, str(caught.exception))
+
+    def test_wrong_types(self):
+        """a value of the wrong type is rejected in one sentence that names its option"""
+        red, pairs = self.data["red"], "skip= needs pairs of positions, as in .*, not "
+        for options, sentence in ((dict(skip=(5, 9)), pairs + r"\(5, 9\)"), (dict(skip="5 9"), pairs + "'5 9'"),
+                                  (dict(skip=[(1, 2, 3)]), pairs), (dict(skip=5), pairs + "5"),
+                                  (dict(skip=[(1, 2.5)]), pairs)):
+            with self.subTest(options), self.assertRaisesRegex((TypeError, ValueError), sentence):
+                self.open(red, **options)
+        for weights in (self.np.ones(8, "f4"), [1, 2, 3], {2: self.np.ones(8, "f4")}, 1.5):
+            with self.subTest(weights), self.assertRaisesRegex(
+                    TypeError, r"weights= needs a rule .*, not a value of type \w+: .*numpy.save.*'file:w.npy'"):
+                self.open(red, weights=weights)
+        for block in (12.5, True, "abc"):
+            with self.subTest(block), self.assertRaisesRegex(TypeError, "block must be a whole number, not "):
+                self.open(self.mix(), block=block)
+        for sets, sentence in (([(1, red)], "a Mix is a mapping of names"), (5, "a Mix is a mapping of names"),
+                               ({"red": (1, red, 5)}, "set 'red': options must be a mapping, .*, not 5")):
+            with self.subTest(sets), self.assertRaisesRegex(TypeError, sentence):
+                self.pyplenum.Mix(sets)
 
     def test_substitutes(self):
         """a bad sample is replaced by one of its own set"""

@@ -2,7 +2,6 @@
 """Tests several views of a sample: arrays, lists of tensors, and hashes. Also tests the geometry of images."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 tap.require("numpy")
 
@@ -220,8 +220,7 @@ class OlderLoaderTest(unittest.TestCase):
         wrong = os.path.join(BUILD, "tests", "libdist", "plenumd-wrong")  # emulates an older loader
         if not os.path.exists(wrong):
             self.skipTest("plenumd-wrong is built only with Criterion")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.addresses = [f"unix:{T.name}/older.sock", f"tcp:127.0.0.1:{port}"]
         self.loader = subprocess.Popen([wrong, "--socket", self.addresses[0], "--listen", f"127.0.0.1:{port}", "--root",
                                         T.name, "--quiet"], env={**os.environ, "PLENUM_WRONG_VERSION": "1.8"})

@@ -3,11 +3,12 @@
 
 import functools
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from ports import free_port
 
 
 @functools.cache
@@ -35,9 +36,7 @@ def command(processes, folder):
 
 
 def words(processes, folder):
-    with socket.socket() as s:  # --standalone always uses the same port, so that two at once fail
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()  # --standalone always uses the same port, so that two at once fail
     # Standard output goes through files and is labelled by process: torch 1.13 supports nothing else with Python 3.11.
     return [sys.executable, "-m", "torch.distributed.run", "--master_addr", "127.0.0.1", "--master_port", str(port),
             "--nproc_per_node", str(processes), "--redirects", "1", "--tee", "1", "--log_dir",

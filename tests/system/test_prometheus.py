@@ -5,7 +5,6 @@ Prometheus computes are those that the clients measure."""
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "loader", "se
 
 from service import ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 for tool in ("prometheus", "promtool"):
     if not shutil.which(tool):
@@ -29,12 +29,6 @@ scrape_configs:
   - job_name: plenum
     static_configs: [{targets: ['localhost:PORT']}]
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class PrometheusTest(ServiceCase):

@@ -26,6 +26,7 @@ ParameterizedTestParameters(fields, kinds)
         {"a:ids:int64", .right = {PLENUM_FIELD_INT64, PLENUM_FIELD_INT64}},
         {"a:ids:float32", .right = {PLENUM_FIELD_FLOAT32, PLENUM_FIELD_FLOAT32}},
         {"a:json:boxes", .right = {PLENUM_FIELD_BOXES, PLENUM_FIELD_BOXES}},
+        {"a:k:keypoints", .right = {PLENUM_FIELD_KEYPOINTS, PLENUM_FIELD_KEYPOINTS}},
         {"a:png:mask", .right = {PLENUM_FIELD_UINT8, PLENUM_FIELD_UINT16}, .mask = true},
         {"a:npy:npy", .array = true},
     };

@@ -116,6 +116,7 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("sets a 1 /x\n", "a line begins with set, block");
     refused("set a 1 /x\nset b -1 /y\n", "plan, line 2: a weight must be a number");
     refused("set a 1 /x\nset b 1/0 /y\n", "a weight must be a number");
+    refused("set a 4294967296 /x\n", "from 0 to 4294967295 and with at most nine digits");
     refused("set a 0.1234567890 /x\n", "at most nine digits");
     refused("set a 0 /x\nset b 0 /y\n", "all weights are 0");
     refused("set a 4294967295 /x\nset b 4294967294 /y\n", "exceed 2^32");
@@ -155,7 +156,15 @@ Test(orderplan, refuses_what_it_does_not_understand)
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1 a 2\n", "named twice");
     refused("set a 1 /x\nset b 1 /y\nat 64\n", "all weights are 0");
     refused("set a 1 /x\nset b 1 /y\nat 64 a 1\nat 64 b 1\n", "pieces must be in order");
-    refused("set a 1 /x\nset b 1 /y\nramp 64 192 3 a 1\n", "a ramp needs steps");
+    refused("set a 1 /x\nset b 1 /y\nat 0 a 1\n",
+            "line 3: weights at position 0 are in the lines 'set': a piece begins later");
+    refused("set a 1 /x\nset b 1 /y\nramp 64 192 3 a 1\n",
+            "a ramp needs steps, each of at least block = 64 positions: from 64 to 192 at most 2 "
+            "steps fit, not 3");
+    refused("set a 1 /x\nset b 1 /y\nblock 1\nramp 0 999 0 a 1\n", "at most 256 steps fit, not 0");
+    refused("set a 1 /x\nset b 1 /y\nramp 64 64 3 a 1\n",
+            "a ramp from position 64 must end after it, not at 64");
+    refused("set a 1 /x\nset b 1 /y\nblock 12.5\n", "block must be a whole number of at most");
     refused("set a 1 /x\nset b 1 /y\nramp 60 192 2 a 1\n",
             "a ramp begins at position 60, which is not a multiple of block = 64: the next is 64");
     refused("set a 1 /x\nset b 1 /y\nramp 64 200 2 a 1\n",
@@ -192,7 +201,7 @@ Test(orderplan, has_weights_of_samples)
     refused("set a 1 /x\nweights 3 a\n", "a rule is missing");
     refused("set a 1 /x\nweights 3 a class 4\n", "'4' is not understood here");
     refused("set a 1 /x\nweights 3 a \"\"\n", "a rule is missing");
-    refused("set a 1 /x\nweights a 3 class\n", "the pass must be a number");
+    refused("set a 1 /x\nweights a 3 class\n", "the pass must be a whole number");
 }
 
 Test(orderplan, a_piece_begins_with_a_block)
@@ -320,6 +329,9 @@ Test(orderplan, is_read_from_a_file)
     cr_assert(eq(int, orderplan_read(name, &text, &err), 0));
     cr_expect(eq(str, text, (char *)"set a 1 /x\n"));
     free(text);
+    cr_assert(eq(int, io_write_all(fd, "\n\0set b 1 /y\n", 14), 0)); /* not a plan of `a` alone */
+    cr_expect(eq(int, orderplan_read(name, &text, &err), -EINVAL));
+    cr_expect(ne(ptr, strstr(err.text, "contains a zero byte: is it a text file?"), NULL));
     (void)unlink(path);
     cr_expect(eq(int, orderplan_read(name, &text, &err), -ENOENT));
     cr_assert(eq(int, orderplan_read("folder:/x", &text, &err), 0));

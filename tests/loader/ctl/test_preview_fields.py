@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""plenumctl preview --fields: masks and boxes are drawn into the images, other fields are lines of text below."""
+"""plenumctl preview --fields: masks, boxes and key points are drawn into the images, other fields are text below."""
 
 import json
 import os
@@ -98,14 +98,27 @@ class PreviewFieldsTest(unittest.TestCase):
         self.assertFalse(changed[50:75, 25:55].any(), "inside a box, only the class in its corner is drawn")
         self.assertTrue(changed[31:40, 21:27].any())
 
+    def test_keypoints(self):
+        """a visible point is a square in its number's colour, a hidden one is dark with such an edge"""
+        self.write({"json": json.dumps([30.5, 20.5, 2, 60.5, 70.5, 1, 0, 0, 0, 5, 500, 2]).encode()})
+        image = self.image("json:json:keypoints")
+        changed = np.abs(image - GREY).max(axis=2) > 24
+        rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
+        self.assertEqual((rows[0], rows[-1], columns[0], columns[-1]), (18, 72, 28, 62))
+        self.assertEqual(int(changed.sum()), 2 * 25)
+        red, green = image[19:22, 29:32].mean(axis=(0, 1)), image[[68, 72], 58:63].mean(axis=(0, 1))
+        self.assertTrue(red[0] > 2 * max(red[1:]) and green[1] > green[0] + 20 and green[1] > green[2] + 20,
+                        (red, green))
+        self.assertLess(image[70, 60].max(), 70)
+
     def test_lines(self):
-        """strings and numbers are printed below the images; masks and boxes are not"""
+        """strings and numbers are printed below the images; masks, boxes and key points are not"""
         self.write({"txt": LONG.encode(), "n": b"7 -8 9", "seg": png(self.mask(np.uint8)), "npy": npy(np.zeros((2, 3))),
                     "utf": "äöü ß".encode() * 3, "json": b"[]"})
         height = self.sheet().shape[0]
-        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes")), (1, ("n:n:int64",)), (2, ("npy:npy:npy",)),
-                              (1, ("raw:txt:bytes",)), (3, ("txt",)), (3, ("caption:txt",)), (2, ("utf",)),
-                              (6, ("txt", "n:n:float32", "npy:npy:npy"))):
+        for lines, fields in ((0, ("seg:seg:mask", "json:json:boxes", "k:json:keypoints")), (1, ("n:n:int64",)),
+                              (2, ("npy:npy:npy",)), (1, ("raw:txt:bytes",)), (3, ("txt",)), (3, ("caption:txt",)),
+                              (2, ("utf",)), (6, ("txt", "n:n:float32", "npy:npy:npy"))):
             self.assertEqual(self.sheet(*fields).shape[0] - height, SMALL_LINE * lines, fields)
         self.write({"txt": b"wordsandwords " * 40})
         self.assertEqual(self.sheet("txt").shape[0] - height, SMALL_LINE * 8, "a long text is cut off")

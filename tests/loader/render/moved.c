@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* moved.c - prints random pipelines with the maps of their operations, and boxes and points before
- * and after them: test_moves.py computes the same with fractions.
+/* moved.c - prints random pipelines with the maps and erased rectangles of their operations, and
+ * boxes and key points before and after them: test_moves.py computes the same with fractions.
  *
  *     moved FIRST COUNT
  *
- * prints for each pipeline from number FIRST on that moves pixels of a sample:
+ * prints for each pipeline from number FIRST on that moves or erases pixels of a sample:
  *
  *     image WIDTH HEIGHT MIRRORED UPSIDE-DOWN VISIBLE TEXT
  *     picture WIDTH HEIGHT LEFT TOP RIGHT BOTTOM    the picture's size, and the part that is shown
- *     map DIVIDES MIRRORED UPSIDE-DOWN and nine numbers
+ *     map DIVIDES MIRRORED UPSIDE-DOWN and nine numbers    in order, with:
+ *     erase LEFT TOP WIDTH HEIGHT                          in the window
  *     box LEFT TOP RIGHT BOTTOM [LEFT TOP RIGHT BOTTOM]    in the picture, and in the image
- *     point X Y [X Y]    in the window after the crop, and in that after the operations */
+ *     pose (X Y VISIBILITY)*5 (X Y VISIBILITY)*5    in the same way; the pairs are 0, 3 and 4, 1
+ */
 #include "config.h"
 
 #include <inttypes.h>
@@ -21,10 +23,11 @@
 #include "common/data/fields.h"
 #include "loader/image/ops/augment.h"
 #include "loader/render/boxes.h"
+#include "loader/render/keypoints.h"
 #include "loader/render/moves.h"
 #include "tests/loader/image/random_pipeline.h"
 
-enum { BOXES = 4, POINTS = 3 };
+enum { BOXES = 4, POSES = 3, POINTS = 5 };
 
 static uint64_t state;
 
@@ -64,18 +67,41 @@ static void print_boxes(const struct image_view *view, uint32_t visible)
     }
 }
 
-static void print_points(const struct moves *moves)
+/* The same points are moved as one of two objects: the other one has fewer. */
+static void print_pose(const struct image_view *view)
 {
-    for (int i = 0; i < POINTS; i++) {
-        double point[2] = {below(16 * (uint32_t)moves->width) / 16.0,
-                           below(16 * (uint32_t)moves->height) / 16.0};
-        double to[2];
+    static const struct field_spec spec = {.pairs = 2, .pair = {{0, 3}, {4, 1}}};
+    const struct field_shape shape = {.type = PLENUM_FIELD_KEYPOINTS,
+                                      .shape = {3, POINTS},
+                                      .room = 8 + 3 * (16 + 12 * POINTS + 4)};
+    struct field_pose poses[2] = {{.points = 1}, {.points = POINTS}};
+    struct plenum_keypoint point[1 + POINTS] = {{0}};
+    uint8_t from[sizeof(poses) + sizeof(point)], to[8 + 3 * (16 + 12 * POINTS + 4)];
 
-        printf("point %a %a", point[0], point[1]);
-        if (moves_point(moves, point, to))
-            printf(" %a %a", to[0], to[1]);
-        printf("\n");
+    for (uint32_t i = 1; i <= POINTS; i++) {
+        point[i] = (struct plenum_keypoint){.visibility = (float)below(3)};
+        if (point[i].visibility > 0) {
+            point[i].x = (float)below(8 * view->shown.width + 32) / 8 - 2;
+            point[i].y = (float)below(8 * view->shown.height + 32) / 8 - 2;
+        }
     }
+    memcpy(from, &poses[0], sizeof(poses[0]));
+    memcpy(from + sizeof(poses[0]), &point[0], sizeof(point[0]));
+    memcpy(from + sizeof(poses[0]) + sizeof(point[0]), &poses[1], sizeof(poses[1]));
+    memcpy(from + sizeof(poses) + sizeof(point[0]), &point[1], sizeof(point) - sizeof(point[0]));
+    keypoints_show(from, sizeof(from), view, &spec, &shape, to);
+    printf("pose");
+    for (int i = 1; i <= POINTS; i++)
+        printf(" %a %a %a", (double)point[i].x, (double)point[i].y, (double)point[i].visibility);
+    memcpy(&point[1], to + 8 + 16 + 12 * POINTS + 4 + 16, sizeof(point) - sizeof(point[0]));
+    for (int i = 1; i <= POINTS; i++)
+        printf(" %a %a %a", (double)point[i].x, (double)point[i].y, (double)point[i].visibility);
+    printf("\n");
+}
+
+static void print_erased(const struct rect *rect)
+{
+    printf("erase %u %u %u %u\n", rect->left, rect->top, rect->width, rect->height);
 }
 
 static void print_map(const struct affine *map)
@@ -119,7 +145,7 @@ static void print_one(uint64_t number)
     state = number;
     locate(&view, &plan);
     moves_draw(&pipeline, &view.draw, &moves);
-    if (moves.count == 0 && !moves.lost)
+    if (moves.count == 0 && moves.covers == 0 && !moves.lost)
         return;
     printf("image %u %u %d %d %u %s\n", pipeline.width, pipeline.height, view.shown.mirror,
            view.shown.upside_down, visible, text);
@@ -130,8 +156,11 @@ static void print_one(uint64_t number)
     for (uint32_t i = 0; i < plan.count; i++)
         if (plan.steps[i].kind == PIPELINE_AFFINE)
             print_map(&plan.steps[i].map);
+        else if (plan.steps[i].kind == PIPELINE_ERASE || plan.steps[i].kind == PIPELINE_CUTOUT)
+            print_erased(&plan.steps[i].erase.rect);
     print_boxes(&view, visible);
-    print_points(&moves);
+    for (int i = 0; i < POSES; i++)
+        print_pose(&view);
 }
 
 int main(int argc, char *argv[])

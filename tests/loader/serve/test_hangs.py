@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NOBODY = 65534
@@ -155,9 +156,7 @@ class HangsTest(ServiceCase):
         self.make_data()
         other = os.path.join(self.folder, "other")
         self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         p = self.serve("--http-port", str(port), "--drain-timeout", "1s")
 
         def get(path):

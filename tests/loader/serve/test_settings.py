@@ -91,7 +91,7 @@ class SettingsTest(ServiceCase):
             # 20
             "threads = 3", "garbage", "job = yes", "pin = x", "io-threads = abc", "io-threads = 0", "root = data",
             "socket =", "socket = tcp:1", "x" * 5000 + " = 1",
-            "cache-dir = /tmp", "cache-dir = /tmp")
+            "cache-dir = /tmp", "cache-dir = /tmp", "cache-limit = 10\0G")
         self.assertEqual((code, out), (1, ""))
         said = {}
         for line in err.splitlines():
@@ -102,7 +102,7 @@ class SettingsTest(ServiceCase):
                     11: "already set on line 3", 12: "correct it", 13: "only for the command line",
                     14: "one of core, node, none", 15: "whole number", 16: "io-threads must be 1 to 1024|line 15",
                     17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket is already set|unix:",
-                    20: "longer than", 22: "already set on line 21"}
+                    20: "longer than", 22: "already set on line 21", 23: "zero byte: is this a text file"}
         self.assertEqual(sorted(said), sorted(expected), err)
         for n, pattern in expected.items():
             self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rawclient import STATS, STATUS, STATUS_STREAM, Raw, frame  # noqa: E402
 from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, stop, wait_for  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 
 class StatusTest(ServiceCase):
@@ -27,9 +28,7 @@ class StatusTest(ServiceCase):
         self.port = None
 
     def start(self, *arguments):
-        with socket.socket() as s:  # a port that is free now
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         p = self.serve("--http-port", str(self.port), *arguments)
         wait_for("the page", self.has_page)
         return p
@@ -208,9 +207,7 @@ class StatusTest(ServiceCase):
 
     def test_loopback_address(self):
         """the loopback address on which the loader listens is accepted as Host, and other hosts are rejected"""
-        with socket.socket() as s:
-            s.bind(("127.0.0.5", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port("127.0.0.5")
         self.serve("--http-port", str(self.port), "--http-address", "127.0.0.5")
 
         def ask(host):

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rawclient import Raw  # noqa: E402
 from service import CTL, ERROR, FEED, HELLO, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 ENDING = "no stream was opened within ten seconds"
 
@@ -104,9 +105,7 @@ class UnauthenticatedTest(ServiceCase):
 
     def impostor(self, *arguments):
         """Start OpenSSL's server without the key; return its address, and a file of what it receives."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         told = os.path.join(self.folder, f"told-{port}")
         with open(told, "wb") as f:
             p = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet", *arguments],

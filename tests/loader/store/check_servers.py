@@ -7,7 +7,6 @@ slow and fail), and nginx, which is installed by the system.
 
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
+from ports import free_port  # noqa: E402
 
 CTL = os.path.join(BUILD, "plenumctl")
 BIN = os.path.join(os.environ.get("PLENUM_STORES", ""), "bin")
@@ -47,12 +47,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Servers(unittest.TestCase):

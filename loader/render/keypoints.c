@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* keypoints.c - moves key points as their pixels move.
+ *
+ * Left and right points are swapped if the image is a mirror image: the left hand of a person in a
+ * mirror looks like a right one, and a network that sees only the image cannot tell. Flips in both
+ * directions are half a turn, which swaps nothing. */
+#include "config.h"
+
+#include "loader/render/keypoints.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "loader/render/moves.h"
+
+enum { HIDDEN = 1, VISIBLE = 2 }; /* COCO's numbers for points that are labelled */
+
+/* The image that points move to. */
+struct keypoints_target {
+    const struct image_view *view;
+    struct moves moves;
+};
+
+/* Convert a coordinate from the picture to the image, which shows the picture from `from` to `to`.
+ * Returns false if the image does not show it, or if it lies outside the picture. */
+static bool place(double x, double from, double to, uint32_t pixels, uint32_t picture, double *ret)
+{
+    if (!(x >= from && x <= to && x >= 0 && x <= picture))
+        return false;
+    *ret = (x - from) * pixels / (to - from);
+    *ret = *ret < pixels ? *ret : pixels; /* rounding must not move a point out of the image */
+    return true;
+}
+
+/* Move one point. Returns whether the image around it is a mirror image of the picture; false if it
+ * is not shown. */
+static bool move(const struct keypoints_target *to, struct plenum_keypoint *point)
+{
+    const struct pipeline *pipeline = to->view->pipeline;
+    const struct image_shown *shown = &to->view->shown;
+    const struct plenum_keypoint from = *point;
+    const float *part = shown->box;
+    struct moves_place end;
+    double at[2];
+
+    *point = (struct plenum_keypoint){.x = 0};
+    if (from.visibility == 0 ||
+        !place(from.x, part[0], part[2], pipeline->width, shown->width, &at[0]) ||
+        !place(from.y, part[1], part[3], pipeline->height, shown->height, &at[1]))
+        return false;
+    at[0] = shown->mirror ? pipeline->width - at[0] : at[0];
+    if (!moves_point(&to->moves, at, &end))
+        return false;
+    end.at[1] = shown->upside_down ? pipeline->height - end.at[1] : end.at[1];
+    *point = (struct plenum_keypoint){
+        .x = (float)end.at[0],
+        .y = (float)end.at[1],
+        .visibility = end.covered ? HIDDEN : from.visibility,
+    };
+    return end.mirrored ^ shown->mirror ^ shown->upside_down;
+}
+
+/* Swap two points, of which an object may lack one or both. */
+static void swap(uint8_t *points, const uint16_t pair[2])
+{
+    struct plenum_keypoint a, b;
+
+    memcpy(&a, points + pair[0] * sizeof(a), sizeof(a));
+    memcpy(&b, points + pair[1] * sizeof(b), sizeof(b));
+    memcpy(points + pair[0] * sizeof(a), &b, sizeof(b));
+    memcpy(points + pair[1] * sizeof(b), &a, sizeof(a));
+}
+
+/* Move the points of an object, `most` of them with those that it lacks. */
+static void show(const struct keypoints_target *to, const struct field_spec *spec, uint32_t most,
+                 uint8_t *points)
+{
+    bool mirrored[FIELD_POINTS_MAX], shown[FIELD_POINTS_MAX];
+
+    assert(most <= FIELD_POINTS_MAX);
+    for (uint32_t i = 0; i < most; i++) {
+        struct plenum_keypoint point;
+
+        memcpy(&point, points + i * sizeof(point), sizeof(point));
+        mirrored[i] = move(to, &point);
+        shown[i] = point.visibility > 0;
+        memcpy(points + i * sizeof(point), &point, sizeof(point));
+    }
+    for (uint32_t i = 0; i < spec->pairs; i++) {
+        const uint16_t *pair = spec->pair[i];
+
+        if (pair[0] < most && pair[1] < most && mirrored[pair[shown[pair[0]] ? 0 : 1]])
+            swap(points, pair);
+    }
+}
+
+void keypoints_show(const uint8_t *bytes, uint32_t len, const struct image_view *view,
+                    const struct field_spec *spec, const struct field_shape *shape, uint8_t *dst)
+{
+    const uint32_t most = shape->shape[1], each = field_pose_bytes(most);
+    const uint8_t *end = bytes + len;
+    struct keypoints_target to = {.view = view};
+    struct plenum_poses head = {0};
+    uint8_t *at = dst + sizeof(head);
+
+    memset(dst, 0, shape->room);
+    if (len > 0)
+        moves_draw(view->pipeline, &view->draw, &to.moves);
+    for (; bytes < end; at += each, head.count++) {
+        struct plenum_pose pose;
+        struct field_pose from;
+
+        memcpy(&from, bytes, sizeof(from));
+        bytes += sizeof(from);
+        assert(head.count < shape->shape[0] && from.points <= most);
+        pose = (struct plenum_pose){.class_id = from.class_id, .id = from.id};
+        memcpy(at, &pose, sizeof(pose));
+        memcpy(at + sizeof(pose), bytes, from.points * sizeof(struct plenum_keypoint));
+        show(&to, spec, most, at + sizeof(pose));
+        bytes += from.points * sizeof(struct plenum_keypoint);
+    }
+    memcpy(dst, &head, sizeof(head));
+}

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""Detection data sets as people have them (coco:, yolo:). The same pictures and boxes have the same hash as in a list
+with JSON, and plenumctl verify names each fault. This does not load libplenum into Python, so it also runs with
+sanitizers."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+CTL = os.path.join(BUILD, "plenumctl")
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python")]
+
+import tap  # noqa: E402
+
+if tap.find("numpy") is None:
+    tap.skip_all("NumPy is not installed for this Python")
+
+import numpy as np  # noqa: E402
+
+from made import png  # noqa: E402
+
+COUNT = 12
+IDS = [1, 3, 18, 90]  # categories, with gaps like COCO's
+NAMES = ["person", "car", "dog", "toothbrush"]
+CROPS = "rrc(16x12) flip(0.5)"
+
+
+class Made:
+    """Pictures whose boxes have classes 0 to 3; every fourth picture has no object, and a few are crowds."""
+
+    def __init__(self):
+        dice = random.Random(5)
+        self.names = [f"{7 * n % COUNT:04d}.png" for n in range(COUNT)]
+        self.sizes = [(40 + n, 30 + 2 * n) for n in range(COUNT)]
+        self.boxes = [[(dice.randrange(4), dice.randrange(15), dice.randrange(12), dice.randrange(4, 20),
+                        dice.randrange(4, 16), k == 2) for k in range(n % 4)] for n in range(COUNT)]
+
+    def pictures(self, folder):
+        os.makedirs(folder)
+        for n, (width, height) in enumerate(self.sizes):
+            grey = (np.arange(height)[:, None] * 7 + np.arange(width) * 3 + n) % 251
+            with open(os.path.join(folder, self.names[n]), "wb") as f:
+                f.write(png(grey.astype(np.uint8)))
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        f.write(text)
+
+
+def coco_of(made, split="train2017"):
+    """Return annotations in COCO's form, in which no list is in order."""
+    objects = [{"id": 100 * n + k, "image_id": 10 * n, "category_id": IDS[c], "bbox": [x, y, w, h],
+                "iscrowd": int(crowd), "area": w * h, "segmentation": [[x, y, x + w, y, x + w, y + h]]}
+               for n, boxes in enumerate(made.boxes) for k, (c, x, y, w, h, crowd) in enumerate(boxes)]
+    images = [{"id": 10 * n, "file_name": made.names[n], "width": made.sizes[n][0], "height": made.sizes[n][1]}
+              for n in range(COUNT)]
+    return {"info": {"year": 2017}, "licenses": [], "images": images[::-1], "annotations": objects[::2] + objects[1::2],
+            "categories": [{"id": i, "name": name, "supercategory": "thing"} for i, name in zip(IDS, NAMES)][::-1]}
+
+
+def write_yolo(made, folder):
+    """Write a data set in YOLO's form, without crowds. A picture without objects has no label file, or an empty one."""
+    made.pictures(os.path.join(folder, "images/train"))
+    for n, boxes in enumerate(made.boxes):
+        width, height = made.sizes[n]
+        lines = [f"{c} {(x + w / 2) / width!r} {(y + h / 2) / height!r} {w / width!r} {h / height!r}\n"
+                 for c, x, y, w, h, crowd in boxes if not crowd]
+        if lines or n % 8:
+            write(os.path.join(folder, "labels/train", made.names[n].replace(".png", ".txt")), "".join(lines))
+    write(os.path.join(folder, "data.yaml"), "path: .  # the root\ntrain: images/train\nval: images/train\n\nnames:\n" +
+          "".join(f"  {at}: {name}\n" for at, name in enumerate(NAMES)))
+
+
+class DetectionTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="plenum-test-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        os.environ["PLENUM_CACHE_DIR"] = cls.path("cache")
+        cls.made = Made()
+        cls.made.pictures(cls.path("coco/train2017"))
+        write(cls.path("coco/annotations/instances_train2017.json"), json.dumps(coco_of(cls.made)))
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder.name, name)
+
+    def ctl(self, *arguments):
+        done = subprocess.run([CTL, *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout.strip(), done.stderr
+
+    def hash(self, data, fields, *more):
+        code, out, err = self.ctl("hash", data, "--seed", "3", "--epochs", "2", "--fields", fields, "--pipeline", CROPS,
+                                  *more)
+        self.assertEqual((code, err), (0, ""), data)
+        return out
+
+    def list_of(self, name, folder, objects):
+        """Write the same samples as a list with a column of JSON; returns its name."""
+        with open(self.path(name), "w", newline="", encoding="utf-8") as f:
+            rows = csv.writer(f)
+            rows.writerow(["path", "label", "objects", "image_id"])
+            rows.writerows([os.path.join(folder, self.made.names[n]), 0, json.dumps(objects(n)), 10 * n]
+                           for n in range(COUNT))
+        return f"list:{self.path(name)}"
+
+    def problems(self, data):
+        """Return what plenumctl verify finds: {(kind, the file's name or ""): reason}."""
+        code, out, err = self.ctl("verify", data, "--json")
+        self.assertEqual(err, "")
+        found = json.loads(out)["problems"]
+        self.assertEqual(code, int(bool(found)))
+        return {(p["kind"], os.path.basename(p.get("name", ""))): p["reason"] for p in found}
+
+    def test_coco(self):
+        """a file of annotations has the same hash as a list with the same boxes"""
+        def objects(n):
+            return [{"bbox": [x, y, w, h], "category_id": c, "id": 100 * n + k, "iscrowd": crowd}
+                    for k, (c, x, y, w, h, crowd) in sorted(enumerate(self.made.boxes[n]),
+                                                            key=lambda each: (100 * n + each[0]) % 2)]
+        order = {id: at for at, id in enumerate(o["id"] for o in coco_of(self.made)["annotations"])}
+
+        def ordered(n):
+            return sorted(objects(n), key=lambda o: order[o["id"]])
+        fields = "objects:objects:boxes:0.3,image_id:image_id:int64"
+        beside = self.hash(self.list_of("coco.csv", "coco/train2017", ordered), fields)
+        root = self.path("coco")
+        self.assertEqual(self.hash(f"coco:{root}", fields), beside)
+        self.assertEqual(self.hash(f"coco:{root}/annotations/instances_train2017.json", fields), beside)
+        self.assertEqual(self.hash(f"coco,split=train2017,images=train2017:{root}", fields), beside)
+        self.assertNotEqual(self.hash(f"coco,classes=numbers:{root}", fields), beside)
+        self.assertEqual(self.problems(f"coco:{root}"), {})
+
+    def test_coco_faults(self):
+        """verify names the file and the annotation of each fault in COCO's form"""
+        file = self.path("faulty/annotations/instances_train.json")
+        os.makedirs(self.path("faulty"), exist_ok=True)
+        os.symlink(self.path("coco/train2017"), self.path("faulty/train"))
+        good = coco_of(self.made)
+
+        def boxes(**changed):
+            faulty = json.loads(json.dumps(good))
+            for o in faulty["annotations"]:
+                o.update(changed if o["id"] == 100 else {})
+            write(file, json.dumps(faulty))
+            return self.problems(f"coco:{self.path('faulty')}")
+        name = self.made.names[1]
+        for changed, reason in (
+                ({"bbox": [30, 20, 60, 5]}, "field 'objects' ('objects'): the box with the id 100, from 30, 20 to 90, "
+                 "25, reaches beyond its picture of 41 x 32: \"bbox\" has left, top, width and height, \"boxes\" have "
+                 "left, top, right and bottom"),
+                ({"bbox": [3, 2, 0, 5]}, "field 'objects' ('objects'): the box with the id 100, from 3, 2 to 3, 7, has "
+                 "no area, so no image shows it"),
+                ({"bbox": [3, 2, 5]}, "field 'objects' ('objects'): the \"bbox\" of box 0 must be numbers: [x, y, "
+                 "width, height]")):
+            self.assertEqual(boxes(**changed), {("field", name): reason})
+        self.assertEqual(boxes(id=201), {("annotations", self.made.names[2]):
+                                         "instances_train.json has two annotations with the id 201, one of this image "
+                                         f"and one of train/{name}: ids must be unique"})
+        for changed, words in (
+                ({"category_id": 2}, "the annotation with the id 100, of '0007.png', has the category 2"),
+                ({"image_id": 5}, "the annotation with the id 100 belongs to image 5, but no image")):
+            faulty = json.loads(json.dumps(good))
+            next(o for o in faulty["annotations"] if o["id"] == 100).update(changed)
+            write(file, json.dumps(faulty))
+            code, _, err = self.ctl("verify", f"coco:{self.path('faulty')}")
+            self.assertEqual(code, 1)
+            self.assertIn(f"plenumctl verify: {file}: {words}", err)
+        good["images"][0]["file_name"] = "none.png"
+        write(file, json.dumps(good))
+        code, _, err = self.ctl("verify", f"coco,images={self.path('coco/train2017')}:{file}")
+        self.assertEqual(code, 1)
+        self.assertIn(f"{file}: {self.path('coco/train2017/none.png')}: No such file or directory", err)
+
+    def test_yolo(self):
+        """label files have the same hash as a list with the same boxes, and verify names each fault"""
+        folder = self.path("yolo")
+        write_yolo(self.made, folder)
+
+        def objects(n):
+            kept = [box for box in self.made.boxes[n] if not box[5]]
+            return [{"bbox": [x, y, w, h], "category_id": c, "id": at}
+                    for at, (c, x, y, w, h, _) in enumerate(kept, 1)]
+        by_path = sorted(range(COUNT), key=lambda n: self.made.names[n])
+        with open(self.path("yolo.csv"), "w", newline="", encoding="utf-8") as f:
+            rows = csv.writer(f)
+            rows.writerow(["path", "label", "objects"])
+            rows.writerows([f"yolo/images/train/{self.made.names[n]}", 0, json.dumps(objects(n))] for n in by_path)
+        fields = "objects:objects:boxes:0.3"
+        beside = self.hash(f"list:{self.path('yolo.csv')}", fields)
+        self.assertEqual(self.hash(f"yolo:{folder}/data.yaml", fields), beside)
+        self.assertEqual(self.hash(f"yolo,split=val:{folder}", fields), beside)
+        self.assertEqual(self.problems(f"yolo:{folder}"), {})
+
+        name = self.made.names[1]
+        label = os.path.join(folder, "labels/train", name.replace(".png", ".txt"))
+        write(os.path.join(folder, "labels/train/stray.txt"), "")
+        stray = {("annotations", ""): "the label file labels/train/stray.txt has no picture in images/train"}
+        for text, reason in (
+                ("0 0.9 0.5 0.5 0.5\n", "field 'objects' ('objects'): the box with the id 1, from 26.65, 8 to 47.15, "
+                 "24, reaches beyond its picture of 41 x 32: "),
+                ("0 0.5 0.5 0.2 0.2\n3 0.5 0.5 0 0.2\n", "the box with the id 2, from 20.5, 12.8 to 20.5, 19.2, has no "
+                 "area"),
+                ("0 0.5 0.5 0.2 0.2\n4 0.5 0.5 0.1 0.2\n", "labels/train/0007.txt: line 2: the class is 4, but "
+                 "data.yaml has the classes 0 to 3")):
+            write(label, text)
+            found = self.problems(f"yolo:{folder}")
+            self.assertIn(reason, found.pop(("field", name)))
+            self.assertEqual(found, stray)
+
+
+if __name__ == "__main__":
+    tap.main()
