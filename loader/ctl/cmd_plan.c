@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* cmd_plan.c - plenumctl plan: what a plan of data sets shows in an epoch (plan_shares.c); and the
- * throughput and the number of cores for other numbers of replicas, from measured times.
+/* cmd_plan.c - plenumctl plan: what a plan of data sets shows in an epoch (plan_shares.c); how much
+ * jobs save that share renderings (plan_jobs.c); and the throughput and the number of cores for
+ * other numbers of replicas, from measured times.
  *
  * A step of R replicas takes GA micro-batches of M samples each, one after the other on its device
  * (T_MB each), and then the reduction of the gradients (T_AR):
@@ -25,6 +26,7 @@
 #include "common/util/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/plan_fetch.h"
+#include "loader/ctl/plan_jobs.h"
 #include "loader/ctl/plan_shares.h"
 
 enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
@@ -39,6 +41,7 @@ struct plan_arguments {
     uint64_t substituted;   /* measured samples that replaced bad ones */
     struct plan_fetch fetch;
     uint64_t epoch;
+    struct plan_jobs jobs;
     struct plan_shares *shares; /* the shares of a plan's sets, or NULL */
     bool json;
 };
@@ -85,6 +88,12 @@ static const struct option_def defs[] = {
      .help = "time to reduce the gradients (default 0)"},
     {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns),
      .help = "time that one core takes to render an image (default: measured on DATASET)"},
+    {"jobs", 0, "K", OPTION_U32, AT(jobs.jobs), 1, 1000,
+     .help = "predict what K equal jobs save that share pixels (plenumd --share-memory)"},
+    {"spread", 0, "SAMPLES", OPTION_U64, AT(jobs.spread), 1, 1 << 28,
+     .help = "samples between the first of these jobs and the last (default 1000)"},
+    {"share-memory", 0, "SIZE", OPTION_BYTES, AT(jobs.share_memory),
+     .help = "also predict for this much memory"},
     {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX,
      .help = "the epoch of a plan that is shown (default 0)"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
@@ -96,7 +105,7 @@ static const struct options_program program = {
     .summary = "Show what a plan of data sets (@FILE) shows in an epoch: shares, passes, and how "
                "often each sample is shown. With --micro-batch and --micro-batch-time, estimate "
                "the throughput of a training job for several numbers of replicas, and the cores "
-               "that its loaders need.",
+               "that its loaders need. With --jobs, predict what jobs save that share pixels.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .words = ctl_words,
@@ -182,9 +191,11 @@ static void print_text(const struct plan_arguments *a)
 {
     if (a->shares)
         plan_shares_print(a->shares);
+    if (a->jobs.jobs > 0)
+        plan_jobs_print(&a->jobs);
     if (!has_times(a))
         return;
-    if (a->shares)
+    if (a->shares || a->jobs.jobs > 0)
         putchar('\n');
     if (a->image_ns)
         printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
@@ -250,6 +261,8 @@ static void print_json(const struct plan_arguments *a)
     json_begin_object(&j, NULL, JSON_LINES);
     if (a->shares)
         plan_shares_print_json(&j, a->shares);
+    if (a->jobs.jobs > 0)
+        plan_jobs_json(&a->jobs, &j);
     if (has_times(a))
         print_json_rows(&j, a);
     json_end_object(&j);
@@ -276,29 +289,54 @@ static int show_shares(const char *name, struct plan_arguments *a, struct plenum
     return r;
 }
 
+/* Returns what is wrong with the command line, or NULL. */
+static const char *find_mistake(const struct plan_arguments *a, int operands, bool plan)
+{
+    bool times = a->stream.micro_batch > 0 || a->micro_batch_ns > 0;
+
+    if (operands > 1)
+        return "only one data set can be given";
+    if (a->jobs.jobs > 0 && operands == 0)
+        return "--jobs needs a data set";
+    if (times || (!plan && a->jobs.jobs == 0))
+        return has_times(a) ? NULL : "--micro-batch and --micro-batch-time are needed";
+    return NULL;
+}
+
+/* Measure what the estimates need. */
+static int measure(const char *dataset, struct plan_arguments *a, struct plenum_error *err)
+{
+    int r = 0;
+
+    if (a->image_ns == 0 && (has_times(a) || a->jobs.jobs > 0))
+        r = measure_image(dataset, a, err);
+    a->jobs.image_ns = a->image_ns;
+    return r < 0 || a->jobs.jobs == 0 ? r : plan_jobs_find(dataset, &a->stream, &a->jobs, err);
+}
+
 static int run(int argc, char **argv)
 {
     struct plan_arguments a = {.stream = CTL_STREAM_DEFAULTS,
                                .accumulation = 1,
                                .replicas = {1, 2, 4, 8, 16},
-                               .num_replicas = 5};
+                               .num_replicas = 5,
+                               .jobs = {.spread = 1000}};
     struct plenum_error err;
+    const char *mistake;
     int operands, r;
-    bool plan, times;
+    bool plan;
 
     a.stream.micro_batch = 0;
     r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;
     plan = operands == 1 && ctl_is_plan(argv[1]);
-    times = a.stream.micro_batch > 0 || a.micro_batch_ns > 0;
-    if (operands > 1 || ((times || !plan) && !has_times(&a))) {
-        fprintf(stderr, "%s: %s; see --help\n", program.name,
-                operands > 1 ? "only one data set can be given"
-                             : "--micro-batch and --micro-batch-time are needed");
+    mistake = find_mistake(&a, operands, plan);
+    if (mistake) {
+        fprintf(stderr, "%s: %s; see --help\n", program.name, mistake);
         return 2;
     }
-    if (operands == 1 && times && a.image_ns == 0 && measure_image(argv[1], &a, &err) < 0)
+    if (operands == 1 && measure(argv[1], &a, &err) < 0)
         return ctl_fail("plan", &err);
     if (plan)
         return show_shares(argv[1], &a, &err) < 0 ? ctl_fail("plan", &err) : 0;

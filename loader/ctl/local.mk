@@ -24,6 +24,7 @@ plenumctl_SOURCES = \
 	%D%/pack_record.c %D%/pack_record.h \
 	%D%/pack_report.c %D%/pack_report.h \
 	%D%/cmd_plan.c \
+	%D%/plan_jobs.c %D%/plan_jobs.h \
 	%D%/plan_shares.c %D%/plan_shares.h \
 	%D%/cmd_preview.c \
 	%D%/preview_fields.c %D%/preview_fields.h \

@@ -52,7 +52,11 @@ static void put_all(struct frame_buffer *b)
         .field = {{.type = PLENUM_FIELD_TEXT, .room = 99},
                   {.type = PLENUM_FIELD_FLOAT16, .dims = 2, .shape = {3, 4}, .room = 24},
                   {.type = PLENUM_FIELD_UINT8, .room = 1, .mask = 1},
-                  {.type = PLENUM_FIELD_BOXES, .room = 8 + 3 * 32}}};
+                  {.type = PLENUM_FIELD_BOXES, .room = 8 + 3 * 32},
+                  {.type = PLENUM_FIELD_KEYPOINTS,
+                   .dims = 2,
+                   .shape = {3, 17},
+                   .room = 8 + 3 * (16 + 12 * 17 + 4)}}};
     struct wire_slot slot;
 
     (void)wire_slot_init(&open, &slot);
@@ -73,8 +77,9 @@ static void put_all(struct frame_buffer *b)
     open.slot_bytes = slot.bytes;
     (void)wire_put_open(b, 1, &open);
     (void)snprintf(open.fields, sizeof(open.fields),
-                   "a:txt:text,b:c.npy:npy,m:m.png:mask,o:json:boxes:0.2500");
-    open.num_fields = fields.count = 4;
+                   "a:txt:text,b:c.npy:npy,m:m.png:mask,o:json:boxes:0.2500,"
+                   "k:json:keypoints:1-2 3-4");
+    open.num_fields = fields.count = 5;
     memcpy(open.field, fields.field, sizeof(open.field));
     (void)wire_slot_init(&open, &slot);
     open.slot_bytes = slot.bytes;
