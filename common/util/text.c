@@ -41,6 +41,31 @@ size_t text_utf8_length(const unsigned char *p)
     return 0;
 }
 
+size_t text_put_utf8(uint32_t code, char ret[4])
+{
+    assert(code < 0x110000);
+    if (code < 0x80) {
+        ret[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        ret[0] = (char)(0xc0 | code >> 6);
+        ret[1] = (char)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    if (code < 0x10000) {
+        ret[0] = (char)(0xe0 | code >> 12);
+        ret[1] = (char)(0x80 | (code >> 6 & 0x3f));
+        ret[2] = (char)(0x80 | (code & 0x3f));
+        return 3;
+    }
+    ret[0] = (char)(0xf0 | code >> 18);
+    ret[1] = (char)(0x80 | (code >> 12 & 0x3f));
+    ret[2] = (char)(0x80 | (code >> 6 & 0x3f));
+    ret[3] = (char)(0x80 | (code & 0x3f));
+    return 4;
+}
+
 char *text_make_plain(char *text)
 {
     const unsigned char *from = (const unsigned char *)text;

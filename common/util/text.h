@@ -5,12 +5,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include <plenum/error.h>
 
 /** Returns the length of the UTF-8 character at `p`, or 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *p);
+/** Write a character, below 0x110000, as UTF-8. Returns the number of bytes. */
+size_t text_put_utf8(uint32_t code, char ret[4]);
 
 /**
  * Make a string safe for a terminal or a log line, in place. Everything that could end the line or

@@ -341,31 +341,6 @@ static uint32_t hex_quad(const char *at)
     return value;
 }
 
-static size_t put_utf8(uint32_t code, char *ret)
-{
-    assert(code < 0x110000);
-    if (code < 0x80) {
-        ret[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        ret[0] = (char)(0xc0 | code >> 6);
-        ret[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        ret[0] = (char)(0xe0 | code >> 12);
-        ret[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        ret[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    ret[0] = (char)(0xf0 | code >> 18);
-    ret[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    ret[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    ret[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
-}
-
 static bool is_surrogate(uint32_t code)
 {
     return code >= 0xd800 && code < 0xe000;
@@ -402,7 +377,7 @@ static size_t take_character(const char **at, char *ret, bool *is_sound)
         *at += n;
         if (n == 3 && (uint8_t)ret[0] == 0xed && (uint8_t)ret[1] >= 0xa0) {
             *is_sound = false;
-            return put_utf8(0xfffd, ret);
+            return text_put_utf8(0xfffd, ret);
         }
         return n;
     }
@@ -419,7 +394,7 @@ static size_t take_character(const char **at, char *ret, bool *is_sound)
         *is_sound = false;
         code = 0xfffd;
     }
-    return put_utf8(code, ret);
+    return text_put_utf8(code, ret);
 }
 
 size_t json_copy(struct json_at text, char *ret, bool *is_sound)

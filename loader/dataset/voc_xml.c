@@ -12,6 +12,7 @@
 
 #include "common/util/error_set.h"
 #include "common/util/message.h"
+#include "common/util/text.h"
 #include "common/util/util.h"
 #include "loader/dataset/number.h"
 
@@ -87,31 +88,6 @@ static void add_text(struct voc_reader *x, const char *bytes, size_t len)
     x->text_len += n;
 }
 
-/* Write a character as UTF-8. */
-static size_t put_utf8(uint32_t code, char ret[4])
-{
-    if (code < 0x80) {
-        ret[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        ret[0] = (char)(0xc0 | code >> 6);
-        ret[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        ret[0] = (char)(0xe0 | code >> 12);
-        ret[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        ret[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    ret[0] = (char)(0xf0 | code >> 18);
-    ret[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    ret[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    ret[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
-}
-
 /* Returns the character of "#10" or "#xA"; 0 if it is none. */
 static uint32_t number_of(const char *at, size_t len)
 {
@@ -146,7 +122,7 @@ static int read_entity(struct voc_reader *x, struct plenum_error *err)
             code = (uint32_t)meant[i];
     if (code == 0)
         return fail(x, "an entity other than &amp; &lt; &gt; &quot; &apos; is not supported", err);
-    add_text(x, bytes, put_utf8(code, bytes));
+    add_text(x, bytes, text_put_utf8(code, bytes));
     step(x, len + 2);
     return 0;
 }

@@ -96,32 +96,13 @@ static bool is_named(const struct xml_reader *x, const char *name)
     return x->name_len == strlen(name) && memcmp(x->name, name, x->name_len) == 0;
 }
 
-/* Write a character as UTF-8 to `to` [4]. Returns the number of bytes, or 0 if the character is
+/* Write a character as UTF-8 to `to` [4]. Returns the number of bytes, or 0 if the number is
  * invalid. */
-static size_t put_utf8(uint64_t c, char *to)
+static size_t put_character(uint64_t c, char *to)
 {
     if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
         return 0;
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xC0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (char)(0xE0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 63));
-        to[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    to[0] = (char)(0xF0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 63));
-    to[2] = (char)(0x80 | (c >> 6 & 63));
-    to[3] = (char)(0x80 | (c & 63));
-    return 4;
+    return text_put_utf8((uint32_t)c, to);
 }
 
 /* Parse the number of a character reference: "65" or "x41". Returns 0 if it is malformed. */
@@ -146,7 +127,7 @@ static size_t decode_entity(const char *name, char *to)
         {"amp", "&"}, {"lt", "<"}, {"gt", ">"}, {"quot", "\""}, {"apos", "'"}};
 
     if (*name == '#')
-        return put_utf8(parse_reference(name + 1), to);
+        return put_character(parse_reference(name + 1), to);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (strcmp(name, known[i][0]) == 0) {
             *to = known[i][1][0];

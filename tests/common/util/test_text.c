@@ -86,6 +86,23 @@ Test(text, no_output_passes_cursor_movements_to_a_terminal)
 
 /* Compares the result with a plain loop over the bytes, for lines of all lengths around the buffer
  * sizes. */
+Test(text, characters_of_each_length_are_valid_utf8)
+{
+    static const uint32_t codes[] = {0x01,   0x7f,   0x80,    0x7ff,   0x800,
+                                     0xffff, 0x20ac, 0x10000, 0x10ffff};
+    static const size_t lengths[] = {1, 1, 2, 2, 3, 3, 3, 4, 4};
+    char bytes[5] = "";
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        memset(bytes, 0, sizeof(bytes));
+        cr_expect(eq(sz, text_put_utf8(codes[i], bytes), lengths[i]));
+        cr_expect(eq(sz, text_utf8_length((const unsigned char *)bytes), lengths[i]));
+    }
+    memset(bytes, 0, sizeof(bytes));
+    (void)text_put_utf8(0x20ac, bytes);
+    cr_expect(eq(str, bytes, "\xe2\x82\xac"));
+}
+
 Test(text, only_whole_names_are_found_in_a_list)
 {
     static const char *const lists[] = {"eth1", "eth10,eth1", "eth10,eth1,lo", "eth1,eth10"};
