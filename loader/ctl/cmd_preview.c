@@ -205,7 +205,7 @@ static void draw_field(const struct sheet *s, const struct field_shape *shape, u
             else if (shape->type == PLENUM_FIELD_KEYPOINTS)
                 preview_keypoints(&image, shape, value);
             else
-                preview_boxes(&image, value);
+                preview_boxes(&image, s->stream->dataset, value);
             value += shape->mask ? count * shape->room : shape->room;
         }
         pixels = image.pixels;
@@ -316,17 +316,25 @@ static void draw_label(const struct sheet *s, const struct line *at, int64_t lab
     canvas_write(&s->canvas, at, text);
 }
 
+/* Draw the label, or both of a mixed sample, unless the classes are those of objects. */
+static void draw_labels(const struct sheet *s, struct line *at, const struct render_result *result)
+{
+    if (dataset_has_object_classes(s->stream->dataset))
+        return;
+    draw_label(s, at, result->label, result->weight);
+    at->y += LINE;
+    if (result->weight < 1) {
+        draw_label(s, at, result->label2, 1 - result->weight);
+        at->y += LINE;
+    }
+}
+
 static void draw_result(const struct sheet *s, struct line at, const struct cell *cell)
 {
     const struct render_result *result = &cell->result;
     char text[64];
 
-    draw_label(s, &at, result->label, result->weight);
-    at.y += LINE;
-    if (result->weight < 1) {
-        draw_label(s, &at, result->label2, 1 - result->weight);
-        at.y += LINE;
-    }
+    draw_labels(s, &at, result);
     at.ink = 0x808080;
     at.scale = s->word_scale;
     (void)snprintf(text, sizeof(text), "sample %u%s", result->sample,

@@ -21,6 +21,7 @@ enum {
     VALUES_SHOWN = 8,      /* elements that are listed; for longer arrays, the shape is shown */
     THICK_FROM = 200,      /* image size in pixels from which frames are two pixels wide */
     TAG = FONT_HEIGHT + 1, /* height of a class label in a box */
+    TAG_TEXT = 80,         /* bytes of its text */
 };
 
 /* Returns a colour of Pascal VOC's palette: three bits of the number at a time set one bit of red,
@@ -62,21 +63,40 @@ static bool is_light(uint32_t colour)
     return (colour >> 16) + 2 * (colour >> 8 & 0xff) + (colour & 0xff) > 2 * 255;
 }
 
-static void draw_box(const struct canvas *image, const struct plenum_box *box)
+/* Format a class: its number, and its name if there is one and both fit into this width. Returns
+ * the width of the text. */
+static uint32_t name_class(const struct dataset *dataset, int64_t class, uint32_t width,
+                           char text[TAG_TEXT])
+{
+    const char *name = dataset_has_object_classes(dataset) && class >= 0 && class <= UINT32_MAX
+                           ? dataset_get_class_name(dataset, (uint32_t) class)
+                           : "";
+    int number = snprintf(text, TAG_TEXT, "%lld", (long long)class);
+
+    (void)snprintf(text, TAG_TEXT, "%lld %s", (long long)class, name);
+    (void)text_make_plain(text);
+    if (*name == '\0' || strlen(text) * (FONT_WIDTH + 1) > width)
+        text[number] = '\0';
+    return (uint32_t)strlen(text) * (FONT_WIDTH + 1);
+}
+
+static void draw_box(const struct canvas *image, const struct dataset *dataset,
+                     const struct plenum_box *box)
 {
     uint32_t colour = colour_of((uint64_t)box->class_id);
     uint32_t wide = image->width >= THICK_FROM && image->height >= THICK_FROM ? 2 : 1;
     uint32_t left = (uint32_t)floorf(box->left), top = (uint32_t)floorf(box->top);
     uint32_t right = (uint32_t)ceilf(box->right), bottom = (uint32_t)ceilf(box->bottom);
     uint32_t tag = top + wide + TAG <= bottom ? TAG : 0, tag_width;
-    char text[24];
+    char text[TAG_TEXT];
 
     canvas_fill(image, left, top, right, top + wide, colour);
     canvas_fill(image, left, bottom > wide ? bottom - wide : 0, right, bottom, colour);
     canvas_fill(image, left, top, left + wide, bottom, colour);
     canvas_fill(image, right > wide ? right - wide : 0, top, right, bottom, colour);
-    (void)snprintf(text, sizeof(text), "%lld", (long long)box->class_id);
-    tag_width = (uint32_t)strlen(text) * (FONT_WIDTH + 1) + wide;
+    tag_width =
+        name_class(dataset, box->class_id, right > left + wide ? right - left - wide : 0, text) +
+        wide;
     if (tag == 0 || left + tag_width > right)
         return; /* the label does not fit into the box */
     canvas_fill(image, left, top, left + tag_width, top + wide + tag, colour);
@@ -89,7 +109,7 @@ static void draw_box(const struct canvas *image, const struct plenum_box *box)
                  text);
 }
 
-void preview_boxes(const struct canvas *image, const uint8_t *boxes)
+void preview_boxes(const struct canvas *image, const struct dataset *dataset, const uint8_t *boxes)
 {
     struct plenum_boxes head;
 
@@ -98,7 +118,7 @@ void preview_boxes(const struct canvas *image, const uint8_t *boxes)
         struct plenum_box box;
 
         memcpy(&box, boxes + sizeof(head) + i * sizeof(box), sizeof(box));
-        draw_box(image, &box);
+        draw_box(image, dataset, &box);
     }
 }
 

@@ -9,14 +9,15 @@
 
 #include "common/data/fields.h"
 #include "loader/ctl/font.h"
+#include "loader/dataset/dataset.h"
 
 /** Tint an image with a mask of its size, [height][width] numbers of `item` bytes (1 or 2): 0
  * leaves a pixel unchanged, other numbers have the colours of Pascal VOC's palette. */
 void preview_mask(const struct canvas *image, const uint8_t *mask, uint32_t item);
 
 /** Draw the boxes of an unaligned struct plenum_boxes as frames with their classes in the upper
- * left corner. */
-void preview_boxes(const struct canvas *image, const uint8_t *boxes);
+ * left corner: also by name if the data set has names for them. */
+void preview_boxes(const struct canvas *image, const struct dataset *dataset, const uint8_t *boxes);
 
 /** Draw the key points of an unaligned struct plenum_poses of this shape. A visible point is a
  * square with the colour of its number, from 1; a hidden one is dark with such an edge. */

@@ -337,6 +337,11 @@ const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label
     return label < index->header->class_names ? index_name(index, index->classes[label]) : "";
 }
 
+bool dataset_has_object_classes(const struct dataset *dataset)
+{
+    return dataset->format && dataset->format->own_fields;
+}
+
 uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample)
 {
     dataset = dataset_find_set(dataset, &sample);

@@ -121,6 +121,9 @@ const char *dataset_get_index_path(const struct dataset *dataset);
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
 /** Returns the name of a class, or "" beyond the last. Borrowed. */
 const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label);
+/** Returns whether the classes are those of objects in the images (coco:, yolo:, voc:), so that all
+ * labels are 0. */
+bool dataset_has_object_classes(const struct dataset *dataset);
 /** Returns the size in bytes of one sample as stored. */
 uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample);
 /** Returns the number of archives, folders or lists that samples come from. */

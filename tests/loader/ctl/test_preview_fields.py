@@ -45,9 +45,9 @@ class PreviewFieldsTest(unittest.TestCase):
             with open(self.path(f"data/c/x.{extension}"), "wb") as f:
                 f.write(data)
 
-    def sheet(self, *fields, pipeline=f"resize({SIDE}) center_crop({SIDE})"):
-        done = subprocess.run([CTL, "preview", self.path("data"), self.path("s.jpg"), "--pipeline", pipeline, "--count",
-                               "1", *(["--fields", ",".join(fields)] if fields else [])],
+    def sheet(self, *fields, pipeline=f"resize({SIDE}) center_crop({SIDE})", data=None):
+        done = subprocess.run([CTL, "preview", data or self.path("data"), self.path("s.jpg"), "--count", "1",
+                               "--pipeline", pipeline, *(["--fields", ",".join(fields)] if fields else [])],
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         with Image.open(self.path("s.jpg")) as image:
@@ -97,6 +97,19 @@ class PreviewFieldsTest(unittest.TestCase):
         self.assertTrue(changed[79, 20:60].all() and changed[30:80, 59].all())
         self.assertFalse(changed[50:75, 25:55].any(), "inside a box, only the class in its corner is drawn")
         self.assertTrue(changed[31:40, 21:27].any())
+
+    def test_class_names(self):
+        """the boxes of a detection data set have names if these fit, and its samples have no label"""
+        self.write({"txt": b"0 0.5 0.5 0.6 0.6\n"})
+        wide = {}
+        for name in ("cat", "ox", "c" * 20):
+            with open(self.path("data.yaml"), "w") as f:
+                f.write(f"train: data/c\nnames: [{name}]\n")
+            sheet = self.sheet("objects:objects:boxes", data="yolo:" + self.path("data.yaml"))
+            tag = sheet[TOP + 20:TOP + 27, LEFT + 20:LEFT + 70]  # black, like the frame of class 0
+            wide[name] = int((tag.max(axis=2) < 40).any(axis=0).sum())
+            self.assertGreater(sheet[TOP + SIDE:].min(), 0x50, "below the image is only the sample's number, in grey")
+        self.assertEqual([wide["cat"] - wide["c" * 20], wide["ox"] - wide["c" * 20]], [len(" cat") * 6, len(" ox") * 6])
 
     def test_keypoints(self):
         """a visible point is a square in its number's colour, a hidden one is dark with such an edge"""
