@@ -202,6 +202,27 @@ int annotated_read_text(const struct dataset *d, const char *path, char **ret, s
     return r < 0 ? scope_error(&d->scope, err, r == -ENODATA ? -ESTALE : r, path) : 0;
 }
 
+/* Check why a path does not exist: a symbolic link on the way may lead nowhere. */
+static int check_links(const struct dataset *d, const char *path, struct plenum_error *err)
+{
+    char part[DATASET_PATH_MAX];
+    struct stat st;
+
+    for (const char *end = path; *end;) {
+        end += strspn(end, "/");
+        end += strcspn(end, "/");
+        if ((size_t)(end - path) >= sizeof(part))
+            return 0;
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
+        if (scope_stat(&d->scope, part, &st) == 0)
+            continue;
+        return scope_is_link(&d->scope, part)
+                   ? error_set(err, -EBADMSG, "%.400s: the symbolic link leads nowhere", part)
+                   : 0;
+    }
+    return 0;
+}
+
 int annotated_stamp_folder(const struct dataset *d, const char *path, struct stamp *ret,
                            struct plenum_error *err)
 {
@@ -212,7 +233,7 @@ int annotated_stamp_folder(const struct dataset *d, const char *path, struct sta
 
     *ret = stamp_absent();
     if (r < 0)
-        return r == -ENOENT ? 0 : scope_error(&d->scope, err, r, path);
+        return r == -ENOENT ? check_links(d, path, err) : scope_error(&d->scope, err, r, path);
     if (fstat(dirfd(dir), &st) == 0) {
         *ret = stamp_of(dirfd(dir), &st);
         while (errno = 0, entry = readdir(dir))
@@ -223,15 +244,16 @@ int annotated_stamp_folder(const struct dataset *d, const char *path, struct sta
     return r;
 }
 
-int annotated_stat(const struct dataset *d, const char *path, struct annotated_beside *ret,
-                   struct plenum_error *err)
+/* Set the facts of a file without its hash. */
+static int find_file(const struct dataset *d, const char *path, struct annotated_beside *ret,
+                     struct plenum_error *err)
 {
     struct stat st;
     int r = scope_stat(&d->scope, path, &st);
 
     *ret = (struct annotated_beside){.exists = r == 0};
     if (r == -ENOENT || r == -ENOTDIR)
-        return 0;
+        return check_links(d, path, err);
     if (r == 0 && !S_ISREG(st.st_mode))
         return error_set(err, -EBADMSG, "'%.400s' is not a file", path);
     if (r == 0 && st.st_size > BESIDE_MAX)
@@ -239,37 +261,45 @@ int annotated_stat(const struct dataset *d, const char *path, struct annotated_b
     if (r < 0)
         return scope_error(&d->scope, err, r, path);
     ret->size = (uint64_t)st.st_size;
-    ret->mtime_ns = dataset_mtime(&st);
     return 0;
 }
 
-int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
+int annotated_load(const struct dataset *d, const char *path, struct annotated_beside *facts,
                    char **ret, struct plenum_error *err)
 {
-    struct annotated_beside now;
-    int fd, r = annotated_stat(d, path, &now, err);
+    int fd, r = find_file(d, path, facts, err);
 
     *ret = NULL;
-    if (r < 0)
+    if (r < 0 || !facts->exists)
         return r;
-    if (now.exists != was->exists || now.size != was->size || now.mtime_ns != was->mtime_ns)
-        return dataset_has_changed(d, path, err);
-    if (!now.exists)
-        return 0;
     fd = scope_open(&d->scope, path, 0);
     if (fd < 0)
         return scope_error(&d->scope, err, fd, path);
-    *ret = malloc(now.size + 1);
-    r = *ret ? io_pread_all(fd, *ret, now.size, 0) : -ENOMEM;
+    *ret = malloc(facts->size + 1);
+    r = *ret ? io_pread_all(fd, *ret, facts->size, 0) : -ENOMEM;
     (void)close(fd);
     if (r == 0) {
-        (*ret)[now.size] = '\0';
+        (*ret)[facts->size] = '\0';
+        facts->hash = XXH3_64bits(*ret, facts->size);
         return 0;
     }
     free(*ret);
     *ret = NULL;
     return r == -ENODATA ? dataset_has_changed(d, path, err)
                          : scope_error(&d->scope, err, r == -EBADMSG ? -EIO : r, path);
+}
+
+int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
+                   char **ret, struct plenum_error *err)
+{
+    struct annotated_beside now;
+    int r = annotated_load(d, path, &now, ret, err);
+
+    if (r < 0 || (now.exists == was->exists && now.size == was->size && now.hash == was->hash))
+        return r;
+    free(*ret);
+    *ret = NULL;
+    return dataset_has_changed(d, path, err);
 }
 
 /* ---- classes ---- */

@@ -71,23 +71,24 @@ const char *annotated_note(const struct dataset *d, const struct index_sample *s
 int annotated_read_text(const struct dataset *d, const char *path, char **ret, struct stamp *stamp,
                         struct plenum_error *err);
 
-/** Get the stamp of a folder, which need not exist. Returns 0, or -errno with `err` set. */
+/** Get the stamp of a folder, which need not exist. Returns 0, or -errno with `err` set: -EBADMSG
+ * if it does not exist because a symbolic link leads nowhere. */
 int annotated_stamp_folder(const struct dataset *d, const char *path, struct stamp *ret,
                            struct plenum_error *err);
 
 /** A file beside a picture, as it was when the data set was indexed. */
 struct annotated_beside {
     bool exists;
-    uint64_t size, mtime_ns;
+    uint64_t size, hash; /* of its bytes */
 };
 
-/** Set the facts of a file beside a picture. Returns 0, or -errno with `err` set. */
-int annotated_stat(const struct dataset *d, const char *path, struct annotated_beside *ret,
-                   struct plenum_error *err);
+/** Read a file beside a picture, and set its facts. Returns 0 with its bytes, followed by a NUL, in
+ * `*ret` (malloc; NULL if it does not exist); or -errno with `err` set: -EBADMSG if it is not a
+ * file, has more than 16 MiB, or does not exist because a symbolic link leads nowhere. */
+int annotated_load(const struct dataset *d, const char *path, struct annotated_beside *facts,
+                   char **ret, struct plenum_error *err);
 
-/** Read a file beside a picture, which must not have changed. Returns 0 with its bytes, followed by
- * a NUL, in `*ret` (malloc; NULL if it does not exist); or -ESTALE or another -errno with `err`
- * set. */
+/** The same for a file whose bytes must be those that it had: otherwise, returns -ESTALE. */
 int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
                    char **ret, struct plenum_error *err);
 

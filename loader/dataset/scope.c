@@ -437,6 +437,21 @@ int scope_stat_entry(const struct scope *scope, int fd, const char *folder, cons
     return r;
 }
 
+bool scope_is_link(const struct scope *scope, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? str_format("%.*s", (int)(slash - path) + 1, path) : strdup(".");
+    int fd = folder ? scope_open(scope, folder, O_DIRECTORY | O_PATH) : -ENOMEM;
+    struct stat st;
+    bool ret = fd >= 0 && fstatat(fd, slash ? slash + 1 : path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISLNK(st.st_mode);
+
+    free(folder);
+    if (fd >= 0)
+        (void)close(fd);
+    return ret;
+}
+
 unsigned scope_entry_type(int fd, const struct dirent *entry)
 {
     struct stat st;

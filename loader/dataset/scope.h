@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 
 #include <plenum/error.h>
@@ -51,6 +52,8 @@ int scope_stat_entry(const struct scope *scope, int fd, const char *folder, cons
 /** Returns the type (DT_REG, DT_DIR, ...) of an entry of the folder open as `fd`. Does not follow
  * links. */
 unsigned scope_entry_type(int fd, const struct dirent *entry);
+/** Returns whether a path, without a slash at its end, is a symbolic link. */
+bool scope_is_link(const struct scope *scope, const char *path);
 /** Resolve a path to one without links, in `*ret` (malloc). */
 int scope_resolve(const struct scope *scope, const char *path, char **ret);
 

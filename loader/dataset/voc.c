@@ -245,9 +245,7 @@ static int read_file(void *arg, uint64_t index, unsigned thread)
 
     (void)thread;
     (void)snprintf(path, sizeof(path), "%s/%s", annotations, f.name);
-    r = annotated_stat(s->dataset, path, &facts, &err);
-    if (r == 0)
-        r = annotated_read(s->dataset, path, &facts, &text, &err);
+    r = annotated_load(s->dataset, path, &facts, &text, &err);
     if (r == 0 && text)
         r = voc_xml_read(text, facts.size, collect_class, &f, &err);
     free(text);
@@ -320,13 +318,15 @@ static int add_samples(struct voc_scan *s, struct index_builder *b, struct plenu
 
     for (size_t i = 0; i < s->pictures.count && r == 0; i++) {
         struct annotated_beside facts;
+        char *text;
 
         xml_path(s->pictures.all[i].path, path, sizeof(path));
-        r = annotated_stat(s->dataset, path, &facts, err);
+        r = annotated_load(s->dataset, path, &facts, &text, err);
         if (r < 0)
             break;
+        free(text);
         (void)snprintf(note, sizeof(note), "%" PRId64 " %" PRIu64,
-                       facts.exists ? (int64_t)facts.size : -1, facts.mtime_ns);
+                       facts.exists ? (int64_t)facts.size : -1, facts.hash);
         r = annotated_add_sample(&s->pictures.all[i], note, b, err);
         if (r == 0)
             r = dataset_check_cancel(s->options);
@@ -457,7 +457,7 @@ static int voc_fields(const struct dataset *d, const struct index_sample *sample
                             .drops = strcmp(dataset_setting(d, "difficult", "keep"), "drop") == 0};
     const char *note = annotated_note(d, sample);
     struct annotated_beside facts = {.exists = note[0] != '-',
-                                     .mtime_ns = strtoull(strchr(note, ' '), NULL, 10)};
+                                     .hash = strtoull(strchr(note, ' '), NULL, 10)};
     char path[DATASET_PATH_MAX], *text;
     int r;
 

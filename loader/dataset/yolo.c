@@ -334,17 +334,32 @@ static int list_pictures(struct yolo_scan *s, struct plenum_error *err)
 
 /* ---- label files ---- */
 
+static const char *find_last_images(const char *path)
+{
+    const char *found = NULL;
+
+    for (const char *at = strstr(path, "images/"); at; at = strstr(at + 1, "images/"))
+        if (at == path || at[-1] == '/')
+            found = at;
+    return found;
+}
+
 /* Write the path of a picture's label file: labels/ instead of the last images/ of its path, and
- * .txt instead of its extension. */
-static void label_path(const char *picture, char *ret, size_t size)
+ * .txt instead of its extension. Only if the path within the root has no images/ is the root
+ * searched, so that the other paths do not change when the data set is moved. */
+static void label_path(const struct dataset *d, const char *picture, char *ret, size_t size)
 {
     static const char folder[] = "images/";
-    const char *found = NULL, *base = io_base_name(picture), *dot = strrchr(base, '.');
+    const char *found = find_last_images(picture), *dot;
+    char whole[SCOPE_NAME_MAX];
     int stem;
 
-    for (const char *at = strstr(picture, folder); at; at = strstr(at + 1, folder))
-        if (at == picture || at[-1] == '/')
-            found = at;
+    if (!found) {
+        (void)scope_name(&d->scope, picture, whole, sizeof(whole));
+        found = find_last_images(whole);
+        picture = found ? whole : picture;
+    }
+    dot = strrchr(io_base_name(picture), '.');
     stem = (int)((dot ? dot : picture + strlen(picture)) - picture);
     if (found)
         (void)snprintf(ret, size, "%.*slabels/%.*s.txt", (int)(found - picture), picture,
@@ -371,7 +386,7 @@ static int add_label_folders(struct yolo_scan *s, struct plenum_error *err)
     for (size_t i = 0; i < s->pictures.count && r == 0; i++) {
         struct stamp stamp;
 
-        label_path(s->pictures.all[i].path, label, sizeof(label));
+        label_path(s->dataset, s->pictures.all[i].path, label, sizeof(label));
         folder_path(label, folder, sizeof(folder));
         if (strcmp(folder, last) == 0)
             continue;
@@ -427,12 +442,13 @@ static int find_facts(void *arg, uint64_t index, unsigned thread)
     struct yolo_scan *s = arg;
     const struct annotated_picture *p = &s->pictures.all[index];
     struct yolo_facts *f = &s->facts[index];
-    char path[DATASET_PATH_MAX];
+    char path[DATASET_PATH_MAX], *text;
     int r;
 
     (void)thread;
-    label_path(p->path, path, sizeof(path));
-    r = annotated_stat(s->dataset, path, &f->label, &f->err);
+    label_path(s->dataset, p->path, path, sizeof(path));
+    r = annotated_load(s->dataset, path, &f->label, &text, &f->err);
+    free(text);
     return r == 0 ? measure(s->dataset, p, &f->size, &f->err) : r;
 }
 
@@ -465,19 +481,35 @@ static int find_all_facts(struct yolo_scan *s, struct plenum_error *err)
     return r;
 }
 
+static void warn_of_no_labels(const struct yolo_scan *s)
+{
+    struct index_builder *b = s->builder;
+    char label[DATASET_PATH_MAX];
+
+    label_path(s->dataset, s->pictures.all[0].path, label, sizeof(label));
+    (void)snprintf(b->about_labels, sizeof(b->about_labels),
+                   "no picture has a label file, so none has objects: that of the first would be "
+                   "%.300s",
+                   label);
+}
+
 static int add_samples(struct yolo_scan *s, struct plenum_error *err)
 {
     char note[100];
+    bool labelled = false;
     int r = 0;
 
     for (size_t i = 0; i < s->pictures.count && r == 0; i++) {
         const struct yolo_facts *f = &s->facts[i];
 
+        labelled |= f->label.exists;
         (void)snprintf(note, sizeof(note), "%" PRId64 " %" PRIu64 " %u %u",
-                       f->label.exists ? (int64_t)f->label.size : -1, f->label.mtime_ns,
-                       f->size.width, f->size.height);
+                       f->label.exists ? (int64_t)f->label.size : -1, f->label.hash, f->size.width,
+                       f->size.height);
         r = annotated_add_sample(&s->pictures.all[i], note, s->builder, err);
     }
+    if (!labelled && s->pictures.count > 0)
+        warn_of_no_labels(s);
     return r;
 }
 
@@ -527,7 +559,7 @@ static struct yolo_facts facts_of(const char *note)
     char *at;
 
     f.label.size = f.label.exists ? strtoull(note, NULL, 10) : 0;
-    f.label.mtime_ns = strtoull(strchr(note, ' '), &at, 10);
+    f.label.hash = strtoull(strchr(note, ' '), &at, 10);
     f.size.width = (uint16_t)strtoul(at, &at, 10);
     f.size.height = (uint16_t)strtoul(at, NULL, 10);
     return f;
@@ -548,7 +580,7 @@ static int read_objects(const struct dataset *d, const struct index_sample *samp
     char path[DATASET_PATH_MAX], *text;
     int r;
 
-    label_path(index_name(&d->index, sample->name), path, sizeof(path));
+    label_path(d, index_name(&d->index, sample->name), path, sizeof(path));
     r = annotated_read(d, path, &f.label, &text, err);
     if (r < 0)
         return r;
@@ -639,7 +671,7 @@ static int yolo_check(const struct dataset *d, dataset_fault *fault, void *arg,
         if (strcmp(folder, last) == 0)
             continue;
         memcpy(last, folder, sizeof(last));
-        label_path(path, label, sizeof(label));
+        label_path(d, path, label, sizeof(label));
         folder_path(label, labels, sizeof(labels));
         if (strcmp(labels, folder) != 0) /* beside pictures, there may be other texts */
             r = check_folder(d, labels, folder, fault, arg);

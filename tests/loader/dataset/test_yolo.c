@@ -3,9 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -308,6 +311,60 @@ Test(yolo, changed_files_are_noticed)
     tree_write_text(&tree, "data.yaml", "train: images/val\nnc: 2\n");
     d = opened_in(&tree, "yolo:", "");
     cr_expect(eq(u32, dataset_get_samples(d), 1));
+    dataset_unref(d);
+}
+
+Test(yolo, label_files_are_compared_by_their_bytes)
+{
+    struct dataset *d = opened_in(&tree, "yolo:", "");
+    struct stat st;
+
+    make_old_in(&tree, "labels/train/b.txt");
+    has_field(d, 1, "objects", dog);
+    cr_assert(eq(int, stat(tree_path(&tree, "labels/train/b.txt"), &st), 0));
+    tree_write_text(&tree, "labels/train/b.txt", "0 0.5 0.5 0.5 0.5\n");
+    cr_assert(eq(int,
+                 utimensat(AT_FDCWD, tree_path(&tree, "labels/train/b.txt"),
+                           (struct timespec[]){st.st_atim, st.st_mtim}, 0),
+                 0));
+    has_bad_fields(d, 1, -ESTALE, "labels/train/b.txt has changed since the data set was indexed");
+    dataset_unref(d);
+}
+
+Test(yolo, images_may_be_in_the_path_of_the_root)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "images/data.yaml", "train: train\nnc: 2\n");
+    d = opened_in(&tree, "yolo:", "images/data.yaml");
+    cr_assert(eq(u32, dataset_get_samples(d), 2));
+    has_field(d, 0, "objects", "[]");
+    has_field(d, 1, "objects", dog);
+    has_faults(d, "");
+    dataset_unref(d);
+}
+
+Test(yolo, label_files_behind_links_that_lead_nowhere_are_refused)
+{
+    tree_write_text(&tree, "labels/train/a/x.txt", "");
+    cr_assert(eq(int, symlink("/nonexistent", tree_path(&tree, "labels/train/a/c.txt")), 0));
+    refused_in(&tree, "yolo:", "", -EBADMSG,
+               "labels/train/a/c.txt: the symbolic link leads nowhere");
+    cr_assert(eq(int, rename(tree_path(&tree, "labels"), tree_path(&tree, "others")), 0));
+    cr_assert(eq(int, symlink("/nonexistent", tree_path(&tree, "labels")), 0));
+    refused_in(&tree, "yolo:", "", -EBADMSG, "labels: the symbolic link leads nowhere");
+}
+
+Test(yolo, a_split_without_any_label_file_is_a_warning)
+{
+    struct dataset *d = opened_in(&tree, "yolo:", "");
+
+    cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
+    dataset_unref(d);
+    d = opened_in(&tree, "yolo,split=val:", "");
+    cr_expect(eq(str, (char *)dataset_get_warning(d),
+                 "no picture has a label file, so none has objects: that of the first would be "
+                 "labels/val/d.txt"));
     dataset_unref(d);
 }
 
