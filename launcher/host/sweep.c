@@ -60,13 +60,6 @@ static bool names_session(const char *path)
            strncmp(uid, mark, strlen(mark)) == 0 && strstr(path, "/ompi.") != NULL;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), end_len = strlen(end);
-
-    return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
-
 /* Is this the folder of PRRTE's process `pid`, and does it belong to us? */
 static bool is_prrte_session(const char *path, pid_t pid)
 {
@@ -79,7 +72,7 @@ static bool is_prrte_session(const char *path, pid_t pid)
         return false;
     (void)snprintf(before, sizeof(before), ".%d.%u", (int)pid, (unsigned)getuid());
     (void)snprintf(from_11, sizeof(from_11), ".%d", (int)pid);
-    return (ends_with(last, before) || strcmp(strchr(last, '.'), from_11) == 0) &&
+    return (str_ends_with(last, before) || strcmp(strchr(last, '.'), from_11) == 0) &&
            is_own_folder(path);
 }
 
