@@ -47,10 +47,10 @@ struct field_spec {
 /** A field's properties, which all samples share. The structure has no padding, because its bytes
  * are stored, sent and compared. */
 struct field_shape {
-    uint32_t type;                               /* enum plenum_field_type */
-    uint32_t dims, shape[PLENUM_FIELD_DIMS_MAX]; /* key points: most objects, and most points */
-    uint32_t
-        room; /* bytes per sample; for a mask, per pixel; for boxes and key points, per image */
+    uint32_t type; /* enum plenum_field_type */
+    uint32_t dims;
+    uint32_t shape[PLENUM_FIELD_DIMS_MAX]; /* key points: most objects, and most points */
+    uint32_t room; /* bytes per sample; per pixel of a mask; per image for boxes, key points */
     uint32_t mask; /* 1: an array of each image's height and width */
 };
 
