@@ -302,6 +302,49 @@ int annotated_read(const struct dataset *d, const char *path, const struct annot
     return dataset_has_changed(d, path, err);
 }
 
+void annotated_put_facts(const struct annotated_beside *facts, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%" PRId64 " %" PRIu64, facts->exists ? (int64_t)facts->size : -1,
+                   facts->hash);
+}
+
+struct annotated_beside annotated_get_facts(const char **at)
+{
+    struct annotated_beside ret = {.exists = **at != '-'};
+    char *end;
+
+    ret.size = ret.exists ? strtoull(*at, NULL, 10) : 0;
+    *at = strchr(*at, ' ');
+    assert(*at);
+    ret.hash = strtoull(*at, &end, 10);
+    *at = end;
+    return ret;
+}
+
+char *annotated_next_line(char **rest)
+{
+    char *line = strsep(rest, "\n");
+
+    if (!line)
+        return NULL;
+    line += strspn(line, " \t");
+    for (size_t n = strlen(line); n > 0 && strchr(" \t\r", line[n - 1]); n--)
+        line[n - 1] = '\0';
+    return line;
+}
+
+bool annotated_is_fresh(const struct dataset *d, const char *first)
+{
+    for (uint32_t i = 0; i < d->index.header->containers; i++) {
+        const struct index_container *c = &d->index.containers[i];
+
+        if (!stamp_holds(&d->scope, i == 0 && first ? first : index_name(&d->index, c->name),
+                         &c->stamp))
+            return false;
+    }
+    return d->index.header->containers > 0;
+}
+
 /* ---- classes ---- */
 
 /* Let ids be class numbers. */

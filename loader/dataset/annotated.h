@@ -92,6 +92,19 @@ int annotated_load(const struct dataset *d, const char *path, struct annotated_b
 int annotated_read(const struct dataset *d, const char *path, const struct annotated_beside *was,
                    char **ret, struct plenum_error *err);
 
+/** Write the facts of a file beside a picture as text, for a note. */
+void annotated_put_facts(const struct annotated_beside *facts, char *ret, size_t size);
+/** Parse this text, and move `*at` behind it. */
+struct annotated_beside annotated_get_facts(const char **at);
+
+/** Returns the next line of a list without spaces around it, or NULL after the last one. It is cut
+ * out of `*rest`. */
+char *annotated_next_line(char **rest);
+
+/** Returns whether all containers of the index are unchanged; `first` is the path of the first one,
+ * or NULL if that is its name. */
+bool annotated_is_fresh(const struct dataset *d, const char *first);
+
 /** Functions of struct format: samples are files with these names. */
 void annotated_file(const struct dataset *d, const struct index_sample *sample, char *ret,
                     size_t size);

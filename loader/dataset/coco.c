@@ -41,13 +41,6 @@ static void coco_release(struct dataset *d)
 
 /* ---- where the file and the pictures are ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t len = strlen(text), n = strlen(end);
-
-    return len >= n && strcmp(text + len - n, end) == 0;
-}
-
 /* Files of one split in the folder of annotations. */
 struct coco_choice {
     const char *split;
@@ -65,7 +58,7 @@ static int consider(struct coco_choice *c, const char *name)
     size_t len;
     bool exact;
 
-    if (strncmp(name, begin, strlen(begin)) != 0 || !ends_with(split, end))
+    if (strncmp(name, begin, strlen(begin)) != 0 || !str_ends_with(name, end))
         return 0;
     len = strlen(split) - strlen(end);
     (void)snprintf(c->all + strlen(c->all), sizeof(c->all) - strlen(c->all), "%s%.*s",
@@ -465,8 +458,7 @@ static bool coco_fresh(const struct dataset *d)
 {
     const struct coco_place *place = d->state;
 
-    return d->index.header->containers == 1 &&
-           stamp_holds(&d->scope, place->file, &d->index.containers[0].stamp);
+    return annotated_is_fresh(d, place->file);
 }
 
 /* ---- fields ---- */
@@ -475,20 +467,18 @@ static bool coco_fresh(const struct dataset *d)
  * them. `ret` has room for all objects. */
 static void pick_crowds(const char *objects, char *ret)
 {
-    static const char crowd[] = "\"iscrowd\":1";
     struct json_at rest = json_begin((struct json_at){objects, objects + strlen(objects)}), each;
-    char *at = ret, *flag;
+    struct json_at flag;
+    char *at = ret;
 
     *at++ = '[';
     while (json_next(&rest, &each)) {
         size_t len = (size_t)(each.end - each.at);
 
-        memcpy(at + 1, each.at, len);
-        at[1 + len] = '\0';
-        flag = strstr(at + 1, crowd);
-        if (!flag)
+        if (!json_get(each, "iscrowd", &flag) || *flag.at != '1')
             continue;
-        flag[strlen(crowd) - 1] = '0';
+        memcpy(at + 1, each.at, len);
+        at[1 + (flag.at - each.at)] = '0';
         *at = at == ret + 1 ? ' ' : ',';
         at += 1 + len;
     }
@@ -542,14 +532,15 @@ static int list_ids(const struct dataset *d, struct coco_id **ids, size_t *count
     size_t cap = 0;
 
     for (uint32_t i = 0; i < d->index.header->samples; i++) {
-        static const char key[] = "\"id\":";
-        const char *at = annotated_note(d, &d->index.samples[i]);
+        const char *list = strchr(annotated_note(d, &d->index.samples[i]), ' ') + 1;
+        struct json_at rest = json_begin((struct json_at){list, list + strlen(list)}), each, id;
 
-        while ((at = strstr(at, key))) {
-            at += strlen(key);
+        while (json_next(&rest, &each)) {
+            if (!json_get(each, "id", &id))
+                continue;
             if (array_grow(ids, &cap, *count, sizeof(**ids)) < 0)
                 return -ENOMEM;
-            (*ids)[(*count)++] = (struct coco_id){strtoll(at, NULL, 10), i};
+            (*ids)[(*count)++] = (struct coco_id){strtoll(id.at, NULL, 10), i};
         }
     }
     return 0;

@@ -3,8 +3,8 @@
  * annotations for each (voc_xml.h), as Pascal VOC arranges them.
  *
  * The samples are the lines of the list, in their order. The classes are the names of all objects
- * in Annotations, so that all splits have the same. A sample's note has the size and time of its
- * XML file, which is read when the sample is, and must not have changed. The index is stale when
+ * in Annotations, so that all splits have the same. A sample's note has the size and hash of its
+ * XML file, which is read again with the sample, and must not have changed. The index is stale when
  * the list or the folder of XML files has changed. */
 #include "config.h"
 
@@ -24,6 +24,13 @@
 
 static const char annotations[] = "Annotations";
 
+/* An XML file. */
+struct voc_annotations {
+    char *name;
+    bool was_read;
+    struct annotated_beside facts;
+};
+
 /* A class, and a file that has it. */
 struct voc_class {
     char *name, *file;
@@ -33,7 +40,7 @@ struct voc_scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
     struct annotated_pictures pictures;
-    char **files; /* [num_files]: the names of all XML files */
+    struct voc_annotations *files; /* [num_files]: all XML files, by name */
     size_t num_files, cap_files;
     struct plenum_error err; /* of the first file that could not be read */
     atomic_bool failed;
@@ -95,11 +102,8 @@ static char *picture_path(const struct dataset *d, const char *name)
 }
 
 /* Add the picture of a line. */
-static int add_line(struct voc_scan *s, char *line, size_t number, struct plenum_error *err)
+static int add_line(struct voc_scan *s, const char *line, size_t number, struct plenum_error *err)
 {
-    line += strspn(line, " \t");
-    for (size_t n = strlen(line); n > 0 && strchr(" \t\r", line[n - 1]); n--)
-        line[n - 1] = '\0';
     if (!line[0])
         return 0;
     if (line[strcspn(line, " \t")])
@@ -126,7 +130,7 @@ static int read_list(struct voc_scan *s, struct index_builder *b, struct plenum_
     if (strlen(text) != stamp.size)
         r = error_set(err, -EBADMSG, "it contains zero bytes, so it is not a list");
     rest = text;
-    for (char *line; r == 0 && (line = strsep(&rest, "\n"));) {
+    for (char *line; r == 0 && (line = annotated_next_line(&rest));) {
         r = add_line(s, line, ++number, err);
         if (r == 0)
             r = dataset_check_cancel(s->options);
@@ -150,6 +154,13 @@ static void xml_path(const char *picture, char *ret, size_t size)
     (void)snprintf(ret, size, "%s/%.*s.xml", annotations, (int)(dot - base), base);
 }
 
+static int by_file_name(const void *a, const void *b)
+{
+    const struct voc_annotations *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
 static int list_files(struct voc_scan *s, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
@@ -161,20 +172,24 @@ static int list_files(struct voc_scan *s, struct plenum_error *err)
         return scope_error(scope, err, r, annotations);
     while (r == 0 && (errno = 0, entry = readdir(dir))) {
         const char *dot = strrchr(entry->d_name, '.');
+        char *name;
 
         if (dataset_skips_name(entry->d_name) || !dot || strcmp(dot, ".xml") != 0)
             continue;
-        if (index_memory_charge(s->pictures.memory, strlen(entry->d_name) + 17) < 0 ||
+        if (index_memory_charge(s->pictures.memory,
+                                strlen(entry->d_name) + 17 + sizeof(*s->files)) < 0 ||
             array_grow(&s->files, &s->cap_files, s->num_files, sizeof(*s->files)) < 0)
             r = -ENOMEM;
-        else if (!(s->files[s->num_files] = strdup(entry->d_name)))
+        else if (!(name = strdup(entry->d_name)))
             r = -ENOMEM;
         else
-            s->num_files++;
+            s->files[s->num_files++] = (struct voc_annotations){.name = name};
     }
     if (r == 0 && errno)
         r = -errno;
     (void)closedir(dir);
+    if (s->num_files > 1)
+        qsort(s->files, s->num_files, sizeof(*s->files), by_file_name);
     return r < 0 ? scope_error(scope, err, r, annotations) : 0;
 }
 
@@ -237,17 +252,18 @@ static int collect_class(void *arg, const struct voc_object *object, struct plen
 static int read_file(void *arg, uint64_t index, unsigned thread)
 {
     struct voc_scan *s = arg;
-    struct voc_file f = {.scan = s, .name = s->files[index]};
-    struct annotated_beside facts;
+    struct voc_annotations *file = &s->files[index];
+    struct voc_file f = {.scan = s, .name = file->name};
     char path[DATASET_PATH_MAX], *text = NULL;
     struct plenum_error err;
     int r;
 
     (void)thread;
     (void)snprintf(path, sizeof(path), "%s/%s", annotations, f.name);
-    r = annotated_load(s->dataset, path, &facts, &text, &err);
+    r = annotated_load(s->dataset, path, &file->facts, &text, &err);
+    file->was_read = r == 0;
     if (r == 0 && text)
-        r = voc_xml_read(text, facts.size, collect_class, &f, &err);
+        r = voc_xml_read(text, file->facts.size, collect_class, &f, &err);
     free(text);
     if (r == -EBADMSG)
         return 0;
@@ -311,22 +327,38 @@ static int add_classes(const struct voc_scan *s, struct index_builder *b, struct
 
 /* ---- samples ---- */
 
+/* Get the facts of a picture's XML file: those of the file that collect_classes() has read, or, if
+ * it has not, of the file that is there. */
+static int find_facts(const struct voc_scan *s, const char *picture, struct annotated_beside *ret,
+                      struct plenum_error *err)
+{
+    char path[DATASET_PATH_MAX], *text;
+    struct voc_annotations *found, wanted = {.name = path + strlen(annotations) + 1};
+    int r;
+
+    xml_path(picture, path, sizeof(path));
+    found = bsearch(&wanted, s->files, s->num_files, sizeof(*s->files), by_file_name);
+    if (found && found->was_read) {
+        *ret = found->facts;
+        return 0;
+    }
+    r = annotated_load(s->dataset, path, ret, &text, err);
+    free(text);
+    return r;
+}
+
 static int add_samples(struct voc_scan *s, struct index_builder *b, struct plenum_error *err)
 {
-    char path[DATASET_PATH_MAX], note[64];
+    char note[64];
     int r = 0;
 
     for (size_t i = 0; i < s->pictures.count && r == 0; i++) {
         struct annotated_beside facts;
-        char *text;
 
-        xml_path(s->pictures.all[i].path, path, sizeof(path));
-        r = annotated_load(s->dataset, path, &facts, &text, err);
+        r = find_facts(s, s->pictures.all[i].path, &facts, err);
         if (r < 0)
             break;
-        free(text);
-        (void)snprintf(note, sizeof(note), "%" PRId64 " %" PRIu64,
-                       facts.exists ? (int64_t)facts.size : -1, facts.hash);
+        annotated_put_facts(&facts, note, sizeof(note));
         r = annotated_add_sample(&s->pictures.all[i], note, b, err);
         if (r == 0)
             r = dataset_check_cancel(s->options);
@@ -337,7 +369,7 @@ static int add_samples(struct voc_scan *s, struct index_builder *b, struct plenu
 static void voc_scan_fini(struct voc_scan *s)
 {
     for (size_t i = 0; i < s->num_files; i++)
-        free(s->files[i]);
+        free(s->files[i].name);
     for (size_t i = 0; i < s->num_classes; i++) {
         free(s->classes[i].name);
         free(s->classes[i].file);
@@ -373,13 +405,7 @@ static int voc_scan(const struct dataset *d, const struct dataset_options *optio
 
 static bool voc_fresh(const struct dataset *d)
 {
-    for (uint32_t i = 0; i < d->index.header->containers; i++) {
-        const struct index_container *c = &d->index.containers[i];
-
-        if (!stamp_holds(&d->scope, index_name(&d->index, c->name), &c->stamp))
-            return false;
-    }
-    return d->index.header->containers == 2;
+    return annotated_is_fresh(d, NULL);
 }
 
 /* ---- fields ---- */
@@ -456,12 +482,10 @@ static int voc_fields(const struct dataset *d, const struct index_sample *sample
     struct voc_json json = {.dataset = d,
                             .drops = strcmp(dataset_setting(d, "difficult", "keep"), "drop") == 0};
     const char *note = annotated_note(d, sample);
-    struct annotated_beside facts = {.exists = note[0] != '-',
-                                     .hash = strtoull(strchr(note, ' '), NULL, 10)};
+    struct annotated_beside facts = annotated_get_facts(&note);
     char path[DATASET_PATH_MAX], *text;
     int r;
 
-    facts.size = facts.exists ? strtoull(note, NULL, 10) : 0;
     xml_path(index_name(&d->index, sample->name), path, sizeof(path));
     r = annotated_read(d, path, &facts, &text, err);
     if (r < 0)

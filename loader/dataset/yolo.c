@@ -3,14 +3,13 @@
  * with a label file beside each (yolo_label.h).
  *
  * The samples are the pictures of one split, in the order of their paths. A sample's note has the
- * size and time of its label file (size -1: there is none) and the size of its picture after EXIF
- * orientation. A label file is read when its sample is, and must not have changed. The index is
+ * size and hash of its label file (size -1: there is none) and the size of its picture after EXIF
+ * orientation. A label file is read again with its sample, and must not have changed. The index is
  * stale when the data.yaml, a list, or a folder of pictures has changed. */
 #include "config.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,10 +269,7 @@ static int add_list(struct yolo_scan *s, const char *path, struct plenum_error *
     if (strlen(text) != stamp.size)
         r = error_set(err, -EBADMSG, "%s: it contains zero bytes, so it is not a list", path);
     rest = text;
-    for (char *line; r == 0 && (line = strsep(&rest, "\n"));) {
-        line += strspn(line, " \t");
-        for (size_t n = strlen(line); n > 0 && strchr(" \t\r", line[n - 1]); n--)
-            line[n - 1] = '\0';
+    for (char *line; r == 0 && (line = annotated_next_line(&rest));) {
         if (!line[0])
             continue;
         if (line[0] == '.' && line[1] == '/')
@@ -495,7 +491,7 @@ static void warn_of_no_labels(const struct yolo_scan *s)
 
 static int add_samples(struct yolo_scan *s, struct plenum_error *err)
 {
-    char note[100];
+    char label[50], note[100];
     bool labelled = false;
     int r = 0;
 
@@ -503,9 +499,8 @@ static int add_samples(struct yolo_scan *s, struct plenum_error *err)
         const struct yolo_facts *f = &s->facts[i];
 
         labelled |= f->label.exists;
-        (void)snprintf(note, sizeof(note), "%" PRId64 " %" PRIu64 " %u %u",
-                       f->label.exists ? (int64_t)f->label.size : -1, f->label.hash, f->size.width,
-                       f->size.height);
+        annotated_put_facts(&f->label, label, sizeof(label));
+        (void)snprintf(note, sizeof(note), "%s %u %u", label, f->size.width, f->size.height);
         r = annotated_add_sample(&s->pictures.all[i], note, s->builder, err);
     }
     if (!labelled && s->pictures.count > 0)
@@ -541,26 +536,17 @@ static bool yolo_fresh(const struct dataset *d)
 {
     const struct yolo_place *place = d->state;
 
-    for (uint32_t i = 0; i < d->index.header->containers; i++) {
-        const struct index_container *c = &d->index.containers[i];
-
-        if (!stamp_holds(&d->scope, i == 0 ? place->file : index_name(&d->index, c->name),
-                         &c->stamp))
-            return false;
-    }
-    return d->index.header->containers > 0;
+    return annotated_is_fresh(d, place->file);
 }
 
 /* ---- fields ---- */
 
 static struct yolo_facts facts_of(const char *note)
 {
-    struct yolo_facts f = {.label.exists = note[0] != '-'};
+    struct yolo_facts f = {.label = annotated_get_facts(&note)};
     char *at;
 
-    f.label.size = f.label.exists ? strtoull(note, NULL, 10) : 0;
-    f.label.hash = strtoull(strchr(note, ' '), &at, 10);
-    f.size.width = (uint16_t)strtoul(at, &at, 10);
+    f.size.width = (uint16_t)strtoul(note, &at, 10);
     f.size.height = (uint16_t)strtoul(at, NULL, 10);
     return f;
 }

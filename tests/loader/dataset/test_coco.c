@@ -228,6 +228,19 @@ Test(coco, samples_are_its_images_by_id_and_labels_are_zero)
     dataset_unref(d);
 }
 
+Test(coco, only_members_of_objects_count)
+{
+    struct dataset *d;
+
+    write_annotations(
+        OBJECT(5, 7, 1, BOX ",\"iscrowd\":0,\"num_keypoints\":{\"iscrowd\":1,\"id\":6}") "," OBJECT(
+            6, 30, 1, BOX));
+    d = opened_in(&tree, "coco:", "");
+    has_field(d, 0, "crowds", "[]");
+    has_faults(d, "");
+    dataset_unref(d);
+}
+
 Test(coco, objects_are_numbered_by_category_and_crowds_are_separate)
 {
     struct dataset *d;
