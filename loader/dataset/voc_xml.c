@@ -18,6 +18,9 @@
 
 enum { DEPTH_MAX = 32, NAME_BYTES = 64, TEXT_BYTES = 512 };
 
+/* Bits of voc_reader.found: the name, four edges, and flags, which need not be there. */
+enum { NAMED = 1, EDGES = 2, NEEDED = 0x1f, DIFFICULT = 0x20, TRUNCATED = 0x40 };
+
 /* The value of an element is in `text` when it ends. Longer ones are cut off, and are then not
  * used. */
 struct voc_reader {
@@ -31,7 +34,7 @@ struct voc_reader {
     void *arg;
     struct voc_object object; /* the open <object> */
     char name[TEXT_BYTES];
-    unsigned found; /* one bit for its name, and one for each edge */
+    unsigned found; /* its elements: NAMED, EDGES << n ... */
     bool has_root;
 };
 
@@ -204,12 +207,24 @@ static int take_edge(struct voc_reader *x, const char *text, unsigned edge,
 
     if (!number_is_decimal(number_parse(text, strlen(text), &ignored)))
         return fail(x, "an edge of a box is not a number", err);
-    if (x->found & 2u << edge)
+    if (x->found & (unsigned)EDGES << edge)
         return fail(x, "a box has the same edge twice", err);
     x->object.edges[edge] = strtod(text, NULL);
     if (!isfinite(x->object.edges[edge]))
         return fail(x, "an edge of a box is too large", err);
-    x->found |= 2u << edge;
+    x->found |= (unsigned)EDGES << edge;
+    return 0;
+}
+
+/* Use <difficult> or <truncated>, the bit `flag` of x->found. An element that is cut off or has
+ * others inside it has the text "". */
+static int take_flag(struct voc_reader *x, const char *text, unsigned flag, bool *ret,
+                     struct plenum_error *err)
+{
+    if ((strcmp(text, "0") != 0 && strcmp(text, "1") != 0) || x->found & flag)
+        return fail(x, "<difficult> and <truncated> must be 0 or 1, once", err);
+    *ret = *text == '1';
+    x->found |= flag;
     return 0;
 }
 
@@ -226,18 +241,18 @@ static int take_element(struct voc_reader *x, struct plenum_error *err)
     if (x->depth != 3)
         return 0;
     if (strcmp(name, "difficult") == 0)
-        x->object.difficult = strcmp(text, "1") == 0;
-    else if (strcmp(name, "truncated") == 0)
-        x->object.truncated = strcmp(text, "1") == 0;
+        return take_flag(x, text, DIFFICULT, &x->object.difficult, err);
+    if (strcmp(name, "truncated") == 0)
+        return take_flag(x, text, TRUNCATED, &x->object.truncated, err);
     if (strcmp(name, "name") != 0)
         return 0;
-    if (!*text || x->found & 1)
+    if (!*text || x->found & NAMED)
         return fail(x,
                     "the name of an object is empty, or is given twice, or has more than 511 "
                     "bytes",
                     err);
     memcpy(x->name, text, strlen(text) + 1);
-    x->found |= 1;
+    x->found |= NAMED;
     return 0;
 }
 
@@ -249,7 +264,7 @@ static int end_element(struct voc_reader *x, struct plenum_error *err)
     assert(x->depth > 0);
     if (in_object && x->depth == 2) {
         x->object.name = x->name;
-        r = x->found == 0x1f
+        r = (x->found & NEEDED) == NEEDED
                 ? x->call(x->arg, &x->object, err)
                 : fail(x, "this <object> lacks its <name>, or an edge of its <bndbox>", err);
     } else if (in_object) {
