@@ -160,11 +160,8 @@ static int add_category(struct coco_file *f, const struct json_item *item, struc
 }
 
 /* Write the members that are kept, as `"id":7,"iscrowd":0,"bbox":[1,2,3,4]`. */
-static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id)
+static int put_object(struct coco_file *f, const struct coco_entry *e, int64_t id, bool crowd)
 {
-    double number = 0;
-    bool crowd = e->iscrowd.at && (json_type(e->iscrowd) == JSON_AT_TRUE ||
-                                   (json_double(e->iscrowd, &number) && number != 0));
     char text[64];
     int n = snprintf(text, sizeof(text), "\"id\":%" PRId64 ",\"iscrowd\":%d", id, crowd);
     int r = put(f, text, (size_t)n);
@@ -184,6 +181,7 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
 {
     struct coco_object object = {.text = f->text_bytes};
     struct coco_entry e;
+    bool crowd = false;
     int r;
 
     find_members(item->value, &e);
@@ -194,8 +192,13 @@ static int add_object(struct coco_file *f, const struct json_item *item, struct 
         r = need_id(e.category_id, "category_id", &object.category, err);
     if (r == 0 && !e.kept[0].at)
         r = error_set(err, -EBADMSG, "it has no \"bbox\"");
+    if (r == 0 && e.iscrowd.at && !json_flag(e.iscrowd, &crowd))
+        r = error_set(err, -EBADMSG,
+                      "the \"iscrowd\" of the annotation with the id %lld is not 0, 1, true or "
+                      "false, but %s",
+                      (long long)object.id, json_kind(e.iscrowd));
     if (r == 0)
-        r = put_object(f, &e, object.id);
+        r = put_object(f, &e, object.id, crowd);
     if (r == 0)
         r = index_memory_grow(f->memory, &f->objects, &f->cap_objects, f->num_objects,
                               sizeof(object));
