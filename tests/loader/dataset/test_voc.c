@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -230,6 +231,31 @@ Test(voc, bad_files_name_the_line)
     d = opened_in(&tree, "voc:", "");
     has_bad_fields(d, 0, -EBADMSG, "Annotations/1.xml: line 2: this <object> lacks its <name>");
     has_bad_fields(d, 1, -EBADMSG, "Annotations/4.xml: the file does not exist");
+    dataset_unref(d);
+}
+
+Test(voc, a_file_that_is_too_large_is_the_fault_of_its_sample)
+{
+    struct dataset *d;
+
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/a.2.xml"), (16 << 20) + 1), 0));
+    make_old_in(&tree, "Annotations/a.2.xml");
+    make_old_in(&tree, "Annotations");
+    make_old_in(&tree, "ImageSets/Main/train.txt");
+    for (int i = 0; i < 2; i++) { /* the second time with the index */
+        d = opened_in(&tree, "voc:", "");
+        has_bad_fields(d, 0, -EBADMSG, "Annotations/a.2.xml has more than 16 MiB");
+        has_field(d, 1, "objects", "[]");
+        dataset_unref(d);
+    }
+    d = opened_in(&tree, "voc:", "");
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/a.2.xml"), (16 << 20) + 2), 0));
+    has_bad_fields(d, 0, -ESTALE, "Annotations/a.2.xml has changed since");
+    dataset_unref(d);
+    cr_assert(eq(int, truncate(tree_path(&tree, "Annotations/1.xml"), 16 << 20), 0));
+    d = opened_in(&tree, "voc:", "");
+    has_bad_fields(d, 1, -EBADMSG,
+                   "Annotations/1.xml: line 1: it has something outside its elements");
     dataset_unref(d);
 }
 

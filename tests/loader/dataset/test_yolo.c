@@ -304,6 +304,18 @@ Test(yolo, bad_label_files_name_the_line)
     dataset_unref(d);
 }
 
+Test(yolo, a_label_file_that_is_too_large_is_the_fault_of_its_sample)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "labels/train/a/c.txt", "");
+    cr_assert(eq(int, truncate(tree_path(&tree, "labels/train/a/c.txt"), (16 << 20) + 1), 0));
+    d = opened_in(&tree, "yolo:", "");
+    has_bad_fields(d, 0, -EBADMSG, "labels/train/a/c.txt has more than 16 MiB");
+    has_field(d, 1, "objects", dog);
+    dataset_unref(d);
+}
+
 Test(yolo, changed_files_are_noticed)
 {
     struct dataset *d;
