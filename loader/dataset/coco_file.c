@@ -62,7 +62,7 @@ static int put_compact(struct coco_file *f, struct json_at value)
 
 /* The members of an entry that are used. An `at` of NULL: it is missing. */
 struct coco_entry {
-    struct json_at id, image_id, category_id, name, file_name, iscrowd, kept[3];
+    struct json_at id, image_id, category_id, name, file_name, width, height, iscrowd, kept[3];
 };
 
 static const char *const kept_names[] = {"bbox", "keypoints", "num_keypoints"};
@@ -77,6 +77,8 @@ static void find_members(struct json_at object, struct coco_entry *ret)
                   {"category_id", &ret->category_id},
                   {"name", &ret->name},
                   {"file_name", &ret->file_name},
+                  {"width", &ret->width},
+                  {"height", &ret->height},
                   {"iscrowd", &ret->iscrowd},
                   {kept_names[0], &ret->kept[0]},
                   {kept_names[1], &ret->kept[1]},
@@ -124,6 +126,16 @@ static int need_text(struct coco_file *f, struct json_at value, const char *name
                            name);
 }
 
+/* Returns a width or height; 0 if it is none. */
+static uint32_t side_of(struct json_at value)
+{
+    int64_t number;
+
+    return value.at && json_whole(value, &number) && number > 0 && number <= UINT32_MAX
+               ? (uint32_t)number
+               : 0;
+}
+
 static int add_image(struct coco_file *f, const struct json_item *item, struct plenum_error *err)
 {
     struct coco_image image = {.id = 0};
@@ -131,6 +143,8 @@ static int add_image(struct coco_file *f, const struct json_item *item, struct p
     int r;
 
     find_members(item->value, &e);
+    image.width = side_of(e.width);
+    image.height = side_of(e.height);
     r = need_id(e.id, "id", &image.id, err);
     if (r == 0)
         r = need_text(f, e.file_name, "file_name", &image.name, err);

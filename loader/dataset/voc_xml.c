@@ -36,6 +36,7 @@ struct voc_reader {
     char name[TEXT_BYTES];
     unsigned found; /* its elements: NAMED, EDGES << n ... */
     bool has_root;
+    struct voc_picture picture;
 };
 
 MESSAGE static int fail(const struct voc_reader *x, const char *why, struct plenum_error *err)
@@ -256,6 +257,19 @@ static int take_element(struct voc_reader *x, struct plenum_error *err)
     return 0;
 }
 
+/* Use the text of an element of <size> that ends. */
+static void take_side(struct voc_reader *x)
+{
+    const char *text = plain_text(x), *name = x->names[2];
+    unsigned side = strcmp(name, "height") == 0;
+    int64_t number;
+
+    if ((side || strcmp(name, "width") == 0) &&
+        number_parse(text, strlen(text), &number) == NUMBER_INTEGER && number > 0 &&
+        number <= UINT32_MAX)
+        x->picture.size[side] = (uint32_t)number;
+}
+
 static int end_element(struct voc_reader *x, struct plenum_error *err)
 {
     bool in_object = is_in_object(x);
@@ -269,6 +283,8 @@ static int end_element(struct voc_reader *x, struct plenum_error *err)
                 : fail(x, "this <object> lacks its <name>, or an edge of its <bndbox>", err);
     } else if (in_object) {
         r = take_element(x, err);
+    } else if (x->depth == 3 && is_inside(x, 1, "size")) {
+        take_side(x);
     }
     x->depth--;
     x->text_len = 0;
@@ -355,7 +371,7 @@ static int read_part(struct voc_reader *x, struct plenum_error *err)
 }
 
 int voc_xml_read(const char *text, size_t len, voc_xml_call *call, void *arg,
-                 struct plenum_error *err)
+                 struct voc_picture *ret, struct plenum_error *err)
 {
     struct voc_reader x = {.at = text, .end = text + len, .line = 1, .call = call, .arg = arg};
     int r = 0;
@@ -369,5 +385,7 @@ int voc_xml_read(const char *text, size_t len, voc_xml_call *call, void *arg,
         r = error_set(err, -EBADMSG, "line %zu: <%s> has no end", x.line, x.names[x.depth - 1]);
     if (r == 0 && !x.has_root)
         r = fail(&x, "it is not an <annotation>", err);
+    if (r == 0 && ret)
+        *ret = x.picture;
     return r;
 }

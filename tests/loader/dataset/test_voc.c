@@ -106,7 +106,7 @@ ParameterizedTest(struct xml_case *c, voc_xml, reads)
 {
     struct plenum_error err = {""};
     char got[400] = "";
-    int r = voc_xml_read(c->text, strlen(c->text), note_object, got, &err);
+    int r = voc_xml_read(c->text, strlen(c->text), note_object, got, NULL, &err);
 
     cr_expect(eq(int, r, !c->want[0] || strstr(c->want, ":1,2,") ? 0 : -EBADMSG), "%s: %s", c->text,
               err.text);
@@ -124,7 +124,7 @@ Test(voc_xml, depth_is_limited)
 
     for (int i = 0; i < 200; i++)
         strcat(text, "<a>");
-    cr_expect(eq(int, voc_xml_read(text, strlen(text), note_object, got, &err), -EBADMSG));
+    cr_expect(eq(int, voc_xml_read(text, strlen(text), note_object, got, NULL, &err), -EBADMSG));
     cr_expect(eq(str, err.text, "line 1: elements are nested more than 32 deep"));
 }
 
