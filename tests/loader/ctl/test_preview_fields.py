@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ class PreviewFieldsTest(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def write(self, files):
+        shutil.rmtree(self.path("cache"), ignore_errors=True)  # files may only change before they are indexed
         os.makedirs(self.path("data/c"), exist_ok=True)
         image = np.full((SIDE, SIDE), GREY, np.uint8)
         for extension, data in {"png": png(image), **files}.items():
