@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests streams of one queue that share renderings: random streams, batches and cancellations.
- * Each sample must have the pixels and the text that one thread renders. This is a plain program, so
- * that it also runs under ThreadSanitizer. */
+ * Each sample must have the pixels and the text that one thread renders. This is a plain program,
+ * so that it also runs under ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 enum { SAMPLES = 24, CLIENTS = 6, SLOTS = 4, SIDE = 16, TURNS = 1500 };
 
 static struct tree tree;
-static struct dataset *dataset; /* the field is a text whose length varies */
+static struct dataset *dataset; /* its field is text of varying length */
 static unsigned random_state = 1;
 
 static unsigned below(unsigned n)
