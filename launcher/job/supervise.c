@@ -616,7 +616,7 @@ static int turn(struct supervisor *s)
         handle_signals(s);
     if (fds[FD_TEXT].revents)
         read_text(s);
-    if (fds[FD_PLACE].revents) /* before the reports of ends that followed those it has seen */
+    if (fds[FD_PLACE].revents) /* first: it sees ends of processes before shims report them */
         meeting_server_dispatch(s->place);
     if (fds[FD_PEERS].revents)
         peers_read(s);

@@ -739,7 +739,8 @@ class Stream:
           number of times, rounded up or down. ``draw="independent"`` draws each position by itself.
           ``weights={0: RULE, 3: RULE}`` changes the weights from epoch 3 on, and ``{}`` sets none until :meth:`amend`
           does;
-        - ``stratify="label", block=B`` shows each sample once per epoch, and each class in proportion in each B samples;
+        - ``stratify="label", block=B`` shows each sample once per epoch, and in each B samples, each class in
+          proportion to its size;
         - ``balance="label", block=B`` shows equally many samples of each class in each B samples;
           ``balance="label", classes=P, each=K`` shows blocks of K samples of each of P classes;
         - with a Mix, ``block`` is the number of positions that sets share, ``epoch`` a number of positions or the set

@@ -1128,7 +1128,7 @@ class LoaderTest(unittest.TestCase):
                 loader(**options)
 
     def test_warnings_as_errors(self):
-        """turning a warning into an error loses no batch, even if the loop restarts; the warning names the loop's line"""
+        """turning a warning into an error loses no batch, even if the loop restarts; the warning names its line"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, killed = [], 0, False
