@@ -250,8 +250,8 @@ static uint32_t next(uint32_t ahead)
     return (uint32_t)(((uint64_t)world.index + ahead) % world.instances);
 }
 
-/* Returns the bytes of a room that are for one instance, if it has as many for each. With thousands
- * of instances, cache lines are shared. */
+/* Returns the bytes of each instance's part of a room, if all parts are equal: whole cache lines,
+ * or, with thousands of instances, at least 8 bytes. */
 static size_t share_of_room(size_t bytes)
 {
     size_t share = meeting_room_bytes(world.meeting) / world.instances;
