@@ -27,7 +27,7 @@
 enum {
     PROGRESS_EVERY_MS = 500,
     ROOM_LIMIT_MS = 10000, /* longest time that an OPEN waits for memory that will soon be free */
-    ROOM_TURN_MS = 20,     /* added per waiting OPEN, because each one scans all sessions */
+    ROOM_TURN_MS = 20,     /* added to the interval per waiting OPEN: each scans all sessions */
 };
 
 static void wait_for_room(struct session *s)

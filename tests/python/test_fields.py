@@ -715,7 +715,7 @@ class BoxesTest(unittest.TestCase):
         self.assertTrue((boxes >= 0).all() and (boxes <= (width, height) * 2).all())
 
     def test_crops(self):
-        """boxes follow crops, padding, flips and least shares, in all formats"""
+        """boxes follow crops, padding and flips, and are dropped below a minimum share, in all formats"""
         data, shown = f"tar:{path_of('boxes.tar')}", 0
         for pipeline, (height, width) in (("rrc(16x12) flip(0.5) vertical_flip(0.5)", (16, 12)), ("eval", (224, 224)),
                                           ("letterbox(40x24, fill=9) flip(0.5)", (40, 24)),
