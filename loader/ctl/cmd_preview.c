@@ -265,13 +265,13 @@ static int render_cell(void *arg, uint64_t index, unsigned thread)
 
     assert(index < s->args->count && !cell->pixels && !cell->words);
     cell->pixels = malloc(render_bytes(spec));
-    values = malloc(ctl_field_bytes(s->stream) + 1);
+    values = malloc(render_field_bytes(&s->stream->spec) + 1);
     if (!cell->pixels || !values) {
         free(values);
         return -ENOMEM;
     }
     target = render_target_in(spec, cell->pixels);
-    ctl_field_target(s->stream, values, lengths, &target);
+    render_target_fields(&s->stream->spec, values, lengths, &target);
     r = render_whole(spec, &s->scratch[thread],
                      (struct order_place){s->args->epoch, s->args->position + index}, &target,
                      &cell->result, &err);

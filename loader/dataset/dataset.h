@@ -178,8 +178,8 @@ bool dataset_is_remote(const struct dataset *dataset);
 /** Returns the set in the cache of samples (loader/cache/sample_cache.h) to which the data set's
  * samples belong; KEEP_NO_SET: they are not cached, or the data set is a plan's. */
 uint64_t dataset_get_cached_set(const struct dataset *dataset);
-/** Returns a checksum of the index of one data set, which covers names, sizes, labels and stamps
- * of all samples. 0: it is not known, or the data set is generated or a plan's. */
+/** Returns a checksum of the index, or of those of a plan's sets, which covers names, sizes, labels
+ * and stamps of all samples. 0: it is not known, or the data set is generated. */
 uint64_t dataset_get_checksum(const struct dataset *dataset);
 /** Returns whether samples have images, or only fields (image=none). */
 bool dataset_has_images(const struct dataset *dataset);
