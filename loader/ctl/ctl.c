@@ -248,6 +248,15 @@ int ctl_files_open(const char *name, struct dataset_options *options, struct dat
     return ctl_dataset_open(name, options, ret, err);
 }
 
+static int check_fields(const struct render_spec *spec, struct plenum_error *err)
+{
+    const struct fields *fields = dataset_get_fields(spec->dataset);
+    struct field_shape shape[FIELDS_MAX];
+    int r = views_check_fields(&spec->views, fields, err);
+
+    return r < 0 ? r : views_shape_fields(&spec->views, fields, fields->shape, shape, err);
+}
+
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {
@@ -288,8 +297,8 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         ctl_stream_close(&s);
         return r;
     }
-    if (fields_follow_pixels(dataset_get_fields(s.dataset)) &&
-        (r = views_check_followers(&s.spec.views, err)) < 0) {
+    r = check_fields(&s.spec, err);
+    if (r < 0) {
         ctl_stream_close(&s);
         return r;
     }
@@ -346,9 +355,11 @@ void ctl_stream_close(struct ctl_stream *stream)
     *stream = (struct ctl_stream){0};
 }
 
-static uint64_t bytes_of_field(const struct ctl_stream *s, const struct field_shape *shape)
+static uint64_t bytes_of_field(const struct ctl_stream *s, uint32_t i)
 {
-    return field_sample_bytes(shape, s->spec.views.images, views_pixels(&s->spec.views));
+    struct field_shape shape = render_field_shape(&s->spec, i);
+
+    return field_sample_bytes(&shape, s->spec.views.images, views_pixels(&s->spec.views));
 }
 
 uint64_t ctl_field_bytes(const struct ctl_stream *stream)
@@ -357,7 +368,7 @@ uint64_t ctl_field_bytes(const struct ctl_stream *stream)
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < fields->count; i++)
-        bytes += bytes_of_field(stream, &fields->shape[i]);
+        bytes += bytes_of_field(stream, i);
     return bytes;
 }
 
@@ -367,7 +378,7 @@ void ctl_field_target(const struct ctl_stream *stream, uint8_t *room, uint32_t *
     const struct fields *fields = dataset_get_fields(stream->dataset);
 
     for (uint32_t i = 0; i < fields->count; i++) {
-        uint64_t bytes = bytes_of_field(stream, &fields->shape[i]);
+        uint64_t bytes = bytes_of_field(stream, i);
 
         lengths[i] = (uint32_t)bytes;
         target->field[i] = room;
